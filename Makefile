@@ -1,0 +1,83 @@
+# `make demo` and `make test` are the two commands that matter. Each sets up `.venv` first; a fresh
+# machine needs CPython 3.11 or later, pip, g++ and make. Nothing is installed outside `.venv`.
+
+PYTHON ?= python3
+JOBS ?= auto
+PYTEST_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
+
+.PHONY: help demo test lint format digits bench wheel clean
+
+help:
+	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
+	@echo "make test    all tests: unit, co-simulation, whole networks (PYTEST_ARGS=... for some)"
+	@echo "make lint    ruff, pyright, one-way imports"
+	@echo "make format  let ruff rewrite the sources"
+	@echo "make bench   the figures that the README quotes"
+	@echo "make digits  train the demo's network again, into examples/digits"
+	@echo "make wheel   dist/tilewright-*.whl"
+	@echo "make clean   remove all of the above, .venv included"
+
+demo: $(VENV)/.installed
+	@$(BIN)/python -m tilewright.flows.demo
+
+test: $(VENV)/.installed-test
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright --project pyproject.toml
+	@$(BIN)/lint-imports --no-logo
+	@echo "lint: clean"
+
+format: $(VENV)/.installed-dev
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+digits: $(VENV)/.installed-test
+	@$(BIN)/python examples/train_digits.py
+
+bench: $(VENV)/.installed
+	@$(BIN)/python -m tilewright.flows.bench
+
+# Setuptools keeps deleted modules in `build`, so each wheel starts without it.
+wheel: $(BIN)/python
+	@rm -rf build dist
+	@$(PYTHON) -m pip --disable-pip-version-check wheel --no-deps --wheel-dir dist .
+	@rm -rf build
+	@echo "wheel: $$(ls dist/*.whl)"
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "clean: done"
+
+# `--without-pip`: Debian's Python comes without ensurepip; the outer pip installs into `.venv`.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "setup: Tilewright needs CPython 3.11 or later, but PYTHON=\`$(PYTHON)\` is" \
+	         "\`$$($(PYTHON) --version 2>&1)\`; call \`make PYTHON=python3.11\`" >&2; exit 2; }
+	@command -v g++ > /dev/null || { \
+	    echo "setup: no \`g++\` found; the RTL simulation is compiled with it; install GCC" >&2; exit 3; }
+	@echo "setup: making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --without-pip $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	@echo "setup: installing what running needs (1 of up to 3, a minute at most)"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	@echo "setup: installing what the tests need (2 of up to 3)"
+	@$(INSTALL) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-test
+	@echo "setup: installing the linters (3 of 3)"
+	@$(INSTALL) --editable '.[dev]'
+	@mkdir -p $(VENV)/links && ln -sfn ../.. $(VENV)/links/tilewright
+	@touch $@

@@ -1,0 +1,1 @@
+"""The accelerator target: kernels as tensor expressions in, checked programs out."""

@@ -1,0 +1,71 @@
+"""Constants as they lie in main memory: weights in tile order, parameters interleaved, tables.
+
+Every chunk that a LOAD fetches is contiguous, so that weights stream in long bursts.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...isa.configuration import Configuration
+
+ALIGNMENT_BYTES = 64
+"""Constants and activations start at multiples of this, so that bursts are whole."""
+
+
+def align(value: int, to: int = ALIGNMENT_BYTES) -> int:
+    """The next multiple."""
+    return -(-value // to) * to
+
+
+@dataclass(slots=True)
+class ConstantPool:
+    """Bytes collected for the data window; equal constants are stored once."""
+
+    base: int = 0
+    chunks: list[bytes] = field(default_factory=list)
+    size: int = 0
+    places: dict[bytes, int] = field(default_factory=dict)
+
+    def add(self, data: bytes) -> int:
+        """Byte offset of `data` in the data window."""
+        if data not in self.places:
+            self.places[data] = self.base + self.size
+            padded = data + bytes(align(len(data)) - len(data))
+            self.chunks.append(padded)
+            self.size += len(padded)
+        return self.places[data]
+
+    def image(self) -> bytes:
+        """All bytes, from `base`."""
+        return b"".join(self.chunks)
+
+
+def pack_weights(weights: np.ndarray, configuration: Configuration) -> bytes:
+    """One chunk in tile order.
+
+    Parameters
+    ----------
+    weights
+        int8[blocks, KH, KW, ci, co].
+
+    Returns
+    -------
+    int8[blocks, co / lanes_out, ci / lanes_in, KH, KW, lanes_in, lanes_out] as bytes.
+    """
+    blocks, kh, kw, ci, co = weights.shape
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    split = weights.reshape(blocks, kh, kw, ci // lanes_in, lanes_in, co // lanes_out, lanes_out)
+    return np.ascontiguousarray(split.transpose(0, 5, 3, 1, 2, 4, 6)).tobytes()
+
+
+def pack_parameters(bias: np.ndarray | None, scale: np.ndarray | None) -> bytes:
+    """Bias int32[channels] and scale float32[channels], interleaved per channel."""
+    given = bias if bias is not None else scale
+    assert given is not None
+    pairs = np.zeros((given.size, 2), dtype=np.uint32)
+    if bias is not None:
+        pairs[:, 0] = bias.astype(np.int32).reshape(-1).view(np.uint32)
+    if scale is not None:
+        pairs[:, 1] = scale.astype(np.float32).reshape(-1).view(np.uint32)
+    return pairs.tobytes()

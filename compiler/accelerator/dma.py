@@ -1,0 +1,189 @@
+"""Moving boxes of a tensor between main memory and a scratchpad with LOAD and STORE.
+
+The scratchpad holds a box dense, row-major. What of a box lies outside the tensor is filled with
+the tensor's pad value, slab by slab, so that padding costs no memory traffic.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...isa.configuration import Configuration, Memory
+from ...isa.instructions import Load, Loop, Store
+from ...isa.instructions.common import local_bits
+
+Box = tuple[tuple[int, int], ...]
+"""Half-open range per dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A tensor in main memory: byte offset in the data window and padded shape, row-major bytes."""
+
+    base: int
+    shape: tuple[int, ...]
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes per step of each dimension."""
+        strides, stride = [], 1
+        for extent in reversed(self.shape):
+            strides.append(stride)
+            stride *= extent
+        return tuple(reversed(strides))
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        total = 1
+        for extent in self.shape:
+            total *= extent
+        return total
+
+
+def box_bytes(box: Box) -> int:
+    """Elements of a box."""
+    total = 1
+    for low, high in box:
+        total *= high - low
+    return total
+
+
+def load_box(
+    source: Resident, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
+) -> list[Load]:
+    """LOADs that bring `box` to byte `local`, padding first."""
+    extents = tuple(high - low for low, high in box)
+    pitch = Resident(0, extents).strides
+    valid = tuple(
+        (max(low, 0), min(high, size)) for (low, high), size in zip(box, source.shape, strict=True)
+    )
+    loads = []
+    for slab in _outside(box, valid):
+        start = local + _offset(slab, box, pitch)
+        dims = [(high - low, 0, p) for (low, high), p in zip(slab, pitch, strict=True)]
+        for length, base, loops in _runs(dims, (0, start), limits, contiguous=(False, True)):
+            loads.append(
+                Load(
+                    destination=destination,
+                    fill=True,
+                    value=pad & 0xFF,
+                    length=length,
+                    local=base[1],
+                    loops=loops,
+                )
+            )
+    if all(low < high for low, high in valid):
+        start = local + _offset(valid, box, pitch)
+        memory = source.base + sum(
+            low * stride for (low, _), stride in zip(valid, source.strides, strict=True)
+        )
+        dims = [
+            (high - low, stride, p)
+            for (low, high), stride, p in zip(valid, source.strides, pitch, strict=True)
+        ]
+        for length, base, loops in _runs(dims, (memory, start), limits):
+            loads.append(
+                Load(
+                    destination=destination,
+                    length=length,
+                    memory=base[0],
+                    local=base[1],
+                    loops=loops,
+                )
+            )
+    return loads
+
+
+def load_bytes(
+    memory: int, size: int, destination: Memory, local: int, limits: Configuration
+) -> list[Load]:
+    """LOADs that bring `size` contiguous bytes."""
+    return [
+        Load(destination=destination, length=length, memory=base[0], local=base[1], loops=loops)
+        for length, base, loops in _runs([(size, 1, 1)], (memory, local), limits)
+    ]
+
+
+def store_box(
+    target: Resident, box: Box, source: Memory, local: int, limits: Configuration
+) -> list[Store]:
+    """STOREs that bring a dense box at byte `local` to its place in main memory."""
+    pitch = Resident(0, tuple(high - low for low, high in box)).strides
+    memory = target.base + sum(
+        low * stride for (low, _), stride in zip(box, target.strides, strict=True)
+    )
+    dims = [
+        (high - low, p, stride)
+        for (low, high), stride, p in zip(box, target.strides, pitch, strict=True)
+    ]
+    return [
+        Store(source=source, length=length, local=base[0], memory=base[1], loops=loops)
+        for length, base, loops in _runs(dims, (local, memory), limits)
+    ]
+
+
+def _offset(inner: Box, box: Box, pitch: Sequence[int]) -> int:
+    return sum((i[0] - b[0]) * p for i, b, p in zip(inner, box, pitch, strict=True))
+
+
+def _outside(box: Box, valid: Box) -> Iterator[Box]:
+    """Disjoint boxes that cover `box` without `valid`."""
+    if any(low >= high for low, high in valid):
+        yield box
+        return
+    for dimension, ((low, high), (first, last)) in enumerate(zip(box, valid, strict=True)):
+        for part in ((low, first), (last, high)):
+            if part[0] < part[1]:
+                yield (*valid[:dimension], part, *box[dimension + 1 :])
+
+
+def _runs(
+    dims: Sequence[tuple[int, int, int]],
+    base: tuple[int, int],
+    limits: Configuration,
+    contiguous: tuple[bool, bool] = (True, True),
+) -> Iterator[tuple[int, tuple[int, int], tuple[Loop, ...]]]:
+    """Cut `(extent, stride, stride)` dimensions into runs under at most `dma_loops` loops.
+
+    `contiguous` tells which of the two sides must be contiguous inside a run.
+    """
+    length, most, extent_limit = 1, 1 << local_bits(limits), 1 << limits.extent_bits
+    loops: list[Loop] = []
+    for extent, *strides in reversed(dims):
+        if extent == 1:
+            continue
+        joins = all(s == length for s, needed in zip(strides, contiguous, strict=True) if needed)
+        if not loops and joins and extent * length <= most:
+            length *= extent
+            continue
+        if loops:
+            inner = loops[-1]
+            walks_on = all(
+                s == inner.extent * i for s, i in zip(strides, inner.strides, strict=True)
+            )
+            if walks_on and inner.extent * extent <= extent_limit:
+                loops[-1] = Loop(inner.extent * extent, inner.strides)
+                continue
+        loops.append(Loop(extent, (strides[0], strides[1])))
+    loops.reverse()
+    yield from _unroll(length, base, loops, limits.dma_loops, extent_limit)
+
+
+def _unroll(length, base, loops: list[Loop], levels: int, limit: int):
+    """Peel outer loops into several instructions until levels and extents fit."""
+    for index, loop in enumerate(loops):
+        if loop.extent > limit:
+            for start in range(0, loop.extent, limit):
+                part = Loop(min(limit, loop.extent - start), loop.strides)
+                moved = tuple(b + start * s for b, s in zip(base, loop.strides, strict=True))
+                yield from _unroll(
+                    length, moved, [*loops[:index], part, *loops[index + 1 :]], levels, limit
+                )
+            return
+    if len(loops) <= levels:
+        yield length, base, tuple(loops)
+        return
+    outer, *rest = loops
+    for step in range(outer.extent):
+        moved = tuple(b + step * s for b, s in zip(base, outer.strides, strict=True))
+        yield from _unroll(length, moved, rest, levels, limit)

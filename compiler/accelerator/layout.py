@@ -1,0 +1,57 @@
+"""Where the elements of a tensor's tile lie inside a scratchpad, per axis of the kernel.
+
+An axis may be blocked: index `i` lies at `i // block * outer + i % block * inner`. That is how
+channels are cut into lanes; unblocked axes are the case of one endless block.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...isa.configuration import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Strides of one axis in elements; `block` 0 means unblocked, then only `inner` counts."""
+
+    inner: int
+    block: int = 0
+    outer: int = 0
+
+    def stride(self, step: int) -> int | None:
+        """How far `step` indices move, for a step that never crosses a block unevenly.
+
+        Returns None where the move depends on the index.
+        """
+        if not self.block or step < self.block:
+            return step * self.inner
+        return step // self.block * self.outer if step % self.block == 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tile of one tensor in a scratchpad.
+
+    Parameters
+    ----------
+    memory
+        The scratchpad.
+    base
+        First element; an element is a byte of ACT and WGT, a 32-bit integer of ACC, a bias and
+        scale pair of PARAM, a table of LUT.
+    axes
+        Placement of every axis that moves through the tile.
+    """
+
+    memory: Memory
+    base: int
+    axes: Mapping[str, Placement]
+
+
+def dense(extents: Mapping[str, int]) -> dict[str, Placement]:
+    """Row-major placement, the last axis contiguous."""
+    placements, stride = {}, 1
+    for axis, extent in reversed(tuple(extents.items())):
+        placements[axis] = Placement(stride)
+        stride *= extent
+    return placements

@@ -1,0 +1,302 @@
+"""Tensorisation: a compute over a tile becomes instructions whose loop nests it matches.
+
+The compute's expression is matched against the laws that `isa.patterns` declares. Lanes take the
+innermost part of an axis; every other part of every axis becomes a loop whose strides follow from
+where the operands lie; loops are fused, sorted into the instruction's nests, and those that are too
+many are unrolled into several instructions. Nothing here knows an instruction by name.
+"""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration, Memory
+from ...isa.expressions import Match, Read, Slot, match
+from ...isa.instructions import Instruction, Loop
+from ...isa.patterns import PATTERNS, Pattern
+from ..tensor import Compute
+from .layout import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A loop over a part of an axis: `extent` steps of `step` indices; strides per operand."""
+
+    axis: str
+    extent: int
+    step: int
+    strides: tuple[int, ...]
+    reduced: bool
+
+
+def find_pattern(compute: Compute) -> tuple[Pattern, Match]:
+    """The first declared instruction whose law the compute's expression matches.
+
+    Raises
+    ------
+    CompileError
+        When no instruction computes it.
+    """
+    for pattern in PATTERNS:
+        found = match(pattern.body, compute.body)
+        if found is not None and _lanes_fit(pattern, compute, found):
+            return pattern, found
+    raise CompileError(
+        f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
+        "split it into stages that one instruction each can do"
+    )
+
+
+def _lanes_fit(pattern: Pattern, compute: Compute, found: Match) -> bool:
+    return all(axis is not None for axis in lane_axes(pattern, compute, found).values())
+
+
+def lane_axes(pattern: Pattern, compute: Compute, found: Match) -> dict[str, str | None]:
+    """Which axis of the compute each lane of the instruction takes.
+
+    A lane of the output is the output's last axis; a reduced lane is the reduction axis that moves
+    the last dimension of an operand by one.
+    """
+    reductions = {axis.name for axis in compute.reductions}
+    chosen: dict[str, str | None] = {}
+    for lane in pattern.lanes:
+        if lane in pattern.output.lanes:
+            chosen[lane] = compute.axes[-1].name
+            continue
+        candidates = [
+            {axis for axis, factor in read.index[-1].terms if axis in reductions and factor == 1}
+            for slot, read in found.reads
+            if slot.lanes and slot.lanes[-1] == lane and read.index
+        ]
+        common = set.intersection(*candidates) if candidates else set()
+        chosen[lane] = min(common) if common else None
+    return chosen
+
+
+def tensorise(
+    compute: Compute,
+    tile: Mapping[str, int],
+    buffers: Mapping[str, Buffer],
+    configuration: Configuration,
+    accumulate: bool = False,
+) -> list[Instruction]:
+    """Instructions that compute one tile.
+
+    Parameters
+    ----------
+    compute
+        The whole compute.
+    tile
+        Extent of every axis inside the tile, reductions included.
+    buffers
+        Where every tensor's tile lies, the output's included.
+    accumulate
+        Add to the output instead of overwriting it (the later chunks of a split reduction).
+
+    Raises
+    ------
+    CompileError
+        When no instruction matches, or an operand lies where the instruction cannot reach it.
+    """
+    pattern, found = find_pattern(compute)
+    family = pattern.family
+    settings = dict(found.fields)
+    if accumulate:
+        settings["accumulate"] = 1
+    bound = _bind(pattern, compute, found)
+    operands = [operand.name for operand in family.operands]
+    for slot, read in bound.values():
+        buffer = buffers[read.tensor]
+        places = pattern.places[slot.operand]
+        if buffer.memory not in places:
+            raise CompileError(
+                f"compute `{compute.output.name}`: tensor `{read.tensor}` lies in "
+                f"{buffer.memory.name}; {family.mnemonic} takes `{slot.operand}` from "
+                f"{' or '.join(memory.name for memory in places)}"
+            )
+        settings.update(places[buffer.memory])
+        if buffer.memory is Memory.LUT:
+            settings[slot.operand] = buffer.base
+    known = {field.name for field in fields(family)}
+    plain = family(
+        **{k: v for k, v in settings.items() if k in known and k not in operands},
+        **{name: 0 for name in operands},
+    )  # pyright: ignore[reportCallIssue]
+
+    granules: dict[str, int] = {}
+    bases: dict[str, int] = {}
+    for name in operands:
+        if name in bound:
+            buffer = buffers[bound[name][1].tensor]
+            granules[name] = _granule(plain, name, configuration)
+            bases[name] = _divide(buffer.base, granules[name], bound[name][1].tensor)
+        else:
+            bases[name] = 0
+    lanes = {
+        axis: getattr(configuration, pattern.lanes[lane])
+        for lane, axis in lane_axes(pattern, compute, found).items()
+        if axis is not None
+    }
+    parts = _parts(compute, tile, lanes, bound, buffers, operands, granules)
+    nests, unrolled = _nests(family, parts, operands, configuration)
+    instructions = []
+    for offsets in unrolled:
+        arguments = {
+            **{k: v for k, v in settings.items() if k in known},
+            **{name: bases[name] + offsets[i] for i, name in enumerate(operands)},
+            **nests,
+        }
+        instructions.append(family(**arguments))  # pyright: ignore[reportCallIssue]
+    return instructions
+
+
+def _bind(pattern: Pattern, compute: Compute, found: Match) -> dict[str, tuple[Slot, Read]]:
+    """Reads by operand; `param.bias` and `param.scale` share the operand `param`."""
+    from ...isa.expressions import Affine
+
+    own = Read(compute.output.name, tuple(Affine.of(**{axis.name: 1}) for axis in compute.axes))
+    bound = {pattern.output.operand: (pattern.output, own)}
+    for slot, read in found.reads:
+        name = slot.operand.split(".")[0]
+        if name in bound and bound[name][1].index != read.index:
+            raise CompileError(
+                f"compute `{compute.output.name}`: `{bound[name][1]}` and `{read}` share the "
+                f"operand `{name}` and must have the same index"
+            )
+        bound[name] = (slot, read)
+    return bound
+
+
+def _granule(plain: Instruction, operand: str, configuration: Configuration) -> int:
+    """Elements that one address step of an operand stands for."""
+    memory = plain.memory_of(operand)
+    element = {Memory.ACC: 4, Memory.PARAM: 8}.get(memory, 1)
+    return plain.granule_bytes(operand, configuration) // element
+
+
+def _divide(value: int, granule: int, tensor: str) -> int:
+    if value % granule:
+        raise CompileError(f"tensor `{tensor}`: {value} is not a multiple of {granule} elements")
+    return value // granule
+
+
+def _parts(compute, tile, lanes, bound, buffers, operands, granules) -> list[Part]:
+    """All loops of the tile, outermost first: data axes in order, then reductions."""
+    parts = []
+    for axis in (*compute.axes, *compute.reductions):
+        reduced = axis in compute.reductions
+        extent, lane = tile[axis.name], lanes.get(axis.name, 1)
+        blocks = {
+            buffers[read.tensor].axes[axis.name].block
+            for _, read in bound.values()
+            if axis.name in buffers[read.tensor].axes
+        }
+        cuts = sorted({lane} | {block for block in blocks if lane < block < extent}) + [extent]
+        levels = []
+        for step, limit in itertools.pairwise(cuts):
+            if limit % step:
+                raise CompileError(
+                    f"compute `{compute.output.name}`: axis `{axis.name}` of {extent} cannot be cut "
+                    f"into whole blocks of {step}"
+                )
+            strides = tuple(
+                _stride(bound, buffers, granules, name, axis.name, step) for name in operands
+            )
+            levels.append(Part(axis.name, limit // step, step, strides, reduced))
+        parts += [part for part in reversed(levels) if part.extent > 1]
+    return parts
+
+
+def _stride(bound, buffers, granules, operand: str, axis: str, step: int) -> int:
+    if operand not in bound:
+        return 0
+    read = bound[operand][1]
+    placement = buffers[read.tensor].axes.get(axis)
+    if placement is None:
+        return 0
+    moved = placement.stride(step)
+    if moved is None:
+        raise CompileError(f"tensor `{read.tensor}`: axis `{axis}` cannot move by {step}")
+    return _divide(moved, granules[operand], read.tensor)
+
+
+def _nests(family, parts: list[Part], operands: list[str], configuration: Configuration):
+    """Sort loops into the instruction's nests; unroll those that find no place.
+
+    The inner nest takes loops that move only operands it has strides for and, where the outer nest
+    carries the reduction, only data loops; in a family with a nest for reductions, that nest takes
+    those. Reductions run inside data loops of the same nest.
+    """
+    (outer_name, outer_moved), (inner_name, inner_moved) = family.nests.items()
+    limit = 1 << configuration.extent_bits
+    reduces_inside = inner_name.startswith("reduce")
+
+    def movable(part: Part, moved: tuple[str, ...]) -> bool:
+        return all(
+            stride == 0 or name in moved
+            for name, stride in zip(operands, part.strides, strict=True)
+        )
+
+    inner, outer = [], []
+    for part in parts:
+        inside = part.reduced if reduces_inside else not part.reduced
+        (inner if inside and movable(part, inner_moved) else outer).append(part)
+    inner, outer = _fuse(inner, limit), _fuse(outer, limit)
+    inner_levels = family.levels(inner_name, configuration)
+    outer_levels = family.levels(outer_name, configuration)
+    if len(inner) > inner_levels:
+        if reduces_inside:
+            raise CompileError(f"{family.mnemonic}: more than {inner_levels} reduction loops")
+        outer = inner[:-inner_levels] + outer
+        inner = inner[-inner_levels:]
+    spare = len(outer) - outer_levels
+    loops = outer[:spare] if spare > 0 else []
+    if any(part.reduced for part in loops):
+        raise CompileError(f"{family.mnemonic}: reduction loops exceed {outer_levels} levels")
+    outer = outer[len(loops) :]
+    offsets = [(0,) * len(operands)]
+    for part in loops:
+        offsets = [
+            tuple(o + i * s for o, s in zip(offset, part.strides, strict=True))
+            for offset in offsets
+            for i in range(part.extent)
+        ]
+    nests = {}
+    for name, moved, chosen in ((outer_name, outer_moved, outer), (inner_name, inner_moved, inner)):
+        nests[name] = tuple(
+            Loop(part.extent, tuple(part.strides[operands.index(operand)] for operand in moved))
+            for part in chosen
+        )
+    return nests, offsets
+
+
+def _fuse(parts: list[Part], limit: int) -> list[Part]:
+    """Merge neighbouring loops that walk on where the inner one ends; split too long ones."""
+    fused: list[Part] = []
+    for part in parts:
+        if fused and fused[-1].reduced == part.reduced:
+            last = fused[-1]
+            contiguous = all(
+                a == part.extent * b for a, b in zip(last.strides, part.strides, strict=True)
+            )
+            if contiguous and last.extent * part.extent <= limit:
+                fused[-1] = Part(
+                    part.axis, last.extent * part.extent, part.step, part.strides, part.reduced
+                )
+                continue
+        fused.append(part)
+    return [piece for part in fused for piece in _split(part, limit)]
+
+
+def _split(part: Part, limit: int) -> list[Part]:
+    if part.extent <= limit:
+        return [part]
+    for inner in range(limit, 1, -1):
+        if part.extent % inner == 0 and part.extent // inner <= limit:
+            strides = tuple(stride * inner for stride in part.strides)
+            return [
+                Part(part.axis, part.extent // inner, part.step * inner, strides, part.reduced),
+                Part(part.axis, inner, part.step, part.strides, part.reduced),
+            ]
+    raise CompileError(f"a loop of {part.extent} steps does not fit {limit}; choose smaller tiles")

@@ -1,0 +1,189 @@
+"""Graph in, module out: partition, plan memory, schedule, lower, synthesise tokens, check."""
+
+import time
+from collections.abc import Callable
+
+from ..errors import CompileError
+from ..isa.checker import check
+from ..isa.configuration import Configuration
+from ..isa.encoding import encode_program
+from ..isa.instructions import Instruction, Sync
+from ..isa.tokens import synthesise_tokens
+from .accelerator.constants import ConstantPool, align
+from .accelerator.dma import Resident
+from .accelerator.lower import Emitted, Lowering
+from .accelerator.schedule import choose_schedule
+from .graph import Graph, Node, QConv, is_accelerated
+from .kernels import build_kernel
+from .kernels.common import channel_block, padded
+from .memory_plan import Lifetime, MemoryPlan, plan_memory
+from .module import Binding, Layer, Module, Segment
+
+Progress = Callable[[str], None]
+
+
+def compile_graph(
+    graph: Graph, configuration: Configuration, progress: Progress = lambda line: None
+) -> Module:
+    """Compile an integer graph for a configuration.
+
+    Parameters
+    ----------
+    graph
+        As `import_and_quantise` gives it.
+    configuration
+        The accelerator.
+    progress
+        Called with one line per layer.
+
+    Raises
+    ------
+    CompileError
+        When a layer does not fit the configuration.
+    """
+    started = time.perf_counter()
+    steps: list[str | int] = []
+    segments: list[Segment] = []
+    for group in partition(graph):
+        if is_accelerated(group[0]):
+            steps.append(len(segments))
+            segments.append(_compile_segment(graph, group, configuration, progress))
+        else:
+            steps += [node.name for node in group]
+    report = {"compile_s": time.perf_counter() - started}
+    return Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report)
+
+
+def partition(graph: Graph) -> list[list[Node]]:
+    """Nodes in groups that alternate between host and accelerator, as few as the order allows."""
+    ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
+    waiting, groups = list(graph.nodes), []
+    accelerated = False
+    while waiting:
+        group: list[Node] = []
+        for node in waiting:
+            if is_accelerated(node) == accelerated and all(name in ready for name in node.inputs):
+                group.append(node)
+                ready |= {value.name for value in node.outputs}
+        if group:
+            groups.append(group)
+            taken = {node.name for node in group}
+            waiting = [node for node in waiting if node.name not in taken]
+        accelerated = not accelerated
+    return groups
+
+
+def _compile_segment(
+    graph: Graph, nodes: list[Node], configuration: Configuration, progress: Progress
+) -> Segment:
+    inputs, outputs = _boundary(graph, nodes)
+    plan = _plan(graph, nodes, inputs, outputs, configuration)
+    shapes = _stored_shapes(graph, plan, configuration)
+    residents = {name: Resident(offset, shapes[name]) for name, offset in plan.offsets.items()}
+    pool = ConstantPool(base=align(plan.size))
+    lowering = Lowering(configuration, residents, pool)
+    spans: list[tuple[Node, int, str, int]] = []
+    for node in nodes:
+        kernel = build_kernel(node, graph, configuration)
+        schedule = choose_schedule(kernel, configuration)
+        lowering.lower(kernel, schedule)
+        spans.append((node, kernel.macs, str(schedule), len(lowering.stream)))
+        progress(f"{node.name}: {schedule}, bound {schedule.bound_cycles} cycles")
+    program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)
+    notes, positions = _annotate(program, lowering.stream)
+    layers, first = [], 0
+    for node, macs, schedule, end in spans:
+        last = positions[end - 1] + 1 if end else 0
+        kind = node.attributes.kind if isinstance(node.attributes, QConv) else node.op
+        layers.append(Layer(node.name, kind, macs, schedule, first, last))
+        first = last
+    data_bytes = align(pool.base + pool.size)
+    encode_program(program, configuration)
+    check(program, configuration, data_bytes)
+    bind = {
+        name: Binding(name, offset, shapes[name], graph.types[name].shape)
+        for name, offset in plan.offsets.items()
+    }
+    return Segment(
+        program=program,
+        notes=notes,
+        layers=tuple(layers),
+        inputs=tuple(bind[name] for name in inputs),
+        outputs=tuple(bind[name] for name in outputs),
+        activations=tuple(bind.values()),
+        constants=pool.image(),
+        constants_offset=pool.base,
+        data_bytes=data_bytes,
+    )
+
+
+def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
+    """Activations that enter and leave a group of nodes."""
+    inside = {value.name for node in nodes for value in node.outputs}
+    members = {node.name for node in nodes}
+    entering = dict.fromkeys(
+        name
+        for node in nodes
+        for name in node.inputs
+        if name not in inside and not graph.is_constant(name)
+    )
+    shown = {output.value for output in graph.outputs}
+    leaving = [
+        name
+        for name in (value.name for node in nodes for value in node.outputs)
+        if name in shown or any(user.name not in members for user in graph.users(name))
+    ]
+    return list(entering), leaving
+
+
+def _plan(graph, nodes, inputs, outputs, configuration) -> MemoryPlan:
+    """Lifetimes in node order; inputs exist before the first node, outputs after the last."""
+    first = dict.fromkeys(inputs, -1)
+    last: dict[str, int] = dict.fromkeys(inputs, -1)
+    for step, node in enumerate(nodes):
+        for name in node.inputs:
+            if not graph.is_constant(name):
+                last[name] = step
+        first[node.output.name] = last[node.output.name] = step
+    for name in outputs:
+        last[name] = len(nodes)
+    lifetimes = []
+    for name in first:
+        shape = graph.types[name].shape
+        if len(shape) != 4:
+            raise CompileError(
+                f"value `{name}`: an accelerated layer needs [N, H, W, C], got {list(shape)}"
+            )
+        size = _product(shape[:3]) * padded(shape[3], channel_block(configuration))
+        lifetimes.append(Lifetime(name, size, first[name], last[name]))
+    return plan_memory(lifetimes)
+
+
+def _stored_shapes(graph: Graph, plan: MemoryPlan, configuration: Configuration):
+    block = channel_block(configuration)
+    return {
+        name: (*graph.types[name].shape[:3], padded(graph.types[name].shape[3], block))
+        for name in plan.offsets
+    }
+
+
+def _product(values) -> int:
+    total = 1
+    for value in values:
+        total *= value
+    return total
+
+
+def _annotate(
+    program: tuple[Instruction, ...], stream: list[Emitted]
+) -> tuple[tuple[str, ...], list[int]]:
+    """Notes for every instruction, and where each emitted one went; tokens added SYNCs."""
+    notes, positions, emitted = [], [], iter(stream)
+    for position, instruction in enumerate(program[:-1]):
+        if isinstance(instruction, Sync):
+            notes.append("token")
+            continue
+        item = next(emitted)
+        notes.append(f"{item.kernel}: {item.note}")
+        positions.append(position)
+    return (*notes, "end"), positions

@@ -1,0 +1,76 @@
+"""The front end's recipe: a model file -> a graph whose quantised layers have one integer meaning.
+
+The result's integer operators are the accelerator's candidates; everything else is the host's.
+"""
+
+import os
+from collections.abc import Callable
+
+from . import passes
+from .graph import Graph, verify
+from .importers import import_onnx
+
+RECIPE: tuple[Callable[[Graph], Graph], ...] = (
+    passes.eliminate_dead_code,  # initialisers that nothing reads
+    passes.fold_constants,  # shapes and reshaped weights; Dequantize stays on integers
+    passes.sink_dequantize,  # moves happen on integers, next to Quantize or below
+    passes.shift_unsigned,  # one activation type: int8
+    passes.sink_dequantize,  # what the shifts have brought together
+    passes.fold_constants,  # weights that were moved or shifted
+    passes.annotate_quantisation,  # the inputs', so that unchanged values are seen as such
+    passes.recognise_convolutions,  # with bias, Relu and Clip
+    passes.recognise_adds,  # constants fitted on all operand pairs
+    passes.recognise_pools,  # constants fitted on all sums
+    passes.recognise_tables,  # last: a table would also swallow a lone Relu after a layer
+    passes.arrange_layout,  # channels last; Transposes meet and vanish
+    passes.absorb_flatten,  # dense layers on images
+    passes.absorb_padding,  # explicit Pad
+    passes.fold_tables,  # tables that only clamp
+    passes.fold_dequantize,  # float weights of what stays on the host
+    passes.merge_duplicates,  # layout changes of one value for several users
+    passes.check_accumulators,  # the machine's rounding equals the definition's
+)
+
+
+def quantise(graph: Graph) -> Graph:
+    """Apply the recipe, verifying the graph after each pass.
+
+    Parameters
+    ----------
+    graph : Graph
+        As imported.
+
+    Raises
+    ------
+    CompileError
+        If a layer cannot be computed exactly.
+    """
+    for step in RECIPE:
+        graph = verify(step(graph), step.__name__)
+    return graph
+
+
+def import_and_quantise(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph:
+    """Read an ONNX model and recognise its quantised layers.
+
+    Parameters
+    ----------
+    source : path or bytes
+        The file, or its contents.
+    batch : int
+        Extent of a leading dimension that the model leaves open.
+
+    Returns
+    -------
+    Graph
+        Integer operators on int8[N, H, W, C] (`graph.ACCELERATED`) and host operators; inputs and
+        outputs are the model's.
+
+    Raises
+    ------
+    ImportModelError
+        If the file is damaged or uses what is not supported.
+    CompileError
+        If a layer cannot be computed exactly.
+    """
+    return quantise(import_onnx(source, batch))

@@ -1,0 +1,195 @@
+"""Building and rewriting graphs: a builder that types what it emits, and a rule driver.
+
+A rule looks at one node, emits what replaces it and returns the name of the new value, or returns
+None to keep the node. The driver keeps the outputs' names and the topological order.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ...errors import CompileError
+from .infer import infer
+from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .operators import Operator
+
+MAX_ROUNDS = 100
+"""Rounds after which `rewrite` calls its rules non-terminating; networks need a handful."""
+
+
+class Builder:
+    """A graph that grows; every emitted node is typed at once.
+
+    Parameters
+    ----------
+    name : str
+        Of the graph.
+    inputs : iterable of Value
+        Of the graph.
+    """
+
+    def __init__(self, name: str, inputs: Iterable[Value] = ()) -> None:
+        self.name = name
+        self.inputs: list[Value] = []
+        self.nodes: list[Node] = []
+        self.constants: dict[str, Constant] = {}
+        self.types: dict[str, TensorType] = {}
+        self.reserved: set[str] = set()
+        self._producers: dict[str, Node] = {}
+        self._digests: dict[str, str] = {}
+        for value in inputs:
+            self.input(value)
+
+    def input(self, value: Value) -> str:
+        """Add an input and return its name."""
+        self.inputs.append(value)
+        self.types[value.name] = value.type
+        return value.name
+
+    def fresh(self, base: str) -> str:
+        """Return a name that no value has, `base` itself where it is free."""
+        name, count = base, 1
+        while name in self.types or name in self.reserved:
+            name, count = f"{base}.{count}", count + 1
+        return name
+
+    def constant(self, data: np.ndarray, name: str = "constant", exact: bool = False) -> str:
+        """Add a constant and return its name; equal arrays are shared.
+
+        Parameters
+        ----------
+        data : ndarray
+            Its elements.
+        name : str
+            Wished for.
+        exact : bool
+            Keep the name as it is, and do not share.
+        """
+        constant = Constant(name if exact else self.fresh(name), data)
+        if not exact and constant.digest in self._digests:
+            return self._digests[constant.digest]
+        self._digests.setdefault(constant.digest, constant.name)
+        self.constants[constant.name] = constant
+        self.types[constant.name] = constant.type
+        return constant.name
+
+    def emit(
+        self,
+        operator: Operator,
+        inputs: Iterable[str],
+        node: str = "",
+        name: str | None = None,
+        quantisation: Quantisation | None = None,
+    ) -> str:
+        """Append a node and return its value's name.
+
+        Parameters
+        ----------
+        operator : Operator
+            What it computes.
+        inputs : iterable of str
+            Values that exist.
+        node : str
+            Name of the node, for reports.
+        name : str
+            Wished for the value, made unique; else it follows from `node`.
+        quantisation : Quantisation
+            Of the value, where type inference cannot know it.
+
+        Raises
+        ------
+        CompileError
+            If the operands do not fit.
+        """
+        inputs = tuple(inputs)
+        kind = infer(operator, [self.types[i] for i in inputs])
+        if quantisation is not None:
+            kind = TensorType(kind.dtype, kind.shape, quantisation)
+        base = name or (f"{node}.{operator.op}" if node else operator.op)
+        value = Value(self.fresh(base), kind)
+        return self.append(Node(node or value.name, operator, inputs, (value,)))
+
+    def append(self, node: Node) -> str:
+        """Append a node as it is and return its value's name."""
+        self.nodes.append(node)
+        self.types[node.output.name] = node.output.type
+        self._producers[node.output.name] = node
+        return node.output.name
+
+    def producer(self, name: str) -> Node | None:
+        """Return the node that produces a value; None for inputs and constants."""
+        return self._producers.get(name)
+
+    def is_constant(self, name: str) -> bool:
+        """Tell whether a value is a constant."""
+        return name in self.constants
+
+    def data(self, name: str) -> np.ndarray:
+        """Return a constant's array."""
+        return self.constants[name].data
+
+    def graph(self, outputs: Iterable[Output]) -> Graph:
+        """Return the finished graph."""
+        constants = tuple(self.constants.values())
+        return Graph(self.name, tuple(self.inputs), tuple(outputs), tuple(self.nodes), constants)
+
+
+Rule = Callable[[Builder, Node, Graph], str | None]
+"""(the graph being built, a node whose inputs are already there, the old graph) -> new value."""
+
+
+def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
+    """Offer every node, in order, to the rules; the first that answers replaces it.
+
+    The node that a rule sees reads values of the builder; its output still has its name in the old
+    graph, where the rule can look for its users.
+    """
+    builder = Builder(graph.name, graph.inputs)
+    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
+    for constant in graph.constants:
+        builder.constant(constant.data, constant.name, exact=True)
+    renamed: dict[str, str] = {}
+    for old in graph.nodes:
+        inputs = tuple(renamed.get(name, name) for name in old.inputs)
+        node = old if inputs == old.inputs else Node(old.name, old.attributes, inputs, old.outputs)
+        for rule in rules:
+            value = rule(builder, node, graph)
+            if value is not None:
+                renamed[old.output.name] = value
+                break
+        else:
+            builder.append(node)
+    outputs = (Output(o.name, renamed.get(o.value, o.value)) for o in graph.outputs)
+    return builder.graph(outputs)
+
+
+def rewrite(graph: Graph, *rules: Rule) -> Graph:
+    """Apply rules until none answers, dropping dead nodes between the rounds.
+
+    Raises
+    ------
+    CompileError
+        If the rules still answer after `MAX_ROUNDS` rounds (they undo each other).
+    """
+    graph = drop_unused(graph)
+    for _ in range(MAX_ROUNDS):
+        result = drop_unused(rewrite_once(graph, *rules))
+        if result == graph:
+            return result
+        graph = result
+    raise CompileError(
+        f"graph `{graph.name}`: expected the rewrite rules to end within {MAX_ROUNDS} rounds, got "
+        "no end; two rules undo each other"
+    )
+
+
+def drop_unused(graph: Graph) -> Graph:
+    """Drop nodes and constants that no output depends on; the inputs stay."""
+    needed = {output.value for output in graph.outputs}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(value.name in needed for value in node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    constants = tuple(c for c in graph.constants if c.name in needed)
+    return Graph(graph.name, graph.inputs, graph.outputs, tuple(reversed(kept)), constants)

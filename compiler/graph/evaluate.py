@@ -1,0 +1,106 @@
+"""The reference evaluator: what a graph computes, node by node, in NumPy.
+
+After quantised patterns are recognised this *is* the integer reference: every accelerator layer and
+every output has exactly these bits. Before, it is the float meaning of the model.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+
+import numpy as np
+
+from ...errors import CompileError
+from . import operators as ops
+from .host_kernels import HOST_KERNELS
+from .integer_kernels import INTEGER_KERNELS
+from .ir import Graph, Node
+
+
+def is_accelerated(node: Node) -> bool:
+    """Tell whether a node has an integer meaning that the accelerator may run."""
+    return isinstance(node.attributes, ops.ACCELERATED)
+
+
+def evaluate_operator(operator: ops.Operator, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Apply one operator to arrays."""
+    kernel = INTEGER_KERNELS.get(type(operator))
+    if kernel is not None:
+        return kernel(operator, *arrays)
+    attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
+    return np.asarray(HOST_KERNELS[operator.op](*arrays, **attributes))
+
+
+def evaluate_node(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the arrays of a node's outputs, given those of its inputs."""
+    return [evaluate_operator(node.attributes, arrays)]
+
+
+def evaluate(
+    graph: Graph, inputs: Mapping[str, np.ndarray], keep: Iterable[str] = ()
+) -> dict[str, np.ndarray]:
+    """Compute a graph's outputs.
+
+    Parameters
+    ----------
+    graph : Graph
+        Any stage of the front end.
+    inputs : mapping
+        Name of each input -> its array, of exactly the input's type and shape.
+    keep : iterable of str
+        Names of further values to return.
+
+    Returns
+    -------
+    dict
+        Name of each output, and of each value in `keep` -> its array.
+
+    Raises
+    ------
+    CompileError
+        If an input is missing, unknown, or of another type or shape; if `keep` names no value.
+    """
+    check_inputs(graph, inputs)
+    keep = tuple(keep)
+    for name in keep:
+        if name not in graph.types:
+            raise CompileError(
+                f"graph `{graph.name}`: expected values of the graph in `keep`, got `{name}`; "
+                "print the graph to see its values"
+            )
+    values = {constant.name: constant.data for constant in graph.constants}
+    values |= {value.name: np.asarray(inputs[value.name]) for value in graph.inputs}
+    wanted = {*keep, *(output.value for output in graph.outputs)}
+    remaining = {name: len(graph.users(name)) for name in graph.types}
+    for node in graph.nodes:
+        results = evaluate_node(node, [values[name] for name in node.inputs])
+        for value, result in zip(node.outputs, results, strict=True):
+            values[value.name] = result
+        for name in dict.fromkeys(node.inputs):
+            remaining[name] -= 1
+            if not remaining[name] and name not in wanted:
+                del values[name]
+    shown = {output.name: values[output.value] for output in graph.outputs}
+    return shown | {name: values[name] for name in keep}
+
+
+def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> None:
+    """Refuse inputs that do not fit the graph.
+
+    Raises
+    ------
+    CompileError
+        Naming the input, what it expects and what it got.
+    """
+    names = [value.name for value in graph.inputs]
+    if set(names) != set(inputs):
+        raise CompileError(
+            f"graph `{graph.name}`: expected inputs {names}, got {sorted(inputs)}; give each "
+            "input of the model by its name"
+        )
+    for value in graph.inputs:
+        array = np.asarray(inputs[value.name])
+        if str(array.dtype) != value.type.dtype or array.shape != value.type.shape:
+            raise CompileError(
+                f"graph `{graph.name}`: input `{value.name}`: expected {value.type.dtype}"
+                f"{list(value.type.shape)}, got {array.dtype}{list(array.shape)}; convert it"
+            )

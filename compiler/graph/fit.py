@@ -1,0 +1,211 @@
+"""Integer constants whose results equal a float32 definition: residual adds and average pools.
+
+ONNX defines both in float32: dequantise, add or average, quantise. The accelerator multiplies,
+adds and requantises integers. Here the constants are searched for which both agree on *every*
+operand; where a search ends without, the count of disagreements is returned and reported.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...isa.numbers import quantise_output
+from .ir import Quantisation
+
+LARGEST_MULTIPLIER = 32767
+"""Multipliers are signed 16-bit immediates."""
+
+CANDIDATES = 400
+"""Multiplier pairs tried, best approximation first."""
+
+CRITICAL_PAIRS = 2000
+"""Operand pairs nearest to a rounding tie: they tell candidates apart."""
+
+NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
+"""Steps on the binary32 grid tried around the ideal scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddFit:
+    """Constants of a QAdd, and on how many of 65,536 operand pairs they miss the definition."""
+
+    multipliers: tuple[int, int]
+    constant: int
+    scale: float
+    mismatches: int
+
+
+@dataclass(frozen=True, slots=True)
+class AverageFit:
+    """Constants of a QAvgPool, and on how many reachable sums they miss the definition."""
+
+    constant: int
+    scale: float
+    mismatches: int
+
+
+def add_definition(a: Quantisation, b: Quantisation, y: Quantisation, sign: int = 1) -> np.ndarray:
+    """Return what DequantizeLinear, Add (or Sub), QuantizeLinear give before saturation.
+
+    Parameters
+    ----------
+    a, b, y : Quantisation
+        Of the operands and the result.
+    sign : int
+        1 adds, -1 subtracts b.
+
+    Returns
+    -------
+    float32[256, 256]
+        Result for a = row - 128 and b = column - 128, rounded to integers, zero point added.
+    """
+    values = np.arange(-128, 128)
+    left = (values - a.zero_point).astype(np.float32) * np.float32(a.scale)
+    right = (values - b.zero_point).astype(np.float32) * np.float32(b.scale)
+    total = left[:, None] + np.float32(sign) * right[None, :]
+    return np.rint(total / np.float32(y.scale)) + np.float32(y.zero_point)
+
+
+def fit_add(
+    a: Quantisation,
+    b: Quantisation,
+    y: Quantisation,
+    low: int = -128,
+    high: int = 127,
+    sign: int = 1,
+) -> AddFit:
+    """Find multipliers and a scale with which an integer add equals its float32 definition.
+
+    The result is `requantise(a * ma + b * mb + constant, scale)`. The ratio ma / mb approximates
+    the ratio of the operands' scales; good approximations by 16-bit integers are about as exact as
+    binary32 itself, and among many of them one usually rounds every pair alike.
+
+    Parameters
+    ----------
+    a, b, y : Quantisation
+        Of the operands and the result.
+    low, high : int
+        Clamp of the result.
+    sign : int
+        1 adds, -1 subtracts b.
+
+    Returns
+    -------
+    AddFit
+        The first fit without mismatches, or else the one with the fewest.
+    """
+    expected = np.clip(add_definition(a, b, y, sign), low, high).astype(np.int8).ravel()
+    values = np.arange(-128, 128, dtype=np.int32)
+    left = np.repeat(values, 256)
+    right = np.tile(values, 256)
+    exact = (left - a.zero_point) * a.scale + sign * (right - b.zero_point) * b.scale
+    critical = _nearest_ties(exact / y.scale, CRITICAL_PAIRS)
+
+    def mismatches(first: int, second: int, scale: float, chosen: np.ndarray | slice) -> int:
+        constant = -(a.zero_point * first + b.zero_point * second)
+        totals = left[chosen] * first + right[chosen] * second + constant
+        got = quantise_output(totals, np.float32(scale), y.zero_point, low, high)
+        return int(np.count_nonzero(got != expected[chosen]))
+
+    tried: list[tuple[int, int, int, float]] = []
+    for first, second in _ratios(a.scale, b.scale, y.scale):
+        ideal = a.scale / (y.scale * first) if first >= second else b.scale / (y.scale * second)
+        for scale in _neighbours(ideal):
+            count = mismatches(first, sign * second, scale, critical)
+            tried.append((count, first, sign * second, scale))
+            if count == 0 and mismatches(first, sign * second, scale, slice(None)) == 0:
+                constant = -(a.zero_point * first + b.zero_point * sign * second)
+                return AddFit((first, sign * second), constant, scale, 0)
+    tried.sort(key=lambda entry: entry[0])
+    best = min((mismatches(m, n, s, slice(None)), m, n, s) for _, m, n, s in tried[:20])
+    count, first, second, scale = best
+    constant = -(a.zero_point * first + b.zero_point * second)
+    return AddFit((first, second), constant, scale, count)
+
+
+def average_definition(
+    sums: np.ndarray, count: int, x: Quantisation, y: Quantisation
+) -> np.ndarray:
+    """Return what DequantizeLinear, AveragePool, QuantizeLinear give before saturation.
+
+    The mean is rounded once to float32, as if its sum were exact; a float32 sum's own rounding
+    would depend on its order.
+
+    Parameters
+    ----------
+    sums : int[...]
+        Sums of `x - zero_point` over a window.
+    count : int
+        Elements of the window.
+    x, y : Quantisation
+        Of the operand and the result.
+    """
+    mean = (sums.astype(np.float64) * x.scale / count).astype(np.float32)
+    return np.rint(mean / np.float32(y.scale)) + np.float32(y.zero_point)
+
+
+def fit_average(
+    count: int, x: Quantisation, y: Quantisation, low: int = -128, high: int = 127
+) -> AverageFit:
+    """Find the scale with which an integer average equals its float32 definition.
+
+    Parameters
+    ----------
+    count : int
+        Elements of the window.
+    x, y : Quantisation
+        Of the operand and the result.
+    low, high : int
+        Clamp of the result.
+
+    Returns
+    -------
+    AverageFit
+        The scale nearest to the ideal one without mismatches, or else with the fewest.
+    """
+    first, last = count * (-128 - x.zero_point), count * (127 - x.zero_point)
+    sums = np.arange(first, last + 1, dtype=np.int32)
+    expected = np.clip(average_definition(sums, count, x, y), low, high).astype(np.int8)
+    ideal = x.scale / (y.scale * count)
+    critical = _nearest_ties(sums * ideal, CRITICAL_PAIRS)
+
+    def mismatches(scale: float, chosen: np.ndarray | slice) -> int:
+        got = quantise_output(sums[chosen], np.float32(scale), y.zero_point, low, high)
+        return int(np.count_nonzero(got != expected[chosen]))
+
+    tried = [(mismatches(scale, critical), scale) for scale in _neighbours(ideal)]
+    tried.sort(key=lambda entry: entry[0])
+    fewest, scale = min((mismatches(s, slice(None)), s) for _, s in tried[:1])
+    return AverageFit(-count * x.zero_point, scale, fewest)
+
+
+def _nearest_ties(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of the values nearest to k + 1/2, within reach of int8."""
+    distance = np.abs(values - np.floor(values) - 0.5)
+    distance[np.abs(values) > 300] = 1.0
+    if len(values) <= count:
+        return np.arange(len(values))
+    return np.argpartition(distance, count)[:count]
+
+
+def _ratios(a: float, b: float, y: float) -> list[tuple[int, int]]:
+    """Return pairs of multipliers in the ratio a : b, best first, small ones first among equals."""
+    grid = np.arange(1, LARGEST_MULTIPLIER + 1, dtype=np.float64)
+    firsts = np.concatenate([grid, np.rint(grid * (a / b))])
+    seconds = np.concatenate([np.rint(grid * (b / a)), grid])
+    fits = (firsts <= LARGEST_MULTIPLIER) & (seconds <= LARGEST_MULTIPLIER)
+    firsts, seconds = firsts[fits], seconds[fits]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_first = np.abs(seconds * a / firsts - b)
+        by_second = np.abs(firsts * b / seconds - a)
+    error = np.where(firsts >= seconds, by_first, by_second) * (255 / y)
+    quantum = 2.0**-36
+    order = np.lexsort((firsts + seconds, np.floor(error / quantum)))[: 4 * CANDIDATES]
+    pairs = dict.fromkeys((int(firsts[i]), int(seconds[i])) for i in order)
+    return list(pairs)[:CANDIDATES]
+
+
+def _neighbours(ideal: float) -> list[float]:
+    """Return binary32 numbers around `ideal`, the nearest first."""
+    bits = int(np.float32(ideal).view(np.uint32))
+    return [float(np.uint32(bits + step).view(np.float32)) for step in NEIGHBOURS]

@@ -1,0 +1,266 @@
+"""What runs on the host, in NumPy: ONNX's float operators and moves of elements.
+
+The kernels know arrays only; attributes come as keywords. Shapes are ONNX's (channels first).
+An operator that has no kernel here is one that Tilewright does not support.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+INTEGER_RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
+"""Element type -> smallest and largest value that QuantizeLinear saturates to."""
+
+
+def along(values: tuple[float, ...], axis: int | None, rank: int, dtype: type) -> np.ndarray:
+    """Shape per-channel values so that they broadcast along `axis` of a tensor of `rank`."""
+    array = np.array(values, dtype=dtype)
+    if axis is None:
+        return array.reshape(())
+    return array.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def quantize(
+    x: np.ndarray,
+    scales: tuple[float, ...],
+    zero_points: tuple[int, ...],
+    dtype: str,
+    axis: int | None = None,
+) -> np.ndarray:
+    """Round `x / scale` half to even, add the zero point, saturate; NaN gives the zero point.
+
+    Source: ONNX QuantizeLinear, operator set 13.
+    """
+    scale = along(scales, axis, x.ndim, np.float32)
+    zero = along(zero_points, axis, x.ndim, np.int64)
+    low, high = INTEGER_RANGES[dtype]
+    with np.errstate(over="ignore"):
+        rounded = np.rint(x / scale).astype(np.float64)
+    return np.clip(np.nan_to_num(rounded) + zero, low, high).astype(dtype)
+
+
+def dequantize(
+    x: np.ndarray,
+    scales: tuple[float, ...],
+    zero_points: tuple[int, ...],
+    axis: int | None = None,
+) -> np.ndarray:
+    """Return `float32(x - zero_point) * scale`. Source: ONNX DequantizeLinear, operator set 13."""
+    scale = along(scales, axis, x.ndim, np.float32)
+    zero = along(zero_points, axis, x.ndim, np.int64)
+    return (x.astype(np.int64) - zero).astype(np.float32) * scale
+
+
+def shift(x: np.ndarray) -> np.ndarray:
+    """Move uint8 to int8 or back by flipping the top bit."""
+    other = np.int8 if x.dtype == np.uint8 else np.uint8
+    return (x.view(np.uint8) ^ np.uint8(0x80)).view(other)
+
+
+def pad(x: np.ndarray, before: tuple[int, ...], after: tuple[int, ...], value: float) -> np.ndarray:
+    """Surround with `value`."""
+    widths = tuple(zip(before, after, strict=True))
+    return np.pad(x, widths, constant_values=x.dtype.type(value))
+
+
+def windows(
+    x: np.ndarray,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int] = (1, 1),
+) -> np.ndarray:
+    """View a padded [N, C, H, W] as its windows [N, C, OH, OW, KH, KW], without copying."""
+    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(2, 3))
+    return view[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+
+
+def pad_image(x: np.ndarray, pads: tuple[int, ...], value: float, overhang=(0, 0)) -> np.ndarray:
+    """Surround [N, C, H, W] with `value`: pads are (top, left, bottom, right)."""
+    top, left, bottom, right = pads
+    widths = ((0, 0), (0, 0), (top, bottom + overhang[0]), (left, right + overhang[1]))
+    return np.pad(x, widths, constant_values=value) if any(map(any, widths)) else x
+
+
+def conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    dilations: tuple[int, int],
+    groups: int,
+) -> np.ndarray:
+    """Convolve float32[N, Ci, H, W] with [Co, Ci / groups, KH, KW]."""
+    channels, depth, height, width = w.shape
+    view = windows(pad_image(x, pads, 0), (height, width), strides, dilations)
+    samples, _, rows, columns = view.shape[:4]
+    patches = view.reshape(samples, groups, depth, rows, columns, height * width)
+    patches = patches.transpose(0, 1, 3, 4, 2, 5).reshape(samples, groups, rows * columns, -1)
+    matrix = w.reshape(groups, channels // groups, -1).transpose(0, 2, 1)
+    product = np.matmul(patches, matrix).transpose(0, 1, 3, 2)
+    result = product.reshape(samples, channels, rows, columns)
+    return result if bias is None else result + bias.reshape(-1, 1, 1)
+
+
+def max_pool(
+    x: np.ndarray,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    dilations: tuple[int, int] = (1, 1),
+) -> np.ndarray:
+    """Largest value of each window of [N, C, H, W]."""
+    lowest = -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return windows(pad_image(x, pads, lowest), kernel, strides, dilations).max(axis=(4, 5))
+
+
+def average_pool(
+    x: np.ndarray,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    count_include_pad: bool = False,
+    overhang: tuple[int, int] = (0, 0),
+) -> np.ndarray:
+    """Mean of each window of float32[N, C, H, W]; see `AveragePool` for the divisor."""
+    total = windows(pad_image(x, pads, 0, overhang), kernel, strides).sum(axis=(4, 5))
+    ones = np.ones((1, 1, *x.shape[2:]), dtype=np.float32)
+    if count_include_pad:
+        counted = pad_image(pad_image(ones, pads, 1), (0, 0, 0, 0), 0, overhang)
+    else:
+        counted = pad_image(ones, pads, 0, overhang)
+    return total / windows(counted, kernel, strides).sum(axis=(4, 5))
+
+
+def softmax(x: np.ndarray, axis: int, stop: int, log: bool = False) -> np.ndarray:
+    """Softmax over the axes `axis` to `stop` (exclusive) together."""
+    axes = tuple(range(axis, stop))
+    shifted = x - x.max(axis=axes, keepdims=True)
+    powers = np.exp(shifted)
+    total = powers.sum(axis=axes, keepdims=True)
+    return shifted - np.log(total) if log else powers / total
+
+
+def reduce(x: np.ndarray, kind: str, axes: tuple[int, ...], keep: bool) -> np.ndarray:
+    """Reduce over `axes`."""
+    if kind == "ArgMax":
+        return x.argmax(axis=axes[0], keepdims=keep).astype(np.int64)
+    return REDUCTIONS[kind](x, axis=axes, keepdims=keep).astype(x.dtype)
+
+
+def slice_(x: np.ndarray, starts, stops, steps) -> np.ndarray:
+    """Take every step-th element between starts and stops."""
+    return x[tuple(map(slice, starts, stops, steps))]
+
+
+REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "ReduceMean": np.mean,
+    "ReduceSum": np.sum,
+    "ReduceMax": np.max,
+    "ReduceMin": np.min,
+}
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(math.erf, otypes=[np.float32])(x)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x.astype(np.float64)))
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(x, 0)
+
+
+def _elu(x: np.ndarray, alpha: float) -> np.ndarray:
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+UNARY: dict[str, Callable[..., np.ndarray]] = {
+    "Abs": np.abs,
+    "Ceil": np.ceil,
+    "Clip": lambda x, low, high: np.minimum(np.maximum(x, np.float32(low)), np.float32(high)),
+    "Cos": np.cos,
+    "Elu": _elu,
+    "Erf": _erf,
+    "Exp": np.exp,
+    "Floor": np.floor,
+    "Gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    "HardSigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
+    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "LeakyRelu": lambda x, alpha: np.where(x < 0, np.float32(alpha) * x, x),
+    "Log": np.log,
+    "Mish": lambda x: x * np.tanh(_softplus(x)),
+    "Neg": np.negative,
+    "Reciprocal": np.reciprocal,
+    "Relu": lambda x: np.maximum(x, 0),
+    "Round": np.rint,
+    "Selu": lambda x, alpha, gamma: gamma * _elu(x, alpha),
+    "Sigmoid": _sigmoid,
+    "Sin": np.sin,
+    "Softplus": _softplus,
+    "Softsign": lambda x: x / (1 + np.abs(x)),
+    "Sqrt": np.sqrt,
+    "Tanh": np.tanh,
+}
+"""Elementwise functions of one tensor, by ONNX's names; parameters in the importer's order."""
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind == "f":
+        return a / b
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+BINARY: dict[str, Callable[..., np.ndarray]] = {
+    "Add": np.add,
+    "Div": _divide,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "Mul": np.multiply,
+    "PRelu": lambda x, slope: np.where(x < 0, slope * x, x),
+    "Pow": np.power,
+    "Sub": np.subtract,
+}
+"""Elementwise functions of two tensors, by ONNX's names."""
+
+
+def unary(x: np.ndarray, kind: str, parameters: tuple[float, ...] = ()) -> np.ndarray:
+    """Apply an elementwise function; the result is float32."""
+    with np.errstate(all="ignore"):
+        return UNARY[kind](x, *parameters).astype(np.float32)
+
+
+def binary(a: np.ndarray, b: np.ndarray, kind: str) -> np.ndarray:
+    """Apply an elementwise function of two tensors of one type."""
+    with np.errstate(all="ignore"):
+        return np.asarray(BINARY[kind](a, b), dtype=a.dtype)
+
+
+HOST_KERNELS: dict[str, Callable[..., Any]] = {
+    "quantize": quantize,
+    "dequantize": dequantize,
+    "shift": shift,
+    "reshape": lambda x, shape: x.reshape(shape),
+    "transpose": lambda x, permutation: x.transpose(permutation),
+    "pad": pad,
+    "slice": slice_,
+    "concat": lambda *arrays, axis: np.concatenate(arrays, axis=axis),
+    "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
+    "cast": lambda x, dtype: x.astype(dtype),
+    "conv": conv,
+    "matmul": np.matmul,
+    "maxpool": max_pool,
+    "averagepool": average_pool,
+    "unary": unary,
+    "binary": binary,
+    "softmax": softmax,
+    "reduce": reduce,
+}
+"""Host operator -> its kernel: (*arrays, **attributes) -> array."""

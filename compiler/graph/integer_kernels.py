@@ -1,0 +1,132 @@
+"""What the accelerator's operators compute, in NumPy: the integer reference.
+
+Arrays are int8[N, H, W, C]. Accumulation is exact: products are summed by BLAS in float32 where no
+partial sum can reach 2**24, in float64 otherwise, so a whole network takes milliseconds.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.numbers import EXACT_LIMIT, quantise_output
+from . import operators as ops
+
+MAX_PATCH_ELEMENTS = 1 << 24
+"""Most elements of the unfolded input held at once; larger batches are cut."""
+
+
+def pad_image(x: np.ndarray, pads: Sequence[int], value: int) -> np.ndarray:
+    """Surround int8[N, H, W, C] with `value`: pads are (top, left, bottom, right)."""
+    top, left, bottom, right = pads
+    if not any(pads):
+        return x
+    widths = ((0, 0), (top, bottom), (left, right), (0, 0))
+    return np.pad(x, widths, constant_values=value)
+
+
+def windows(
+    x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> np.ndarray:
+    """View a padded [N, H, W, C] as its windows [N, OH, OW, KH, KW, C], without copying."""
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(1, 2))
+    view = view[:, :: strides[0], :: strides[1], :, :: dilations[0], :: dilations[1]]
+    return view.transpose(0, 1, 2, 4, 5, 3)
+
+
+def accumulate(x: np.ndarray, w: np.ndarray, bias: np.ndarray, operator: ops.QConv) -> np.ndarray:
+    """Return a convolution's accumulators.
+
+    Parameters
+    ----------
+    x : int8[N, H, W, Ci]
+        Not yet padded.
+    w : int8[KH, KW, Ci / groups, Co]
+        Weights.
+    bias : int32[Co]
+        Added to the sums.
+    operator : QConv
+        Window, padding value, groups.
+
+    Returns
+    -------
+    int32[N, OH, OW, Co]
+
+    Raises
+    ------
+    CompileError
+        If an accumulator leaves int32.
+    """
+    height, width, depth, channels = w.shape
+    padded = pad_image(x, operator.pads, operator.zero_point_x)
+    patches = windows(padded, (height, width), operator.strides, operator.dilations)
+    samples, rows, columns = patches.shape[:3]
+    groups, taps = operator.groups, height * width * depth
+    matrix = w.reshape(taps, groups, channels // groups).transpose(1, 0, 2)
+    bound = int(np.abs(w.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 128
+    exact = np.float32 if bound < EXACT_LIMIT else np.float64
+    matrix = np.ascontiguousarray(matrix, dtype=exact)
+    sums = np.empty((samples, rows, columns, channels), dtype=np.int64)
+    step = max(1, MAX_PATCH_ELEMENTS // max(1, rows * columns * taps * groups))
+    for first in range(0, samples, step):
+        part = patches[first : first + step]
+        part = part.reshape(*part.shape[:5], groups, depth).transpose(5, 0, 1, 2, 3, 4, 6)
+        part = np.ascontiguousarray(part, dtype=exact).reshape(groups, -1, taps)
+        product = np.matmul(part, matrix).transpose(1, 0, 2)
+        sums[first : first + step] = product.reshape(-1, rows, columns, channels)
+    sums += bias
+    if sums.size and (sums.max() >= 2**31 or sums.min() < -(2**31)):
+        raise CompileError(
+            "`qconv`: expected accumulators within int32, got "
+            f"`{sums.min()}` to `{sums.max()}`; use smaller weights or fewer input channels"
+        )
+    return sums.astype(np.int32)
+
+
+def convolve(
+    operator: ops.QConv, x: np.ndarray, w: np.ndarray, bias: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
+    """Return int8[N, OH, OW, Co]; see `QConv`."""
+    totals = accumulate(x, w, bias, operator)
+    return quantise_output(totals, scale, operator.zero_point_y, operator.low, operator.high)
+
+
+def add(operator: ops.QAdd, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return int8 of the operands' shape; see `QAdd`."""
+    first, second = operator.multipliers
+    totals = a.astype(np.int32) * first + b.astype(np.int32) * second + np.int32(operator.constant)
+    scale = np.float32(operator.scale)
+    return quantise_output(totals, scale, operator.zero_point_y, operator.low, operator.high)
+
+
+def average_pool(operator: ops.QAvgPool, x: np.ndarray) -> np.ndarray:
+    """Return int8[N, OH, OW, C]; see `QAvgPool`."""
+    padded = pad_image(x, operator.pads, operator.zero_point_x)
+    patches = windows(padded, operator.kernel, operator.strides, (1, 1))
+    totals = patches.sum(axis=(3, 4), dtype=np.int32) + np.int32(operator.constant)
+    scale = np.float32(operator.scale)
+    return quantise_output(totals, scale, operator.zero_point_y, operator.low, operator.high)
+
+
+def max_pool(operator: ops.QMaxPool, x: np.ndarray) -> np.ndarray:
+    """Return int8[N, OH, OW, C]; see `QMaxPool`."""
+    padded = pad_image(x, operator.pads, -128)
+    patches = windows(padded, operator.kernel, operator.strides, operator.dilations)
+    largest = patches.max(axis=(3, 4))
+    return np.clip(largest, operator.low, operator.high).astype(np.int8)
+
+
+def look_up(operator: ops.QLut, x: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return int8 of the input's shape; see `QLut`."""
+    return table[x.astype(np.int16) + 128]
+
+
+INTEGER_KERNELS: dict[type[ops.Operator], Callable[..., np.ndarray]] = {
+    ops.QConv: convolve,
+    ops.QAdd: add,
+    ops.QAvgPool: average_pool,
+    ops.QMaxPool: max_pool,
+    ops.QLut: look_up,
+}
+"""Integer operator -> its definition: (operator, *arrays) -> array."""

@@ -1,0 +1,235 @@
+"""Graph IR: values in static single assignment, produced by nodes with typed attributes.
+
+Everything is immutable and compared by structure; a pass returns a new graph. Weights are
+constants of the graph, named like any other value, so that a node's inputs are all names.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from ...errors import CompileError
+from .operators import Operator
+
+DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
+    {
+        "bool": np.bool_,
+        "int8": np.int8,
+        "uint8": np.uint8,
+        "int32": np.int32,
+        "int64": np.int64,
+        "float32": np.float32,
+    }
+)
+"""Element types of the graph: name -> NumPy type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """What the integers of a tensor stand for: `real = scale * (integer - zero_point)`.
+
+    Attributes
+    ----------
+    scale : float
+        Positive, finite, exactly a binary32 number.
+    zero_point : int
+        Within the range of the tensor's element type.
+    """
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type, shape and, where known, quantisation of a value.
+
+    Attributes
+    ----------
+    dtype : str
+        A key of `DTYPES`.
+    shape : tuple of int
+        Extents, all static; () is a scalar.
+    quantisation : Quantisation or None
+        Of a per-tensor quantised activation; None for weights, floats and unknown integers.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    quantisation: Quantisation | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A name and its type, where the value is produced."""
+
+    name: str
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constant:
+    """A named array; equal to another one when name, type and bytes are.
+
+    Attributes
+    ----------
+    name : str
+        The value's name.
+    data : ndarray
+        Made read-only and contiguous here.
+    digest : str
+        First 16 hexadecimal digits of the SHA-256 of type, shape and bytes.
+    """
+
+    name: str
+    data: np.ndarray
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        data = self.data
+        if data.flags.writeable or not data.flags.c_contiguous:
+            data = np.array(data, order="C", copy=True)
+            data.flags.writeable = False
+            object.__setattr__(self, "data", data)
+        text = f"{data.dtype} {data.shape} "
+        digest = hashlib.sha256(text.encode() + data.tobytes()).hexdigest()[:16]
+        object.__setattr__(self, "digest", digest)
+
+    @property
+    def type(self) -> TensorType:
+        """Element type and shape."""
+        return TensorType(str(self.data.dtype), self.data.shape)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant):
+            return NotImplemented
+        return self.name == other.name and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.digest))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of the model: its name outside, and the value that it shows."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation.
+
+    Attributes
+    ----------
+    name : str
+        Of the model's node that it came from, for reports and messages; not necessarily unique.
+    attributes : Operator
+        What it computes: one of the dataclasses of `operators`.
+    inputs : tuple of str
+        Names of values.
+    outputs : tuple of Value
+        Produced here and nowhere else.
+    """
+
+    name: str
+    attributes: Operator
+    inputs: tuple[str, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def op(self) -> str:
+        """Name of the operator, such as `qconv`."""
+        return self.attributes.op
+
+    @property
+    def output(self) -> Value:
+        """The only output."""
+        (value,) = self.outputs
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A network: inputs, constants and nodes in topological order, and what of it is shown.
+
+    Attributes
+    ----------
+    name : str
+        The model's name.
+    inputs : tuple of Value
+        Fed by the user.
+    outputs : tuple of Output
+        In the model's order.
+    nodes : tuple of Node
+        Each after the nodes that it reads.
+    constants : tuple of Constant
+        Weights, biases, scales and tables.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Output, ...]
+    nodes: tuple[Node, ...]
+    constants: tuple[Constant, ...] = ()
+    types: Mapping[str, TensorType] = field(init=False, repr=False, compare=False)
+    _data: Mapping[str, np.ndarray] = field(init=False, repr=False, compare=False)
+    _producers: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+    _users: Mapping[str, tuple[Node, ...]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        types = {value.name: value.type for value in self.inputs}
+        types |= {constant.name: constant.type for constant in self.constants}
+        producers: dict[str, Node] = {}
+        users: dict[str, tuple[Node, ...]] = {}
+        for node in self.nodes:
+            for value in node.outputs:
+                types[value.name] = value.type
+                producers[value.name] = node
+            for name in dict.fromkeys(node.inputs):
+                users[name] = (*users.get(name, ()), node)
+        data = {constant.name: constant.data for constant in self.constants}
+        object.__setattr__(self, "types", MappingProxyType(types))
+        object.__setattr__(self, "_data", MappingProxyType(data))
+        object.__setattr__(self, "_producers", MappingProxyType(producers))
+        object.__setattr__(self, "_users", MappingProxyType(users))
+
+    def is_constant(self, name: str) -> bool:
+        """Tell whether a value is a constant of the graph."""
+        return name in self._data
+
+    def data(self, name: str) -> np.ndarray:
+        """Return a constant's array (read-only).
+
+        Raises
+        ------
+        CompileError
+            If the value is not a constant.
+        """
+        if name not in self._data:
+            raise CompileError(
+                f"graph `{self.name}`: value `{name}` is needed at compile time, expected a "
+                "constant, got a value computed at run time; fold it or keep it on the host"
+            )
+        return self._data[name]
+
+    def producer(self, name: str) -> Node | None:
+        """Return the node that produces a value; None for inputs and constants."""
+        return self._producers.get(name)
+
+    def users(self, name: str) -> tuple[Node, ...]:
+        """Return the nodes that read a value, in order, each once."""
+        return self._users.get(name, ())
+
+    def is_output(self, name: str) -> bool:
+        """Tell whether a value is shown by an output of the graph."""
+        return any(output.value == name for output in self.outputs)

@@ -1,0 +1,166 @@
+"""Text form of graphs: one line for each value, deterministic, read back by the parser.
+
+    graph "kws" {
+      input %x : int8[1,49,10,1] quant(0.5847, 83)
+      constant %w : int8[10,4,1,64] digest 0123456789abcdef
+      %y : int8[1,25,5,64] quant(0.0787, -128) = qconv(%x, %w, %b, %s) {groups=1, ...} @ "conv1"
+      output "Identity" = %y
+    }
+
+Constants are shown by digest; their arrays stand in a side table that the parser is given.
+"""
+
+import ast
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...errors import CompileError
+from .ir import DTYPES, Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .operators import OPERATORS, Operator
+
+BARE_NAME = re.compile(r"[\w./;:\-]+")
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+NAME = rf"%(?:[\w./;:\-]+|{QUOTED})"
+TYPE = r"(\w+)\[([\d,]*)\](?: quant\(([^,]+), (-?\d+)\))?"
+INPUT_LINE = re.compile(rf"input ({NAME}) : {TYPE}")
+CONSTANT_LINE = re.compile(rf"constant ({NAME}) : {TYPE} digest (\w+)")
+NODE_LINE = re.compile(
+    rf"({NAME}) : {TYPE} = (\w+)\(((?:{NAME}(?:, )?)*)\) \{{(.*)\}} @ ({QUOTED})"
+)
+OUTPUT_LINE = re.compile(rf"output ({QUOTED}) = ({NAME})")
+
+
+def print_graph(graph: Graph) -> str:
+    """Return a graph's text; equal graphs give equal text."""
+    lines = [f"graph {json.dumps(graph.name)} {{"]
+    lines += [f"  input {_name(v.name)} : {_type(v.type)}" for v in graph.inputs]
+    lines += [
+        f"  constant {_name(c.name)} : {_type(c.type)} digest {c.digest}" for c in graph.constants
+    ]
+    lines += [f"  {_node(node)}" for node in graph.nodes]
+    lines += [f"  output {json.dumps(o.name)} = {_name(o.value)}" for o in graph.outputs]
+    return "\n".join([*lines, "}", ""])
+
+
+def parse_graph(text: str, constants: Mapping[str, np.ndarray]) -> Graph:
+    """Read a graph's text.
+
+    Parameters
+    ----------
+    text : str
+        What `print_graph` wrote, or a person in the same form.
+    constants : mapping
+        Name of a constant -> its array.
+
+    Raises
+    ------
+    CompileError
+        Naming the line that is not of the form, or the constant that is missing or another one.
+    """
+    lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
+    header = re.fullmatch(rf"graph ({QUOTED}) \{{", lines[0][1]) if lines else None
+    if header is None or lines[-1][1] != "}":
+        raise CompileError(
+            'graph text: expected `graph "NAME" {` first and `}` last, got '
+            f"{'something else' if lines else 'nothing'}; print a graph to see the form"
+        )
+    inputs: list[Value] = []
+    outputs: list[Output] = []
+    nodes: list[Node] = []
+    arrays: list[Constant] = []
+    for number, line in lines[1:-1]:
+        if match := INPUT_LINE.fullmatch(line):
+            inputs.append(Value(_unname(match[1]), _untype(number, match.groups()[1:5])))
+        elif match := CONSTANT_LINE.fullmatch(line):
+            arrays.append(_constant(number, _unname(match[1]), match[6], constants))
+        elif match := NODE_LINE.fullmatch(line):
+            value = Value(_unname(match[1]), _untype(number, match.groups()[1:5]))
+            operator = _operator(number, match[6], match[8])
+            operands = tuple(_unname(name) for name in re.findall(NAME, match[7]))
+            nodes.append(Node(json.loads(match[9]), operator, operands, (value,)))
+        elif match := OUTPUT_LINE.fullmatch(line):
+            outputs.append(Output(json.loads(match[1]), _unname(match[2])))
+        else:
+            raise CompileError(
+                f"graph text: line {number}: expected an input, a constant, a node or an output, "
+                f"got `{line}`; print a graph to see the form"
+            )
+    name = json.loads(header[1])
+    return Graph(name, tuple(inputs), tuple(outputs), tuple(nodes), tuple(arrays))
+
+
+def _name(name: str) -> str:
+    return f"%{name}" if BARE_NAME.fullmatch(name) else f"%{json.dumps(name)}"
+
+
+def _unname(text: str) -> str:
+    return json.loads(text[1:]) if text[1] == '"' else text[1:]
+
+
+def _type(kind: TensorType) -> str:
+    text = f"{kind.dtype}[{','.join(map(str, kind.shape))}]"
+    if kind.quantisation is None:
+        return text
+    return f"{text} quant({kind.quantisation.scale!r}, {kind.quantisation.zero_point})"
+
+
+def _untype(number: int, groups: tuple[str | None, ...]) -> TensorType:
+    dtype, extents, scale, zero_point = groups
+    if dtype not in DTYPES:
+        raise CompileError(
+            f"graph text: line {number}: expected one of {', '.join(DTYPES)}, got `{dtype}`; "
+            "correct the element type"
+        )
+    shape = tuple(int(extent) for extent in (extents or "").split(",") if extent)
+    if scale is None or zero_point is None:
+        return TensorType(dtype, shape)
+    return TensorType(dtype, shape, Quantisation(float(scale), int(zero_point)))
+
+
+def _node(node: Node) -> str:
+    outputs = ", ".join(f"{_name(v.name)} : {_type(v.type)}" for v in node.outputs)
+    operands = ", ".join(_name(name) for name in node.inputs)
+    attributes = ", ".join(
+        f"{field.name}={getattr(node.attributes, field.name)!r}"
+        for field in dataclasses.fields(node.attributes)
+    )
+    return f"{outputs} = {node.op}({operands}) {{{attributes}}} @ {json.dumps(node.name)}"
+
+
+def _operator(number: int, op: str, attributes: str) -> Operator:
+    if op not in OPERATORS:
+        raise CompileError(
+            f"graph text: line {number}: expected one of {', '.join(OPERATORS)}, got `{op}`; "
+            "correct the operator"
+        )
+    try:
+        call = ast.parse(f"f({attributes})", mode="eval").body
+        if not isinstance(call, ast.Call):
+            raise ValueError("not attributes")
+        values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        return OPERATORS[op](**values)
+    except (SyntaxError, ValueError, TypeError) as error:
+        names = ", ".join(field.name for field in dataclasses.fields(OPERATORS[op]))
+        raise CompileError(
+            f"graph text: line {number}: expected `{op}` with attributes {names or 'none'}, got "
+            f"`{attributes}`; correct them"
+        ) from error
+
+
+def _constant(number: int, name: str, digest: str, arrays: Mapping[str, np.ndarray]) -> Constant:
+    if name not in arrays:
+        raise CompileError(
+            f"graph text: line {number}: constant `{name}`: expected its array in the side table, "
+            "got none; pass the arrays that belong to this text"
+        )
+    constant = Constant(name, arrays[name])
+    if constant.digest != digest:
+        raise CompileError(
+            f"graph text: line {number}: constant `{name}`: expected digest `{digest}`, got "
+            f"`{constant.digest}`; pass the arrays that belong to this text"
+        )
+    return constant

@@ -1,0 +1,36 @@
+"""Matrix products: MatMul as it is, Gemm as the operators that it is short for."""
+
+import numpy as np
+
+from ..graph import operators as ops
+from .onnx_node import OnnxNode
+
+
+def import_matmul(node: OnnxNode) -> str:
+    """MatMul -> MatMul."""
+    return node.emit(ops.MatMul(), [node.input(0), node.input(1)])
+
+
+def import_gemm(node: OnnxNode) -> str:
+    """Gemm -> [Transpose] MatMul [Mul] [Add]."""
+    return emit_gemm(node, node.input(0), node.input(1), node.input(2) if node.has(2) else None)
+
+
+def emit_gemm(node: OnnxNode, a: str, b: str, c: str | None) -> str:
+    """Emit `alpha * a @ b + beta * c` with the node's attributes."""
+
+    def scaled(value: str, name: str) -> str:
+        factor = node.attribute(name, 1.0)
+        if factor == 1.0:
+            return value
+        constant = node.builder.constant(np.array(factor, np.float32), f"{value}.{name}")
+        return node.emit(ops.Binary("Mul"), [value, constant], f"{value}.scaled")
+
+    if node.attribute("transA", 0):
+        a = node.emit(ops.Transpose((1, 0)), [a], f"{a}.transposed")
+    if node.attribute("transB", 0):
+        b = node.emit(ops.Transpose((1, 0)), [b], f"{b}.transposed")
+    product = scaled(node.emit(ops.MatMul(), [a, b], f"{node.proto.output[0]}.product"), "alpha")
+    if c is None:
+        return product
+    return node.emit(ops.Binary("Add"), [product, scaled(c, "beta")])

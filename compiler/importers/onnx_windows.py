@@ -1,0 +1,160 @@
+"""Convolutions and pools: `auto_pad`, `ceil_mode`, one-dimensional windows -> explicit 2-D windows.
+
+One-dimensional images [N, C, L] become [N, C, 1, L] and back.
+"""
+
+from ..graph import operators as ops
+from .onnx_node import OnnxNode
+
+Four = tuple[int, int, int, int]
+
+
+def import_conv(node: OnnxNode) -> str:
+    """Conv -> Conv."""
+    operands = [node.input(i) for i in range(3 if node.has(2) else 2)]
+    rank, kernel_rank = node.rank(0), node.rank(1)
+    if rank not in (3, 4) or kernel_rank != rank:
+        node.fail(
+            "an image and a kernel of rank 4 (or both 3)",
+            f"ranks {rank} and {kernel_rank}",
+            "use one- or two-dimensional convolutions",
+        )
+    return emit_conv(node, operands)
+
+
+def emit_conv(node: OnnxNode, operands: list[str]) -> str:
+    """Emit a float convolution of `operands` with the node's attributes."""
+    types = [node.builder.types[name] for name in operands]
+    flat = len(types[0].shape) == 3
+    kernel = types[1].shape[2:]
+    declared = node.attribute("kernel_shape", kernel)
+    if declared != kernel:
+        node.fail(f"`kernel_shape` = {list(kernel)}", f"{list(declared)}", "export it again")
+    strides, dilations = _pair(node, "strides", flat), _pair(node, "dilations", flat)
+    image = types[0].shape[2:]
+    window = _two(kernel, flat, 1)
+    pads = _pads(node, _two(image, flat, 1), window, strides, dilations, flat)
+    groups = node.attribute("group", 1)
+    if groups < 1:
+        node.fail("a `group` of 1 or more", f"`{groups}`", "correct the model")
+    if flat:
+        operands = [_expand(node, operands[0]), _expand(node, operands[1]), *operands[2:]]
+    result = node.emit(ops.Conv(strides, pads, dilations, groups), operands)
+    return _squeeze(node, result) if flat else result
+
+
+def import_pool(node: OnnxNode) -> str:
+    """MaxPool, AveragePool -> MaxPool, AveragePool."""
+    if len([name for name in node.proto.output if name]) > 1:
+        node.fail("one output", "indices as a second output", "drop the use of the indices")
+    return emit_pool(node, node.input(0), node.proto.op_type.endswith("AveragePool"))
+
+
+def emit_pool(node: OnnxNode, x: str, average: bool) -> str:
+    """Emit a pool of `x` with the node's attributes."""
+    shape = node.builder.types[x].shape
+    flat = len(shape) == 3
+    kernel = node.attribute("kernel_shape", ())
+    if len(shape) not in (3, 4) or len(kernel) != len(shape) - 2:
+        node.fail(
+            "a tensor of rank 4 (or 3) and a kernel of rank 2 (or 1)",
+            f"ranks {len(shape)} and {len(kernel)}",
+            "use one- or two-dimensional pools",
+        )
+    window, image = _two(kernel, flat, 1), _two(shape[2:], flat, 1)
+    strides, dilations = _pair(node, "strides", flat), _pair(node, "dilations", flat)
+    pads = _pads(node, image, window, strides, dilations, flat)
+    overhang = (0, 0)
+    if node.attribute("ceil_mode", 0):
+        reach = [_overhang(image[i], window[i], strides[i], dilations[i], pads, i) for i in (0, 1)]
+        overhang = (reach[0], reach[1])
+    if average:
+        if dilations != (1, 1):
+            node.fail("no dilation", f"{list(dilations)}", "use a dense window")
+        include = bool(node.attribute("count_include_pad", 0))
+        operator = ops.AveragePool(window, strides, pads, include, overhang)
+    else:
+        top, left, bottom, right = pads
+        pads = (top, left, bottom + overhang[0], right + overhang[1])
+        operator = ops.MaxPool(window, strides, pads, dilations)
+    result = node.emit(operator, [_expand(node, x) if flat else x])
+    return _squeeze(node, result) if flat else result
+
+
+def import_global_pool(node: OnnxNode) -> str:
+    """GlobalAveragePool, GlobalMaxPool -> a pool over the whole image."""
+    return emit_global_pool(node, node.input(0), "Average" in node.proto.op_type)
+
+
+def emit_global_pool(node: OnnxNode, x: str, average: bool) -> str:
+    """Emit a pool of `x` over its whole image."""
+    shape = node.builder.types[x].shape
+    if len(shape) not in (3, 4):
+        node.fail("a tensor of rank 4 (or 3)", f"rank {len(shape)}", "use two-dimensional pools")
+    flat = len(shape) == 3
+    window = _two(shape[2:], flat, 1)
+    pool = ops.AveragePool if average else ops.MaxPool
+    operand = _expand(node, x) if flat else x
+    result = node.emit(pool(window, window, (0, 0, 0, 0)), [operand])
+    return _squeeze(node, result) if flat else result
+
+
+def _two(values: tuple[int, ...], flat: bool, first: int) -> ops.Pair:
+    return (first, values[0]) if flat else (values[0], values[1])
+
+
+def _pair(node: OnnxNode, name: str, flat: bool) -> ops.Pair:
+    count = 1 if flat else 2
+    values = node.attribute(name, (1,) * count)
+    if len(values) != count or min(values) < 1:
+        node.fail(f"`{name}` of {count} positive integers", f"{list(values)}", "correct the model")
+    return _two(values, flat, 1)
+
+
+def _pads(
+    node: OnnxNode, image: ops.Pair, kernel: ops.Pair, strides: ops.Pair, dilations: ops.Pair,
+    flat: bool,
+) -> Four:  # fmt: skip
+    mode = node.attribute("auto_pad", "NOTSET")
+    if mode == "VALID":
+        return (0, 0, 0, 0)
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        sides = []
+        for size, taps, stride, dilation in zip(image, kernel, strides, dilations, strict=True):
+            windows = -(-size // stride)
+            total = max(0, (windows - 1) * stride + (taps - 1) * dilation + 1 - size)
+            small = total // 2
+            sides.append((small, total - small) if mode == "SAME_UPPER" else (total - small, small))
+        return (sides[0][0], sides[1][0], sides[0][1], sides[1][1])
+    if mode != "NOTSET":
+        node.fail(
+            "`auto_pad` NOTSET, VALID, SAME_UPPER or SAME_LOWER", f"`{mode}`", "give explicit pads"
+        )
+    count = 2 if flat else 4
+    pads = node.attribute("pads", (0,) * count)
+    if len(pads) != count or min(pads) < 0:
+        node.fail(f"`pads` of {count} integers, 0 or more", f"{list(pads)}", "correct the model")
+    return (0, pads[0], 0, pads[1]) if flat else (pads[0], pads[1], pads[2], pads[3])
+
+
+def _overhang(size: int, kernel: int, stride: int, dilation: int, pads: Four, side: int) -> int:
+    """Reach of the last window beyond the padding under `ceil_mode`.
+
+    A window that would start in the padding at the end is left out. Source: ONNX operator MaxPool.
+    """
+    padded = size + pads[side] + pads[side + 2]
+    span = (kernel - 1) * dilation + 1
+    count = -(-(padded - span) // stride) + 1
+    if (count - 1) * stride >= size + pads[side]:
+        count -= 1
+    return max(0, (count - 1) * stride + span - padded)
+
+
+def _expand(node: OnnxNode, x: str) -> str:
+    shape = node.builder.types[x].shape
+    return node.emit(ops.Reshape((*shape[:2], 1, shape[2])), [x], f"{x}.image")
+
+
+def _squeeze(node: OnnxNode, x: str) -> str:
+    shape = node.builder.types[x].shape
+    return node.emit(ops.Reshape((*shape[:2], shape[3])), [x], f"{x}.line")

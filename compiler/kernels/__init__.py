@@ -1,0 +1,38 @@
+"""Operators as tensor expressions: the one place that knows them by name.
+
+`build_kernel` turns a graph node into a `Kernel`; a new operator is one more builder here. Channels
+are padded to the machine's block, `channel_block`, as they lie in memory.
+"""
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
+from ..tensor import Kernel
+from .convolution import convolution
+from .elementwise import add, look_up
+from .pooling import average_pool, maximum_pool
+
+BUILDERS = {
+    QConv: convolution,
+    QAdd: add,
+    QAvgPool: average_pool,
+    QMaxPool: maximum_pool,
+    QLut: look_up,
+}
+
+
+def build_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """The tensor expressions of one accelerated node.
+
+    Raises
+    ------
+    CompileError
+        When no builder knows the operator.
+    """
+    builder = BUILDERS.get(type(node.attributes))
+    if builder is None:
+        raise CompileError(
+            f"node `{node.name}`: no kernel for `{node.op}`; known are "
+            f"{', '.join(sorted(cls.__name__ for cls in BUILDERS))}"
+        )
+    return builder(node, graph, configuration)

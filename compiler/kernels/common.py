@@ -1,0 +1,69 @@
+"""What kernel builders share: padded tensors, the requantising epilogue, windows."""
+
+import numpy as np
+
+from ...isa.configuration import Configuration
+from ...isa.expressions import Affine, Call, Constant, Expression, Op
+from ..graph import Graph
+from ..tensor import Axis, Tensor
+
+
+def channel_block(configuration: Configuration) -> int:
+    """Channels of every activation in memory are a multiple of this."""
+    return max(configuration.lanes_in, configuration.lanes_out)
+
+
+def padded(count: int, block: int) -> int:
+    """The next multiple of `block`."""
+    return -(-count // block) * block
+
+
+def activation(name: str, graph: Graph, configuration: Configuration, pad: int = 0) -> Tensor:
+    """A graph value int8[N, H, W, C] as it lies in memory, channels padded."""
+    *outer, channels = graph.types[name].shape
+    return Tensor(name, "int8", (*outer, padded(channels, channel_block(configuration))), pad)
+
+
+def axes_of(tensor: Tensor) -> tuple[Axis, ...]:
+    """Data axes n, y, x, c of an activation."""
+    return tuple(Axis(name, extent) for name, extent in zip("nyxc", tensor.shape, strict=True))
+
+
+def here() -> tuple[Affine, ...]:
+    """The index of the element being computed."""
+    return tuple(Affine.of(**{axis: 1}) for axis in "nyxc")
+
+
+def window(strides, dilations, pads) -> tuple[Affine, Affine]:
+    """Row and column that a sliding window reads, with axes y, x, ky, kx."""
+    top, left = pads[0], pads[1]
+    return (
+        Affine.of(-top, y=strides[0], ky=dilations[0]),
+        Affine.of(-left, x=strides[1], kx=dilations[1]),
+    )
+
+
+def epilogue(total: Expression, zero_point: int, low: int, high: int) -> Expression:
+    """Zero point, saturation and clamp around a requantised total."""
+    shifted = Call(Op.ADD, (total, Constant(zero_point)))
+    return Call(Op.CLAMP, (shifted, Constant(low), Constant(high)))
+
+
+def requantised(total: Expression, bias: Expression, scale: Expression) -> Expression:
+    """`requantise(total + bias, scale)`."""
+    return Call(Op.REQUANTISE, (Call(Op.ADD, (total, bias)), scale))
+
+
+def scalars(bias: int, scale: float, channels: int) -> dict[str, np.ndarray]:
+    """A bias and a scale repeated for every channel, as PARAM wants them."""
+    return {
+        "bias": np.full(channels, bias, dtype=np.int32),
+        "scale": np.full(channels, scale, dtype=np.float32),
+    }
+
+
+def widen(values: np.ndarray, axis: int, size: int, fill: float = 0) -> np.ndarray:
+    """Pad one axis of a constant to `size`."""
+    widths = [(0, 0)] * values.ndim
+    widths[axis] = (0, size - values.shape[axis])
+    return np.pad(values, widths, constant_values=fill)

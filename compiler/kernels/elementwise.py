@@ -1,0 +1,46 @@
+"""Residual addition and look-ups."""
+
+from ...isa.configuration import Configuration
+from ...isa.expressions import Affine, Call, Constant, Op, Read
+from ..graph import Graph, Node, QAdd
+from ..tensor import Compute, Kernel, Tensor
+from .common import activation, axes_of, epilogue, here, requantised, scalars
+
+
+def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp."""
+    attributes = node.attributes
+    assert isinstance(attributes, QAdd)
+    a, b = (activation(name, graph, configuration) for name in node.inputs[:2])
+    out = activation(node.output.name, graph, configuration)
+    axes = axes_of(out)
+    ma, mb = attributes.multipliers
+    terms = (
+        Call(Op.MULTIPLY, (a[here()], Constant(ma))),
+        Call(Op.MULTIPLY, (b[here()], Constant(mb))),
+    )
+    constants = scalars(attributes.constant, attributes.scale, out.shape[3])
+    bias, scale = Tensor("bias", "int32", out.shape[3:]), Tensor("scale", "float32", out.shape[3:])
+    channel = (Affine.of(c=1),)
+    total = requantised(Call(Op.ADD, terms), bias[channel], scale[channel])
+    body = epilogue(total, attributes.zero_point_y, attributes.low, attributes.high)
+    return Kernel(
+        name=node.name,
+        stages=(Compute(out, axes, (), body),),
+        tensors={tensor.name: tensor for tensor in (a, b, out, bias, scale)},
+        constants=constants,
+    )
+
+
+def look_up(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`out = table[x + 128]`."""
+    x = activation(node.inputs[0], graph, configuration)
+    out = activation(node.output.name, graph, configuration)
+    table = Tensor("table", "int8", (256,))
+    body = Call(Op.LOOKUP, (Read(table.name, ()), x[here()]))
+    return Kernel(
+        name=node.name,
+        stages=(Compute(out, axes_of(out), (), body),),
+        tensors={tensor.name: tensor for tensor in (x, out, table)},
+        constants={"table": graph.data(node.inputs[1])},
+    )

@@ -1,0 +1,72 @@
+"""Prove for every layer that its accumulators requantise exactly on the machine.
+
+The machine saturates magnitudes of 2**24 and more, which equals the binary32 definition for scales
+of at least 2**-16 (see `isa.numbers.requantise`). Below, the accumulators must stay smaller.
+"""
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.numbers import EXACT_LIMIT
+from ..graph import Graph, Node
+from ..graph import operators as ops
+
+SMALL_SCALE = 2.0**-16
+"""Scales below do not bring 2**24 out of int8's range."""
+
+
+def check_accumulators(graph: Graph) -> Graph:
+    """Return the graph as it is, or refuse it.
+
+    Raises
+    ------
+    CompileError
+        If a layer's accumulator may leave int32, or reach 2**24 with a scale below 2**-16.
+    """
+    for node in graph.nodes:
+        if isinstance(node.attributes, ops.QConv):
+            _check(graph, node)
+    return graph
+
+
+def accumulator_bounds(weights: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and the highest accumulator of each channel over all int8 inputs.
+
+    Parameters
+    ----------
+    weights : int8[KH, KW, Ci / groups, Co]
+        Of a QConv.
+    bias : int32[Co]
+        Of a QConv.
+
+    Returns
+    -------
+    int64[Co], int64[Co]
+    """
+    wide = weights.astype(np.int64)
+    positive = np.maximum(wide, 0).sum(axis=(0, 1, 2))
+    negative = np.minimum(wide, 0).sum(axis=(0, 1, 2))
+    lowest = -128 * positive + 127 * negative + bias
+    highest = 127 * positive - 128 * negative + bias
+    return lowest, highest
+
+
+def _check(graph: Graph, node: Node) -> None:
+    weights, bias, scale = (graph.data(name) for name in node.inputs[1:])
+    lowest, highest = accumulator_bounds(weights, bias)
+    if lowest.min(initial=0) < -(2**31) or highest.max(initial=0) >= 2**31:
+        raise CompileError(
+            f"layer `{node.name}`: expected accumulators within int32, got up to "
+            f"`{max(highest.max(), -lowest.min())}`; quantise with smaller weights or split its "
+            "input channels"
+        )
+    largest = np.maximum(highest, -lowest)
+    wrong = np.flatnonzero((scale < SMALL_SCALE) & (largest >= EXACT_LIMIT))
+    if wrong.size:
+        channel = wrong[0]
+        raise CompileError(
+            f"layer `{node.name}`: output channel `{channel}`: expected accumulators below 2**24 "
+            f"with an output scale below 2**-16, got up to `{largest[channel]}` with scale "
+            f"`{scale[channel]}`; quantise the weights of {wrong.size} such channels with larger "
+            "scales"
+        )

@@ -1,0 +1,20 @@
+"""Compute once what is written twice: nodes of equal attributes and inputs become one."""
+
+from ..graph import Graph, Node, Output, drop_unused
+
+
+def merge_duplicates(graph: Graph) -> Graph:
+    """Merge equal nodes; of two, the first stays."""
+    renamed: dict[str, str] = {}
+    seen: dict[tuple[object, ...], str] = {}
+    nodes: list[Node] = []
+    for old in graph.nodes:
+        inputs = tuple(renamed.get(name, name) for name in old.inputs)
+        key = (old.attributes, inputs, old.output.type)
+        if key in seen:
+            renamed[old.output.name] = seen[key]
+            continue
+        seen[key] = old.output.name
+        nodes.append(Node(old.name, old.attributes, inputs, old.outputs))
+    outputs = tuple(Output(o.name, renamed.get(o.value, o.value)) for o in graph.outputs)
+    return drop_unused(Graph(graph.name, graph.inputs, outputs, tuple(nodes), graph.constants))

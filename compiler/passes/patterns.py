@@ -1,0 +1,103 @@
+"""What the recognising passes share: reading quantised patterns backwards, and changing layouts.
+
+Patterns are read from the builder, where everything above the node at hand is already rewritten.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Builder, Node, Quantisation
+from ..graph import operators as ops
+from ..graph.host_kernels import quantize
+
+TO_LAST = (0, 2, 3, 1)
+"""Transposes [N, C, H, W] to [N, H, W, C]."""
+
+TO_FIRST = (0, 3, 1, 2)
+"""Transposes [N, H, W, C] to [N, C, H, W]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clamp:
+    """Limits that Relu and Clip set before a Quantize, in real numbers."""
+
+    low: float = -np.inf
+    high: float = np.inf
+
+    def bounds(self, target: ops.Quantize) -> tuple[int, int]:
+        """Return the limits as integers of `target`.
+
+        Exact: quantising is monotone, so clamping before it equals clamping after it by the
+        quantised limits.
+        """
+        limits = np.array([self.low, self.high], dtype=np.float32)
+        with np.errstate(invalid="ignore"):
+            low, high = quantize(limits, target.scales, target.zero_points, target.dtype)
+        return int(low), int(high)
+
+
+def quantised_output(node: Node) -> ops.Quantize | None:
+    """Return the attributes of a per-tensor Quantize to int8; None for any other node."""
+    attributes = node.attributes
+    if isinstance(attributes, ops.Quantize) and attributes.axis is None:
+        return attributes if attributes.dtype == "int8" else None
+    return None
+
+
+def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
+    """Return a per-tensor operator's quantisation."""
+    return Quantisation(target.scales[0], target.zero_points[0])
+
+
+def strip_clamps(builder: Builder, name: str) -> tuple[str, Clamp]:
+    """Walk back through Relu and Clip and return what they clamp, and to what."""
+    low, high = -np.inf, np.inf
+    while True:
+        node = builder.producer(name)
+        if node is None or not isinstance(node.attributes, ops.Unary):
+            return name, Clamp(low, high)
+        if node.attributes.kind == "Relu":
+            limits = (0.0, np.inf)
+        elif node.attributes.kind == "Clip":
+            limits = node.attributes.parameters
+        else:
+            return name, Clamp(low, high)
+        # The inner clamp acts first: what it lets through is clamped by the outer ones.
+        inner = np.clip(limits, low, high)
+        low, high = float(inner[0]), float(inner[1])
+        name = node.inputs[0]
+
+
+def dequantised(builder: Builder, name: str) -> tuple[str, Quantisation] | None:
+    """Return the int8 value and its quantisation behind a per-tensor Dequantize."""
+    node = builder.producer(name)
+    if node is None or not isinstance(node.attributes, ops.Dequantize):
+        return None
+    source = node.inputs[0]
+    if node.attributes.axis is not None or builder.types[source].dtype != "int8":
+        return None
+    return source, quantisation_of(node.attributes)
+
+
+def to_image(builder: Builder, x: str, node: str) -> str:
+    """Emit a reshape of any tensor to rank 4, its last axis kept (nothing for rank 4)."""
+    shape = builder.types[x].shape
+    if len(shape) == 4:
+        return x
+    return builder.emit(ops.Reshape(image_shape(shape)), [x], node)
+
+
+def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
+    """Return [N, 1, middle, C] for a shape: first axis, the middle ones in one, last axis."""
+    channels = shape[-1] if shape else 1
+    first = shape[0] if len(shape) > 1 else 1
+    middle = int(np.prod(shape[1:-1], dtype=np.int64)) if len(shape) > 2 else 1
+    return (first, 1, middle, channels)
+
+
+def from_image(builder: Builder, x: str, shape: tuple[int, ...], node: str) -> str:
+    """Emit the reshape back from `to_image`."""
+    if builder.types[x].shape == shape:
+        return x
+    return builder.emit(ops.Reshape(shape), [x], node)

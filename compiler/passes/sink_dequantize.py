@@ -1,0 +1,70 @@
+"""Move elements as integers: Dequantize goes below Reshape, Transpose, Pad, pools of maxima and kin.
+
+All rules are exact: dequantising is elementwise and monotone. They bring Dequantize next to the
+operator that computes, so that patterns need no exceptions for moves in between.
+"""
+
+from ..graph import Builder, Graph, Node, rewrite
+from ..graph import operators as ops
+
+MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
+"""Operators that pick elements and compute nothing."""
+
+
+def sink_dequantize(graph: Graph) -> Graph:
+    """Swap Dequantize with moves below it, and Quantize with a Concat above it."""
+    return rewrite(graph, _sink, _sink_below_pad, _hoist_above_concat)
+
+
+def _dequantize(builder: Builder, name: str) -> tuple[str, ops.Dequantize] | None:
+    node = builder.producer(name)
+    if node is None or not isinstance(node.attributes, ops.Dequantize):
+        return None
+    return node.inputs[0], node.attributes
+
+
+def _sink(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """move(Dequantize(x)) -> Dequantize(move(x))."""
+    move = node.attributes
+    found = _dequantize(builder, node.inputs[0]) if isinstance(move, MOVES) else None
+    if found is None:
+        return None
+    x, attributes = found
+    axis = attributes.axis
+    if axis is not None:
+        old, new = builder.types[x].shape, node.output.type.shape
+        if isinstance(move, ops.Transpose):
+            axis = move.permutation.index(axis)
+        elif not isinstance(move, ops.Reshape) or old[: axis + 1] != new[: axis + 1]:
+            return None
+    moved = builder.emit(move, [x, *node.inputs[1:]], node.name)
+    sunk = ops.Dequantize(attributes.scales, attributes.zero_points, axis)
+    return builder.emit(sunk, [moved], node.name)
+
+
+def _sink_below_pad(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """Pad(Dequantize(x), 0) -> Dequantize(Pad(x, zero point))."""
+    pad = node.attributes
+    if not isinstance(pad, ops.Pad) or pad.value != 0:
+        return None
+    found = _dequantize(builder, node.inputs[0])
+    if found is None or found[1].axis is not None:
+        return None
+    x, attributes = found
+    integer = ops.Pad(pad.before, pad.after, float(attributes.zero_points[0]))
+    moved = builder.emit(integer, [x], node.name)
+    return builder.emit(attributes, [moved], node.name)
+
+
+def _hoist_above_concat(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """Quantize(Concat(Dequantize(x), ...)) -> Concat(Quantize(Dequantize(x)), ...)."""
+    target = node.attributes
+    if not isinstance(target, ops.Quantize) or target.axis is not None:
+        return None
+    concat = builder.producer(node.inputs[0])
+    if concat is None or not isinstance(concat.attributes, ops.Concat):
+        return None
+    if any(_dequantize(builder, name) is None for name in concat.inputs):
+        return None
+    parts = [builder.emit(target, [name], node.name) for name in concat.inputs]
+    return builder.emit(concat.attributes, parts, concat.name)

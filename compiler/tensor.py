@@ -1,0 +1,185 @@
+"""Tensor expressions: what a kernel computes, in index notation, apart from how.
+
+A `Compute` defines every element of one tensor over its data axes; reduction axes are summed or
+maximised. Reading outside a tensor gives its pad value. A `Kernel` is a chain of computes in which
+each reads what the one before defined. `evaluate` is the executable meaning.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..errors import CompileError
+from ..isa.expressions import Affine, Call, Constant, Expression, Op, Read, Reduction, reads_of
+from ..isa.numbers import requantise, saturate8
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Name, element type, shape, and the value that reads outside of it give."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    pad: int = 0
+
+    def __getitem__(self, index: tuple[Affine, ...]) -> Read:
+        """An element: `x[y * 2, c]` with indices from `index`."""
+        if len(index) != len(self.shape):
+            raise CompileError(
+                f"tensor `{self.name}` has {len(self.shape)} dimensions, indexed with {len(index)}"
+            )
+        return Read(self.name, index)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop of a compute: name and extent."""
+
+    name: str
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """`output[axes] = body`, reduced over `reductions`."""
+
+    output: Tensor
+    axes: tuple[Axis, ...]
+    reductions: tuple[Axis, ...]
+    body: Expression
+
+    def __post_init__(self) -> None:
+        if tuple(axis.extent for axis in self.axes) != self.output.shape:
+            raise CompileError(f"compute `{self.output.name}`: axes do not span the output's shape")
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Extent of every axis, reductions last."""
+        return {axis.name: axis.extent for axis in (*self.axes, *self.reductions)}
+
+    def __str__(self) -> str:
+        axes = ", ".join(f"{a.name}<{a.extent}" for a in self.axes)
+        over = ", ".join(f"{a.name}<{a.extent}" for a in self.reductions)
+        tail = f"  over {over}" if over else ""
+        return f"{self.output.name}[{axes}] = {self.body}{tail}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One operator: computes in order, the tensors they read, and the constants among them.
+
+    Parameters
+    ----------
+    name
+        The graph node.
+    stages
+        Each stage but the first reads the output of the one before.
+    tensors
+        Every tensor read or written, by name.
+    constants
+        Values of the constant ones, in the tensor's shape.
+    macs
+        Multiplications of the operator as its model defines it, padding lanes not counted.
+    """
+
+    name: str
+    stages: tuple[Compute, ...]
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    macs: int = 0
+
+    @property
+    def output(self) -> Tensor:
+        """What the last stage defines."""
+        return self.stages[-1].output
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Tensors that are neither constants nor defined by a stage, in the order of reading."""
+        defined = {stage.output.name for stage in self.stages}
+        names = [read.tensor for stage in self.stages for read in reads_of(stage.body)]
+        return tuple(
+            dict.fromkeys(n for n in names if n not in defined and n not in self.constants)
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.stages))
+
+
+def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The meaning of a kernel, element by element.
+
+    Parameters
+    ----------
+    inputs
+        Arrays of the shapes of the kernel's input tensors.
+
+    Returns
+    -------
+    The last stage's output. Memory grows with the product of all extents: for small shapes.
+    """
+    values = {**inputs, **kernel.constants}
+    for stage in kernel.stages:
+        axes = (*stage.axes, *stage.reductions)
+        grids = np.meshgrid(*(np.arange(a.extent) for a in axes), indexing="ij", sparse=True)
+        where = dict(zip((a.name for a in axes), grids, strict=True))
+        over = tuple(range(len(stage.axes), len(axes)))
+        result = _value(stage.body, values, kernel.tensors, where, over)
+        kept = tuple(a.extent for a in stage.axes) + (1,) * len(stage.reductions)
+        result = np.broadcast_to(result, kept).reshape(stage.output.shape)
+        values[stage.output.name] = result.astype(stage.output.dtype)
+    return values[kernel.output.name]
+
+
+def _value(tree, values, tensors, where, over) -> np.ndarray:
+    if isinstance(tree, Constant):
+        return np.array(tree.value, dtype=np.int32)
+    if isinstance(tree, Read):
+        return _element(tree, values[tree.tensor], tensors[tree.tensor].pad, where)
+    if isinstance(tree, Reduction):
+        body = _value(tree.body, values, tensors, where, over)
+        shape = np.broadcast_shapes(body.shape, *(grid.shape for grid in where.values()))
+        body = np.broadcast_to(body, shape)
+        if tree.op is Op.ADD:
+            return body.sum(axis=over, dtype=np.int32, keepdims=True)
+        return body.max(axis=over, keepdims=True)
+    if not isinstance(tree, Call):
+        raise CompileError(f"`{tree}` is a pattern, not an expression")
+    parts = [_value(argument, values, tensors, where, over) for argument in tree.arguments]
+    with np.errstate(over="ignore"):
+        return _apply(tree.op, parts)
+
+
+def _apply(op: Op, parts: list[np.ndarray]) -> np.ndarray:
+    if op is Op.ADD:
+        return parts[0] + parts[1]
+    if op is Op.MULTIPLY:
+        return parts[0] * parts[1]
+    if op is Op.MAXIMUM:
+        return np.maximum(parts[0], parts[1])
+    if op is Op.MINIMUM:
+        return np.minimum(parts[0], parts[1])
+    if op is Op.REQUANTISE:
+        return requantise(parts[0], parts[1])
+    if op is Op.CLAMP:
+        low, high = parts[1], parts[2]
+        return np.minimum(np.maximum(saturate8(parts[0]).astype(np.int32), low), high)
+    return parts[0].reshape(-1)[parts[1] + 128].astype(np.int32)
+
+
+def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:
+    if not read.index:
+        return data
+    indices, inside = [], np.array(True)
+    for affine, extent in zip(read.index, data.shape, strict=True):
+        index = np.array(affine.constant)
+        for axis, coefficient in affine.terms:
+            index = index + coefficient * where[axis]
+        inside = inside & (index >= 0) & (index < extent)
+        indices.append(np.clip(index, 0, extent - 1))
+    element = data[tuple(indices)]
+    if data.dtype == np.float32:
+        return element
+    return np.where(inside, element, pad).astype(np.int32)

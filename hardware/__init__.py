@@ -1,0 +1,1 @@
+"""The accelerator in Amaranth, one unit per file, sized by `isa.configuration`."""

@@ -1,0 +1,233 @@
+"""Loop counters with running addresses: the address generator that all four units share.
+
+There is no multiplier: each level keeps the address at which its current iteration began, so the
+next address is always one of those plus a stride.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from amaranth.hdl import Assert, Module, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration
+from ..isa.instructions import Instruction
+
+
+class AffineNest(wiring.Component):
+    """Step through an affine loop nest, one iteration per cycle without bubbles.
+
+    The first iteration stands at the outputs the cycle after `load`; the next one the cycle after
+    `advance`. A `load` may coincide with the `advance` of the last iteration. Addresses wrap at
+    their width.
+
+    Parameters
+    ----------
+    extent_bits : int
+        Width of an extent minus one.
+    widths : Mapping[str, int]
+        Address width of each operand in bits.
+    levels : Sequence[tuple[str, ...]]
+        Per loop level, outermost first, the operands that it moves.
+
+    Members
+    -------
+    load : In(1)
+        Take `parameters`; allowed while not `active` or with the last `advance`.
+    parameters : In(struct)
+        `base.<operand>`, and `loops[level].extent_minus_one` and `loops[level].strides.<operand>`.
+    advance : In(1)
+        Go on to the next iteration; allowed while `active`.
+    active : Out(1)
+        An iteration stands at the outputs.
+    addresses : Out(struct)
+        One register per operand.
+    last : Out(1)
+        This is the final iteration.
+    ends : Out(levels)
+        Bit `l`: level `l` and all levels inside it stand at their last iterations.
+    zeros : Out(levels)
+        Bit `l`: level `l` stands at its first iteration.
+    """
+
+    def __init__(
+        self, extent_bits: int, widths: Mapping[str, int], levels: Sequence[tuple[str, ...]]
+    ):
+        self.extent_bits = extent_bits
+        self.widths = dict(widths)
+        self.levels = tuple(levels)
+        self.parameters_layout = data.StructLayout(
+            {
+                "base": data.StructLayout(self.widths),
+                "loops": data.StructLayout(
+                    {str(level): self._loop_layout(moved) for level, moved in enumerate(levels)}
+                ),
+            }
+        )
+        super().__init__(
+            {
+                "load": In(1),
+                "parameters": In(self.parameters_layout),
+                "advance": In(1),
+                "active": Out(1),
+                "addresses": Out(data.StructLayout(self.widths)),
+                "last": Out(1),
+                "ends": Out(len(levels)),
+                "zeros": Out(len(levels)),
+            }
+        )
+
+    def _loop_layout(self, moved: tuple[str, ...]) -> data.StructLayout:
+        strides = {operand: signed(self.widths[operand] + 1) for operand in moved}
+        return data.StructLayout(
+            {"extent_minus_one": self.extent_bits, "strides": data.StructLayout(strides)}
+        )
+
+    @staticmethod
+    def for_family(
+        family: type[Instruction], configuration: Configuration, guard_bits: int = 0
+    ) -> "AffineNest":
+        """Build the nest of an instruction family, all its loops in order.
+
+        Parameters
+        ----------
+        family, configuration
+            What declares the loops and what sizes them.
+        guard_bits : int
+            Bits added to every address. With one, an address that leaves its field's range, on
+            either side, has its top bit set.
+        """
+        widths = {
+            operand.name: family.base_bits(operand.name, configuration) + guard_bits
+            for operand in family.operands
+        }
+        levels = [
+            moved
+            for nest, moved in family.nests.items()
+            for _ in range(family.levels(nest, configuration))
+        ]
+        return AffineNest(configuration.extent_bits, widths, levels)
+
+    def assign(self, command, nests: Iterable[str]) -> list:
+        """Return the assignments of a command's fields to `parameters`.
+
+        Parameters
+        ----------
+        command : struct view
+            Of a `command_layout`: raw fields, dots replaced by `__`.
+        nests : Iterable[str]
+            Names of the nests of the command, outermost first; their levels are taken in order
+            until this nest's levels are filled.
+        """
+        assignments = [
+            self.parameters.base[operand].eq(getattr(command, operand)) for operand in self.widths
+        ]
+        fields = set(command.shape().members)
+        loops = []
+        for nest in nests:
+            level = 0
+            while f"{nest}__{level}__extent" in fields:
+                loops.append(f"{nest}__{level}__")
+                level += 1
+        for level, (prefix, moved) in enumerate(zip(loops, self.levels, strict=True)):
+            target = self.parameters.loops[str(level)]
+            assignments.append(target.extent_minus_one.eq(getattr(command, prefix + "extent")))
+            assignments += [
+                target.strides[operand].eq(getattr(command, prefix + operand)) for operand in moved
+            ]
+        return assignments
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        depth = len(self.levels)
+        ends = Signal(depth)
+        extents = [Signal(self.extent_bits, name=f"extent_{n}") for n in range(depth)]
+        remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in range(depth)]
+        at_end = [Signal(name=f"at_end_{n}") for n in range(depth)]
+        at_start = [Signal(name=f"at_start_{n}") for n in range(depth)]
+
+        # The level that steps is the innermost one that is not at its end.
+        steps = Signal(depth)
+        for level in range(depth):
+            inner = ends[level + 1] if level + 1 < depth else 1
+            m.d.comb += ends[level].eq(at_end[level] & inner)
+            m.d.comb += steps[level].eq(~at_end[level] & inner)
+        m.d.comb += [
+            self.ends.eq(ends),
+            self.last.eq(ends[0]),
+            *(self.zeros[level].eq(at_start[level]) for level in range(depth)),
+        ]
+
+        with m.If(self.load):
+            m.d.sync += self.active.eq(1)
+        with m.Elif(self.advance & self.last):
+            m.d.sync += self.active.eq(0)
+
+        for level in range(depth):
+            extent = self.parameters.loops[str(level)].extent_minus_one
+            with m.If(self.load):
+                m.d.sync += [
+                    extents[level].eq(extent),
+                    remaining[level].eq(extent),
+                    at_end[level].eq(extent == 0),
+                    at_start[level].eq(1),
+                ]
+            with m.Elif(self.advance):
+                with m.If(steps[level]):
+                    m.d.sync += [
+                        remaining[level].eq(remaining[level] - 1),
+                        at_end[level].eq(remaining[level] == 1),
+                        at_start[level].eq(0),
+                    ]
+                with m.Elif(ends[level]):
+                    m.d.sync += [
+                        remaining[level].eq(extents[level]),
+                        at_end[level].eq(extents[level] == 0),
+                        at_start[level].eq(1),
+                    ]
+
+        for operand, width in self.widths.items():
+            self._run_operand(m, operand, width, steps)
+
+        m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
+        m.d.sync += Assert(
+            ~self.load | ~self.active | (self.advance & self.last), "nest loaded while busy"
+        )
+        return m
+
+    def _run_operand(self, m: Module, operand: str, width: int, steps: Signal) -> None:
+        """Keep, per level that moves the operand, the address where its iteration began."""
+        moving = [level for level, moved in enumerate(self.levels) if operand in moved]
+        base = Signal(width, name=f"{operand}_base", reset_less=True)
+        starts = {
+            level: Signal(width, name=f"{operand}_start_{level}", reset_less=True)
+            for level in moving
+        }
+        strides = {
+            level: Signal(width, name=f"{operand}_stride_{level}", reset_less=True)
+            for level in moving
+        }
+        origin = Signal(width, name=f"{operand}_origin")
+        stride = Signal(width, name=f"{operand}_stride")
+        following = Signal(width, name=f"{operand}_following")
+        m.d.comb += following.eq(origin + stride)
+        current = base
+        for level in range(len(self.levels)):
+            if level in starts:
+                current = starts[level]
+            with m.If(steps[level]):
+                m.d.comb += origin.eq(current)
+                if level in strides:
+                    m.d.comb += stride.eq(strides[level])
+
+        with m.If(self.load):
+            m.d.sync += base.eq(self.parameters.base[operand])
+        for level in moving:
+            with m.If(self.load):
+                m.d.sync += [
+                    starts[level].eq(self.parameters.base[operand]),
+                    strides[level].eq(self.parameters.loops[str(level)].strides[operand]),
+                ]
+            with m.Elif(self.advance & steps[: level + 1].any()):
+                m.d.sync += starts[level].eq(following)
+        m.d.comb += self.addresses[operand].eq(starts[moving[-1]] if moving else base)

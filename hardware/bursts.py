@@ -1,0 +1,160 @@
+"""Issue side of LOAD and STORE: from a command to bursts on the memory port."""
+
+from amaranth.hdl import Cat, Const, Module, Signal, signed
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration
+from ..isa.instructions import Load, Store
+from .affine import AffineNest
+from .axi import LEN_BITS, PAGE_BYTES, WINDOW_BITS
+from .layouts import command_layout
+
+MEMORY_CODE = {Load: "destination", Store: "source"}
+"""The command's field that selects a scratchpad."""
+
+
+def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
+    """One burst: where in memory, where in the scratchpad, and how many bytes.
+
+    `address` and `local` count bytes; `last` marks the final burst of a command; a fill (LOAD only)
+    is one burst per run, however long, with a `value` and without an address.
+    """
+    command = command_layout(family, configuration)
+    fields = {
+        "address": configuration.address_bits,
+        "beats_minus_one": LEN_BITS,
+        "local": command["local"].shape,
+        "bytes_minus_one": command["length"].shape,
+        "code": command[MEMORY_CODE[family]].shape,
+        "last": 1,
+    }
+    if family is Load:
+        fields |= {"fill": 1, "value": command["value"].shape}
+    return data.StructLayout(fields)
+
+
+class BurstIssuer(wiring.Component):
+    """Unroll commands into runs and cut the runs into bursts, one per cycle without bubbles.
+
+    The first burst stands at `bursts` three cycles after its command was accepted. A run whose
+    bytes leave the data window sets `out_of_window`; it and all that follow it are never issued.
+
+    Parameters
+    ----------
+    family : type[Load] or type[Store]
+        Whose commands.
+    configuration : Configuration
+
+    Members
+    -------
+    commands : In(stream of command_layout)
+    data_base : In(address_bits)
+        Byte address of the data window; a multiple of `PAGE_BYTES`, lower bits are ignored.
+    data_bytes : In(WINDOW_BITS)
+        Size of the data window in bytes.
+    bursts : Out(stream of burst_layout)
+    out_of_window : Out(1)
+        Stays set until reset.
+    """
+
+    def __init__(self, family: type[Load] | type[Store], configuration: Configuration):
+        self.family = family
+        self.configuration = configuration
+        self.layout = burst_layout(family, configuration)
+        super().__init__(
+            {
+                "commands": In(stream.Signature(command_layout(family, configuration))),
+                "data_base": In(configuration.address_bits),
+                "data_bytes": In(WINDOW_BITS),
+                "bursts": Out(stream.Signature(self.layout)),
+                "out_of_window": Out(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.nest = nest = AffineNest.for_family(
+            self.family, self.configuration, guard_bits=1
+        )
+        command = self.commands.payload
+        fills = self.family is Load
+
+        # What the nest does not keep of the command, for all its runs.
+        carried = Signal(self.layout, reset_less=True)
+        room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
+        m.d.comb += [
+            nest.assign(command, self.family.nests),
+            self.commands.ready.eq(~nest.active | (nest.advance & nest.last)),
+            nest.load.eq(self.commands.valid & self.commands.ready),
+        ]
+        with m.If(nest.load):
+            m.d.sync += [
+                carried.bytes_minus_one.eq(command.length),
+                carried.code.eq(getattr(command, MEMORY_CODE[self.family])),
+                room.eq(self.data_bytes - command.length - 1),
+            ]
+            if fills:
+                m.d.sync += [carried.fill.eq(command.fill), carried.value.eq(command.value)]
+
+        # Runs: checked against the window, placed in memory. The window starts at a page.
+        run = Signal(self.layout, reset_less=True)
+        run_valid = Signal()
+        run_ready = Signal()
+        leaves = Signal()
+        offset, page_bits = nest.addresses.memory, (PAGE_BYTES - 1).bit_length()
+        in_reach = (offset <= room) & ~offset[-1]
+        m.d.comb += leaves.eq(~in_reach & ~carried.fill if fills else ~in_reach)
+        m.d.comb += nest.advance.eq(nest.active & run_ready & ~leaves & ~self.out_of_window)
+        with m.If(nest.active & leaves):
+            m.d.sync += self.out_of_window.eq(1)
+        with m.If(run_ready):
+            pages = offset[page_bits:] + self.data_base[page_bits:]
+            m.d.sync += [
+                run_valid.eq(nest.advance),
+                run.eq(carried),
+                run.address.eq(Cat(offset[:page_bits], pages)),
+                run.local.eq(nest.addresses.local),
+                run.last.eq(nest.last),
+            ]
+
+        self._cut(m, run, run_valid, run_ready)
+        return m
+
+    def _cut(self, m: Module, run, run_valid: Signal, run_ready: Signal) -> None:
+        """Cut the run where it crosses a multiple of the burst size."""
+        beat_bits = (self.configuration.bus_bytes - 1).bit_length()
+        burst_bits = (self.configuration.burst_bytes - 1).bit_length()
+        start = run.address[:burst_bits]
+        end = Signal(max(len(run.bytes_minus_one), burst_bits) + 1)
+        crosses = Signal()
+        bursts = self.bursts
+        moves = Signal()
+        m.d.comb += [
+            end.eq(start + run.bytes_minus_one),
+            crosses.eq(end[burst_bits:].any()),
+            moves.eq(~bursts.valid | bursts.ready),
+            run_ready.eq(~run_valid | (moves & ~crosses)),
+        ]
+        if self.family is Load:
+            with m.If(run.fill):
+                m.d.comb += crosses.eq(0)
+
+        with m.If(moves):
+            m.d.sync += [
+                bursts.valid.eq(run_valid),
+                bursts.payload.eq(run),
+                bursts.payload.last.eq(run.last & ~crosses),
+                bursts.payload.beats_minus_one.eq(end[beat_bits:burst_bits] - start[beat_bits:]),
+            ]
+            with m.If(crosses):
+                m.d.sync += [
+                    bursts.payload.bytes_minus_one.eq(~start),
+                    bursts.payload.beats_minus_one.eq(~start[beat_bits:]),
+                ]
+        with m.If(run_valid & moves & crosses):
+            m.d.sync += [
+                run.address.eq(Cat(Const(0, burst_bits), run.address[burst_bits:] + 1)),
+                run.local.eq(run.local + ~start + 1),
+                run.bytes_minus_one.eq(end - (1 << burst_bits)),
+            ]

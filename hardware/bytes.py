@@ -1,0 +1,20 @@
+"""Moving bytes inside a beat: rotation and masks."""
+
+from amaranth.hdl import Const, Mux, Value
+
+
+def rotate_bytes(value: Value, amount: Value) -> Value:
+    """Move byte `i` to place `i + amount`, modulo the width of `value`."""
+    for bit in range(len(amount)):
+        value = Mux(amount[bit], value.rotate_left(8 << bit), value)
+    return value
+
+
+def mask_between(first: Value, last: Value) -> Value:
+    """Set the bits `first` to `last`, both included, of a mask of 2**len(first) bits.
+
+    Shifts constants to the right, so that no intermediate value is wider than the mask.
+    """
+    size = 1 << len(first)
+    ones = Const((1 << size) - 1, size)
+    return (ones >> ~last) & ~((ones >> ~first) >> 1)

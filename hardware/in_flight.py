@@ -1,0 +1,61 @@
+"""How many commands a unit works on, and which of them are complete."""
+
+from amaranth.hdl import Assert, Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+
+class InFlight(wiring.Component):
+    """Count commands between acceptance and retirement, in order.
+
+    Parameters
+    ----------
+    limit : int
+        Most commands in flight.
+
+    Members
+    -------
+    accept : In(1)
+        A command enters; allowed while `room`.
+    complete : In(1)
+        The oldest command that is not complete becomes so.
+    freeze : In(1)
+        Nothing retires.
+    room : Out(1)
+        Fewer than `limit` commands are in flight.
+    active : Out(1)
+        At least one command is in flight.
+    retired : Out(stream)
+        Valid from the cycle after `complete`, until taken once per command.
+    """
+
+    def __init__(self, limit: int):
+        self.limit = limit
+        super().__init__(
+            {
+                "accept": In(1),
+                "complete": In(1),
+                "freeze": In(1),
+                "room": Out(1),
+                "active": Out(1),
+                "retired": Out(stream.Signature(0)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        inside = Signal(range(self.limit + 1))
+        complete = Signal(range(self.limit + 1))
+        retires = self.retired.valid & self.retired.ready
+        m.d.comb += [
+            self.room.eq(inside != self.limit),
+            self.active.eq(inside != 0),
+            self.retired.valid.eq((complete != 0) & ~self.freeze),
+        ]
+        m.d.sync += [
+            inside.eq(inside + self.accept - retires),
+            complete.eq(complete + self.complete - retires),
+            Assert(~self.accept | self.room, "more commands in flight than the limit"),
+            Assert(complete <= inside, "a command completed that never entered"),
+        ]
+        return m

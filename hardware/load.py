@@ -1,0 +1,182 @@
+"""LOAD: byte runs from main memory, or of one constant byte, into a scratchpad.
+
+The issue side runs ahead of the data by up to `outstanding_bursts` bursts, across instructions, so
+that the memory's latency shows only once.
+"""
+
+from amaranth.hdl import Assert, Module, Mux, Shape, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration, Memory
+from ..isa.fields import address_width
+from ..isa.instructions import Load
+from ..isa.registers import Error
+from .axi import WINDOW_BITS, read_beat_layout, request_layout
+from .bursts import BurstIssuer, burst_layout
+from .bytes import mask_between, rotate_bytes
+from .in_flight import InFlight
+from .layouts import command_layout
+from .pieces import PieceCutter
+from .queue import Queue
+
+DESTINATIONS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
+"""Scratchpads by destination code."""
+
+
+def write_client(memory: Memory, configuration: Configuration) -> wiring.Signature:
+    """Write client of a scratchpad, seen from the client; the mask has a bit per byte."""
+    row_bytes = configuration.row_bytes(memory)
+    return wiring.Signature(
+        {
+            "enable": Out(1),
+            "address": Out(address_width(configuration.rows(memory))),
+            "data": Out(8 * row_bytes),
+            "mask": Out(row_bytes),
+        }
+    )
+
+
+class LoadUnit(wiring.Component):
+    """Copy byte runs from main memory, or fill, one piece per cycle.
+
+    Timing: the first request stands at `requests` three cycles after the command was accepted, the
+    following ones cycle by cycle. The piece of a beat is written in the cycle after it was taken. The
+    first piece of a fill is written seven cycles after acceptance when nothing is before it. Up to
+    `outstanding_bursts` commands are in flight, and that many bursts wait for their turn.
+
+    Members
+    -------
+    commands : In(stream of command_layout)
+    retired : Out(stream)
+        Once per command, in order; valid from the cycle in which its last bytes are at the write
+        port.
+    requests : Out(stream of request_layout)
+    beats : In(stream of read_beat_layout)
+        `ready` does not depend on `valid`.
+    act, wgt, param, lut : Out(write_client)
+    data_base : In(address_bits)
+        Byte address of the data window, a multiple of 4096.
+    data_bytes : In(32)
+        Size of the data window in bytes.
+    stop : In(1)
+        Request nothing more; what was requested still arrives and is written.
+    busy : Out(1)
+        Commands are in flight; after `stop` or an error, transfers are.
+    starved : Out(1)
+        Waits for the memory port.
+    moved_bytes : Out(range(bus_bytes + 1))
+        Bytes taken from memory in this cycle.
+    error : Out(Error)
+        Stays until reset. After an error nothing is requested or retired.
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        members = {
+            "commands": In(stream.Signature(command_layout(Load, configuration))),
+            "retired": Out(stream.Signature(0)),
+            "requests": Out(stream.Signature(request_layout(configuration))),
+            "beats": In(stream.Signature(read_beat_layout(configuration))),
+            "data_base": In(configuration.address_bits),
+            "data_bytes": In(WINDOW_BITS),
+            "stop": In(1),
+            "busy": Out(1),
+            "starved": Out(1),
+            "moved_bytes": Out(range(configuration.bus_bytes + 1)),
+            "error": Out(Shape.cast(Error)),
+        }
+        for memory in DESTINATIONS:
+            members[memory.name.lower()] = Out(write_client(memory, configuration))
+        super().__init__(members)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        configuration = self.configuration
+        limit = configuration.outstanding_bursts
+        m.submodules.issuer = issuer = BurstIssuer(Load, configuration)
+        m.submodules.expected = expected = Queue(burst_layout(Load, configuration), limit)
+        m.submodules.cutter = cutter = PieceCutter(Load, configuration, DESTINATIONS)
+        m.submodules.in_flight = in_flight = InFlight(limit)
+        wiring.connect(m, expected.output, cutter.bursts)
+        wiring.connect(m, in_flight.retired, wiring.flipped(self.retired))
+
+        halted = Signal()
+        m.d.comb += [
+            halted.eq(self.stop | (self.error != Error.NONE)),
+            in_flight.freeze.eq(halted),
+            issuer.data_base.eq(self.data_base),
+            issuer.data_bytes.eq(self.data_bytes),
+            issuer.commands.payload.eq(self.commands.payload),
+            issuer.commands.valid.eq(self.commands.valid & in_flight.room & ~halted),
+            self.commands.ready.eq(issuer.commands.ready & in_flight.room & ~halted),
+            in_flight.accept.eq(self.commands.valid & self.commands.ready),
+        ]
+
+        # Every burst is expected; all but fills are requested in the same cycle.
+        burst = issuer.bursts.payload
+        offered = issuer.bursts.valid & ~halted
+        m.d.comb += [
+            self.requests.payload.address.eq(burst.address),
+            self.requests.payload.beats_minus_one.eq(burst.beats_minus_one),
+            self.requests.valid.eq(offered & ~burst.fill & expected.input.ready),
+            expected.input.payload.eq(burst),
+            expected.input.valid.eq(offered & (burst.fill | self.requests.ready)),
+            issuer.bursts.ready.eq(expected.input.valid & expected.input.ready),
+        ]
+
+        piece, pieces = cutter.pieces.payload, cutter.pieces
+        takes = Signal()
+        m.d.comb += [
+            takes.eq(pieces.valid & (piece.fill | self.beats.valid)),
+            pieces.ready.eq(takes),
+            self.beats.ready.eq(pieces.valid & ~piece.fill & piece.ends_beat),
+            in_flight.complete.eq(takes & piece.last),
+        ]
+        self._write(m, piece, takes)
+
+        m.d.comb += [
+            self.busy.eq(Mux(halted, (expected.level != 0) | cutter.active, in_flight.active)),
+            self.starved.eq(
+                ~takes
+                & ((pieces.valid & ~piece.fill) | (self.requests.valid & ~self.requests.ready))
+            ),
+        ]
+        with m.If(takes & ~piece.fill):
+            m.d.comb += self.moved_bytes.eq(piece.bytes_minus_one + 1)
+
+        with m.If(self.error == Error.NONE):
+            with m.If(self.beats.valid & self.beats.ready & self.beats.payload.failed):
+                m.d.sync += self.error.eq(Error.MEMORY_RESPONSE)
+            with m.Elif(issuer.out_of_window):
+                m.d.sync += self.error.eq(Error.OUT_OF_WINDOW)
+        m.d.sync += Assert(
+            ~(self.beats.valid & self.beats.ready) | (self.beats.payload.last == piece.ends_burst),
+            "a burst has another length than requested",
+        )
+        return m
+
+    def _write(self, m: Module, piece, takes: Signal) -> None:
+        """Rotate the beat once; every row is the rotated beat, repeated or cut, under its mask."""
+        bus_bytes = self.configuration.bus_bytes
+        rotated = Signal(8 * bus_bytes, reset_less=True)
+        row = Signal.like(piece.row, reset_less=True)
+        fill = piece.value.replicate(bus_bytes)
+        m.d.sync += [
+            rotated.eq(
+                Mux(piece.fill, fill, rotate_bytes(self.beats.payload.data, piece.rotation))
+            ),
+            row.eq(piece.row),
+        ]
+        last_byte = Signal(len(piece.byte))
+        m.d.comb += last_byte.eq(piece.byte + piece.bytes_minus_one)
+        for code, memory in enumerate(DESTINATIONS):
+            port = getattr(self, memory.name.lower())
+            row_bytes = self.configuration.row_bytes(memory)
+            byte_bits = (row_bytes - 1).bit_length()
+            repeats = -(-row_bytes // bus_bytes)
+            m.d.sync += [
+                port.enable.eq(takes & (piece.code == code)),
+                port.mask.eq(mask_between(piece.byte[:byte_bits], last_byte[:byte_bits])),
+            ]
+            m.d.comb += [port.address.eq(row), port.data.eq(rotated.replicate(repeats))]

@@ -1,0 +1,81 @@
+"""One lane's copy of the look-up tables: any int8 to int8 function.
+
+Every lane reads its own address each cycle, so every lane has a copy; all copies are written
+together, in rows of four bytes as the memory port delivers them.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from .ram import READ_LATENCY, Ram
+from .registers import delayed
+
+ROW_BYTES = 4
+ROWS = 256 // ROW_BYTES
+"""Rows of one table; table `t` starts at row `t * ROWS`."""
+
+
+class LookupTable(wiring.Component):
+    """Map an int8 through the chosen table, or pass it unchanged; one value per cycle.
+
+    Latency `LATENCY` cycles either way; never stalls. A row that is written while it is read has
+    no defined value.
+
+    Parameters
+    ----------
+    tables : int
+        Number of tables, a power of two.
+
+    Members
+    -------
+    index : In(int8)
+        Value x, which selects byte x + 128 of the table.
+    enable : In(1)
+        Look up; held still, like `table`, while values are in flight.
+    table : In(range(tables))
+    value : Out(int8)
+        For the index `LATENCY` cycles ago.
+    write_address : In(range(tables * 64))
+        Row of four bytes: `table * 64 + index // 4`.
+    write_data : In(32)
+        Bytes of the row, the lowest index first.
+    write_bytes : In(4)
+        Which of them to write.
+    """
+
+    LATENCY = READ_LATENCY + 1
+
+    def __init__(self, tables: int):
+        self.tables = tables
+        super().__init__(
+            {
+                "index": In(signed(8)),
+                "enable": In(1),
+                "table": In(range(tables)),
+                "value": Out(signed(8)),
+                "write_address": In(range(tables * ROWS)),
+                "write_data": In(8 * ROW_BYTES),
+                "write_bytes": In(ROW_BYTES),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.rows = rows = Ram(self.tables * ROWS, 8 * ROW_BYTES, granularity=8)
+        position = Cat(self.index[:7], ~self.index[7])
+        byte_bits = ceil_log2(ROW_BYTES)
+        byte = delayed(m, position[:byte_bits], READ_LATENCY, "byte")
+        unchanged = delayed(m, self.index, READ_LATENCY, "unchanged")
+        value = Signal(8, reset_less=True)
+        m.d.comb += [
+            rows.write_address.eq(self.write_address),
+            rows.write_data.eq(self.write_data),
+            rows.write_enable.eq(self.write_bytes),
+            rows.read_address.eq(Cat(position[byte_bits:], self.table)),
+            rows.read_enable.eq(self.enable),
+            self.value.eq(value),
+        ]
+        m.d.sync += value.eq(Mux(self.enable, rows.read_data.word_select(byte, 8), unchanged))
+        return m

@@ -1,0 +1,53 @@
+"""A queue between two streams."""
+
+from amaranth.hdl import Module, Shape, ShapeLike
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+
+class Queue(wiring.Component):
+    """Keep up to `depth` payloads in order.
+
+    Latency one cycle; one payload in and one out per cycle. `input` stalls only while `depth`
+    payloads wait, whatever `output` does in that cycle, so no ready passes through.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Of a payload.
+    depth : int
+        Payloads it holds.
+
+    Members
+    -------
+    input : In(stream of shape)
+    output : Out(stream of shape)
+    level : Out(range(depth + 1))
+        Payloads inside.
+    """
+
+    def __init__(self, shape: ShapeLike, depth: int):
+        self.shape = shape
+        self.depth = depth
+        super().__init__(
+            {
+                "input": In(stream.Signature(shape)),
+                "output": Out(stream.Signature(shape)),
+                "level": Out(range(depth + 1)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.fifo = fifo = SyncFIFO(width=Shape.cast(self.shape).width, depth=self.depth)
+        m.d.comb += [
+            fifo.w_data.eq(self.input.payload),
+            fifo.w_en.eq(self.input.valid),
+            self.input.ready.eq(fifo.w_rdy),
+            self.output.payload.eq(fifo.r_data),
+            self.output.valid.eq(fifo.r_rdy),
+            fifo.r_en.eq(self.output.ready),
+            self.level.eq(fifo.level),
+        ]
+        return m

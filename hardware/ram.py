@@ -1,0 +1,82 @@
+"""The one place where the machine describes memory: a simple dual-port RAM, one read, one write.
+
+FPGA block RAMs have this form, output register included; a technology's own primitive would
+replace this module alone.
+"""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..errors import HardwareError
+
+READ_LATENCY = 2
+"""Cycles from a read's address to its data: the RAM and its output register."""
+
+
+class Ram(wiring.Component):
+    """One word read and one written per cycle; contents zero at power-up.
+
+    Read data stand `READ_LATENCY` cycles after the address and hold until the next read's arrive.
+    A word read in the cycle in which it is written has no defined value: no program may do that.
+
+    Parameters
+    ----------
+    depth : int
+        Words.
+    width : int
+        Bits of a word.
+    granularity : int or None
+        Bits of a word that one write-enable bit covers; None for the whole word.
+
+    Members
+    -------
+    read_enable, read_address, read_data
+    write_enable : In(one bit per granule)
+    write_address, write_data
+
+    Raises
+    ------
+    HardwareError
+        If `granularity` does not divide `width`.
+    """
+
+    def __init__(self, depth: int, width: int, granularity: int | None = None):
+        self.depth, self.width = depth, width
+        self.granularity = width if granularity is None else granularity
+        if width % self.granularity:
+            raise HardwareError(
+                f"RAM of {width}-bit words: `granularity` must divide the width, "
+                f"not `{self.granularity}` bits"
+            )
+        address_bits = max(1, (depth - 1).bit_length())
+        super().__init__(
+            {
+                "read_enable": In(1),
+                "read_address": In(address_bits),
+                "read_data": Out(width),
+                "write_enable": In(width // self.granularity),
+                "write_address": In(address_bits),
+                "write_data": In(width),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.ram = ram = memory.Memory(shape=self.width, depth=self.depth, init=[])
+        write = ram.write_port(granularity=self.granularity)
+        read = ram.read_port()
+        fetched = Signal()
+        data = Signal(self.width, reset_less=True)
+        m.d.comb += [
+            read.en.eq(self.read_enable),
+            read.addr.eq(self.read_address),
+            write.en.eq(self.write_enable),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            self.read_data.eq(data),
+        ]
+        m.d.sync += fetched.eq(self.read_enable)
+        with m.If(fetched):
+            m.d.sync += data.eq(read.data)
+        return m

@@ -1,0 +1,95 @@
+"""Share the memory's read channels between FETCH and LOAD, burst by burst."""
+
+from amaranth.hdl import Assert, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration
+from .axi import (
+    RESPONSE_OKAY,
+    assign_address,
+    read_beat_layout,
+    read_port,
+    request_layout,
+)
+from .queue import Queue
+
+FETCH_BURSTS = 4
+"""Most bursts that FETCH has in flight; with LOAD's they fit the order of owners."""
+
+
+class ReadArbiter(wiring.Component):
+    """Forward read requests, FETCH first, and return beats to who asked.
+
+    A request stands at `memory` one cycle after it was accepted; one request per cycle while
+    `arready` is high. Beats pass in their own cycle. LOAD may have `outstanding_bursts` requests in
+    flight, FETCH `FETCH_BURSTS`; more would stall both.
+
+    Members
+    -------
+    fetch_requests, load_requests : In(stream of request_layout)
+    fetch_beats, load_beats : Out(stream of read_beat_layout)
+        In request order. A client that does not take its beat stalls the other one too.
+    memory : Out(read_port)
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        request = stream.Signature(request_layout(configuration))
+        beat = stream.Signature(read_beat_layout(configuration))
+        super().__init__(
+            {
+                "fetch_requests": In(request),
+                "load_requests": In(request),
+                "fetch_beats": Out(beat),
+                "load_beats": Out(beat),
+                "memory": Out(read_port(configuration)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        memory = self.memory
+        owners_depth = self.configuration.outstanding_bursts + FETCH_BURSTS
+        m.submodules.owners = owners = Queue(1, owners_depth)
+
+        request = Signal(request_layout(self.configuration), reset_less=True)
+        takes = Signal()
+        m.d.comb += [
+            takes.eq((~memory.arvalid | memory.arready) & owners.input.ready),
+            self.fetch_requests.ready.eq(takes),
+            self.load_requests.ready.eq(takes & ~self.fetch_requests.valid),
+            owners.input.valid.eq(
+                (self.fetch_requests.valid | self.load_requests.valid)
+                & (~memory.arvalid | memory.arready)
+            ),
+            owners.input.payload.eq(self.fetch_requests.valid),
+            assign_address(memory, "ar", request, self.configuration),
+        ]
+        with m.If(memory.arready):
+            m.d.sync += memory.arvalid.eq(0)
+        with m.If(takes):
+            m.d.sync += [
+                memory.arvalid.eq(self.fetch_requests.valid | self.load_requests.valid),
+                request.eq(
+                    Mux(
+                        self.fetch_requests.valid,
+                        self.fetch_requests.payload.as_value(),
+                        self.load_requests.payload.as_value(),
+                    )
+                ),
+            ]
+
+        for owner, beats in enumerate((self.load_beats, self.fetch_beats)):
+            mine = owners.output.valid & (owners.output.payload == owner)
+            m.d.comb += [
+                beats.valid.eq(memory.rvalid & mine),
+                beats.payload.data.eq(memory.rdata),
+                beats.payload.failed.eq(memory.rresp != RESPONSE_OKAY),
+                beats.payload.last.eq(memory.rlast),
+            ]
+            with m.If(mine):
+                m.d.comb += memory.rready.eq(beats.ready)
+        m.d.comb += owners.output.ready.eq(memory.rvalid & memory.rready & memory.rlast)
+        m.d.sync += Assert(~memory.rvalid | owners.output.valid, "read data without a request")
+        return m

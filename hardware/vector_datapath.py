@@ -1,0 +1,144 @@
+"""VECTOR's arithmetic: steps go in, totals for ACC and results for ACT come out in order.
+
+Addresses, memories and tokens are the unit's business; nothing here ever waits.
+"""
+
+from amaranth.hdl import Cat, Module, Shape, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration
+from ..isa.instructions.vector import Vector
+from .lookup_table import ROW_BYTES, ROWS, LookupTable
+from .vector_lane import VectorLane
+
+
+def constants_layout(configuration: Configuration) -> data.StructLayout:
+    """Return the immediate fields of a VECTOR instruction as a layout, in encoding order."""
+    return data.StructLayout(
+        {field.name: Shape(field.bits, field.signed) for field in Vector.immediates(configuration)}
+    )
+
+
+class VectorDatapath(wiring.Component):
+    """Execute VECTOR's steps, one per cycle without bubbles; idle cycles anywhere are harmless.
+
+    A slice that goes to ACC appears in `totals` `TOTALS_LATENCY` cycles after the last step of its
+    reduction; one that goes to ACT in `results` after `RESULTS_LATENCY` cycles. Never stalls.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Gives the lanes and the number of tables.
+
+    Members
+    -------
+    constants : In(constants_layout(configuration))
+        Immediate fields of the instruction; held still while `busy` and in the cycle of a step.
+    valid : In(1)
+        There is a step, with its `first`, `last`, `a_acc`, `a_act` and `b`.
+    first, last : In(1)
+        The step begins, or ends, a reduction; both, where there are no reduce loops.
+    a_acc : In(int32)[vector_lanes]
+        Operand a if `constants.a_from_acc`.
+    a_act : In(int8)[vector_lanes]
+        Operand a otherwise.
+    b : In(int8)[vector_lanes]
+        Ignored where `constants.combine` is A.
+    bias : In(int32)[vector_lanes]
+    scale : In(32)[vector_lanes]
+        Parameters, read `PARAM_DELAY` cycles after the last step of a reduction.
+    totals : Out(int32)[vector_lanes]
+    totals_valid : Out(1)
+        `totals` has a slice for ACC; only if `constants.to_acc`.
+    results : Out(int8)[vector_lanes]
+    results_valid : Out(1)
+        `results` has a slice for ACT; only if not `constants.to_acc`.
+    busy : Out(1)
+        A step is in flight; low in the cycle after its slice has appeared.
+    table_address : In(range(tables * 64))
+        Row of the look-up tables to write: `table * 64 + index // 4`.
+    table_data : In(32)
+        Its bytes, the lowest index first.
+    table_bytes : In(4)
+        Which of them to write.
+    """
+
+    PARAM_DELAY = VectorLane.PARAM_DELAY
+    TOTALS_LATENCY = VectorLane.TOTAL_LATENCY
+    RESULTS_LATENCY = VectorLane.RESULT_LATENCY + LookupTable.LATENCY
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        lanes = configuration.vector_lanes
+        super().__init__(
+            {
+                "constants": In(constants_layout(configuration)),
+                "valid": In(1),
+                "first": In(1),
+                "last": In(1),
+                "a_acc": In(signed(32)).array(lanes),
+                "a_act": In(signed(8)).array(lanes),
+                "b": In(signed(8)).array(lanes),
+                "bias": In(signed(32)).array(lanes),
+                "scale": In(32).array(lanes),
+                "totals": Out(signed(32)).array(lanes),
+                "totals_valid": Out(1),
+                "results": Out(signed(8)).array(lanes),
+                "results_valid": Out(1),
+                "busy": Out(1),
+                "table_address": In(range(configuration.lut_tables * ROWS)),
+                "table_data": In(8 * ROW_BYTES),
+                "table_bytes": In(ROW_BYTES),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        constants = self.constants
+        reduces, restarts = Signal(), Signal()
+
+        for index in range(self.configuration.vector_lanes):
+            lane = VectorLane(constants.shape())
+            table = LookupTable(self.configuration.lut_tables)
+            m.submodules[f"lane_{index}"] = lane
+            m.submodules[f"table_{index}"] = table
+            m.d.comb += [
+                lane.constants.eq(constants),
+                lane.a_acc.eq(self.a_acc[index]),
+                lane.a_act.eq(self.a_act[index]),
+                lane.b.eq(self.b[index]),
+                lane.reduces.eq(reduces),
+                lane.restarts.eq(restarts),
+                lane.bias.eq(self.bias[index]),
+                lane.scale.eq(self.scale[index]),
+                self.totals[index].eq(lane.total),
+                table.index.eq(lane.result),
+                table.enable.eq(constants.lookup),
+                table.table.eq(constants.table),
+                table.write_address.eq(self.table_address),
+                table.write_data.eq(self.table_data),
+                table.write_bytes.eq(self.table_bytes),
+                self.results[index].eq(table.value),
+            ]
+
+        # Bit n: a step, the last one of a reduction, a slice for ACT was taken n + 1 cycles ago
+        # (the last counted from its total).
+        steps = Signal(VectorLane.REDUCE_DELAY)
+        firsts = Signal(VectorLane.REDUCE_DELAY, reset_less=True)
+        slices = Signal(self.TOTALS_LATENCY)
+        outputs = Signal(self.RESULTS_LATENCY - self.TOTALS_LATENCY)
+        m.d.sync += [
+            steps.eq(Cat(self.valid, steps)),
+            firsts.eq(Cat(self.first, firsts)),
+            slices.eq(Cat(self.valid & self.last, slices)),
+            outputs.eq(Cat(slices[-1] & ~constants.to_acc, outputs)),
+        ]
+        m.d.comb += [
+            reduces.eq(steps[-1]),
+            restarts.eq(firsts[-1]),
+            self.totals_valid.eq(slices[-1] & constants.to_acc),
+            self.results_valid.eq(outputs[-1]),
+            self.busy.eq(steps.any() | slices.any() | outputs.any()),
+        ]
+        return m

@@ -1,0 +1,113 @@
+"""One lane of VECTOR up to the look-up: combine, reduce, add the bias, requantise."""
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.instructions.vector import Combine, Reduce
+from .multiplier import Multiplier
+from .registers import delayed
+from .requantizer import Requantizer
+
+
+class VectorLane(wiring.Component):
+    """Compute VECTOR's law for one lane, one step per cycle; all integers wrap at 32 bits.
+
+    Never stalls. A step reaches the reduction after `REDUCE_DELAY` cycles, where `reduces` and
+    `restarts` belong to it; `total` shows the sum with its bias `TOTAL_LATENCY` cycles after the
+    step, `result` the int8 value `RESULT_LATENCY` cycles after it.
+
+    Parameters
+    ----------
+    constants_layout : data.StructLayout
+        The immediate fields of the instruction.
+
+    Members
+    -------
+    constants : In(constants_layout)
+        Held still while steps are in flight.
+    a_acc : In(int32)
+        Operand a of a step, where it comes from ACC.
+    a_act, b : In(int8)
+        Operands of a step from ACT.
+    reduces : In(1)
+        A step is at the reduction.
+    restarts : In(1)
+        It is the first of its reduction.
+    bias : In(int32)
+    scale : In(32)
+        Parameters of a step, `PARAM_DELAY` cycles after it.
+    total : Out(int32)
+    result : Out(int8)
+    """
+
+    REDUCE_DELAY = Multiplier.LATENCY + 1
+    PARAM_DELAY = REDUCE_DELAY + 1
+    TOTAL_LATENCY = PARAM_DELAY + 1
+    RESULT_LATENCY = TOTAL_LATENCY + Requantizer.LATENCY
+
+    def __init__(self, constants_layout: data.StructLayout):
+        super().__init__(
+            {
+                "constants": In(constants_layout),
+                "a_acc": In(signed(32)),
+                "a_act": In(signed(8)),
+                "b": In(signed(8)),
+                "reduces": In(1),
+                "restarts": In(1),
+                "bias": In(signed(32)),
+                "scale": In(32),
+                "total": Out(signed(32)),
+                "result": Out(signed(8)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        constants = self.constants
+        m.submodules.first_product = first_product = Multiplier(signed(32), signed(16))
+        m.submodules.second_product = second_product = Multiplier(signed(8), signed(16))
+        m.submodules.requantizer = requantizer = Requantizer()
+
+        # Every combination is one sum of two products, so that all take the same time:
+        # a * 1 + b * 0, a * p + b * q, a * b + b * 0, max(a, b) * 1 + b * 0.
+        adds = constants.combine == Combine.ADD
+        a = Signal(signed(32))
+        b_larger, b_smaller = self.b > a, self.b < a
+        takes_b = Mux(
+            constants.combine == Combine.MAX,
+            b_larger,
+            (constants.combine == Combine.MIN) & b_smaller,
+        )
+        a_factor = Mux(adds & ~constants.a_from_acc, constants.a_multiplier, 1)
+        m.d.comb += [
+            a.eq(Mux(constants.a_from_acc, self.a_acc, self.a_act)),
+            first_product.left.eq(Mux(takes_b, self.b, a)),
+            first_product.right.eq(Mux(constants.combine == Combine.MUL, self.b, a_factor)),
+            second_product.left.eq(self.b),
+            second_product.right.eq(Mux(adds, constants.b_multiplier, 0)),
+        ]
+
+        combined = Signal(signed(32), reset_less=True)
+        reduced = Signal(signed(32), reset_less=True)
+        total = Signal(signed(32), reset_less=True)
+        keeps = (constants.reduce == Reduce.MAX) & (reduced > combined)
+        accumulated = Mux(constants.reduce == Reduce.MAX, combined, reduced + combined)
+        m.d.sync += [
+            combined.eq(first_product.product + second_product.product),
+            total.eq(reduced + Mux(constants.bias, self.bias, 0)),
+        ]
+        with m.If(self.reduces & (self.restarts | ~keeps)):
+            m.d.sync += reduced.eq(Mux(self.restarts, combined, accumulated))
+
+        m.d.comb += [
+            self.total.eq(total),
+            requantizer.total.eq(total),
+            requantizer.scale.eq(delayed(m, self.scale, 1, "scale")),
+            requantizer.scaled.eq(constants.scale),
+            requantizer.zero_point.eq(constants.zero_point),
+            requantizer.low.eq(constants.low),
+            requantizer.high.eq(constants.high),
+            self.result.eq(requantizer.result),
+        ]
+        return m

@@ -1,0 +1,47 @@
+"""The contract: configuration, instructions, encoding, semantics, checker; all else is derived."""
+
+from .assembly import format_program, parse_program
+from .checker import Report, check
+from .configuration import DEFAULT, PRESETS, Configuration, Memory, load_configuration
+from .encoding import decode_program, encode_program, word_bytes
+from .instructions import (
+    Combine,
+    Gemm,
+    Halt,
+    Instruction,
+    Load,
+    Loop,
+    Reduce,
+    Store,
+    Sync,
+    Unit,
+    Vector,
+)
+from .semantics import Machine
+
+__all__ = [
+    "DEFAULT",
+    "PRESETS",
+    "Combine",
+    "Configuration",
+    "Gemm",
+    "Halt",
+    "Instruction",
+    "Load",
+    "Loop",
+    "Machine",
+    "Memory",
+    "Reduce",
+    "Report",
+    "Store",
+    "Sync",
+    "Unit",
+    "Vector",
+    "check",
+    "decode_program",
+    "encode_program",
+    "format_program",
+    "load_configuration",
+    "parse_program",
+    "word_bytes",
+]

@@ -1,0 +1,374 @@
+"""A configuration fixes every size of one accelerator; the rest of Tilewright is derived from it.
+
+A `Configuration` cannot exist in an illegal state: the constructor checks every rule of the machine
+and says which one is broken. Sizes that follow from parameters are properties, so nothing is stored
+twice.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from pathlib import Path
+
+from ..errors import ConfigurationError
+
+CONTRACT_VERSION = 1
+"""Counts incompatible changes of instruction layouts, semantics and register map."""
+
+GEMM_REVISIT_STEPS = 4
+"""An accumulator row may be visited again this many GEMM steps later, not earlier."""
+
+
+class Memory(IntEnum):
+    """The scratchpads, in the order of the LOAD destination code, then ACC, and main memory."""
+
+    ACT = 0
+    WGT = 1
+    PARAM = 2
+    LUT = 3
+    ACC = 4
+    DRAM = 5
+
+
+def _is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """Parameters of one accelerator.
+
+    Parameters
+    ----------
+    name
+        What messages call it; not part of the machine and not of its hash.
+    lanes_in, lanes_out
+        Channels a GEMM step reduces over, and produces.
+    vector_lanes
+        Channels VECTOR works on in a step.
+    act_banks, act_depth
+        Activation scratchpad; a row is `lanes_in` bytes.
+    wgt_banks, wgt_depth
+        Weight scratchpad; a row is `lanes_out` bytes, a tile is `lanes_in` rows.
+    acc_banks, acc_depth
+        Accumulators; a row is `lanes_out` 32-bit integers.
+    param_depth
+        Rows of `vector_lanes` pairs of a 32-bit bias and a binary32 scale.
+    lut_tables
+        Tables of 256 bytes.
+    bus_bits, burst_beats, outstanding_bursts
+        Memory port: data width, longest burst, and reads in flight for LOAD.
+    queue_depth
+        Instructions that wait in front of each unit.
+    token_bits
+        Width of a token counter.
+    extent_bits
+        Width of a loop extent.
+    tile_loops, row_loops, map_loops, reduce_loops, dma_loops
+        Loop levels of GEMM (outer, inner), VECTOR (outer, inner), and LOAD and STORE.
+    address_bits
+        Width of a memory address and of the offsets in instructions.
+
+    Raises
+    ------
+    ConfigurationError
+        When a rule is broken; all broken rules are listed.
+    """
+
+    name: str
+    lanes_in: int = 16
+    lanes_out: int = 16
+    vector_lanes: int = 16
+    act_banks: int = 4
+    act_depth: int = 2048
+    wgt_banks: int = 2
+    wgt_depth: int = 2048
+    acc_banks: int = 2
+    acc_depth: int = 1024
+    param_depth: int = 128
+    lut_tables: int = 2
+    bus_bits: int = 64
+    burst_beats: int = 16
+    outstanding_bursts: int = 8
+    queue_depth: int = 4
+    token_bits: int = 4
+    extent_bits: int = 12
+    tile_loops: int = 4
+    row_loops: int = 2
+    map_loops: int = 4
+    reduce_loops: int = 2
+    dma_loops: int = 4
+    address_bits: int = 32
+
+    def __post_init__(self) -> None:
+        problems = [sentence for holds, sentence in self._rules() if not holds]
+        if problems:
+            raise ConfigurationError(f"configuration `{self.name}`: " + "; ".join(problems))
+
+    def _rules(self):
+        for field in fields(self):
+            if field.name == "name":
+                continue
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                yield False, f"`{field.name}` must be a positive whole number, not {value!r}"
+                return
+        for name, low, high in (
+            ("lanes_in", 2, 64),
+            ("lanes_out", 2, 64),
+            ("vector_lanes", 2, 64),
+            ("act_banks", 2, 16),
+            ("act_depth", 8, 1 << 16),
+            ("wgt_banks", 1, 16),
+            ("wgt_depth", 8, 1 << 16),
+            ("acc_banks", 2, 16),
+            ("acc_depth", 8, 1 << 16),
+            ("param_depth", 2, 1 << 14),
+            ("lut_tables", 1, 16),
+            ("bus_bits", 32, 256),
+            ("burst_beats", 1, 256),
+            ("outstanding_bursts", 1, 64),
+            ("queue_depth", 1, 64),
+        ):
+            value = getattr(self, name)
+            yield (
+                _is_power_of_two(value) and low <= value <= high,
+                f"`{name}` must be a power of two from {low} to {high}, not {value}",
+            )
+        for name, low, high in (
+            ("token_bits", 2, 8),
+            ("extent_bits", 4, 16),
+            ("tile_loops", 1, 6),
+            ("row_loops", 1, 4),
+            ("map_loops", 1, 6),
+            ("reduce_loops", 1, 4),
+            ("dma_loops", 1, 6),
+            ("address_bits", 20, 32),
+        ):
+            value = getattr(self, name)
+            yield low <= value <= high, f"`{name}` must lie in {low} to {high}, not {value}"
+        lanes, vector = (self.lanes_in, self.lanes_out), self.vector_lanes
+        for name, value in zip(("lanes_in", "lanes_out"), lanes, strict=True):
+            yield (
+                value % vector == 0,
+                f"`{name}` must be a multiple of vector_lanes ({vector}), not {value}",
+            )
+        yield (
+            self.wgt_depth % self.lanes_in == 0,
+            f"`wgt_depth` must be a multiple of lanes_in ({self.lanes_in}), so that no weight tile "
+            f"crosses a bank, not {self.wgt_depth}",
+        )
+        yield (
+            self.burst_bytes <= 4096,
+            f"a burst of {self.burst_bytes} bytes (burst_beats x bus_bits / 8) would cross the "
+            "4096-byte boundary of AXI4; lower `burst_beats`",
+        )
+        yield (
+            self.row_bytes(Memory.ACT) * 4 >= self.bus_bytes,
+            f"`bus_bits` = {self.bus_bits} moves over four activation rows of {self.lanes_in} bytes "
+            "a beat; lower it or raise `lanes_in`",
+        )
+
+    # Sizes that follow -------------------------------------------------------------------------
+
+    @property
+    def bus_bytes(self) -> int:
+        """Bytes of a beat on the memory port."""
+        return self.bus_bits // 8
+
+    @property
+    def burst_bytes(self) -> int:
+        """Bytes of the longest burst; bursts never cross a multiple of it."""
+        return self.burst_beats * self.bus_bytes
+
+    @property
+    def token_limit(self) -> int:
+        """Most tokens that a counter holds."""
+        return (1 << self.token_bits) - 1
+
+    def row_bytes(self, memory: Memory) -> int:
+        """Bytes of one row of a scratchpad."""
+        return {
+            Memory.ACT: self.lanes_in,
+            Memory.WGT: self.lanes_out,
+            Memory.PARAM: self.vector_lanes * 8,
+            Memory.LUT: 4,
+            Memory.ACC: self.lanes_out * 4,
+        }[memory]
+
+    def banks(self, memory: Memory) -> int:
+        """Number of banks of a scratchpad."""
+        return {
+            Memory.ACT: self.act_banks,
+            Memory.WGT: self.wgt_banks,
+            Memory.PARAM: 1,
+            Memory.LUT: 1,
+            Memory.ACC: self.acc_banks,
+        }[memory]
+
+    def depth(self, memory: Memory) -> int:
+        """Rows of one bank of a scratchpad."""
+        return {
+            Memory.ACT: self.act_depth,
+            Memory.WGT: self.wgt_depth,
+            Memory.PARAM: self.param_depth,
+            Memory.LUT: self.lut_tables * 64,
+            Memory.ACC: self.acc_depth,
+        }[memory]
+
+    def rows(self, memory: Memory) -> int:
+        """Rows of a scratchpad, all banks together."""
+        return self.banks(memory) * self.depth(memory)
+
+    def bank_bytes(self, memory: Memory) -> int:
+        """Bytes of one bank of a scratchpad."""
+        return self.depth(memory) * self.row_bytes(memory)
+
+    def size_bytes(self, memory: Memory) -> int:
+        """Bytes of a scratchpad; for main memory, of what an instruction can address."""
+        if memory is Memory.DRAM:
+            return 1 << self.address_bits
+        return self.rows(memory) * self.row_bytes(memory)
+
+    # Identity ----------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, int]:
+        """All parameters but the name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+
+    @property
+    def hash(self) -> int:
+        """32 bits that identify the machine: its parameters and the contract's version."""
+        text = json.dumps([CONTRACT_VERSION, self.parameters()], sort_keys=True)
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
+
+    def differences(self, other: "Configuration") -> str:
+        """What separates two configurations, as text for a message."""
+        ours, theirs = self.parameters(), other.parameters()
+        return ", ".join(
+            f"`{key}` {ours[key]} against {theirs[key]}" for key in ours if ours[key] != theirs[key]
+        )
+
+    def replace(self, **changes) -> "Configuration":
+        """A changed copy.
+
+        Raises
+        ------
+        ConfigurationError
+            For an unknown parameter or a broken rule.
+        """
+        known = {field.name for field in fields(self)}
+        for key in changes:
+            if key not in known:
+                raise ConfigurationError(
+                    f"configuration `{self.name}`: unknown parameter `{key}`; "
+                    f"known are {', '.join(sorted(known))}"
+                )
+        return dataclasses.replace(self, **changes)
+
+    def to_json(self) -> str:
+        """Name and parameters as JSON text that `load_configuration` reads."""
+        return json.dumps({"name": self.name, **self.parameters()}, indent=2)
+
+    @staticmethod
+    def from_dict(values: object, source: str = "configuration") -> "Configuration":
+        """Build from parsed JSON.
+
+        Raises
+        ------
+        ConfigurationError
+            When `values` is not an object of known parameters.
+        """
+        if not isinstance(values, dict):
+            raise ConfigurationError(f"{source}: expected a JSON object of parameters")
+        known = {field.name for field in fields(Configuration)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigurationError(
+                f"{source}: unknown parameter `{unknown[0]}`; known are {', '.join(sorted(known))}"
+            )
+        return Configuration(**{"name": "unnamed", **values})
+
+
+_PRESETS = (
+    Configuration(
+        name="tiny",
+        lanes_in=2,
+        lanes_out=2,
+        vector_lanes=2,
+        act_depth=16,
+        wgt_depth=16,
+        acc_depth=8,
+        param_depth=4,
+        lut_tables=1,
+        bus_bits=32,
+        burst_beats=4,
+        outstanding_bursts=2,
+        queue_depth=2,
+        token_bits=2,
+        extent_bits=5,
+        address_bits=20,
+    ),
+    Configuration(
+        name="4x4",
+        lanes_in=4,
+        lanes_out=4,
+        vector_lanes=4,
+        act_depth=1024,
+        wgt_depth=512,
+        acc_depth=256,
+        bus_bits=32,
+    ),
+    Configuration(
+        name="8x8",
+        lanes_in=8,
+        lanes_out=8,
+        vector_lanes=8,
+        act_depth=2048,
+        wgt_depth=1024,
+        acc_depth=512,
+    ),
+    Configuration(name="8x16", lanes_in=8, lanes_out=16, vector_lanes=8, wgt_depth=1024),
+    Configuration(name="16x8", lanes_in=16, lanes_out=8, vector_lanes=4, bus_bits=128),
+    Configuration(name="16x16"),
+    Configuration(
+        name="32x32",
+        lanes_in=32,
+        lanes_out=32,
+        vector_lanes=32,
+        wgt_depth=4096,
+        bus_bits=128,
+    ),
+)
+
+PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
+"""Useful points, from one that formal tools can chew to a large one."""
+
+DEFAULT = PRESETS["16x16"]
+
+
+def load_configuration(name_or_path: str) -> Configuration:
+    """Find a preset by name, or read a JSON file of parameters.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is neither, or the file breaks a rule.
+    """
+    if name_or_path in PRESETS:
+        return PRESETS[name_or_path]
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise ConfigurationError(
+            f"configuration `{name_or_path}`: neither a preset ({', '.join(PRESETS)}) nor a file; "
+            "`tilewright config list` shows the presets"
+        )
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise ConfigurationError(f"configuration `{path}`: not readable as JSON: {problem}") from None
+    if isinstance(values, dict):
+        values = {"name": path.stem, **values}
+    return Configuration.from_dict(values, f"configuration `{path}`")

@@ -1,0 +1,229 @@
+"""The language in which kernels are written and instructions declare what they compute.
+
+An expression is a tree of `Read`, `Constant`, `Call` and `Reduction`. An instruction's law is the
+same tree with holes: `Slot` for an operand, `Immediate` for a field, `Maybe` and `OneOf` for what
+a flag or a code selects. Tensorisation is matching one against the other (`match`).
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Op(Enum):
+    """Integer operations; all wrap at 32 bits but the last three, which follow `isa.numbers`."""
+
+    ADD = "+"
+    MULTIPLY = "*"
+    MAXIMUM = "max"
+    MINIMUM = "min"
+    REQUANTISE = "requantise"
+    CLAMP = "clamp"
+    LOOKUP = "lookup"
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """An index: `constant` plus coefficients times axes; `terms` sorted, none zero."""
+
+    terms: tuple[tuple[str, int], ...] = ()
+    constant: int = 0
+
+    @staticmethod
+    def of(constant: int = 0, **terms: int) -> "Affine":
+        """Build from keywords: `Affine.of(-1, y=2, ky=1)`."""
+        return Affine(tuple(sorted((k, v) for k, v in terms.items() if v)), constant)
+
+    def coefficient(self, axis: str) -> int:
+        """Coefficient of an axis, 0 where it does not occur."""
+        return dict(self.terms).get(axis, 0)
+
+    def __str__(self) -> str:
+        parts = [name if value == 1 else f"{value}*{name}" for name, value in self.terms]
+        if self.constant or not parts:
+            parts.append(str(self.constant))
+        return " + ".join(parts).replace("+ -", "- ")
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One element of a tensor."""
+
+    tensor: str
+    index: tuple[Affine, ...]
+
+    def __str__(self) -> str:
+        return f"{self.tensor}[{', '.join(map(str, self.index))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """An integer known at compile time."""
+
+    value: int
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation on expressions.
+
+    CLAMP takes value, low, high; REQUANTISE value and scale; LOOKUP table and index, the table's
+    element being that of index + 128.
+    """
+
+    op: Op
+    arguments: tuple["Expression", ...]
+
+    def __str__(self) -> str:
+        if self.op in (Op.ADD, Op.MULTIPLY):
+            return "(" + f" {self.op.value} ".join(map(str, self.arguments)) + ")"
+        return f"{self.op.value}({', '.join(map(str, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """ADD or MAXIMUM of an expression over all reduction axes."""
+
+    op: Op
+    body: "Expression"
+
+    def __str__(self) -> str:
+        return f"{'sum' if self.op is Op.ADD else self.op.value}({self.body})"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Hole for a `Read`: an operand of the instruction and its lanes, innermost last."""
+
+    operand: str
+    lanes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.operand}[{', '.join(self.lanes)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """Hole for a `Constant`: a field of the instruction."""
+
+    field: str
+
+    def __str__(self) -> str:
+        return self.field
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """The place of `inner` inside the `outer` of a `Maybe`."""
+
+    def __str__(self) -> str:
+        return "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """`outer` around `inner`, or `inner` alone; `flag` is the field that tells, if any does."""
+
+    flag: str | None
+    outer: "Expression"
+    inner: "Expression"
+
+    def __str__(self) -> str:
+        return f"{str(self.outer).replace('_', str(self.inner), 1)}?"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Alternatives, each with the code that a field takes."""
+
+    field: str
+    alternatives: tuple[tuple[int, "Expression"], ...]
+
+    def __str__(self) -> str:
+        return " | ".join(str(tree) for _, tree in self.alternatives)
+
+
+Expression = Read | Constant | Call | Reduction | Slot | Immediate | Hole | Maybe | OneOf
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a pattern's holes stand for."""
+
+    reads: tuple[tuple[Slot, Read], ...] = ()
+    fields: tuple[tuple[str, int], ...] = ()
+
+    def bind(self, slot: Slot, read: Read) -> "Match":
+        """With one more operand."""
+        return Match((*self.reads, (slot, read)), self.fields)
+
+    def set(self, field: str, value: int) -> "Match":
+        """With one more field."""
+        return Match(self.reads, (*self.fields, (field, value)))
+
+
+def match(pattern: Expression, tree: Expression, found: Match | None = None) -> Match | None:
+    """Match a tree against an instruction's law.
+
+    Alternatives are tried in order, the larger form of a `Maybe` first.
+
+    Returns
+    -------
+    Bindings, or None where the tree is not that instruction.
+    """
+    found = found or Match()
+    if isinstance(pattern, Slot):
+        return found.bind(pattern, tree) if isinstance(tree, Read) else None
+    if isinstance(pattern, Immediate):
+        return found.set(pattern.field, tree.value) if isinstance(tree, Constant) else None
+    if isinstance(pattern, OneOf):
+        for code, alternative in pattern.alternatives:
+            result = match(alternative, tree, found.set(pattern.field, code))
+            if result is not None:
+                return result
+        return None
+    if isinstance(pattern, Maybe):
+        for taken, form in ((1, fill(pattern.outer, pattern.inner)), (0, pattern.inner)):
+            start = found if pattern.flag is None else found.set(pattern.flag, taken)
+            result = match(form, tree, start)
+            if result is not None:
+                return result
+        return None
+    if isinstance(pattern, Call):
+        if not (isinstance(tree, Call) and tree.op is pattern.op):
+            return None
+        if len(tree.arguments) != len(pattern.arguments):
+            return None
+        result: Match | None = found
+        for part, argument in zip(pattern.arguments, tree.arguments, strict=True):
+            result = match(part, argument, result)
+            if result is None:
+                return None
+        return result
+    if isinstance(pattern, Reduction):
+        if not (isinstance(tree, Reduction) and tree.op is pattern.op):
+            return None
+        return match(pattern.body, tree.body, found)
+    return found if pattern == tree else None
+
+
+def fill(tree: Expression, inner: Expression) -> Expression:
+    """Put `inner` where `tree` has its hole."""
+    if isinstance(tree, Hole):
+        return inner
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(fill(argument, inner) for argument in tree.arguments))
+    return tree
+
+
+def reads_of(tree: Expression) -> tuple[Read, ...]:
+    """All reads, left to right."""
+    if isinstance(tree, Read):
+        return (tree,)
+    if isinstance(tree, Call):
+        return tuple(read for argument in tree.arguments for read in reads_of(argument))
+    if isinstance(tree, Reduction):
+        return reads_of(tree.body)
+    return ()

@@ -1,0 +1,324 @@
+"""What all instruction families share: units, tokens, loops, operands, and their encoding.
+
+A family declares its operands, the loops that move them and its immediate fields; word layout,
+assembly, address streams and footprints follow from the declaration alone. Loops of extent 1 are
+dropped by the constructor, so equal meanings compare equal.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from functools import cache
+from typing import ClassVar
+
+import numpy as np
+
+from ...errors import IsaError
+from ..configuration import Configuration, Memory
+from ..fields import Field, address_width
+
+
+class Unit(IntEnum):
+    """The units that run concurrently; FETCH feeds them."""
+
+    LOAD = 0
+    GEMM = 1
+    VECTOR = 2
+    STORE = 3
+
+
+def peers(unit: Unit) -> tuple[Unit, ...]:
+    """The other three units, in the order of the bits of a `wait` or `signal` mask."""
+    return tuple(other for other in Unit if other is not unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One loop level: how often, and how far each operand moves per iteration."""
+
+    extent: int
+    strides: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.extent < 1:
+            raise IsaError(f"loop extent must be at least 1, got {self.extent}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One affine access of an instruction.
+
+    Parameters
+    ----------
+    name
+        The base address is a field of this name; each loop has a stride field of this name.
+    reads, writes
+        What the instruction does there.
+    """
+
+    name: str
+    reads: bool = False
+    writes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Bytes of one memory that an instruction touches: a run, repeated over affine loops.
+
+    Parameters
+    ----------
+    operand
+        Name of the operand.
+    memory
+        Where.
+    writes
+        Whether it writes; a read otherwise.
+    base, length
+        First byte, and bytes of a run.
+    loops
+        `(extent, stride in bytes)` per level, outermost first.
+    """
+
+    operand: str
+    memory: Memory
+    writes: bool
+    base: int
+    length: int
+    loops: tuple[tuple[int, int], ...]
+
+    @property
+    def low(self) -> int:
+        """First byte touched."""
+        return self.base + sum(min(0, (n - 1) * s) for n, s in self.loops)
+
+    @property
+    def high(self) -> int:
+        """Last byte touched."""
+        return self.base + sum(max(0, (n - 1) * s) for n, s in self.loops) + self.length - 1
+
+    def starts(self) -> np.ndarray:
+        """Byte address of every run, int64[runs], in execution order."""
+        return nest_addresses(self.base, self.loops)
+
+
+def nest_addresses(base: int, loops: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """Addresses of an affine nest in execution order, int64[product of extents]."""
+    addresses = np.array([base], dtype=np.int64)
+    for extent, stride in loops:
+        steps = np.arange(extent, dtype=np.int64) * stride
+        addresses = (addresses[:, None] + steps).reshape(-1)
+    return addresses
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """An instruction of some unit; `wait` and `signal` name other units."""
+
+    unit: ClassVar[Unit | None]
+    opcode: ClassVar[int]
+    mnemonic: ClassVar[str]
+    law: ClassVar[str]
+    operands: ClassVar[tuple[Operand, ...]] = ()
+    nests: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    wait: frozenset[Unit] = frozenset()
+    signal: frozenset[Unit] = frozenset()
+
+    def __post_init__(self) -> None:
+        for mask in ("wait", "signal"):
+            units = frozenset(Unit(u) for u in getattr(self, mask))
+            if self.home in units:
+                raise IsaError(f"{self.mnemonic}: `{mask}` names the instruction's own unit")
+            if self.home is None and units:
+                raise IsaError(f"{self.mnemonic} neither waits nor signals")
+            object.__setattr__(self, mask, units)
+        for nest, moved in self.nests.items():
+            loops = tuple(loop for loop in getattr(self, nest) if loop.extent != 1)
+            for loop in loops:
+                if len(loop.strides) != len(moved):
+                    raise IsaError(
+                        f"{self.mnemonic}: a loop of `{nest}` needs {len(moved)} strides "
+                        f"({', '.join(moved)}), got {len(loop.strides)}"
+                    )
+            object.__setattr__(self, nest, loops)
+
+    @property
+    def home(self) -> Unit | None:
+        """The unit that runs this instruction; None for those that FETCH itself executes."""
+        return self.unit
+
+    # Declared by each family -------------------------------------------------------------------
+
+    @classmethod
+    def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
+        """Fields that are neither addresses, strides nor extents."""
+        return ()
+
+    @classmethod
+    def base_bits(cls, operand: str, configuration: Configuration) -> int:
+        """Width of an operand's base address."""
+        raise IsaError(f"{cls.mnemonic} has no operand `{operand}`")
+
+    @classmethod
+    def levels(cls, nest: str, configuration: Configuration) -> int:
+        """Loop levels of a nest."""
+        return getattr(configuration, nest)
+
+    def memory_of(self, operand: str) -> Memory:
+        """Where an operand lies."""
+        raise IsaError(f"{self.mnemonic} has no operand `{operand}`")
+
+    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
+        """Bytes that one address step of an operand stands for."""
+        raise IsaError(f"{self.mnemonic} has no operand `{operand}`")
+
+    def run_bytes(self, operand: str, configuration: Configuration) -> int:
+        """Bytes touched at each address; a granule unless the family says otherwise."""
+        return self.granule_bytes(operand, configuration)
+
+    def active(self, operand: Operand) -> bool:
+        """Whether this instruction touches the operand at all."""
+        return True
+
+    # Derived -----------------------------------------------------------------------------------
+
+    @classmethod
+    @cache
+    def layout(cls, configuration: Configuration) -> tuple[Field, ...]:
+        """All fields in encoding order, the common header first."""
+        layout = [Field("opcode", 4), Field("wait", 3), Field("signal", 3)]
+        layout += cls.immediates(configuration)
+        bits = {o.name: cls.base_bits(o.name, configuration) for o in cls.operands}
+        layout += [Field(name, bits[name]) for name in bits]
+        for nest, moved in cls.nests.items():
+            for level in range(cls.levels(nest, configuration)):
+                layout.append(Field(f"{nest}.{level}.extent", configuration.extent_bits, offset=1))
+                layout += [
+                    Field(f"{nest}.{level}.{name}", bits[name] + 1, signed=True) for name in moved
+                ]
+        return tuple(layout)
+
+    def values(self, configuration: Configuration) -> dict[str, int]:
+        """Value of every field of the layout.
+
+        Raises
+        ------
+        IsaError
+            When there are more loops than levels.
+        """
+        values = {
+            "opcode": self.opcode,
+            "wait": self._mask(self.wait),
+            "signal": self._mask(self.signal),
+        }
+        for field in self.immediates(configuration):
+            values[field.name] = int(getattr(self, field.name))
+        for operand in self.operands:
+            values[operand.name] = getattr(self, operand.name)
+        for nest, moved in self.nests.items():
+            loops, levels = getattr(self, nest), self.levels(nest, configuration)
+            if len(loops) > levels:
+                raise IsaError(
+                    f"{self.mnemonic}: {len(loops)} loops in `{nest}`; "
+                    f"configuration `{configuration.name}` has {levels} levels"
+                )
+            idle = Loop(1, (0,) * len(moved))
+            for level, loop in enumerate((idle,) * (levels - len(loops)) + loops):
+                values[f"{nest}.{level}.extent"] = loop.extent
+                for name, stride in zip(moved, loop.strides, strict=True):
+                    values[f"{nest}.{level}.{name}"] = stride
+        return values
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, int], configuration: Configuration) -> "Instruction":
+        """Inverse of `values`.
+
+        Raises
+        ------
+        IsaError
+            For a code that means nothing.
+        """
+        arguments: dict[str, object] = {}
+        for field in cls.immediates(configuration):
+            arguments[field.name] = values[field.name]
+        for operand in cls.operands:
+            arguments[operand.name] = values[operand.name]
+        for nest, moved in cls.nests.items():
+            arguments[nest] = tuple(
+                Loop(
+                    values[f"{nest}.{level}.extent"],
+                    tuple(values[f"{nest}.{level}.{name}"] for name in moved),
+                )
+                for level in range(cls.levels(nest, configuration))
+            )
+        home = cls.unit if cls.unit is not None else arguments.get("target")
+        if home is not None:
+            others = peers(Unit(home))
+            for mask in ("wait", "signal"):
+                arguments[mask] = frozenset(
+                    other for bit, other in enumerate(others) if values[mask] >> bit & 1
+                )
+        elif values["wait"] or values["signal"]:
+            raise IsaError(f"{cls.mnemonic} neither waits nor signals")
+        known = {field.name for field in fields(cls)}
+        return cls(**{key: value for key, value in arguments.items() if key in known})  # pyright: ignore
+
+    def _mask(self, units: frozenset[Unit]) -> int:
+        if self.home is None:
+            return 0
+        return sum(1 << bit for bit, other in enumerate(peers(self.home)) if other in units)
+
+    def nest_of(self, operand: str) -> tuple[tuple[int, int], ...]:
+        """`(extent, stride)` of an operand over all loops, outermost first, in its own granules."""
+        return tuple(
+            (loop.extent, loop.strides[moved.index(operand)] if operand in moved else 0)
+            for nest, moved in self.nests.items()
+            for loop in getattr(self, nest)
+        )
+
+    def addresses(self, operand: str) -> np.ndarray:
+        """Address of an operand at every step, int64[steps], in its own granules."""
+        return nest_addresses(getattr(self, operand), self.nest_of(operand))
+
+    def accesses(self, configuration: Configuration) -> Iterator[Access]:
+        """Everything this instruction reads or writes, in bytes; loops that do not move dropped."""
+        for operand in self.operands:
+            if not self.active(operand):
+                continue
+            granule = self.granule_bytes(operand.name, configuration)
+            loops = tuple((n, s * granule) for n, s in self.nest_of(operand.name) if s)
+            for writes in (False, True):
+                if operand.writes if writes else operand.reads:
+                    yield Access(
+                        operand.name,
+                        self.memory_of(operand.name),
+                        writes,
+                        getattr(self, operand.name) * granule,
+                        self.run_bytes(operand.name, configuration),
+                        loops,
+                    )
+
+    def steps(self) -> int:
+        """Iterations of all loops together."""
+        total = 1
+        for nest in self.nests:
+            for loop in getattr(self, nest):
+                total *= loop.extent
+        return total
+
+
+def slice_count(configuration: Configuration) -> int:
+    """Slices of `vector_lanes` values in the larger of ACT and ACC: VECTOR's address space."""
+    act = configuration.size_bytes(Memory.ACT) // configuration.vector_lanes
+    acc = configuration.size_bytes(Memory.ACC) // (4 * configuration.vector_lanes)
+    return max(act, acc)
+
+
+def local_bits(configuration: Configuration) -> int:
+    """Width of a byte address inside any scratchpad that LOAD or STORE reaches."""
+    return address_width(
+        max(
+            configuration.size_bytes(memory)
+            for memory in (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
+        )
+    )

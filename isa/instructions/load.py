@@ -1,0 +1,99 @@
+"""LOAD: byte runs from main memory, or of one constant byte, into a scratchpad."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ...errors import IsaError
+from ..configuration import Configuration, Memory
+from ..fields import Field
+from .common import Instruction, Loop, Operand, Unit, local_bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load(Instruction):
+    """Copy `length` bytes from `memory` to `local`, once per iteration of the loops.
+
+    Runs may overlap in memory (windows of a first layer) and start at any byte on either side.
+    With `fill`, `value` is written and memory is not read: that is padding.
+
+    Parameters
+    ----------
+    destination
+        Scratchpad: ACT, WGT, PARAM or LUT.
+    fill, value
+        Write this byte (0 to 255) instead of reading memory.
+    length
+        Bytes of a run.
+    memory, local
+        Byte offset in main memory, byte address in the scratchpad.
+    loops
+        Strides `(memory, local)` in bytes.
+    """
+
+    unit: ClassVar[Unit] = Unit.LOAD
+    opcode: ClassVar[int] = 1
+    mnemonic: ClassVar[str] = "load"
+    law: ClassVar[str] = "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)"
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("memory", reads=True),
+        Operand("local", writes=True),
+    )
+    nests: ClassVar[dict[str, tuple[str, ...]]] = {"loops": ("memory", "local")}
+
+    destination: Memory
+    fill: bool = False
+    value: int = 0
+    length: int
+    memory: int = 0
+    local: int
+    loops: tuple[Loop, ...] = ()
+
+    def __post_init__(self) -> None:
+        super(Load, self).__post_init__()
+        destination = Memory(self.destination)
+        if destination not in (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT):
+            raise IsaError(f"load: `destination` cannot be {destination.name}")
+        object.__setattr__(self, "destination", destination)
+        object.__setattr__(self, "fill", bool(self.fill))
+        if self.fill:
+            object.__setattr__(self, "memory", 0)
+            loops = tuple(Loop(loop.extent, (0, loop.strides[1])) for loop in self.loops)
+            object.__setattr__(self, "loops", loops)
+        else:
+            object.__setattr__(self, "value", 0)
+
+    @classmethod
+    def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
+        """Destination code, fill flag and byte, run length."""
+        return (
+            Field("destination", 2),
+            Field("fill", 1),
+            Field("value", 8),
+            Field("length", local_bits(configuration), offset=1),
+        )
+
+    @classmethod
+    def base_bits(cls, operand: str, configuration: Configuration) -> int:
+        """Memory offsets are `address_bits` wide; local addresses reach the largest scratchpad."""
+        return configuration.address_bits if operand == "memory" else local_bits(configuration)
+
+    @classmethod
+    def levels(cls, nest: str, configuration: Configuration) -> int:
+        """`dma_loops` levels."""
+        return configuration.dma_loops
+
+    def memory_of(self, operand: str) -> Memory:
+        """Main memory, or the destination."""
+        return Memory.DRAM if operand == "memory" else self.destination
+
+    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
+        """Addresses count bytes."""
+        return 1
+
+    def run_bytes(self, operand: str, configuration: Configuration) -> int:
+        """A run."""
+        return self.length
+
+    def active(self, operand: Operand) -> bool:
+        """A fill does not read memory."""
+        return not (self.fill and operand.name == "memory")

@@ -1,0 +1,162 @@
+"""VECTOR: bias, requantisation, residuals, pooling and look-ups over ACC and ACT."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar
+
+from ...errors import IsaError
+from ..configuration import Configuration, Memory
+from ..fields import Field, address_width
+from .common import Access, Instruction, Loop, Operand, Unit, slice_count
+
+
+class Combine(IntEnum):
+    """How the operands `a` and `b` meet."""
+
+    A = 0
+    ADD = 1
+    MUL = 2
+    MAX = 3
+    MIN = 4
+
+
+class Reduce(IntEnum):
+    """What the reduce loops compute."""
+
+    SUM = 0
+    MAX = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vector(Instruction):
+    """Work on slices of `vector_lanes` values, one step per cycle.
+
+    Per step `x` is the combination of the operands: `a`, `term(a) + term(b)`, `a * b`, `max(a, b)`
+    or `min(a, b)`; `term` multiplies a value from ACT by its 16-bit multiplier and leaves one from
+    ACC as it is. The reduce loops sum `x` or take its maximum; then, in this order and each if
+    asked for: `+ bias`, requantise by `scale`, add `zero_point`, saturate to int8, clamp, look up.
+    A result for ACC is taken after the bias. Integers are 32 bits wide and wrap.
+
+    Parameters
+    ----------
+    a_from_acc, to_acc
+        Whether `a` is read from, and the result written to, ACC instead of ACT.
+    combine, reduce
+        The operations.
+    a_multiplier, b_multiplier
+        Signed 16-bit factors of ADD.
+    bias, scale
+        Take the per-channel bias, or the binary32 scale, from PARAM.
+    zero_point, low, high
+        Added after requantisation; bounds of the clamp. Signed 8 bits.
+    lookup, table
+        Map the result through a table of LUT.
+    dst, a, b, param
+        Addresses in slices; `param` in rows of PARAM.
+    map_loops
+        Strides `(dst, a, b, param)`.
+    reduce_loops
+        Strides `(a, b)`.
+    """
+
+    unit: ClassVar[Unit] = Unit.VECTOR
+    opcode: ClassVar[int] = 3
+    mnemonic: ClassVar[str] = "vector"
+    law: ClassVar[str] = (
+        "dst = lookup(clamp(saturate8(requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
+    )
+    operands: ClassVar[tuple[Operand, ...]] = (
+        Operand("dst", writes=True),
+        Operand("a", reads=True),
+        Operand("b", reads=True),
+        Operand("param", reads=True),
+    )
+    nests: ClassVar[dict[str, tuple[str, ...]]] = {
+        "map_loops": ("dst", "a", "b", "param"),
+        "reduce_loops": ("a", "b"),
+    }
+
+    a_from_acc: bool = False
+    to_acc: bool = False
+    combine: Combine = Combine.A
+    reduce: Reduce = Reduce.SUM
+    a_multiplier: int = 1
+    b_multiplier: int = 1
+    bias: bool = False
+    scale: bool = False
+    zero_point: int = 0
+    low: int = -128
+    high: int = 127
+    lookup: bool = False
+    table: int = 0
+    dst: int
+    a: int
+    b: int = 0
+    param: int = 0
+    map_loops: tuple[Loop, ...] = ()
+    reduce_loops: tuple[Loop, ...] = ()
+
+    def __post_init__(self) -> None:
+        super(Vector, self).__post_init__()
+        if self.combine not in tuple(Combine):
+            raise IsaError(f"vector: `combine` code {int(self.combine)} means nothing")
+        object.__setattr__(self, "combine", Combine(self.combine))
+        object.__setattr__(self, "reduce", Reduce(self.reduce))
+        for flag in ("a_from_acc", "to_acc", "bias", "scale", "lookup"):
+            object.__setattr__(self, flag, bool(getattr(self, flag)))
+
+    @classmethod
+    def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
+        """Operation and constants."""
+        return (
+            Field("a_from_acc", 1),
+            Field("to_acc", 1),
+            Field("combine", 3),
+            Field("reduce", 1),
+            Field("a_multiplier", 16, signed=True),
+            Field("b_multiplier", 16, signed=True),
+            Field("bias", 1),
+            Field("scale", 1),
+            Field("zero_point", 8, signed=True),
+            Field("low", 8, signed=True),
+            Field("high", 8, signed=True),
+            Field("lookup", 1),
+            Field("table", (configuration.lut_tables - 1).bit_length()),
+        )
+
+    @classmethod
+    def base_bits(cls, operand: str, configuration: Configuration) -> int:
+        """Slices of the larger of ACT and ACC; rows of PARAM."""
+        if operand == "param":
+            return address_width(configuration.rows(Memory.PARAM))
+        return address_width(slice_count(configuration))
+
+    def memory_of(self, operand: str) -> Memory:
+        """ACT or ACC as the flags say; `b` always lies in ACT."""
+        if operand == "param":
+            return Memory.PARAM
+        from_acc = {"dst": self.to_acc, "a": self.a_from_acc, "b": False}[operand]
+        return Memory.ACC if from_acc else Memory.ACT
+
+    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
+        """A slice of bytes or of 32-bit integers; a row of PARAM."""
+        memory = self.memory_of(operand)
+        if memory is Memory.PARAM:
+            return configuration.row_bytes(memory)
+        return configuration.vector_lanes * (4 if memory is Memory.ACC else 1)
+
+    def active(self, operand: Operand) -> bool:
+        """`b` only when combined; `param` only when a bias or a scale is taken."""
+        if operand.name == "b":
+            return self.combine is not Combine.A
+        if operand.name == "param":
+            return self.bias or self.scale
+        return True
+
+    def accesses(self, configuration: Configuration) -> Iterator[Access]:
+        """The operands, and the whole table that a look-up may read."""
+        yield from super(Vector, self).accesses(configuration)
+        if self.lookup and not self.to_acc:
+            table_bytes = configuration.size_bytes(Memory.LUT) // configuration.lut_tables
+            yield Access("table", Memory.LUT, False, self.table * table_bytes, table_bytes, ())

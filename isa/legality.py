@@ -1,0 +1,137 @@
+"""Rules that one instruction must keep by itself, whatever runs beside it.
+
+Each rule is a generator of sentences, so that a caller can stop at the first fault or list them
+all. A rule exists because the hardware pipelines a whole loop nest without looking back.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from ..errors import IsaError, ProgramError
+from .configuration import GEMM_REVISIT_STEPS, Configuration
+from .encoding import encode
+from .footprints import EXACT_RUNS, bank_mask, region, regions_meet
+from .instructions import Gemm, Instruction, Loop, Vector
+from .instructions.common import nest_addresses
+from .semantics import check_bounds
+
+_ACC = Gemm.nests["tile_loops"].index("acc"), Gemm.nests["row_loops"].index("acc")
+
+
+def instruction_faults(
+    instruction: Instruction, configuration: Configuration, data_bytes: int
+) -> Iterator[str]:
+    """What is wrong with an instruction alone; empty for a legal one.
+
+    Parameters
+    ----------
+    data_bytes
+        Size of the data window of main memory.
+    """
+    try:
+        encode(instruction, configuration)
+        check_bounds(instruction, configuration, data_bytes, 0)
+    except IsaError as problem:
+        yield str(problem).removeprefix(f"{instruction.mnemonic}: ")
+        return
+    except ProgramError as problem:
+        yield str(problem).split(": ", 1)[1]
+        return
+    if isinstance(instruction, Gemm):
+        yield from gemm_faults(instruction, configuration)
+    elif isinstance(instruction, Vector):
+        yield from vector_faults(instruction, configuration)
+
+
+def gemm_faults(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
+    """Refuse an ACC row that comes back before its last sum is written.
+
+    The accumulator loop (read, add, write) takes `GEMM_REVISIT_STEPS` steps and forwards nothing.
+    A row loop iteration is a step; an iteration of the tile loops lasts at least as long as a
+    tile needs to be exchanged, `max(rows, lanes_in, GEMM_REVISIT_STEPS)` steps. So only the rows
+    of one tile, and the last rows of a tile with the first of the next, can come too close.
+    """
+    rows = gemm.rows()
+    if rows > EXACT_RUNS:
+        yield f"{rows} row iterations are more than the checker examines ({EXACT_RUNS}); split it"
+        return
+    pattern = nest_addresses(gemm.acc, _strides(gemm.row_loops, _ACC[1]))
+    for distance in range(1, GEMM_REVISIT_STEPS):
+        again = np.flatnonzero(pattern[distance:] == pattern[:-distance])
+        if again.size:
+            yield _revisit(int(pattern[again[0]]), distance, "in the row loops")
+            return
+    duration = max(rows, configuration.lanes_in, GEMM_REVISIT_STEPS)
+    tile_loops = _strides(gemm.tile_loops, _ACC[0])
+    for level, (_, stride) in enumerate(tile_loops):
+        move = stride - sum((n - 1) * s for n, s in tile_loops[level + 1 :])
+        for last in range(max(0, rows - GEMM_REVISIT_STEPS + 1), rows):
+            reach = GEMM_REVISIT_STEPS - (duration - last)
+            for first in range(min(rows, max(0, reach))):
+                if pattern[last] == pattern[first] + move:
+                    steps = duration - last + first
+                    yield _revisit(int(pattern[last]), steps, f"across tile loop {level}")
+                    return
+
+
+def _strides(loops: tuple[Loop, ...], index: int) -> tuple[tuple[int, int], ...]:
+    return tuple((loop.extent, loop.strides[index]) for loop in loops)
+
+
+def _revisit(row: int, steps: int, where: str) -> str:
+    return (
+        f"ACC row {row} is visited again after {steps} step{'s' * (steps > 1)} {where}; expected "
+        f"at least {GEMM_REVISIT_STEPS}; put a loop that moves `acc` inside"
+    )
+
+
+def vector_faults(vector: Vector, configuration: Configuration) -> Iterator[str]:
+    """Refuse operands that fight for a bank, and results read by a later output.
+
+    `a` and `b` are read in one cycle, so that they must not share a bank of ACT at any time.
+    Reads run ahead of writes by the depth of the pipeline: a slice may be read by the output that
+    overwrites it or by an earlier one, which sees the old value in any case, never by a later one.
+    """
+    places = {access.operand: region(access) for access in vector.accesses(configuration)}
+    if "b" in places and not vector.a_from_acc:
+        shared = bank_mask(places["a"], configuration) & bank_mask(places["b"], configuration)
+        if shared:
+            bank = (shared & -shared).bit_length() - 1
+            yield (
+                f"operands `a` and `b` both read ACT bank {bank}, which has one read port; move "
+                "one of them to another bank"
+            )
+    for name in ("a", "b"):
+        if name in places and regions_meet(places[name], places["dst"]):
+            yield from _late_reads(vector, name, configuration)
+
+
+def _late_reads(vector: Vector, name: str, configuration: Configuration) -> Iterator[str]:
+    if vector.steps() > EXACT_RUNS:
+        yield (
+            f"operand `{name}` overlaps `dst` over {vector.steps()} steps, more than the checker "
+            f"examines ({EXACT_RUNS}); split the instruction"
+        )
+        return
+    outputs = prod(loop.extent for loop in vector.map_loops)
+    read = vector.addresses(name).reshape(outputs, -1)
+    written = vector.addresses("dst").reshape(outputs, -1)[:, 0]
+    size = configuration.size_bytes(vector.memory_of("dst"))
+    first_write = np.full(size // vector.granule_bytes("dst", configuration), outputs)
+    np.minimum.at(first_write, written, np.arange(outputs))
+    late = first_write[read] < np.arange(outputs)[:, None]
+    if late.any():
+        output, step = (int(i[0]) for i in np.nonzero(late))
+        slice_address = int(read[output, step])
+        yield (
+            f"operand `{name}` reads slice {slice_address} of {vector.memory_of('dst').name} at "
+            f"output {output}, but output {first_write[slice_address]} of the same instruction "
+            "writes it; reads run ahead of writes, so write elsewhere or split the instruction"
+        )
+
+
+def has_faults(instruction: Instruction, configuration: Configuration, data_bytes: int) -> bool:
+    """Whether an instruction breaks a rule of its own."""
+    return next(instruction_faults(instruction, configuration, data_bytes), None) is not None

@@ -1,0 +1,217 @@
+"""The meaning of a program: what its instructions do one after the other, in NumPy.
+
+This is the definition that every simulator, the hardware and the netlist must equal bit for bit.
+It favours clarity; `tilewright.sim` has the fast one.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..errors import ProgramError
+from .configuration import Configuration, Memory
+from .instructions import Combine, Gemm, Halt, Instruction, Load, Reduce, Store, Vector
+from .numbers import quantise_output
+
+SCRATCHPADS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
+
+
+class Machine:
+    """State of one accelerator: scratchpads, zero at reset, and the data window of main memory.
+
+    Parameters
+    ----------
+    configuration
+        The machine's sizes.
+    dram
+        uint8[bytes]: the data window; instructions address it from 0. Changed in place.
+
+    Attributes
+    ----------
+    memories : dict[Memory, uint8[bytes]]
+        Every memory as bytes, little endian.
+    """
+
+    def __init__(self, configuration: Configuration, dram: np.ndarray) -> None:
+        if dram.dtype != np.uint8 or dram.ndim != 1:
+            raise ProgramError(f"data window: expected uint8[bytes], got {dram.dtype}{dram.shape}")
+        self.configuration = configuration
+        self.memories: dict[Memory, np.ndarray] = {
+            memory: np.zeros(configuration.size_bytes(memory), dtype=np.uint8)
+            for memory in SCRATCHPADS
+        }
+        self.memories[Memory.DRAM] = dram
+
+    def view(self, memory: Memory) -> np.ndarray:
+        """A scratchpad as rows of its elements.
+
+        int8[rows, lanes] for ACT, WGT and LUT (as tables of 256), int32[rows, lanes] for ACC,
+        uint32[rows, vector_lanes, 2] (bias bits, scale bits) for PARAM.
+        """
+        configuration, data = self.configuration, self.memories[memory]
+        if memory is Memory.ACC:
+            return data.view(np.int32).reshape(-1, configuration.lanes_out)
+        if memory is Memory.PARAM:
+            return data.view(np.uint32).reshape(-1, configuration.vector_lanes, 2)
+        lanes = {
+            Memory.ACT: configuration.lanes_in,
+            Memory.WGT: configuration.lanes_out,
+            Memory.LUT: 256,
+        }[memory]
+        return data.view(np.int8).reshape(-1, lanes)
+
+    def run(self, program: Iterable[Instruction]) -> None:
+        """Execute in program order up to HALT.
+
+        Raises
+        ------
+        ProgramError
+            When an instruction leaves a memory, naming index and operand.
+        """
+        for index, instruction in enumerate(program):
+            if isinstance(instruction, Halt):
+                return
+            self.execute(instruction, index)
+
+    def execute(self, instruction: Instruction, index: int = 0) -> None:
+        """Execute one instruction; tokens have no meaning in program order."""
+        check_bounds(instruction, self.configuration, self.memories[Memory.DRAM].size, index)
+        if isinstance(instruction, Load):
+            self._load(instruction)
+        elif isinstance(instruction, Store):
+            self._store(instruction)
+        elif isinstance(instruction, Gemm):
+            self._gemm(instruction)
+        elif isinstance(instruction, Vector):
+            self._vector(instruction)
+
+    def _load(self, load: Load) -> None:
+        target, dram = self.memories[load.destination], self.memories[Memory.DRAM]
+        for source, local in zip(load.addresses("memory"), load.addresses("local"), strict=True):
+            run = slice(local, local + load.length)
+            target[run] = load.value if load.fill else dram[source : source + load.length]
+
+    def _store(self, store: Store) -> None:
+        source, dram = self.memories[store.source], self.memories[Memory.DRAM]
+        for local, target in zip(store.addresses("local"), store.addresses("memory"), strict=True):
+            dram[target : target + store.length] = source[local : local + store.length]
+
+    def _gemm(self, gemm: Gemm) -> None:
+        act, acc = self.view(Memory.ACT), self.view(Memory.ACC)
+        tiles = self.view(Memory.WGT).reshape(
+            -1, self.configuration.lanes_in, self.configuration.lanes_out
+        )
+        rows = gemm.rows()
+        shape = (gemm.tiles(), rows)
+        act_rows = gemm.addresses("act").reshape(shape)
+        acc_rows = gemm.addresses("acc").reshape(shape)
+        wgt_tiles = gemm.addresses("wgt").reshape(shape)[:, 0]
+        first = first_steps(gemm)
+        for step in range(shape[0]):
+            products = act[act_rows[step]].astype(np.int32) @ tiles[wgt_tiles[step]].astype(np.int32)
+            for row in range(rows):
+                address = acc_rows[step, row]
+                acc[address] = products[row] if first[step] else acc[address] + products[row]
+
+    def _vector(self, vector: Vector) -> None:
+        lanes = self.configuration.vector_lanes
+        act = self.memories[Memory.ACT].view(np.int8).reshape(-1, lanes)
+        acc = self.memories[Memory.ACC].view(np.int32).reshape(-1, lanes)
+        param = self.view(Memory.PARAM)
+        a_rows, b_rows = vector.addresses("a"), vector.addresses("b")
+        reductions = 1
+        for loop in vector.reduce_loops:
+            reductions *= loop.extent
+        outputs = a_rows.size // reductions
+        a_source = acc if vector.a_from_acc else act
+        for output in range(outputs):
+            steps = slice(output * reductions, (output + 1) * reductions)
+            a = a_source[a_rows[steps]].astype(np.int32)
+            b = act[b_rows[steps]].astype(np.int32) if vector.combine is not Combine.A else None
+            t = reduce_steps(vector, combine_operands(vector, a, b), axis=0)
+            row = param[vector.addresses("param")[steps][0]] if vector.bias or vector.scale else None
+            result = finish(vector, t, row, self.view(Memory.LUT))
+            target = vector.addresses("dst")[steps][0]
+            (acc if vector.to_acc else act)[target] = result
+
+
+def first_steps(gemm: Gemm) -> np.ndarray:
+    """Which tile iterations overwrite their accumulators, bool[tiles]."""
+    if gemm.accumulate:
+        return np.zeros(gemm.tiles(), dtype=bool)
+    first = np.ones(1, dtype=bool)
+    for loop in gemm.tile_loops:
+        here = np.ones(loop.extent, dtype=bool)
+        if loop.strides[2] == 0:
+            here[1:] = False
+        first = (first[:, None] & here).reshape(-1)
+    return first
+
+
+def combine_operands(vector: Vector, a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+    """`x` of every step: int32 of the operands' shape, wrapping."""
+    if vector.combine is Combine.A or b is None:
+        return a
+    if vector.combine is Combine.ADD:
+        term = a if vector.a_from_acc else a * np.int32(vector.a_multiplier)
+        return term + b * np.int32(vector.b_multiplier)
+    if vector.combine is Combine.MUL:
+        return a * b
+    return np.maximum(a, b) if vector.combine is Combine.MAX else np.minimum(a, b)
+
+
+def reduce_steps(vector: Vector, x: np.ndarray, axis: int) -> np.ndarray:
+    """Sum (wrapping) or maximum over the reduce loops, int32."""
+    if vector.reduce is Reduce.MAX:
+        return x.max(axis=axis)
+    return x.sum(axis=axis, dtype=np.int32)
+
+
+def finish(
+    vector: Vector, t: np.ndarray, param: np.ndarray | None, tables: np.ndarray
+) -> np.ndarray:
+    """Everything after the reduction.
+
+    Parameters
+    ----------
+    t
+        int32[..., lanes].
+    param
+        uint32[..., lanes, 2]: bias and scale bits, or None where neither is taken.
+    tables
+        int8[lut_tables, 256].
+
+    Returns
+    -------
+    int8[..., lanes], or int32[..., lanes] for ACC.
+    """
+    if vector.bias and param is not None:
+        t = t + param[..., 0].view(np.int32)
+    if vector.to_acc:
+        return t
+    scale = param[..., 1].view(np.float32) if vector.scale and param is not None else None
+    result = quantise_output(t, scale, vector.zero_point, vector.low, vector.high)
+    if vector.lookup:
+        return tables[vector.table][result.astype(np.int32) + 128]
+    return result
+
+
+def check_bounds(
+    instruction: Instruction, configuration: Configuration, data_bytes: int, index: int
+) -> None:
+    """Refuse an instruction that leaves a memory.
+
+    Raises
+    ------
+    ProgramError
+        Naming instruction, operand, bytes touched and the memory's size.
+    """
+    for access in instruction.accesses(configuration):
+        dram = access.memory is Memory.DRAM
+        size = data_bytes if dram else configuration.size_bytes(access.memory)
+        if access.low < 0 or access.high >= size:
+            raise ProgramError(
+                f"instruction {index} ({instruction.mnemonic}): operand `{access.operand}` touches "
+                f"bytes {access.low} to {access.high} of {access.memory.name}, which has {size} "
+                "bytes; correct the address or the strides"
+            )

@@ -1,0 +1,113 @@
+"""Give a program the tokens that its conflicts ask for.
+
+The method is simple and always right, not minimal: walking in program order, an instruction waits
+for the latest conflicting one of each unit that is not known to be complete. That one always lies
+behind the last signal to the waiting unit (otherwise it would be known to be complete), so that
+tokens stay first in, first out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from .configuration import Configuration
+from .footprints import Footprint, footprint, footprints_conflict
+from .instructions import Halt, Instruction, Sync, Unit
+
+Pick = Callable[[int], int | None]
+"""Given how many instructions may signal, chooses one of them or None."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    instruction: Instruction
+    place: int
+    footprint: Footprint
+    clock: list[int] = field(default_factory=list)
+    wait: set[Unit] = field(default_factory=set)
+    signal: set[Unit] = field(default_factory=set)
+
+
+class _Weaver:
+    """Entries so far, and per unit what is known to be complete when its next one starts."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.entries: list[_Entry] = []
+        self.passed: dict[Unit, list[_Entry]] = {unit: [] for unit in Unit}
+        self.known = {unit: [0] * len(Unit) for unit in Unit}
+        self.takers: dict[tuple[Unit, Unit], list[int]] = {(u, v): [] for u in Unit for v in Unit}
+
+    def append(self, instruction: Instruction, redundant: Pick) -> None:
+        """Order an instruction after all that it conflicts with."""
+        entry = _Entry(instruction, 0, footprint(instruction, self.configuration))
+        unit = instruction.home
+        if unit is not None:
+            for other in Unit:
+                if other is unit:
+                    continue
+                window = self.passed[other][self.known[unit][other] :]
+                late = [e for e in window if footprints_conflict(e.footprint, entry.footprint)]
+                if late:
+                    self._order(late[-1], other, unit, entry)
+                elif (choice := redundant(len(window))) is not None and self._room(
+                    window[choice], other, unit
+                ):
+                    self._order(window[choice], other, unit, entry)
+        self._place(entry)
+
+    def _place(self, entry: _Entry) -> None:
+        entry.place = len(self.entries)
+        self.entries.append(entry)
+        unit = entry.instruction.home
+        if unit is not None:
+            entry.clock = list(self.known[unit])
+            self.passed[unit].append(entry)
+            entry.clock[unit] = len(self.passed[unit])
+            for giver in entry.wait:
+                self.takers[giver, unit].append(entry.place)
+
+    def _room(self, giver: _Entry, source: Unit, target: Unit) -> bool:
+        pending = sum(place > giver.place for place in self.takers[source, target])
+        return pending < self.configuration.token_limit
+
+    def _order(self, giver: _Entry, source: Unit, target: Unit, taker: _Entry) -> None:
+        later = self.passed[source][giver.clock[source] - 1 :]
+        giver = next((e for e in later if self._room(e, source, target)), giver)
+        if not self._room(giver, source, target):
+            sync = Sync(target=source)
+            giver = _Entry(sync, 0, footprint(sync, self.configuration))
+            self._place(giver)
+        giver.signal.add(target)
+        taker.wait.add(source)
+        self.known[target] = [max(p) for p in zip(self.known[target], giver.clock, strict=True)]
+
+
+def synthesise_tokens(
+    program: Sequence[Instruction],
+    configuration: Configuration,
+    redundant: Pick = lambda count: None,
+) -> tuple[Instruction, ...]:
+    """Order all conflicts of a program by tokens; program order stays.
+
+    Parameters
+    ----------
+    program
+        Instructions; tokens that they carry are dropped. HALT may be missing.
+    redundant
+        Adds tokens that nothing asks for, for tests.
+
+    Returns
+    -------
+    The instructions with `wait` and `signal`, now and then a SYNC that gives a token just in time
+    where a counter would overflow, and HALT.
+    """
+    weaver = _Weaver(configuration)
+    for instruction in program:
+        if not isinstance(instruction, Halt):
+            bare = replace(instruction, wait=frozenset(), signal=frozenset())
+            weaver.append(bare, redundant)
+    woven = [
+        replace(e.instruction, wait=frozenset(e.wait), signal=frozenset(e.signal))
+        for e in weaver.entries
+    ]
+    return (*woven, Halt())

@@ -1,0 +1,257 @@
+"""Devices: what runs a program, behind one interface.
+
+`reference` executes the definition, `sim` the fast functional simulator with an estimate of the
+time, `rtl` the hardware itself. All leave the same bytes in main memory.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DeviceError
+from ..isa.configuration import Configuration, Memory
+from ..isa.encoding import decode_program, encode_program
+from ..isa.instructions import Instruction, Unit
+from ..isa.semantics import SCRATCHPADS, Machine
+from ..sim.estimate import estimate
+from ..sim.functional import FunctionalMachine
+from ..sim.memory_model import MemoryModel
+
+Program = bytes | Sequence[Instruction]
+"""Instruction words, or instructions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run of a program gave.
+
+    Parameters
+    ----------
+    device
+        Name of the device.
+    dram
+        The data window after the run: the array that was given.
+    cycles
+        From start to done; None where the device knows no time.
+    exact
+        Whether `cycles` and `spans` are the hardware's own; an estimate otherwise.
+    spans
+        int64[instructions, 2]: cycles in which each instruction started and retired, -1 for HALT;
+        None where the device knows no time.
+    counters
+        Performance counters by register name, as far as the device knows them.
+    """
+
+    device: str
+    dram: np.ndarray
+    cycles: int | None = None
+    exact: bool = False
+    spans: np.ndarray | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+class Device(ABC):
+    """Something that runs programs of one configuration.
+
+    Every run starts from zeroed scratchpads. A device may be used for any number of runs and is
+    closed by leaving a `with` block.
+    """
+
+    name: str
+
+    def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
+        self.configuration = configuration
+        self.memory = memory
+
+    def run(self, program: Program, dram: np.ndarray) -> Result:
+        """Run a program to its HALT.
+
+        Parameters
+        ----------
+        program
+            Instruction words or instructions; legal by the checker.
+        dram
+            uint8[bytes]: the data window with constants and inputs. Changed in place.
+
+        Raises
+        ------
+        DeviceError
+            When the data window is not such an array, or the device fails.
+        """
+        if dram.dtype != np.uint8 or dram.ndim != 1 or not dram.flags.c_contiguous:
+            raise DeviceError(
+                f"{self.name}: data window: expected contiguous uint8[bytes], "
+                f"got {dram.dtype}{list(dram.shape)}"
+            )
+        if not dram.flags.writeable:
+            raise DeviceError(f"{self.name}: data window: the array is read-only; pass a copy")
+        if isinstance(program, bytes | bytearray | memoryview):
+            code = bytes(program)
+            return self._run(code, _decode(code, self.configuration), dram)
+        instructions = tuple(program)
+        return self._run(None, instructions, dram)
+
+    @abstractmethod
+    def _run(
+        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
+    ) -> Result:
+        """Run; `code` is None where only instructions were given."""
+
+    @abstractmethod
+    def scratchpads(self) -> dict[Memory, np.ndarray]:
+        """Contents of every scratchpad after the last run, uint8[bytes]."""
+
+    def close(self) -> None:
+        """Give back what the device holds; the simulators in Python hold nothing."""
+        return
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+@lru_cache(maxsize=8)
+def _decode(code: bytes, configuration: Configuration) -> tuple[Instruction, ...]:
+    return decode_program(code, configuration)
+
+
+class ReferenceDevice(Device):
+    """The executable semantics, in program order; no time."""
+
+    name = "reference"
+    machine_type: type[Machine] = Machine
+
+    def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
+        super().__init__(configuration, memory)
+        self._machine: Machine | None = None
+
+    def _run(
+        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
+    ) -> Result:
+        self._machine = self.machine_type(self.configuration, dram)
+        self._machine.run(program)
+        return Result(device=self.name, dram=dram)
+
+    def scratchpads(self) -> dict[Memory, np.ndarray]:
+        """See `Device.scratchpads`."""
+        if self._machine is None:
+            return {
+                memory: np.zeros(self.configuration.size_bytes(memory), dtype=np.uint8)
+                for memory in SCRATCHPADS
+            }
+        return {memory: self._machine.memories[memory].copy() for memory in SCRATCHPADS}
+
+
+class SimDevice(ReferenceDevice):
+    """The fast functional simulator; its cycles are an estimate."""
+
+    name = "sim"
+    machine_type = FunctionalMachine
+
+    def _run(
+        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
+    ) -> Result:
+        super()._run(code, program, dram)
+        time = estimate(program, self.configuration, self.memory)
+        counters = {}
+        for unit in Unit:
+            counters[f"{unit.name}_INSTRUCTIONS"] = sum(i.home is unit for i in program)
+            counters[f"{unit.name}_BUSY"] = time.busy_cycles[unit]
+            counters[f"{unit.name}_BYTES"] = time.moved_bytes[unit]
+        return Result(
+            device=self.name, dram=dram, cycles=time.cycles, spans=time.spans, counters=counters
+        )
+
+
+class RtlDevice(Device):
+    """The Verilated hardware: exact cycles.
+
+    Parameters
+    ----------
+    trace
+        Write an FST waveform here; much slower.
+    max_cycles
+        Give up a run after so many cycles.
+    """
+
+    name = "rtl"
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        memory: MemoryModel,
+        *,
+        trace: Path | None = None,
+        max_cycles: int = 1 << 40,
+    ) -> None:
+        super().__init__(configuration, memory)
+        # Imported here: the hardware description language is loaded for this device alone.
+        from ..sim.rtl import RtlCore
+
+        self._core = RtlCore(configuration, memory, trace=trace, max_cycles=max_cycles)
+
+    def _run(
+        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
+    ) -> Result:
+        words = encode_program(program, self.configuration) if code is None else code
+        run = self._core.run(words, dram, program)
+        return Result(
+            device=self.name,
+            dram=dram,
+            cycles=run.cycles,
+            exact=True,
+            spans=run.spans(program),
+            counters=run.counters,
+        )
+
+    def scratchpads(self) -> dict[Memory, np.ndarray]:
+        """See `Device.scratchpads`."""
+        return self._core.scratchpads()
+
+    def close(self) -> None:
+        """Finish the waveform and free the simulator."""
+        self._core.close()
+
+
+DEVICES: dict[str, type[Device]] = {
+    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice)
+}
+"""Devices by name."""
+
+
+def open_device(
+    name: str, configuration: Configuration, memory: MemoryModel | None = None, **options
+) -> Device:
+    """Open a device by name.
+
+    Parameters
+    ----------
+    name
+        `reference`, `sim` or `rtl`.
+    configuration
+        The machine.
+    memory
+        How main memory behaves; the default model if None.
+    **options
+        For `rtl`: `trace` (path of an FST waveform), `max_cycles`.
+
+    Raises
+    ------
+    DeviceError
+        For an unknown device, or an option that it does not have.
+    ToolError
+        When `rtl` misses Verilator or a compiler.
+    """
+    if name not in DEVICES:
+        raise DeviceError(f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}")
+    if options and name != RtlDevice.name:
+        raise DeviceError(
+            f"device `{name}`: has no option `{next(iter(options))}`; only `rtl` takes options"
+        )
+    return DEVICES[name](configuration, memory or MemoryModel(), **options)

@@ -1,0 +1,1 @@
+"""Simulators: `functional` (fast, same bits), `estimate` (its time), `rtl` (the Verilated core)."""

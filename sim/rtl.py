@@ -1,0 +1,257 @@
+"""The Verilated core as a device would use it: registers, runs, scratchpads, waveforms.
+
+A run goes the way a driver goes: addresses into registers, start, wait for the interrupt, read the
+status and the counters. All cycles pass inside the C++ harness; Python is called back only between
+slices of some millions of cycles, so that a user can interrupt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import DeviceError, HardwareError
+from ..hardware.verilog import generate_verilog
+from ..isa.configuration import Configuration, Memory
+from ..isa.encoding import word_bytes
+from ..isa.instructions import Halt, Instruction, Sync, Unit
+from ..isa.registers import OFFSETS, UNIT_COUNTERS, Error
+from .explain_hang import explain_hang
+from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
+from .memory_model import MemoryModel
+from .scratchpad_arrays import ScratchpadArrays
+from .toolchain import build_library
+
+PAGE_BYTES = 4096
+SLICE_CYCLES = 4_000_000
+"""Cycles between two looks at whether the user has interrupted: a few seconds."""
+
+SILENCE_CYCLES = 20_000
+"""So long without event or beat, beyond what the longest instruction may take, is a hang."""
+
+BUSY, DONE, ERROR = 1, 2, 4
+START, STOP = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class RtlRun:
+    """What a finished run left.
+
+    Parameters
+    ----------
+    cycles
+        From start to done, as the core counts them.
+    counters
+        Every performance counter by register name, `FETCHED` too.
+    starts, retirements
+        Per unit, int64[instructions]: cycles since the start, in program order.
+    """
+
+    cycles: int
+    counters: dict[str, int]
+    starts: dict[Unit, np.ndarray]
+    retirements: dict[Unit, np.ndarray]
+
+    def spans(self, program: Sequence[Instruction]) -> np.ndarray:
+        """Start and retirement of every instruction, int64[instructions, 2]; -1 for HALT."""
+        spans = np.full((len(program), 2), -1, dtype=np.int64)
+        units = np.array([-1 if i.home is None else i.home for i in program], dtype=np.int64)
+        for unit in Unit:
+            places = np.flatnonzero(units == unit)[: self.retirements[unit].size]
+            spans[places, 0] = self.starts[unit][: places.size]
+            spans[places, 1] = self.retirements[unit]
+        return spans
+
+
+def build_core(configuration: Configuration, *, traced: bool = False) -> Path:
+    """The shared library of a configuration; built unless an equal one is kept.
+
+    Raises
+    ------
+    ToolError
+        When Verilator or the compiler is missing or fails.
+    """
+    constants = {
+        "BUS_BYTES": configuration.bus_bytes,
+        "BURST_BYTES": configuration.burst_bytes,
+        "CONTROL_OFFSET": OFFSETS["CONTROL"],
+    }
+    label = f"configuration `{configuration.name}`" + (" with waveforms" if traced else "")
+    return build_library(_verilog(configuration), constants, label, traced=traced)
+
+
+@lru_cache(maxsize=16)
+def _verilog(configuration: Configuration) -> str:
+    return generate_verilog(configuration)
+
+
+class RtlCore:
+    """A configuration's hardware, ready to run programs.
+
+    Every run starts from zeroed scratchpads, as the definition does; main memory is the caller's.
+
+    Parameters
+    ----------
+    configuration
+        The machine.
+    memory
+        How main memory behaves; its draws restart with every run.
+    trace
+        Write an FST waveform of everything here.
+    max_cycles
+        Give up after so many cycles of one run.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        memory: MemoryModel | None = None,
+        *,
+        trace: Path | None = None,
+        max_cycles: int = 1 << 40,
+    ) -> None:
+        self.configuration = configuration
+        self.memory = memory or MemoryModel()
+        self.max_cycles = max_cycles
+        library = build_core(configuration, traced=trace is not None)
+        self.harness = Harness(library, self.memory)
+        if trace is not None:
+            self.harness.open_trace(trace)
+        self._scratchpads = ScratchpadArrays(configuration, self.harness.arrays())
+        found = self.harness.read("CONFIGURATION")
+        if found != configuration.hash:
+            raise HardwareError(
+                f"configuration `{configuration.name}`: the core's hash is {found:#010x}, "
+                f"expected {configuration.hash:#010x}"
+            )
+
+    def close(self) -> None:
+        """Finish the waveform and free the simulator."""
+        self.harness.close()
+
+    def scratchpads(self) -> dict[Memory, np.ndarray]:
+        """A copy of every scratchpad, uint8[bytes], in the layout of `isa.semantics.Machine`."""
+        return self._scratchpads.read()
+
+    def run(self, code: bytes, dram: np.ndarray, program: Sequence[Instruction] = ()) -> RtlRun:
+        """Run a program to its end.
+
+        Parameters
+        ----------
+        code
+            The encoded program.
+        dram
+            uint8[bytes]: the data window. Changed in place.
+        program
+            The same program decoded: it bounds how long silence may last, and names instructions
+            in messages.
+
+        Raises
+        ------
+        DeviceError
+            When the core hangs, reports an error, or breaks a rule of its memory port.
+        """
+        harness = self.harness
+        words = np.frombuffer(code, dtype=np.uint8)
+        bases = self._place(len(code), dram.size)
+        harness.map(0, bases["PROGRAM_BASE"], words, writable=False)
+        harness.map(1, bases["DATA_BASE"], dram, writable=True)
+        harness.set_memory(self.memory)
+        harness.write("CONTROL", STOP)
+        self._scratchpads.clear()
+        for register, value in bases.items():
+            harness.write(register, value)
+        harness.start()
+        self._finish(program)
+        return self._collect()
+
+    def _place(self, program_bytes: int, data_bytes: int) -> dict[str, int]:
+        """Program and data in main memory, each with its first page to itself."""
+        data_base = PAGE_BYTES
+        program_base = -(-(data_base + data_bytes) // PAGE_BYTES) * PAGE_BYTES
+        space = 1 << self.configuration.address_bits
+        if program_base + program_bytes > space:
+            raise DeviceError(
+                f"rtl: data window of {data_bytes} bytes and program of {program_bytes} bytes do "
+                f"not fit the {space} bytes that `address_bits` = "
+                f"{self.configuration.address_bits} reaches; use a smaller model or raise it"
+            )
+        return {
+            "PROGRAM_BASE": program_base,
+            "PROGRAM_BYTES": program_bytes,
+            "DATA_BASE": data_base,
+            "DATA_BYTES": data_bytes,
+        }
+
+    def _finish(self, program: Sequence[Instruction]) -> None:
+        silence = self._silence_cycles(program)
+        harness = self.harness
+        while True:
+            left = self.max_cycles - harness.cycles
+            outcome = harness.run(min(SLICE_CYCLES, max(left, 1)), silence)
+            if outcome == VIOLATED:
+                raise DeviceError(
+                    f"rtl: the core broke a rule of its memory port after {harness.cycles} cycles: "
+                    f"{harness.violation}"
+                )
+            if outcome == SILENT:
+                since = f"no event and no beat for {silence} cycles"
+                raise DeviceError(f"rtl: hang, {since}; {self._explain(program)}")
+            if outcome == INTERRUPTED:
+                break
+            if harness.cycles >= self.max_cycles:
+                raise DeviceError(
+                    f"rtl: not done after `max_cycles` = {self.max_cycles} cycles; "
+                    f"{self._explain(program)}"
+                )
+        status = harness.read("STATUS")
+        if status & ERROR:
+            raise DeviceError(self._describe_error(status, program))
+
+    def _silence_cycles(self, program: Sequence[Instruction]) -> int:
+        """Cycles that pass between two events of a core that is well."""
+        longest = 0
+        for instruction in program:
+            if not isinstance(instruction, Sync | Halt):
+                lanes = self.configuration.lanes_in if instruction.unit is Unit.GEMM else 1
+                longest = max(longest, instruction.steps() * lanes)
+        slowest_beat = self.memory.cycles / (1 - self.memory.stall_probability)
+        waiting = self.memory.latency_cycles + self.configuration.burst_beats * slowest_beat
+        return SILENCE_CYCLES + 2 * longest + 16 * round(waiting)
+
+    def _explain(self, program: Sequence[Instruction]) -> str:
+        harness = self.harness
+        counts = {
+            unit: (
+                harness.events(unit, retirements=False).size,
+                harness.events(unit, retirements=True).size,
+            )
+            for unit in Unit
+        }
+        return explain_hang(harness.read, counts, program)
+
+    def _describe_error(self, status: int, program: Sequence[Instruction]) -> str:
+        code = status >> 4 & 15
+        name = Error(code).name if code in tuple(Error) else str(code)
+        fetched = self.harness.read("FETCHED")
+        size = word_bytes(self.configuration)
+        return (
+            f"rtl: the core stopped with error `{name}` after {self.harness.cycles} cycles and "
+            f"{fetched} of {len(program) or '?'} instructions dispatched (words of {size} bytes); "
+            "check the program with the static checker"
+        )
+
+    def _collect(self) -> RtlRun:
+        harness = self.harness
+        names = [f"{unit.name}_{counter.upper()}" for unit in Unit for counter in UNIT_COUNTERS]
+        counters = {name: harness.read(name) for name in [*names, "FETCHED"]}
+        cycles = harness.read("CYCLES_LOW") | harness.read("CYCLES_HIGH") << 32
+        return RtlRun(
+            cycles,
+            counters,
+            {unit: harness.events(unit, retirements=False) for unit in Unit},
+            {unit: harness.events(unit, retirements=True) for unit in Unit},
+        )
+

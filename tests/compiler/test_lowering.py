@@ -1,0 +1,178 @@
+"""Random operators: graph definition, tensor expression and instructions agree, byte for byte."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.graph import (
+    Constant,
+    Graph,
+    Node,
+    Output,
+    QAdd,
+    QAvgPool,
+    QConv,
+    QLut,
+    QMaxPool,
+    TensorType,
+    Value,
+    evaluate,
+)
+from tilewright.compiler.kernels import build_kernel
+from tilewright.compiler.tensor import evaluate as evaluate_kernel
+from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.semantics import Machine
+
+CONFIGURATIONS = ["4x4", "8x8", "8x16", "16x8", "16x16"]
+
+
+def single_node(attributes, inputs, out_shape, constants=()) -> Graph:
+    """A graph of one accelerated node; `inputs` are shapes of int8 activations."""
+    values = tuple(Value(f"in{i}", TensorType("int8", shape)) for i, shape in enumerate(inputs))
+    held = tuple(Constant(f"const{i}", data) for i, data in enumerate(constants))
+    out = Value("out", TensorType("int8", out_shape))
+    names = tuple(v.name for v in values) + tuple(c.name for c in held)
+    node = Node("node", attributes, names, (out,))
+    return Graph("one", values, (Output("out", "out"),), (node,), held)
+
+
+def out_extent(size, kernel, stride, dilation, before, after):
+    return (size + before + after - dilation * (kernel - 1) - 1) // stride + 1
+
+
+@st.composite
+def convolutions(draw):
+    seed = draw(st.integers(0, 2**32 - 1))
+    generator = np.random.default_rng(seed)
+    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    dilations = draw(st.tuples(st.integers(1, 2), st.integers(1, 2)))
+    pads = draw(st.tuples(*[st.integers(0, 2)] * 4))
+    depthwise = draw(st.booleans())
+    channels = draw(st.integers(1, 40))
+    groups = channels if depthwise else draw(st.sampled_from([1, 1, 2]))
+    if not depthwise:
+        channels = channels * groups
+    channels_out = channels if depthwise else draw(st.integers(1, 20)) * groups
+    height = draw(st.integers(dilations[0] * (kernel[0] - 1) + 1, 14))
+    width = draw(st.integers(dilations[1] * (kernel[1] - 1) + 1, 14))
+    out_shape = (
+        1,
+        out_extent(height, kernel[0], strides[0], dilations[0], pads[0], pads[2]),
+        out_extent(width, kernel[1], strides[1], dilations[1], pads[1], pads[3]),
+        channels_out,
+    )
+    attributes = QConv(
+        "conv", strides, pads, dilations, groups, int(generator.integers(-128, 128)), 3, -100, 120
+    )
+    constants = (
+        generator.integers(-128, 128, (*kernel, channels // groups, channels_out)).astype(np.int8),
+        generator.integers(-(2**14), 2**14, channels_out).astype(np.int32),
+        generator.uniform(0.0005, 0.01, channels_out).astype(np.float32),
+    )
+    graph = single_node(attributes, [(1, height, width, channels)], out_shape, constants)
+    return graph, seed
+
+
+@st.composite
+def pools(draw):
+    seed = draw(st.integers(0, 2**32 - 1))
+    kernel = draw(st.tuples(st.integers(1, 5), st.integers(1, 5)))
+    strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    pads = draw(st.tuples(*[st.integers(0, k - 1) for k in (*kernel, *kernel)]))
+    shape = (1, draw(st.integers(5, 16)), draw(st.integers(5, 16)), draw(st.integers(1, 40)))
+    out_shape = (
+        1,
+        out_extent(shape[1], kernel[0], strides[0], 1, pads[0], pads[2]),
+        out_extent(shape[2], kernel[1], strides[1], 1, pads[1], pads[3]),
+        shape[3],
+    )
+    if draw(st.booleans()):
+        attributes = QMaxPool(kernel, strides, pads, (1, 1), -120, 100)
+    else:
+        attributes = QAvgPool(kernel, strides, pads, 5, 17, 0.0937, -3, -128, 127)
+    return single_node(attributes, [shape], out_shape), seed
+
+
+def activations(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return {
+        value.name: generator.integers(-128, 128, value.type.shape).astype(np.int8)
+        for value in graph.inputs
+    }
+
+
+def execute(graph: Graph, configuration, inputs) -> np.ndarray:
+    """Compile, and run the program by the contract's semantics."""
+    (segment,) = compile_graph(graph, configuration).segments
+    dram = np.zeros(segment.data_bytes, dtype=np.uint8)
+    start = segment.constants_offset
+    dram[start : start + len(segment.constants)] = np.frombuffer(segment.constants, np.uint8)
+    for binding in segment.inputs:
+        stored = np.full(binding.stored_shape, 77, dtype=np.int8)
+        stored[..., : binding.shape[3]] = inputs[binding.name]
+        dram[binding.offset : binding.offset + binding.size] = stored.reshape(-1).view(np.uint8)
+    Machine(configuration, dram).run(segment.program)
+    (out,) = segment.outputs
+    stored = dram[out.offset : out.offset + out.size].view(np.int8).reshape(out.stored_shape)
+    return stored[..., : out.shape[3]]
+
+
+def assert_all_agree(graph: Graph, seed: int, configuration) -> None:
+    inputs = activations(graph, seed)
+    expected = evaluate(graph, inputs)["out"]
+    kernel = build_kernel(graph.nodes[0], graph, configuration)
+    padded = {
+        name: np.pad(
+            data, [(0, 0)] * 3 + [(0, kernel.tensors[name].shape[3] - data.shape[3])]
+        )
+        for name, data in inputs.items()
+    }
+    expressed = evaluate_kernel(kernel, padded)
+    expressed = expressed.reshape(*expected.shape[:3], -1)[..., : expected.shape[3]]
+    np.testing.assert_array_equal(expressed, expected)
+    np.testing.assert_array_equal(execute(graph, configuration, inputs), expected)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+@settings(max_examples=25, deadline=None)
+@given(case=convolutions())
+def test_convolutions_keep_their_meaning(name, case):
+    assert_all_agree(*case, PRESETS[name])
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+@settings(max_examples=10, deadline=None)
+@given(case=pools())
+def test_pools_keep_their_meaning(name, case):
+    assert_all_agree(*case, PRESETS[name])
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_residuals_and_tables_keep_their_meaning(name):
+    shape = (1, 9, 7, 21)
+    attributes = QAdd((1234, -777), 4321, 0.0009, 5, -128, 100)
+    assert_all_agree(single_node(attributes, [shape, shape], shape), 1, PRESETS[name])
+    table = np.random.default_rng(0).integers(-128, 128, 256).astype(np.int8)
+    assert_all_agree(single_node(QLut(), [shape], shape, (table,)), 2, PRESETS[name])
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_layers_larger_than_the_scratchpads_are_tiled(name):
+    """Small memories force split channels, split pixels and reloaded weights."""
+    configuration = PRESETS[name].replace(
+        act_depth=64, wgt_depth=128, acc_depth=16, param_depth=8, name=f"{name}-small"
+    )
+    generator = np.random.default_rng(3)
+    shape, out_shape = (1, 11, 13, 70), (1, 11, 13, 50)
+    constants = (
+        generator.integers(-128, 128, (3, 3, 70, 50)).astype(np.int8),
+        generator.integers(-(2**14), 2**14, 50).astype(np.int32),
+        generator.uniform(0.0005, 0.002, 50).astype(np.float32),
+    )
+    attributes = QConv("conv", (1, 1), (1, 1, 1, 1), (1, 1), 1, -9, 3)
+    graph = single_node(attributes, [shape], out_shape, constants)
+    assert configuration.size_bytes(Memory.ACT) < 11 * 13 * 70
+    assert_all_agree(graph, 4, configuration)

@@ -1,0 +1,73 @@
+"""The packaging says what the folders say."""
+
+import re
+import tomllib
+from fnmatch import fnmatch
+from importlib import metadata
+from pathlib import Path
+
+import tilewright
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PARTS = ("isa", "hardware", "compiler", "sim", "runtime", "flows")
+
+
+def test_every_package_folder_is_listed_and_nothing_else():
+    folders = {"tilewright"}
+    for part in PARTS:
+        for file in (ROOT / part).rglob("*.py"):
+            folders.add(".".join(("tilewright", *file.parent.relative_to(ROOT).parts)))
+    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(folders)
+
+
+def test_every_package_has_a_docstring_that_says_what_it_is_for():
+    for package in PROJECT["tool"]["setuptools"]["packages"]:
+        path = ROOT.joinpath(*package.split(".")[1:], "__init__.py")
+        assert path.is_file(), f"`{path}` is missing"
+        assert path.read_text().startswith('"""'), f"`{path}` has no docstring"
+
+
+def test_every_dependency_states_its_reason():
+    text = (ROOT / "pyproject.toml").read_text()
+    listed = PROJECT["project"]["dependencies"] + [
+        requirement
+        for extra in PROJECT["project"]["optional-dependencies"].values()
+        for requirement in extra
+    ]
+    for requirement in listed:
+        line = next(line for line in text.splitlines() if f'"{requirement}"' in line)
+        own = requirement.startswith("tilewright[")
+        assert own or re.search(r'",\s+# \S', line), f"`{requirement}` has no reason beside it"
+
+
+def test_the_installed_version_is_the_source_version():
+    assert metadata.version("tilewright") == tilewright.__version__
+
+
+def test_the_source_that_is_tested_is_this_folder():
+    assert Path(tilewright.__file__).parent == ROOT
+
+
+def test_every_file_that_is_not_python_goes_into_the_wheel():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["*"]
+    for part in PARTS:
+        for file in (ROOT / part).rglob("*"):
+            if file.is_file() and file.suffix not in (".py", ".pyc"):
+                listed = any(fnmatch(file.name, pattern) for pattern in patterns)
+                assert listed, f"`{file}` matches none of {patterns}"
+
+
+def test_a_skipped_test_fails(pytester):
+    """Nothing is skipped silently, neither a test nor a whole file."""
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    pytester.makepyfile(
+        test_one="import pytest\n@pytest.mark.skipif(True, reason='no verilator')\ndef test(): ...",
+        test_file="import pytest\npytest.importorskip('no_such_module')",
+        test_models="import pytest\n"
+        "@pytest.mark.skipif(True, reason='no shared models')\ndef test(): ...",
+        test_limit="import pytest\n@pytest.mark.xfail(reason='limit')\ndef test(): assert False",
+    )
+    result = pytester.runpytest("--continue-on-collection-errors")
+    result.stdout.fnmatch_lines("*a skipped test counts as failed: *no verilator*")
+    result.assert_outcomes(errors=2, skipped=1, xfailed=1)
