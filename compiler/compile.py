@@ -49,7 +49,7 @@ def compile_graph(
             steps.append(len(segments))
             segments.append(_compile_segment(graph, group, configuration, progress))
         else:
-            steps += [node.name for node in group]
+            steps += [node.output.name for node in group]
     report = {"compile_s": time.perf_counter() - started}
     return Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report)
 
@@ -67,8 +67,8 @@ def partition(graph: Graph) -> list[list[Node]]:
                 ready |= {value.name for value in node.outputs}
         if group:
             groups.append(group)
-            taken = {node.name for node in group}
-            waiting = [node for node in waiting if node.name not in taken]
+            taken = {node.output.name for node in group}
+            waiting = [node for node in waiting if node.output.name not in taken]
         accelerated = not accelerated
     return groups
 
@@ -95,7 +95,7 @@ def _compile_segment(
     for node, macs, schedule, end in spans:
         last = positions[end - 1] + 1 if end else 0
         kind = node.attributes.kind if isinstance(node.attributes, QConv) else node.op
-        layers.append(Layer(node.name, kind, macs, schedule, first, last))
+        layers.append(Layer(node.name, kind, node.output.name, macs, schedule, first, last))
         first = last
     data_bytes = align(pool.base + pool.size)
     encode_program(program, configuration)
@@ -120,7 +120,6 @@ def _compile_segment(
 def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
     """Activations that enter and leave a group of nodes."""
     inside = {value.name for node in nodes for value in node.outputs}
-    members = {node.name for node in nodes}
     entering = dict.fromkeys(
         name
         for node in nodes
@@ -131,7 +130,7 @@ def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
     leaving = [
         name
         for name in (value.name for node in nodes for value in node.outputs)
-        if name in shown or any(user.name not in members for user in graph.users(name))
+        if name in shown or any(user.output.name not in inside for user in graph.users(name))
     ]
     return list(entering), leaving
 

@@ -32,8 +32,8 @@ class Layer:
 
     Parameters
     ----------
-    name, op
-        The node and what the report calls it.
+    name, op, output
+        The node, what the report calls it, and the value that it produces.
     macs
         Multiplications as the model defines them.
     schedule
@@ -44,6 +44,7 @@ class Layer:
 
     name: str
     op: str
+    output: str
     macs: int
     schedule: str
     first: int
@@ -92,7 +93,7 @@ class Module:
     graph
         The integer graph: meaning of every step, and the reference to compare with.
     steps
-        Node names for host steps, indices into `segments` for accelerator steps.
+        Host nodes by the value that they produce; accelerator steps as indices into `segments`.
     """
 
     name: str

@@ -15,7 +15,7 @@ from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
 from .bursts import BurstIssuer, burst_layout
 from .bytes import mask_between, rotate_bytes
-from .in_flight import InFlight
+from .in_flight import InFlight, commands_in_flight
 from .layouts import command_layout
 from .pieces import PieceCutter
 from .queue import Queue
@@ -41,9 +41,10 @@ class LoadUnit(wiring.Component):
     """Copy byte runs from main memory, or fill, one piece per cycle.
 
     Timing: the first request stands at `requests` three cycles after the command was accepted, the
-    following ones cycle by cycle. The piece of a beat is written in the cycle after it was taken. The
-    first piece of a fill is written seven cycles after acceptance when nothing is before it. Up to
-    `outstanding_bursts` commands are in flight, and that many bursts wait for their turn.
+    following ones cycle by cycle, as long as less than `outstanding_bursts` bursts, fills included,
+    are open: issued, and their last piece not yet taken in an earlier cycle. The piece of a beat is
+    written in the cycle after it was taken; the first piece of a fill seven cycles after acceptance
+    when nothing is before it. At most `commands_in_flight` commands are worked on at a time.
 
     Members
     -------
@@ -93,11 +94,12 @@ class LoadUnit(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         configuration = self.configuration
-        limit = configuration.outstanding_bursts
         m.submodules.issuer = issuer = BurstIssuer(Load, configuration)
-        m.submodules.expected = expected = Queue(burst_layout(Load, configuration), limit)
+        m.submodules.expected = expected = Queue(
+            burst_layout(Load, configuration), configuration.outstanding_bursts
+        )
         m.submodules.cutter = cutter = PieceCutter(Load, configuration, DESTINATIONS)
-        m.submodules.in_flight = in_flight = InFlight(limit)
+        m.submodules.in_flight = in_flight = InFlight(commands_in_flight(configuration))
         wiring.connect(m, expected.output, cutter.bursts)
         wiring.connect(m, in_flight.retired, wiring.flipped(self.retired))
 
@@ -113,16 +115,19 @@ class LoadUnit(wiring.Component):
             in_flight.accept.eq(self.commands.valid & self.commands.ready),
         ]
 
-        # Every burst is expected; all but fills are requested in the same cycle.
+        # Every burst is expected; all but fills are requested in the same cycle. A burst is open
+        # until its last piece is taken.
         burst = issuer.bursts.payload
-        offered = issuer.bursts.valid & ~halted
+        most_open = configuration.outstanding_bursts
+        open_bursts = Signal(range(most_open + 1))
+        offered = issuer.bursts.valid & ~halted & (open_bursts != most_open)
         m.d.comb += [
             self.requests.payload.address.eq(burst.address),
             self.requests.payload.beats_minus_one.eq(burst.beats_minus_one),
-            self.requests.valid.eq(offered & ~burst.fill & expected.input.ready),
+            self.requests.valid.eq(offered & ~burst.fill),
             expected.input.payload.eq(burst),
             expected.input.valid.eq(offered & (burst.fill | self.requests.ready)),
-            issuer.bursts.ready.eq(expected.input.valid & expected.input.ready),
+            issuer.bursts.ready.eq(expected.input.valid),
         ]
 
         piece, pieces = cutter.pieces.payload, cutter.pieces
@@ -133,10 +138,11 @@ class LoadUnit(wiring.Component):
             self.beats.ready.eq(pieces.valid & ~piece.fill & piece.ends_beat),
             in_flight.complete.eq(takes & piece.last),
         ]
+        m.d.sync += open_bursts.eq(open_bursts + expected.input.valid - (takes & piece.ends_burst))
         self._write(m, piece, takes)
 
         m.d.comb += [
-            self.busy.eq(Mux(halted, (expected.level != 0) | cutter.active, in_flight.active)),
+            self.busy.eq(Mux(halted, open_bursts != 0, in_flight.active)),
             self.starved.eq(
                 ~takes
                 & ((pieces.valid & ~piece.fill) | (self.requests.valid & ~self.requests.ready))

@@ -52,6 +52,7 @@ class LookupTable(wiring.Component):
         super().__init__(
             {
                 "index": In(signed(8)),
+                "active": In(1),
                 "enable": In(1),
                 "table": In(range(tables)),
                 "value": Out(signed(8)),
@@ -74,8 +75,9 @@ class LookupTable(wiring.Component):
             rows.write_data.eq(self.write_data),
             rows.write_enable.eq(self.write_bytes),
             rows.read_address.eq(Cat(position[byte_bits:], self.table)),
-            rows.read_enable.eq(self.enable),
+            rows.read_enable.eq(self.enable & self.active),
             self.value.eq(value),
         ]
-        m.d.sync += value.eq(Mux(self.enable, rows.read_data.word_select(byte, 8), unchanged))
+        with m.If(self.active):
+            m.d.sync += value.eq(Mux(self.enable, rows.read_data.word_select(byte, 8), unchanged))
         return m

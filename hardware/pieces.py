@@ -63,8 +63,6 @@ class PieceCutter(wiring.Component):
     -------
     bursts : In(stream of burst_layout)
     pieces : Out(stream of piece_layout)
-    active : Out(1)
-        Something is inside.
     """
 
     def __init__(
@@ -81,7 +79,6 @@ class PieceCutter(wiring.Component):
             {
                 "bursts": In(stream.Signature(burst_layout(family, configuration))),
                 "pieces": Out(stream.Signature(self.layout)),
-                "active": Out(1),
             }
         )
 
@@ -123,7 +120,6 @@ class PieceCutter(wiring.Component):
         m.d.comb += [
             moves.eq(~pieces.valid | pieces.ready),
             self.bursts.ready.eq(~valid | (moves & ends_burst)),
-            self.active.eq(valid | pieces.valid),
         ]
         with m.If(moves):
             m.d.sync += [

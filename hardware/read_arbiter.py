@@ -23,7 +23,7 @@ class ReadArbiter(wiring.Component):
 
     A request stands at `memory` one cycle after it was accepted; one request per cycle while
     `arready` is high. Beats pass in their own cycle. LOAD may have `outstanding_bursts` requests in
-    flight, FETCH `FETCH_BURSTS`; more would stall both.
+    flight, FETCH `FETCH_BURSTS`.
 
     Members
     -------
@@ -56,13 +56,10 @@ class ReadArbiter(wiring.Component):
         request = Signal(request_layout(self.configuration), reset_less=True)
         takes = Signal()
         m.d.comb += [
-            takes.eq((~memory.arvalid | memory.arready) & owners.input.ready),
+            takes.eq(~memory.arvalid | memory.arready),
             self.fetch_requests.ready.eq(takes),
             self.load_requests.ready.eq(takes & ~self.fetch_requests.valid),
-            owners.input.valid.eq(
-                (self.fetch_requests.valid | self.load_requests.valid)
-                & (~memory.arvalid | memory.arready)
-            ),
+            owners.input.valid.eq((self.fetch_requests.valid | self.load_requests.valid) & takes),
             owners.input.payload.eq(self.fetch_requests.valid),
             assign_address(memory, "ar", request, self.configuration),
         ]
@@ -91,5 +88,8 @@ class ReadArbiter(wiring.Component):
             with m.If(mine):
                 m.d.comb += memory.rready.eq(beats.ready)
         m.d.comb += owners.output.ready.eq(memory.rvalid & memory.rready & memory.rlast)
-        m.d.sync += Assert(~memory.rvalid | owners.output.valid, "read data without a request")
+        m.d.sync += [
+            Assert(owners.input.ready | ~owners.input.valid, "more bursts in flight than agreed"),
+            Assert(~memory.rvalid | owners.output.valid, "read data without a request"),
+        ]
         return m

@@ -1,28 +1,26 @@
 """Delay lines: how a value waits for others that take longer."""
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 
 
-def delayed(
-    m: Module, value: Value, cycles: int, name: str, *, reset_less: bool = True
-) -> Signal | Value:
-    """Return `value` as it was `cycles` clock cycles ago.
+def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
+    """Return the bits of `value` as they were `cycles` clock cycles ago.
+
+    The line is one register that shifts, which simulators update in one operation, and has no
+    reset.
 
     Parameters
     ----------
     m : Module
-        Receives the registers, in the domain `sync`.
+        Receives the register, in the domain `sync`.
     value : Value
-        What to delay; `cycles` = 0 returns it unchanged.
+        What to delay.
     cycles : int
-        Registers in a row.
+        At least 1.
     name : str
-        Names the registers `name_1`, `name_2` and so on.
-    reset_less : bool
-        False for valids, which must be low after reset.
+        Names the register.
     """
-    for cycle in range(1, cycles + 1):
-        stage = Signal(value.shape(), name=f"{name}_{cycle}", reset_less=reset_less)
-        m.d.sync += stage.eq(value)
-        value = stage
-    return value
+    width = len(value)
+    line = Signal(width * cycles, name=name, reset_less=True)
+    m.d.sync += line.eq(Cat(value, line))
+    return line[-width:]

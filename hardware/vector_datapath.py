@@ -3,7 +3,7 @@
 Addresses, memories and tokens are the unit's business; nothing here ever waits.
 """
 
-from amaranth.hdl import Cat, Module, Shape, Signal, signed
+from amaranth.hdl import Cat, EnableInserter, Module, Shape, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -96,12 +96,14 @@ class VectorDatapath(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         constants = self.constants
-        reduces, restarts = Signal(), Signal()
+        reduces, restarts, active, flying = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += active.eq(self.valid | flying)
+        m.d.sync += flying.eq(self.valid | self.busy)
 
         for index in range(self.configuration.vector_lanes):
             lane = VectorLane(constants.shape())
             table = LookupTable(self.configuration.lut_tables)
-            m.submodules[f"lane_{index}"] = lane
+            m.submodules[f"lane_{index}"] = EnableInserter(active)(lane)
             m.submodules[f"table_{index}"] = table
             m.d.comb += [
                 lane.constants.eq(constants),
@@ -114,6 +116,7 @@ class VectorDatapath(wiring.Component):
                 lane.scale.eq(self.scale[index]),
                 self.totals[index].eq(lane.total),
                 table.index.eq(lane.result),
+                table.active.eq(active),
                 table.enable.eq(constants.lookup),
                 table.table.eq(constants.table),
                 table.write_address.eq(self.table_address),

@@ -178,14 +178,13 @@ class _Drawing:
     def extents(self, levels: int, budget: int) -> list[int]:
         """Extents of up to `levels` loops with a product of at most `budget`."""
         most = min(budget, 1 << self.configuration.extent_bits)
+        count = self.chance.choice((self.chance.randint(0, levels), levels))
         extents: list[int] = []
-        for _ in range(self.chance.randint(0, levels)):
-            room = most // prod(extents)
-            if room < 2:
-                break
-            extents.append(self.chance.choice((2, 3, self.chance.randint(2, room), room)))
-            if prod(extents) > most:
-                extents[-1] = room
+        for rest in reversed(range(count)):
+            room = most // prod(extents) >> rest
+            if room >= 2:
+                extents.append(self.chance.choice((2, 3, self.chance.randint(2, room), room)))
+                extents[-1] = min(extents[-1], room)
         self.chance.shuffle(extents)
         return extents
 
@@ -298,7 +297,8 @@ class _Drawing:
             rows = self.extents(configuration.row_loops if attempt < 29 else 0, budget)
             duration = max(prod(rows), configuration.lanes_in, GEMM_REVISIT_STEPS)
             levels = configuration.tile_loops if attempt < 29 else 0
-            tiles = self.extents(levels, max(1, min(2 * budget, 4096) // duration))
+            least = self.chance.choice((1, 4, 16)) if duration <= 2 * configuration.lanes_in else 1
+            tiles = self.extents(levels, max(least, min(2 * budget, 4096) // duration))
             bases, moves = [], []
             for name, memory in (("act", Memory.ACT), ("wgt", Memory.WGT), ("acc", Memory.ACC)):
                 granule = configuration.row_bytes(memory)

@@ -254,4 +254,3 @@ class RtlCore:
             {unit: harness.events(unit, retirements=False) for unit in Unit},
             {unit: harness.events(unit, retirements=True) for unit in Unit},
         )
-

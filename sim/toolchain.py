@@ -22,7 +22,13 @@ from pathlib import Path
 
 from ..errors import HardwareError, ToolError
 
-HARNESS = (Path(__file__).with_name("harness.cpp"), Path(__file__).with_name("axi_memory.h"))
+_SOURCES = {
+    "harness.cpp": "harness.cpp",
+    "axi_memory.h": "axi_memory.h",
+    "lz4.h": "stored_lz4.h",
+    "zlib.h": "stored_zlib.h",
+}
+"""Files that go into a build, by the name that they have there."""
 
 VERILATOR_FLAGS = (
     "--cc",
@@ -128,7 +134,7 @@ def build_library(
     verilog = _SOURCE_ATTRIBUTES.sub("", verilog)
     machine = _fingerprint(compiler)
     parts = [verilog, repr(sorted(constants.items())), repr((VERILATOR_FLAGS, traced)), machine]
-    parts += [path.read_text() for path in HARNESS]
+    parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
     library = cache_folder() / "rtl" / f"{_digest(parts)}.so"
     if library.is_file():
         return library
@@ -191,8 +197,8 @@ class _Build:
         self._verilate(verilog)
         verilated = time.monotonic()
         (self.folder / "tilewright_core.h").write_text(self._header(constants))
-        for path in HARNESS:
-            shutil.copy(path, self.folder)
+        for name, source in _SOURCES.items():
+            shutil.copy(Path(__file__).with_name(source), self.folder / name)
         generated = sorted(self.folder.glob("VCore*.cpp"))
         hot = [path for path in generated if _HOT.search(path.name)]
         cold = [path for path in generated if path not in hot]
@@ -206,7 +212,7 @@ class _Build:
             runtime = [pool.submit(self._runtime, name) for name in self._runtime_names()]
             objects = [future.result() for future in pending + runtime]
         library = self.folder / "core.so"
-        libraries = ["-pthread", *(["-lz"] if self.traced else [])]
+        libraries = ["-pthread"]
         self._call(["-shared", "-o", str(library), *map(str, objects), *libraries], "link")
         total = time.monotonic() - began
         progress(

@@ -68,6 +68,10 @@ class Builder:
         constant = Constant(name if exact else self.fresh(name), data)
         if not exact and constant.digest in self._digests:
             return self._digests[constant.digest]
+        return self.adopt(constant)
+
+    def adopt(self, constant: Constant) -> str:
+        """Add a constant of another graph under its name and return the name."""
         self._digests.setdefault(constant.digest, constant.name)
         self.constants[constant.name] = constant
         self.types[constant.name] = constant.type
@@ -147,7 +151,7 @@ def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
     builder = Builder(graph.name, graph.inputs)
     builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
     for constant in graph.constants:
-        builder.constant(constant.data, constant.name, exact=True)
+        builder.adopt(constant)
     renamed: dict[str, str] = {}
     for old in graph.nodes:
         inputs = tuple(renamed.get(name, name) for name in old.inputs)

@@ -248,7 +248,7 @@ def _matmul(op: ops.MatMul, types: Types) -> TensorType:
     )
     _expect(fits, op, "float32 [..., M, K] and [..., K, N]", types)
     outer = _broadcast(op, types, a.shape[:-2], b.shape[:-2])
-    return TensorType("float32", (*outer, a.shape[-2], b.shape[-1]))
+    return TensorType("float32", (*outer, *a.shape[-2:-1], *b.shape[-1:]))
 
 
 def _broadcast(op: ops.Operator, types: Types, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -62,19 +62,24 @@ def accumulate(x: np.ndarray, w: np.ndarray, bias: np.ndarray, operator: ops.QCo
     padded = pad_image(x, operator.pads, operator.zero_point_x)
     patches = windows(padded, (height, width), operator.strides, operator.dilations)
     samples, rows, columns = patches.shape[:3]
-    groups, taps = operator.groups, height * width * depth
-    matrix = w.reshape(taps, groups, channels // groups).transpose(1, 0, 2)
     bound = int(np.abs(w.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 128
-    exact = np.float32 if bound < EXACT_LIMIT else np.float64
-    matrix = np.ascontiguousarray(matrix, dtype=exact)
     sums = np.empty((samples, rows, columns, channels), dtype=np.int64)
-    step = max(1, MAX_PATCH_ELEMENTS // max(1, rows * columns * taps * groups))
+    part = channels // operator.groups
+    elements = rows * columns * height * width * depth * operator.groups
+    step = max(1, MAX_PATCH_ELEMENTS // max(1, elements))
     for first in range(0, samples, step):
-        part = patches[first : first + step]
-        part = part.reshape(*part.shape[:5], groups, depth).transpose(5, 0, 1, 2, 3, 4, 6)
-        part = np.ascontiguousarray(part, dtype=exact).reshape(groups, -1, taps)
-        product = np.matmul(part, matrix).transpose(1, 0, 2)
-        sums[first : first + step] = product.reshape(-1, rows, columns, channels)
+        chosen = slice(first, first + step)
+        if depth == 1 and bound < 2**31:
+            sums[chosen] = _depthwise(patches[chosen], w)
+            continue
+        for group in range(operator.groups):
+            inputs = slice(group * depth, (group + 1) * depth)
+            outputs = slice(group * part, (group + 1) * part)
+            exact = np.float32 if bound < EXACT_LIMIT else np.float64
+            matrix = w[..., outputs].reshape(-1, part).astype(exact)
+            rows_of_taps = np.ascontiguousarray(patches[chosen][..., inputs], dtype=exact)
+            product = rows_of_taps.reshape(-1, matrix.shape[0]) @ matrix
+            sums[chosen, ..., outputs] = product.reshape(-1, rows, columns, part)
     sums += bias
     if sums.size and (sums.max() >= 2**31 or sums.min() < -(2**31)):
         raise CompileError(
@@ -82,6 +87,18 @@ def accumulate(x: np.ndarray, w: np.ndarray, bias: np.ndarray, operator: ops.QCo
             f"`{sums.min()}` to `{sums.max()}`; use smaller weights or fewer input channels"
         )
     return sums.astype(np.int32)
+
+
+def _depthwise(patches: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Sum taps channel by channel: int8[N, OH, OW, KH, KW, C] -> int32[N, OH, OW, Co]."""
+    height, width, _, channels = w.shape
+    depth = patches.shape[-1]
+    factors = w.reshape(height, width, depth, channels // depth).astype(np.int32)
+    sums = np.zeros((*patches.shape[:3], depth, channels // depth), dtype=np.int32)
+    for y in range(height):
+        for x in range(width):
+            sums += patches[:, :, :, y, x, :, None] * factors[y, x]
+    return sums.reshape(*patches.shape[:3], channels)
 
 
 def convolve(

@@ -110,7 +110,7 @@ def _type(kind: TensorType) -> str:
 
 def _untype(number: int, groups: tuple[str | None, ...]) -> TensorType:
     dtype, extents, scale, zero_point = groups
-    if dtype not in DTYPES:
+    if dtype is None or dtype not in DTYPES:
         raise CompileError(
             f"graph text: line {number}: expected one of {', '.join(DTYPES)}, got `{dtype}`; "
             "correct the element type"

@@ -5,23 +5,25 @@ inferred here. Passes then recognise what the accelerator runs.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
 from ..graph import Builder, Graph, Output, TensorType, Value, drop_unused, verify
 from ..graph.ir import DTYPES
-from .onnx_node import OnnxNode
+from .onnx_node import OnnxNode, printable
 from .onnx_operators import HANDLERS
 
 OLDEST_OPSET = 7
 """Oldest version of ONNX's operator set: the first one with NumPy's broadcasting."""
 
-ELEMENT_TYPES = {onnx.helper.np_dtype_to_tensor_dtype(np.dtype(k)): n for n, k in DTYPES.items()}
+ELEMENT_TYPES: dict[int, str] = {
+    onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)): name for name, kind in DTYPES.items()
+}
 """ONNX's number of an element type -> its name in the graph."""
 
 
@@ -61,11 +63,13 @@ def import_onnx(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")
     model = _parse(data, name)
     opset = _opset(model, name)
-    _refuse_unsupported(model.graph, name)
     try:
+        _refuse_unsupported(model.graph, name)
         return _import_graph(model.graph, name, opset, batch)
+    except ImportModelError as error:
+        raise ImportModelError(printable(str(error))) from error
     except CompileError as error:
-        raise ImportModelError(f"model `{name}`: {error}") from error
+        raise ImportModelError(printable(f"model `{name}`: {error}")) from error
 
 
 def _parse(data: bytes, name: str) -> onnx.ModelProto:
@@ -77,6 +81,12 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
             f"model `{name}`: expected an ONNX file, got {len(data)} bytes that are not one or are "
             "cut off; export or copy it again"
         ) from error
+    damaged = next(_undecodable(model), None)
+    if damaged is not None:
+        raise ImportModelError(
+            f"model `{name}`: expected texts in UTF-8, got `{damaged!r}` as {len(damaged)} bytes of "
+            "another kind; export or copy it again"
+        )
     if not model.graph.node or not model.graph.output:
         raise ImportModelError(
             f"model `{name}`: expected an ONNX model with nodes and outputs, got "
@@ -84,6 +94,17 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
             "bytes; export or copy it again"
         )
     return model
+
+
+def _undecodable(message: Message) -> Iterator[bytes]:
+    """Yield the text fields that are not UTF-8: protobuf returns them as bytes."""
+    for field, content in message.ListFields():
+        parts = content if isinstance(content, Sequence) else [content]
+        if field.type == field.TYPE_MESSAGE:
+            for part in parts:
+                yield from _undecodable(part)
+        elif field.type == field.TYPE_STRING:
+            yield from (part for part in [content, *parts] if isinstance(part, bytes))
 
 
 def _opset(model: onnx.ModelProto, name: str) -> int:
@@ -124,6 +145,11 @@ def _import_graph(proto: onnx.GraphProto, name: str, opset: int, batch: int) -> 
     builder = Builder(name)
     names: dict[str, str] = {}
     for tensor in proto.initializer:
+        if tensor.name in names:
+            raise ImportModelError(
+                f"model `{name}`: initialiser `{tensor.name}`: expected once, got a second one; "
+                "rename one of them"
+            )
         names[tensor.name] = builder.constant(_array(tensor, name), tensor.name, exact=True)
     if proto.sparse_initializer:
         raise ImportModelError(
@@ -138,6 +164,8 @@ def _import_graph(proto: onnx.GraphProto, name: str, opset: int, batch: int) -> 
         node = OnnxNode(builder, operation, opset, names, name)
         results = HANDLERS[_domain(operation), operation.op_type](node)
         for output, result in zip(operation.output, _listed(results), strict=False):
+            if output in names:
+                node.fail(f"`{output}` to be produced once", "a second producer", "rename one")
             names[output] = result
     outputs = []
     for value in proto.output:

@@ -15,6 +15,11 @@ from ..graph import Builder, Quantisation, TensorType, evaluate_operator
 from ..graph import operators as ops
 
 
+def printable(text: str) -> str:
+    """Return a text on one line: control characters, which a file may name things by, escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class OnnxNode:
     """A node being imported.
 
@@ -39,9 +44,11 @@ class OnnxNode:
         self.proto = proto
         self.opset = opset
         self.names = names
-        self.label = proto.name or (proto.output[0] if proto.output else proto.op_type)
+        self.label = printable(proto.name or next(iter(proto.output), "") or proto.op_type)
         self.where = f"model `{model}`: node `{self.label}` ({proto.op_type})"
         self.attributes = {a.name: a for a in proto.attribute}
+        if not any(proto.output):
+            self.fail("an output", "none", "export the model again")
 
     def fail(self, expected: str, got: str, action: str) -> NoReturn:
         """Raise the import error of this node.

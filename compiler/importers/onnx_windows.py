@@ -12,19 +12,19 @@ Four = tuple[int, int, int, int]
 def import_conv(node: OnnxNode) -> str:
     """Conv -> Conv."""
     operands = [node.input(i) for i in range(3 if node.has(2) else 2)]
-    rank, kernel_rank = node.rank(0), node.rank(1)
-    if rank not in (3, 4) or kernel_rank != rank:
-        node.fail(
-            "an image and a kernel of rank 4 (or both 3)",
-            f"ranks {rank} and {kernel_rank}",
-            "use one- or two-dimensional convolutions",
-        )
     return emit_conv(node, operands)
 
 
 def emit_conv(node: OnnxNode, operands: list[str]) -> str:
     """Emit a float convolution of `operands` with the node's attributes."""
     types = [node.builder.types[name] for name in operands]
+    rank, kernel_rank = len(types[0].shape), len(types[1].shape)
+    if rank not in (3, 4) or kernel_rank != rank:
+        node.fail(
+            "an image and a kernel of rank 4 (or both 3)",
+            f"ranks {rank} and {kernel_rank}",
+            "use one- or two-dimensional convolutions",
+        )
     flat = len(types[0].shape) == 3
     kernel = types[1].shape[2:]
     declared = node.attribute("kernel_shape", kernel)
@@ -112,9 +112,13 @@ def _pair(node: OnnxNode, name: str, flat: bool) -> ops.Pair:
 
 
 def _pads(
-    node: OnnxNode, image: ops.Pair, kernel: ops.Pair, strides: ops.Pair, dilations: ops.Pair,
+    node: OnnxNode,
+    image: ops.Pair,
+    kernel: ops.Pair,
+    strides: ops.Pair,
+    dilations: ops.Pair,
     flat: bool,
-) -> Four:  # fmt: skip
+) -> Four:
     mode = node.attribute("auto_pad", "NOTSET")
     if mode == "VALID":
         return (0, 0, 0, 0)

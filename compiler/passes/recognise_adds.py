@@ -30,10 +30,10 @@ def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
     if add is None or not isinstance(add.attributes, ops.Binary):
         return None
     sign = SIGNS.get(add.attributes.kind)
-    operands = [dequantised(builder, operand) for operand in add.inputs]
-    if sign is None or operands[0] is None or operands[1] is None:
+    first, second = (dequantised(builder, operand) for operand in add.inputs)
+    if sign is None or first is None or second is None:
         return None
-    (a, a_quantisation), (b, b_quantisation) = operands
+    (a, a_quantisation), (b, b_quantisation) = first, second
     shape = builder.types[a].shape
     if shape != builder.types[b].shape or builder.is_constant(a) or builder.is_constant(b):
         return None

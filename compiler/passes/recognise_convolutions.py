@@ -178,8 +178,8 @@ def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
         scale = (np.float32(x) * w.astype(np.float32)) / np.float32(y)
     if not np.isfinite(scale).all():
         raise CompileError(
-            f"layer `{label}`: expected a finite output scale, got `inf` (input scale `{x}`, output "
-            f"scale `{y}`); quantise the model again"
+            f"layer `{label}`: expected a finite output scale, got `inf` (input scale `{x}`, "
+            f"output scale `{y}`); quantise the model again"
         )
     return np.maximum(scale, np.finfo(np.float32).smallest_normal).astype(np.float32)
 

@@ -1,6 +1,6 @@
-"""Recognise quantised pools: Dequantize, AveragePool, Quantize -> QAvgPool; int8 MaxPool -> QMaxPool.
+"""Recognise quantised pools: Dequantize, AveragePool, Quantize -> QAvgPool; MaxPool -> QMaxPool.
 
-An average whose windows hold different numbers of elements (padding not counted) stays on the host.
+Averages over different numbers of elements (padding that does not count) stay on the host.
 """
 
 from ..graph import Builder, Graph, Node, rewrite

@@ -1,4 +1,4 @@
-"""Move elements as integers: Dequantize goes below Reshape, Transpose, Pad, pools of maxima and kin.
+"""Move elements as integers: Dequantize goes below Reshape, Transpose, Pad, MaxPool and kin.
 
 All rules are exact: dequantising is elementwise and monotone. They bring Dequantize next to the
 operator that computes, so that patterns need no exceptions for moves in between.

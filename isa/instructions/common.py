@@ -219,7 +219,7 @@ class Instruction:
             loops, levels = getattr(self, nest), self.levels(nest, configuration)
             if len(loops) > levels:
                 raise IsaError(
-                    f"{self.mnemonic}: {len(loops)} loops in `{nest}`; "
+                    f"{len(loops)} loops in `{nest}`; "
                     f"configuration `{configuration.name}` has {levels} levels"
                 )
             idle = Loop(1, (0,) * len(moved))

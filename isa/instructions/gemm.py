@@ -31,7 +31,9 @@ class Gemm(Instruction):
     unit: ClassVar[Unit] = Unit.GEMM
     opcode: ClassVar[int] = 2
     mnemonic: ClassVar[str] = "gemm"
-    law: ClassVar[str] = "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]"
+    law: ClassVar[str] = (
+        "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]"
+    )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("act", reads=True),
         Operand("wgt", reads=True),

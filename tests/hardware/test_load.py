@@ -102,6 +102,18 @@ class Bench:
             [(self.unit.data_base, BASE), (self.unit.data_bytes, DRAM_BYTES)],
         )
 
+    def run_until_error(self) -> Error:
+        """Run until the unit is dry after an error, and return it."""
+        code = Error.NONE
+
+        def dry(ctx):
+            nonlocal code
+            code = Error(ctx.get(self.unit.error))
+            return code is not Error.NONE and not ctx.get(self.unit.busy)
+
+        self.run(dry)
+        return code
+
     def check(self):
         machine = Machine(self.configuration, self.dram)
         for load in self.program:
@@ -120,3 +132,128 @@ def test_random_programs_load_what_the_semantics_says(name, seed):
     bench = Bench(configuration, program, seed, idle, latency=generator.choice((1, 5, 20)))
     bench.run()
     bench.check()
+
+
+@pytest.mark.parametrize("name", ["4x4", "8x16", "16x8", "16x16"])
+@pytest.mark.parametrize("destination", [Memory.ACT, Memory.WGT, Memory.PARAM])
+def test_aligned_loads_take_a_beat_every_cycle_whatever_the_latency(name, destination):
+    configuration = CONFIGURATIONS[name]
+    beats = 2 * configuration.burst_beats
+    length = beats * configuration.bus_bytes
+    program = [
+        Load(destination=destination, length=length, memory=0, local=length * i) for i in range(3)
+    ]
+    bench = Bench(configuration, program, latency=30)
+    bench.run()
+    bench.check()
+    cycles = bench.memory.beat_cycles
+    per_beat = max(1, configuration.bus_bytes // configuration.row_bytes(destination))
+    assert cycles[-1] - cycles[0] == (3 * beats - 1) * per_beat
+
+
+def test_short_runs_lose_no_cycle():
+    configuration = CONFIGURATIONS["16x16"].replace(outstanding_bursts=16)
+    runs = Loop(40, (32, 16))
+    program = [Load(destination=Memory.ACT, length=16, memory=0, local=0, loops=(runs,))]
+    bench = Bench(configuration, program, latency=16)
+    bench.run()
+    bench.check()
+    requests, beats = bench.memory.requests, bench.memory.beat_cycles
+    assert [cycle for cycle, _, _ in requests[:16]] == list(
+        range(requests[0][0], requests[0][0] + 16)
+    )
+    assert beats[-1] - beats[0] == 2 * 40 - 1
+
+
+def test_at_most_the_configured_bursts_are_in_flight():
+    configuration = CONFIGURATIONS["8x16"].replace(outstanding_bursts=4)
+    program = [Load(destination=Memory.ACT, length=2048, memory=0, local=0)]
+    bench = Bench(configuration, program, latency=200)
+    bench.run()
+    bench.check()
+    first_beat = bench.memory.beat_cycles[0]
+    early = [cycle for cycle, _, _ in bench.memory.requests if cycle < first_beat]
+    assert len(early) == configuration.outstanding_bursts
+
+
+def test_fills_write_a_row_every_cycle_after_the_documented_start():
+    configuration = CONFIGURATIONS["16x16"]
+    program = [
+        Load(destination=Memory.ACT, fill=True, value=0x80, length=16 * 20, local=160),
+        Load(destination=Memory.PARAM, fill=True, value=3, length=128 * 3, local=0),
+    ]
+    bench = Bench(configuration, program)
+    bench.run()
+    bench.check()
+    writes, accepted = bench.scratchpads.write_cycles, bench.source.accepted
+    assert writes == list(range(accepted[0] + 7, accepted[0] + 7 + 23))
+    assert bench.retired.cycles == [writes[19], writes[22]]
+
+
+def test_first_beat_is_requested_and_written_after_the_documented_cycles():
+    configuration = CONFIGURATIONS["16x16"]
+    bench = Bench(
+        configuration, [Load(destination=Memory.WGT, length=8, memory=0, local=0)], latency=4
+    )
+    bench.run()
+    accepted = bench.source.accepted[0]
+    assert bench.memory.requests[0][0] == accepted + 4
+    assert bench.scratchpads.write_cycles == [bench.memory.beat_cycles[0] + 1]
+    assert bench.retired.cycles == bench.scratchpads.write_cycles
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_runs_that_leave_the_window_are_not_requested(seed):
+    configuration, generator = CONFIGURATIONS["4x4"], random.Random(seed)
+    program = [random_transfer(generator, configuration, Load, DRAM_BYTES, stays=False)]
+    bench = Bench(configuration, program, seed, idle=0.2)
+    assert bench.run_until_error() is Error.OUT_OF_WINDOW
+    assert not bench.retired.taken
+    for _, address, beats in bench.memory.requests:
+        assert BASE // configuration.bus_bytes * configuration.bus_bytes <= address
+        assert address + (beats - 1) * configuration.bus_bytes < BASE + DRAM_BYTES
+
+
+@pytest.mark.parametrize(("memory", "legal"), [(DRAM_BYTES - 24, True), (DRAM_BYTES - 23, False)])
+def test_the_last_byte_of_the_window_is_inside(memory, legal):
+    configuration = CONFIGURATIONS["16x16"]
+    bench = Bench(configuration, [Load(destination=Memory.ACT, length=24, memory=memory, local=0)])
+    if legal:
+        bench.run()
+        bench.check()
+    else:
+        assert bench.run_until_error() is Error.OUT_OF_WINDOW
+
+
+def test_addresses_do_not_wrap_into_the_window():
+    configuration = CONFIGURATIONS["tiny"]
+    back = Loop(2, (-64, 0))
+    program = [Load(destination=Memory.ACT, length=4, memory=60, local=0, loops=(back,))]
+    assert Bench(configuration, program).run_until_error() is Error.OUT_OF_WINDOW
+    forward = Loop(2, ((1 << configuration.address_bits) - 1, 0))
+    program = [Load(destination=Memory.ACT, length=4, memory=60, local=0, loops=(forward,))]
+    assert Bench(configuration, program).run_until_error() is Error.OUT_OF_WINDOW
+
+
+def test_a_failed_beat_stops_the_machine_and_drains():
+    configuration = CONFIGURATIONS["8x16"]
+    program = [Load(destination=Memory.ACT, length=256, memory=256 * i, local=0) for i in range(8)]
+    bench = Bench(configuration, program, failing=frozenset({256 + 128}), latency=10)
+    assert bench.run_until_error() is Error.MEMORY_RESPONSE
+    assert len(bench.retired.taken) == 1
+    assert not bench.memory.waiting
+
+
+def test_stop_drains_what_was_requested_and_nothing_more():
+    configuration = CONFIGURATIONS["16x16"]
+    program = [Load(destination=Memory.ACT, length=128, memory=128 * i, local=0) for i in range(30)]
+    bench = Bench(configuration, program, idle=0.1, latency=15)
+
+    def stopped_and_dry(ctx):
+        if bench.memory.cycle == 60:
+            ctx.set(bench.unit.stop, 1)
+        return bench.memory.cycle > 60 and not ctx.get(bench.unit.busy)
+
+    bench.run(stopped_and_dry)
+    assert not bench.memory.waiting
+    assert 0 < len(bench.memory.requests) < 30

@@ -1,0 +1,198 @@
+"""The registers that the host sees, over AXI4-Lite, and the run that they start and stop.
+
+Names, offsets and meanings are those of `isa.registers`; a table test compares every one.
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import CONTRACT_VERSION, Configuration
+from ..isa.instructions import Unit
+from ..isa.registers import (
+    MAGIC,
+    OFFSETS,
+    REGISTER_SPACE_BYTES,
+    REGISTERS,
+    UNIT_COUNTERS,
+    Error,
+)
+from .axi_lite import AxiLiteRegisters, axi_lite_port
+from .counters import UnitCounters, increments_layout
+from .gate import state_layout
+from .layouts import MASK_BITS
+from .tokens import COUNT_BITS
+
+REGISTER_BITS = 32
+ADDRESS_BITS = (REGISTER_SPACE_BYTES - 1).bit_length()
+
+WRITABLE = tuple(register.name for register in REGISTERS if register.writable)
+SETTINGS = tuple(name for name in WRITABLE if name != "CONTROL")
+
+
+class Control(wiring.Component):
+    """Start, stop and observe the machine.
+
+    A start clears all units, queues and tokens (`clear`), and in the next cycle begins to fetch.
+    A run ends when HALT was met and every unit is dry; an error or a stop first holds every unit
+    back (`stop`) until what it had requested from memory has arrived. Settings do not change while
+    the machine is busy.
+
+    Members
+    -------
+    bus : In(AXI4-Lite)
+    clear : Out(1)
+        Reset everything but memories and settings.
+    start : Out(1)
+        FETCH begins.
+    stop : Out(1)
+        Nothing new is requested or dispatched.
+    program_base, program_bytes, data_base, data_bytes : Out(32)
+    halted : In(1)
+        FETCH met HALT.
+    dry : In(1)
+        No unit has an instruction.
+    draining : In(1)
+        Memory transfers are outstanding.
+    error : In(Error)
+        Of any unit; stays until `clear`.
+    dispatched : In(1)
+        An instruction goes to its queue.
+    states, increments, tokens : In, per unit
+        What the registers show.
+    interrupt : Out(1)
+        Done, or stopped by an error.
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        units = len(Unit)
+        super().__init__(
+            {
+                "bus": In(axi_lite_port(ADDRESS_BITS)),
+                "clear": Out(1),
+                "start": Out(1),
+                "stop": Out(1),
+                **{name.lower(): Out(REGISTER_BITS) for name in SETTINGS},
+                "halted": In(1),
+                "dry": In(1),
+                "draining": In(1),
+                "error": In(Shape.cast(Error)),
+                "dispatched": In(1),
+                "states": In(state_layout(configuration)).array(units),
+                "increments": In(increments_layout(configuration)).array(units),
+                "tokens": In(MASK_BITS * COUNT_BITS).array(units),
+                "interrupt": Out(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.bus = bus = AxiLiteRegisters(ADDRESS_BITS)
+        wiring.connect(m, wiring.flipped(self.bus), bus.port)
+
+        written = {name: Signal(name=f"writes_{name.lower()}") for name in WRITABLE}
+        for name, writes in written.items():
+            m.d.comb += writes.eq(bus.write & (bus.write_offset == OFFSETS[name]))
+        busy, done = Signal(), Signal()
+        for name in SETTINGS:
+            setting = getattr(self, name.lower())
+            with m.If(written[name] & ~busy):
+                m.d.sync += setting.eq(bus.write_data)
+
+        commands = written["CONTROL"].replicate(2) & bus.write_data
+        error = Signal(Shape.cast(Error))
+        self._run(m, commands[0], commands[1], busy, done, error)
+        values = self._values(m, busy, done, error)
+        with m.If(bus.read):
+            with m.Switch(bus.read_offset):
+                for register in REGISTERS:
+                    with m.Case(register.offset):
+                        m.d.comb += bus.read_data.eq(values[register.name])
+        return m
+
+    def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
+        """Walk from start to done; `error` outlives the units' own, which `clear` resets."""
+        m.d.comb += self.interrupt.eq(done | (error != Error.NONE))
+        with m.FSM() as run:
+            m.d.comb += busy.eq(~run.ongoing("Idle"))
+            # Also held back in the cycle of a reset, so that nothing is requested and forgotten.
+            m.d.comb += self.stop.eq(~run.ongoing("Start") & ~run.ongoing("Run"))
+            with m.State("Idle"):
+                with m.If(stop):
+                    m.next = "Clear"
+                with m.Elif(start):
+                    m.d.sync += [done.eq(0), error.eq(Error.NONE)]
+                    m.next = "Prepare"
+            with m.State("Prepare"):
+                m.d.comb += self.clear.eq(1)
+                m.next = "Start"
+            with m.State("Start"):
+                m.d.comb += self.start.eq(1)
+                m.next = "Run"
+            with m.State("Run"):
+                with m.If(stop):
+                    m.next = "Drain"
+                with m.Elif(self.error != Error.NONE):
+                    m.d.sync += error.eq(self.error)
+                    m.next = "Fail"
+                with m.Elif(self.halted & self.dry):
+                    m.d.sync += done.eq(1)
+                    m.next = "Idle"
+            with m.State("Fail"):
+                with m.If(stop):
+                    m.next = "Drain"
+                with m.Elif(~self.draining):
+                    m.next = "Idle"
+            with m.State("Drain"):
+                with m.If(~self.draining):
+                    m.next = "Clear"
+            with m.State("Clear"):
+                m.d.comb += self.clear.eq(1)
+                m.d.sync += [done.eq(0), error.eq(Error.NONE)]
+                m.next = "Idle"
+
+    def _values(self, m: Module, busy: Signal, done: Signal, error: Signal) -> dict[str, Value]:
+        """What every register reads as."""
+        fetched = Signal(REGISTER_BITS)
+        cycles = Signal(2 * REGISTER_BITS)
+        with m.If(self.clear):
+            m.d.sync += [fetched.eq(0), cycles.eq(0)]
+        with m.Else():
+            m.d.sync += fetched.eq(fetched + self.dispatched)
+            with m.If(busy):
+                m.d.sync += cycles.eq(cycles + 1)
+        status = Cat(busy, done, error != Error.NONE, Const(0, 1), error)
+        values: dict[str, Value] = {
+            "ID": Const(MAGIC, REGISTER_BITS),
+            "VERSION": Const(CONTRACT_VERSION, REGISTER_BITS),
+            "CONFIGURATION": Const(self.configuration.hash, REGISTER_BITS),
+            "CONTROL": Const(0, REGISTER_BITS),
+            "STATUS": status,
+            "FETCHED": fetched,
+            "CYCLES_LOW": cycles[:REGISTER_BITS],
+            "CYCLES_HIGH": cycles[REGISTER_BITS:],
+            **{name: getattr(self, name.lower()) for name in SETTINGS},
+        }
+        for unit in Unit:
+            counters = UnitCounters(self.configuration)
+            m.submodules[f"{unit.name.lower()}_counters"] = counters
+            m.d.comb += [
+                counters.clear.eq(self.clear),
+                counters.increments.eq(
+                    Mux(busy, self.increments[unit].as_value(), 0)
+                ),
+            ]
+            state = self.states[unit]
+            values[f"{unit.name}_STATE"] = Cat(
+                state.working,
+                state.waiting,
+                state.waiting_to_signal,
+                state.starved,
+                Const(0, 2),
+                state.queued,
+            )
+            values[f"{unit.name}_TOKENS"] = self.tokens[unit]
+            for name, count in zip(UNIT_COUNTERS, counters.counts, strict=True):
+                values[f"{unit.name}_{name.upper()}"] = count
+        return values

@@ -1,0 +1,229 @@
+"""The whole accelerator: four units between their memories, gates and the memory port.
+
+This file only connects. Members of the memories are listed once, with who reads and who writes.
+"""
+
+from amaranth.hdl import Module, Mux, ResetInserter, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration, Memory
+from ..isa.instructions import Unit
+from ..isa.registers import Error
+from .axi import read_port, write_port
+from .axi_lite import axi_lite_port
+from .control import ADDRESS_BITS, Control
+from .dispatcher import FAMILY_OF, Dispatcher
+from .fetch import FetchUnit
+from .gate import Gate
+from .gemm import GemmUnit
+from .in_flight import commands_in_flight
+from .load import LoadUnit
+from .read_arbiter import ReadArbiter
+from .scratchpad import Scratchpad
+from .store import StoreUnit
+from .tokens import TokenCounters
+from .vector import VectorUnit
+
+CLIENTS = {
+    Memory.ACT: (("gemm", "vector_a", "vector_b", "store"), ("load", "vector")),
+    Memory.WGT: (("gemm",), ("load",)),
+    Memory.PARAM: (("vector",), ("load",)),
+    Memory.ACC: (("gemm", "vector", "store"), ("gemm", "vector")),
+}
+"""Readers and writers of each scratchpad. The look-up tables lie in VECTOR, a copy per lane."""
+
+EVENTS_PER_UNIT = 2
+"""An instruction starts; an instruction retires."""
+
+
+def _prefixed(prefix: str, *signatures: wiring.Signature) -> dict[str, wiring.Member]:
+    return {
+        f"{prefix}_{name}": member
+        for signature in signatures
+        for name, member in signature.members.items()
+    }
+
+
+class Core(wiring.Component):
+    """The accelerator as it stands in a system.
+
+    Members
+    -------
+    m_axi_* : AXI4 master, without identifiers
+        Program and data.
+    s_axi_* : AXI4-Lite slave
+        The registers of `isa.registers`.
+    interrupt : Out(1)
+        Level: the run is done, or was stopped by an error.
+    events : Out(8)
+        Per unit `u`: bit 2u, an instruction starts in this cycle (it takes its tokens, SYNC too);
+        bit 2u + 1, one retires.
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        super().__init__(
+            {
+                **_prefixed("m_axi", read_port(configuration), write_port(configuration)),
+                **_prefixed("s_axi", axi_lite_port(ADDRESS_BITS).flip()),
+                "interrupt": Out(1),
+                "events": Out(EVENTS_PER_UNIT * len(Unit)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        configuration = self.configuration
+        control = m.submodules.control = Control(configuration)
+
+        def resettable(name: str, component):
+            m.submodules[name] = ResetInserter(control.clear)(component)
+            return component
+
+        pads = {}
+        for memory, (readers, writers) in CLIENTS.items():
+            pads[memory] = Scratchpad(configuration, memory, readers, writers)
+            m.submodules[memory.name.lower()] = pads[memory]
+        units = {
+            Unit.LOAD: resettable("load", LoadUnit(configuration)),
+            Unit.GEMM: resettable("gemm", GemmUnit(configuration)),
+            Unit.VECTOR: resettable("vector", VectorUnit(configuration)),
+            Unit.STORE: resettable("store", StoreUnit(configuration)),
+        }
+        fetch = resettable("fetch", FetchUnit(configuration))
+        arbiter = resettable("arbiter", ReadArbiter(configuration))
+        tokens = resettable("tokens", TokenCounters(configuration))
+        dispatcher = m.submodules.dispatcher = Dispatcher(configuration)
+        gates = {
+            unit: resettable(
+                f"{unit.name.lower()}_gate",
+                Gate(FAMILY_OF[unit], configuration, commands_in_flight(configuration)),
+            )
+            for unit in Unit
+        }
+
+        wiring.connect(m, fetch.instructions, dispatcher.instructions)
+        for unit, gate in gates.items():
+            self._connect_unit(m, unit, units[unit], gate, dispatcher, tokens, control)
+        self._connect_scratchpads(m, pads, units)
+        self._connect_memory(m, fetch, units[Unit.LOAD], units[Unit.STORE], arbiter, control)
+
+        sources = [fetch.error, units[Unit.LOAD].error, units[Unit.STORE].error]
+        error = Value.cast(Error.NONE)
+        for source in reversed(sources):
+            error = Mux(source != Error.NONE, source, error)
+        transferring = fetch.busy | units[Unit.LOAD].busy | units[Unit.STORE].busy
+        m.d.comb += [
+            control.halted.eq(fetch.halted),
+            control.dry.eq(_all(gate.dry for gate in gates.values())),
+            control.draining.eq(transferring),
+            control.error.eq(error),
+            control.dispatched.eq(fetch.instructions.valid & fetch.instructions.ready),
+            self.interrupt.eq(control.interrupt),
+        ]
+        for name in axi_lite_port(ADDRESS_BITS).members:
+            _join(m, self, f"s_axi_{name}", control.bus, name)
+        return m
+
+    def _connect_unit(self, m, unit: Unit, core, gate: Gate, dispatcher, tokens, control) -> None:
+        """Queue, tokens, status and events of one unit."""
+        wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
+        wiring.connect(m, gate.commands, core.commands)
+        wiring.connect(m, core.retired, gate.retired)
+        memory_side = unit in (Unit.LOAD, Unit.STORE)
+        state, increments = gate.state, control.increments[unit]
+        m.d.comb += [
+            gate.available.eq(tokens.available[unit]),
+            gate.room.eq(tokens.room[unit]),
+            tokens.consume[unit].eq(gate.consume),
+            tokens.produce[unit].eq(gate.produce),
+            gate.busy.eq(core.busy),
+            gate.starved.eq(core.starved if memory_side else 0),
+            self.events.word_select(unit, EVENTS_PER_UNIT).eq(
+                Value.cast(gate.started) | (gate.ended << 1)
+            ),
+            control.states[unit].eq(state),
+            control.tokens[unit].eq(tokens.counts[unit]),
+            increments.instructions.eq(gate.ended),
+            increments.busy.eq(state.working),
+            *(increments[f"wait{bit}"].eq(state.waiting[bit]) for bit in range(len(Unit) - 1)),
+            increments.wait_signal.eq(state.waiting_to_signal),
+            increments.memory.eq(state.starved),
+            increments.bytes.eq(core.moved_bytes if memory_side else 0),
+        ]
+
+    def _connect_scratchpads(self, m, pads: dict[Memory, Scratchpad], units) -> None:
+        load, gemm, vector, store = (units[unit] for unit in Unit)
+        act, wgt, param, acc = (pads[memory] for memory in CLIENTS)
+        for client, port in (
+            (gemm.act, act.read_gemm),
+            (gemm.wgt, wgt.read_gemm),
+            (gemm.acc_read, acc.read_gemm),
+            (gemm.acc_write, acc.write_gemm),
+            (vector.a_act, act.read_vector_a),
+            (vector.b_act, act.read_vector_b),
+            (vector.a_acc, acc.read_vector),
+            (vector.param, param.read_vector),
+            (vector.act, act.write_vector),
+            (vector.acc, acc.write_vector),
+        ):
+            wiring.connect(m, client, port)
+        for client, port in (
+            (load.act, act.write_load),
+            (load.wgt, wgt.write_load),
+            (load.param, param.write_load),
+        ):
+            m.d.comb += [port.enable.eq(client.enable), port.address.eq(client.address)]
+            for word, (data, mask) in enumerate(zip(port.data, port.mask, strict=True)):
+                m.d.comb += data.eq(client.data.word_select(word, len(data)))
+                m.d.comb += mask.eq(client.mask.word_select(word, len(mask)))
+        for client, port in ((store.act, act.read_store), (store.acc, acc.read_store)):
+            m.d.comb += [port.enable.eq(client.enable), port.address.eq(client.address)]
+            for word, data in enumerate(port.data):
+                m.d.comb += client.data.word_select(word, len(data)).eq(data)
+        m.d.comb += [
+            vector.table_address.eq(load.lut.address),
+            vector.table_data.eq(load.lut.data),
+            vector.table_bytes.eq(Mux(load.lut.enable, load.lut.mask, 0)),
+        ]
+
+    def _connect_memory(self, m, fetch, load, store, arbiter, control) -> None:
+        wiring.connect(m, fetch.requests, arbiter.fetch_requests)
+        wiring.connect(m, arbiter.fetch_beats, fetch.beats)
+        wiring.connect(m, load.requests, arbiter.load_requests)
+        wiring.connect(m, arbiter.load_beats, load.beats)
+        for port, signature in (
+            (arbiter.memory, read_port(self.configuration)),
+            (store.memory, write_port(self.configuration)),
+        ):
+            for name in signature.members:
+                _join(m, self, f"m_axi_{name}", port, name)
+        m.d.comb += [
+            fetch.start.eq(control.start),
+            fetch.stop.eq(control.stop),
+            fetch.program_base.eq(control.program_base),
+            fetch.program_bytes.eq(control.program_bytes),
+        ]
+        for unit in (load, store):
+            m.d.comb += [
+                unit.stop.eq(control.stop),
+                unit.data_base.eq(control.data_base),
+                unit.data_bytes.eq(control.data_bytes),
+            ]
+
+
+def _all(bits) -> Value:
+    result = Value.cast(1)
+    for bit in bits:
+        result = result & bit
+    return result
+
+
+def _join(m: Module, outer, outer_name: str, inner, inner_name: str) -> None:
+    """Connect a member of the top level with a member of a block, in the member's direction."""
+    outside, inside = getattr(outer, outer_name), getattr(inner, inner_name)
+    if outer.signature.members[outer_name].flow is Out:
+        m.d.comb += outside.eq(inside)
+    else:
+        m.d.comb += inside.eq(outside)

@@ -1,0 +1,209 @@
+"""FETCH: read the program, check it, and hand instructions out in order."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Assert, Cat, Module, Mux, Shape, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration
+from ..isa.encoding import word_bytes
+from ..isa.instructions import FAMILIES, Combine, Halt, Sync, Vector
+from ..isa.registers import Error
+from .axi import WINDOW_BITS, read_beat_layout, request_layout
+from .layouts import dispatch_layout, instruction_fields
+from .queue import Queue
+from .read_arbiter import FETCH_BURSTS
+
+BUFFERED_WORDS = 4
+"""Instruction words that the buffer of fetched beats holds."""
+
+
+def _power_of_two_from(value: int) -> int:
+    return 1 << (value - 1).bit_length()
+
+
+class FetchUnit(wiring.Component):
+    """Prefetch instruction words and offer each one once, in program order.
+
+    A request is made only when the buffer has room for all its beats, so FETCH never stalls the
+    read channel that it shares with LOAD: otherwise an instruction that waits for its queue could
+    keep LOAD's data from arriving, which that queue may be waiting for. A word takes a cycle per
+    beat to assemble and stands at `instructions` two cycles after its last beat arrived.
+
+    Members
+    -------
+    start : In(1)
+        Begin at `program_base`; ignored while `busy`.
+    stop : In(1)
+        Request and offer nothing more; beats on their way are dropped.
+    program_base : In(address_bits)
+        Byte address, a multiple of 32.
+    program_bytes : In(32)
+    requests : Out(stream of request_layout)
+    beats : In(stream of read_beat_layout)
+        Always ready.
+    instructions : Out(stream of dispatch_layout)
+        Legal instructions for the units, SYNC included; HALT is not handed out.
+    busy : Out(1)
+        Runs, or has requests in flight.
+    halted : Out(1)
+        HALT was met; until the next start.
+    error : Out(Error)
+        Until the next start: an illegal instruction, a failed read, or no HALT at the end of the
+        program. The instruction concerned and all that follow are not handed out.
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        bus_bytes = configuration.bus_bytes
+        self.word_beats = word_bytes(configuration) // bus_bytes
+        self.burst_beats = min(
+            configuration.burst_beats, _power_of_two_from(BUFFERED_WORDS * self.word_beats) // 2
+        )
+        self.buffer_beats = max(
+            _power_of_two_from(BUFFERED_WORDS * self.word_beats), 2 * self.burst_beats
+        )
+        super().__init__(
+            {
+                "start": In(1),
+                "stop": In(1),
+                "program_base": In(configuration.address_bits),
+                "program_bytes": In(WINDOW_BITS),
+                "requests": Out(stream.Signature(request_layout(configuration))),
+                "beats": In(stream.Signature(read_beat_layout(configuration))),
+                "instructions": Out(stream.Signature(dispatch_layout(configuration))),
+                "busy": Out(1),
+                "halted": Out(1),
+                "error": Out(Shape.cast(Error)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        beat_bits = (self.configuration.bus_bytes - 1).bit_length()
+        layout = read_beat_layout(self.configuration)
+        m.submodules.buffer = buffer = Queue(layout, self.buffer_beats)
+
+        running = Signal()
+        starts = Signal()
+        ends = Signal()
+        arriving = Signal(range(self.buffer_beats + 1))
+        m.d.comb += [
+            starts.eq(self.start & ~self.busy & ~self.stop),
+            self.busy.eq(running | (arriving != 0) | buffer.output.valid),
+        ]
+        with m.If(starts):
+            m.d.sync += [running.eq(1), self.halted.eq(0), self.error.eq(Error.NONE)]
+        with m.Elif(ends | self.stop):
+            m.d.sync += running.eq(0)
+
+        # Requests: aligned bursts through the program, as the buffer has room.
+        position = Signal(self.configuration.address_bits - beat_bits, reset_less=True)
+        left_beats = Signal(WINDOW_BITS - beat_bits, reset_less=True)
+        burst_bits = (self.burst_beats - 1).bit_length()
+        to_boundary = Signal(range(self.burst_beats + 1))
+        count = Signal(range(self.burst_beats + 1))
+        bursts = Signal(range(FETCH_BURSTS + 1))
+        requested = self.requests.valid & self.requests.ready
+        m.d.comb += [
+            to_boundary.eq(self.burst_beats - position[:burst_bits]),
+            count.eq(Mux(left_beats < to_boundary, left_beats, to_boundary)),
+            self.requests.valid.eq(
+                running
+                & ~self.stop
+                & (left_beats != 0)
+                & (bursts != FETCH_BURSTS)
+                & (arriving + buffer.level <= self.buffer_beats - self.burst_beats)
+            ),
+            self.requests.payload.address.eq(position << beat_bits),
+            self.requests.payload.beats_minus_one.eq(count - 1),
+        ]
+        with m.If(starts):
+            m.d.sync += [
+                position.eq(self.program_base >> beat_bits),
+                left_beats.eq(self.program_bytes >> beat_bits),
+            ]
+        with m.Elif(requested):
+            m.d.sync += [position.eq(position + count), left_beats.eq(left_beats - count)]
+
+        arrives = self.beats.valid & self.beats.ready
+        m.d.comb += [
+            self.beats.ready.eq(1),
+            buffer.input.valid.eq(self.beats.valid),
+            buffer.input.payload.eq(self.beats.payload),
+        ]
+        m.d.sync += [
+            arriving.eq(arriving + Mux(requested, count, 0) - arrives),
+            bursts.eq(bursts + requested - (arrives & self.beats.payload.last)),
+            Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
+        ]
+
+        # Words: beats shift in from the top.
+        word = Signal(8 * word_bytes(self.configuration), reset_less=True)
+        missing = Signal(range(self.word_beats + 1))
+        failed = Signal()
+        complete = Signal()
+        taken = Signal()
+        shifts = Signal()
+        m.d.comb += [
+            complete.eq(running & (missing == 0)),
+            shifts.eq(buffer.output.valid & (~complete | taken)),
+            buffer.output.ready.eq(~complete | taken),
+        ]
+        with m.If(starts):
+            m.d.sync += [missing.eq(self.word_beats), failed.eq(0)]
+        with m.Elif(shifts | taken):
+            m.d.sync += missing.eq(Mux(taken, self.word_beats, missing) - shifts)
+        with m.If(shifts):
+            beat = buffer.output.payload
+            m.d.sync += [
+                word.eq(Cat(word, beat.data)[self.configuration.bus_bits :]),
+                failed.eq(failed | beat.failed),
+            ]
+
+        dry = (left_beats == 0) & (arriving == 0) & ~buffer.output.valid & ~complete
+        self._check(m, word, complete, failed, running & dry, taken, ends)
+        return m
+
+    def _check(self, m: Module, word, complete, failed, dry, taken, ends) -> None:
+        """Hand the word out, or end the program."""
+        header = instruction_fields(word, Sync, self.configuration)
+        vector = instruction_fields(word, Vector, self.configuration)
+        is_halt = header.opcode == Halt.opcode
+        is_sync = header.opcode == Sync.opcode
+        known = reduce(or_, (header.opcode == family.opcode for family in FAMILIES))
+        meaningless = (header.opcode == Vector.opcode) & (vector.combine > max(Combine))
+        meaningless |= is_halt & (header.wait | header.signal).any()
+        legal = Signal()
+        m.d.comb += legal.eq(known & ~meaningless)
+
+        instruction = self.instructions.payload
+        m.d.comb += [
+            instruction.is_sync.eq(is_sync),
+            instruction.unit.eq(header.target),
+            instruction.wait.eq(header.wait),
+            instruction.signal.eq(header.signal),
+            instruction.word.eq(word),
+            self.instructions.valid.eq(complete & legal & ~is_halt & ~failed & ~self.stop),
+            taken.eq(self.instructions.valid & self.instructions.ready),
+        ]
+        for family in FAMILIES:
+            if family.unit is not None:
+                with m.If(header.opcode == family.opcode):
+                    m.d.comb += instruction.unit.eq(family.unit)
+
+        with m.If(complete & ~self.stop):
+            with m.If(failed):
+                m.d.comb += ends.eq(1)
+                m.d.sync += self.error.eq(Error.MEMORY_RESPONSE)
+            with m.Elif(~legal):
+                m.d.comb += ends.eq(1)
+                m.d.sync += self.error.eq(Error.ILLEGAL_INSTRUCTION)
+            with m.Elif(is_halt):
+                m.d.comb += ends.eq(1)
+                m.d.sync += self.halted.eq(1)
+        with m.Elif(dry & ~self.stop):
+            m.d.comb += ends.eq(1)
+            m.d.sync += self.error.eq(Error.NO_HALT)

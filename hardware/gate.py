@@ -1,0 +1,137 @@
+"""A unit's gate: instructions queue here, start when their tokens are there, and signal when done."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration
+from ..isa.instructions import Instruction
+from .layouts import MASK_BITS, command_layout
+from .queue import Queue
+
+
+def queued_layout(family: type[Instruction], configuration: Configuration) -> data.StructLayout:
+    """One instruction in a unit's queue; of a SYNC, the command means nothing."""
+    return data.StructLayout(
+        {
+            "is_sync": 1,
+            "wait": MASK_BITS,
+            "signal": MASK_BITS,
+            "command": command_layout(family, configuration),
+        }
+    )
+
+
+def state_layout(configuration: Configuration) -> data.StructLayout:
+    """What a unit does in this cycle, for the host's registers and counters."""
+    return data.StructLayout(
+        {
+            "working": 1,
+            "waiting": MASK_BITS,
+            "waiting_to_signal": 1,
+            "starved": 1,
+            "queued": range(configuration.queue_depth + 1),
+        }
+    )
+
+
+class Gate(wiring.Component):
+    """Hold a unit's instructions until their tokens are there; signal in order of completion.
+
+    An instruction can start in the cycle after it entered, and one starts and one retires per cycle
+    at most. A SYNC completes as soon as it starts, but like all others it retires, and signals,
+    after those before it.
+
+    Parameters
+    ----------
+    family : type[Instruction]
+        The unit's instructions.
+    configuration : Configuration
+    in_flight : int
+        Instructions between start and retirement that are remembered; more wait in the queue.
+
+    Members
+    -------
+    instructions : In(stream of queued_layout)
+    commands : Out(stream of command_layout)
+        Valid when all tokens are there; consumed with the transfer.
+    retired : In(stream)
+        Once per command, in order.
+    available, room : In(mask)
+    consume, produce : Out(mask)
+        To the token counters.
+    busy, starved : In(1)
+        Of the unit.
+    started, ended : Out(1)
+        An instruction starts, or retires, in this cycle.
+    dry : Out(1)
+        Nothing is queued or in flight.
+    state : Out(state_layout)
+        `waiting` for tokens counts only while the unit has nothing else to do.
+    """
+
+    def __init__(
+        self, family: type[Instruction], configuration: Configuration, in_flight: int
+    ):
+        self.depth, self.in_flight = configuration.queue_depth, in_flight
+        self.layout = queued_layout(family, configuration)
+        super().__init__(
+            {
+                "instructions": In(stream.Signature(self.layout)),
+                "commands": Out(stream.Signature(command_layout(family, configuration))),
+                "retired": In(stream.Signature(0)),
+                "available": In(MASK_BITS),
+                "room": In(MASK_BITS),
+                "consume": Out(MASK_BITS),
+                "produce": Out(MASK_BITS),
+                "busy": In(1),
+                "starved": In(1),
+                "started": Out(1),
+                "ended": Out(1),
+                "dry": Out(1),
+                "state": Out(state_layout(configuration)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.queue = queue = Queue(self.layout, self.depth)
+        entry = data.StructLayout({"is_sync": 1, "signal": MASK_BITS})
+        m.submodules.started_queue = begun = Queue(entry, self.in_flight)
+        wiring.connect(m, wiring.flipped(self.instructions), queue.input)
+
+        head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
+        m.d.comb += [
+            missing.eq(head.wait & ~self.available),
+            startable.eq(queue.output.valid & ~missing.any() & begun.input.ready),
+            self.commands.payload.eq(head.command),
+            self.commands.valid.eq(startable & ~head.is_sync),
+            self.started.eq(startable & (head.is_sync | self.commands.ready)),
+            queue.output.ready.eq(self.started),
+            self.consume.eq(Mux(self.started, head.wait, 0)),
+            begun.input.valid.eq(self.started),
+            begun.input.payload.is_sync.eq(head.is_sync),
+            begun.input.payload.signal.eq(head.signal),
+        ]
+
+        oldest, fits, complete = begun.output.payload, Signal(), Signal()
+        m.d.comb += [
+            fits.eq(~(oldest.signal & ~self.room).any()),
+            complete.eq(begun.output.valid & (oldest.is_sync | self.retired.valid)),
+            self.ended.eq(complete & fits),
+            self.retired.ready.eq(begun.output.valid & ~oldest.is_sync & fits),
+            begun.output.ready.eq(self.ended),
+            self.produce.eq(Mux(self.ended, oldest.signal, 0)),
+        ]
+
+        m.d.comb += [
+            self.dry.eq(~queue.output.valid & ~begun.output.valid),
+            self.state.working.eq(self.busy),
+            self.state.waiting.eq(
+                Mux(queue.output.valid & ~self.busy & ~begun.output.valid, missing, 0)
+            ),
+            self.state.waiting_to_signal.eq(complete & ~fits),
+            self.state.starved.eq(self.starved),
+            self.state.queued.eq(queue.level),
+        ]
+        return m

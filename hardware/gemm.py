@@ -1,0 +1,168 @@
+"""GEMM: activation rows stream through stationary weight tiles into the accumulators.
+
+Two walkers share a command. The tile walker fetches weight tiles into the array's shadow, one tile
+ahead of the row walker, which issues one ACT row per cycle; so it takes the next command while the
+rows of this one still stream.
+"""
+
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration, Memory
+from ..isa.instructions import Gemm
+from .gemm_walkers import RowWalker, TileWalker
+from .in_flight import InFlight
+from .layouts import command_layout
+from .mac_array import ELEMENT_BITS, MacArray
+from .ram import READ_LATENCY
+from .registers import delayed
+from .scratchpad import RowFormat
+
+IN_FLIGHT = 4
+"""Commands between their first ACT row and their retirement; the pipeline holds no more."""
+
+ISSUE_DELAY = 1
+"""Cycles from the decision to issue a row to its address at ACT."""
+
+
+class GemmUnit(wiring.Component):
+    """ACC[acc] (+)= ACT[act] x WGT[tile], one vector-by-tile product per cycle.
+
+    Timing, in cycles: a tile iteration takes max(rows, lanes_in, GEMM_REVISIT_STEPS); between the
+    rows of one command and those of the next lie at least GEMM_REVISIT_STEPS - 1. With nothing
+    before it, a command's first row is issued `lanes_in` after the command came. Its results are
+    written `write_delay` after the row was issued, and it retires in the cycle after its last ones.
+
+    Members
+    -------
+    commands : In(stream of command_layout)
+        Taken when the first row can follow the last one of the command before; the weights may
+        have been fetched already.
+    retired : Out(stream)
+    act, wgt : Out(read client)
+    acc_read, acc_write : Out(read client), Out(write client)
+    busy : Out(1)
+        A command is in flight, or the first tile of the next one.
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        formats = {
+            memory: RowFormat(configuration, memory)
+            for memory in (Memory.ACT, Memory.WGT, Memory.ACC)
+        }
+        super().__init__(
+            {
+                "commands": In(stream.Signature(command_layout(Gemm, configuration))),
+                "retired": Out(stream.Signature(0)),
+                "act": Out(formats[Memory.ACT].read_port()),
+                "wgt": Out(formats[Memory.WGT].read_port()),
+                "acc_read": Out(formats[Memory.ACC].read_port()),
+                "acc_write": Out(formats[Memory.ACC].write_port()),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        configuration = self.configuration
+        m.submodules.array = array = MacArray(configuration.lanes_in, configuration.lanes_out)
+        m.submodules.tiles = tiles = TileWalker(configuration)
+        m.submodules.rows = rows = RowWalker(configuration)
+        m.submodules.in_flight = in_flight = InFlight(IN_FLIGHT)
+        step = rows.step
+
+        # Both walkers read the command at the head; it is taken when its rows begin.
+        begun = Signal()
+        begins = Signal()
+        m.d.comb += [
+            tiles.command.eq(self.commands.payload),
+            rows.command.eq(self.commands.payload),
+            tiles.load.eq(self.commands.valid & tiles.idle & ~begun),
+            begins.eq(self.commands.valid & rows.idle & in_flight.room),
+            rows.load.eq(begins),
+            self.commands.ready.eq(rows.idle & in_flight.room),
+            rows.tile_ready.eq(tiles.ready),
+            tiles.take.eq(step.valid & step.first_row),
+        ]
+        m.d.sync += [
+            begun.eq((begun | tiles.load) & ~begins),
+            Assert(~begins | begun | tiles.load, "rows begin before their tiles"),
+        ]
+
+        # Weights: the row counter follows its row through the scratchpad.
+        reads = _history(m, tiles.read, READ_LATENCY, "reads")
+        m.d.comb += [
+            self.wgt.enable.eq(tiles.read),
+            self.wgt.address.eq(tiles.address),
+            array.write.eq(reads[READ_LATENCY]),
+            array.row.eq(delayed(m, tiles.row, READ_LATENCY, "weights_row")),
+            *_split(self.wgt.data, array.weights),
+        ]
+
+        # Activations: issued from registers, so that deciding and reading are separate cycles.
+        vector_delay = ISSUE_DELAY + READ_LATENCY
+        sums_delay = vector_delay + array.latency
+        steps = _history(m, step.valid, sums_delay + 1, "steps")
+        swaps = _history(m, step.valid & step.first_row, vector_delay, "swaps")
+        with m.If(step.valid):
+            m.d.sync += self.act.address.eq(step.act)
+        m.d.comb += [
+            self.act.enable.eq(steps[ISSUE_DELAY]),
+            array.valid.eq(steps[vector_delay]),
+            array.swap.eq(swaps[vector_delay]),
+            *_split(self.act.data, array.vector),
+        ]
+
+        # Accumulators: read so that they meet the sums, written in the cycle after.
+        reads_at, writes_at = sums_delay - READ_LATENCY, sums_delay + 1
+        overwrites = _history(m, step.overwrites, sums_delay, "overwrites")
+        lasts = _history(m, step.valid & step.last, writes_at, "lasts")
+        rows_read = _later(m, step.acc, reads_at, "acc_read_row")
+        m.d.comb += [
+            self.acc_read.enable.eq(steps[reads_at] & ~overwrites[reads_at]),
+            self.acc_read.address.eq(rows_read),
+            self.acc_write.enable.eq(steps[writes_at]),
+            self.acc_write.address.eq(_later(m, rows_read, writes_at - reads_at, "acc_write_row")),
+            in_flight.complete.eq(lasts[writes_at]),
+        ]
+        for lane, addend in enumerate(array.sums):
+            total = Signal(signed(32), name=f"total_{lane}", reset_less=True)
+            with m.If(steps[sums_delay]):
+                kept = Mux(overwrites[sums_delay], 0, self.acc_read.data[lane])
+                m.d.sync += total.eq(kept + addend)
+            m.d.comb += [self.acc_write.data[lane].eq(total), self.acc_write.mask[lane].eq(1)]
+
+        m.d.comb += [
+            in_flight.accept.eq(begins),
+            self.retired.valid.eq(in_flight.retired.valid),
+            in_flight.retired.ready.eq(self.retired.ready),
+            self.busy.eq(in_flight.active | begun),
+        ]
+        return m
+
+
+def _history(m: Module, bit: Value, cycles: int, name: str) -> dict[int, Value]:
+    """Return a bit as it was so many cycles ago, by cycles; low after reset."""
+    line = Signal(cycles, name=name)
+    m.d.sync += line.eq(Cat(bit, line))
+    return {cycle: line[cycle - 1] for cycle in range(1, cycles + 1)}
+
+
+def _later(m: Module, value: Value, cycles: int, name: str) -> Value:
+    """Return a value `cycles` cycles later; one register per cycle, none of them wide."""
+    for cycle in range(1, cycles + 1):
+        stage = Signal(value.shape(), name=f"{name}_{cycle}", reset_less=True)
+        m.d.sync += stage.eq(value)
+        value = stage
+    return value
+
+
+def _split(words, elements) -> list:
+    """Return the assignments of a row of words to its elements."""
+    per_word = len(words[0]) // ELEMENT_BITS
+    return [
+        element.eq(words[index // per_word].word_select(index % per_word, ELEMENT_BITS))
+        for index, element in enumerate(elements)
+    ]

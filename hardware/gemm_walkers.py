@@ -1,0 +1,172 @@
+"""The two halves of GEMM's control: which weight tile to fetch, and which row to issue."""
+
+from amaranth.hdl import Assert, Cat, Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ..isa.fields import address_width
+from ..isa.instructions import Gemm
+from .affine import AffineNest
+from .layouts import command_layout
+
+
+def _address_bits(configuration: Configuration) -> dict[str, int]:
+    return {
+        operand.name: Gemm.base_bits(operand.name, configuration) for operand in Gemm.operands
+    }
+
+
+class TileWalker(wiring.Component):
+    """Read weight tiles row by row, each as soon as the one before it was taken.
+
+    A tile's first row is read in the cycle after `load` or `take`, the others cycle by cycle.
+
+    Members
+    -------
+    load : In(1)
+        Take the loops of `command`; allowed while `idle`.
+    command : In(command_layout)
+    idle : Out(1)
+        All tiles of the last command were taken.
+    read : Out(1)
+        Read row `address` of WGT, which is row `row` of the tile.
+    address, row : Out
+    ready : Out(1)
+        From the cycle in which a tile's last row is read until it is taken.
+    take : In(1)
+        The array swaps to this tile; allowed while `ready`.
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        super().__init__(
+            {
+                "load": In(1),
+                "command": In(command_layout(Gemm, configuration)),
+                "idle": Out(1),
+                "read": Out(1),
+                "address": Out(address_width(configuration.rows(Memory.WGT))),
+                "row": Out(range(configuration.lanes_in)),
+                "ready": Out(1),
+                "take": In(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        lanes = self.configuration.lanes_in
+        m.submodules.nest = nest = AffineNest(
+            self.configuration.extent_bits,
+            {"wgt": _address_bits(self.configuration)["wgt"]},
+            [("wgt",)] * self.configuration.tile_loops,
+        )
+        # A tile lasts as long as accumulators must rest, even where it has fewer rows.
+        count = Signal(range(max(lanes, GEMM_REVISIT_STEPS)))
+        fetching, ends, loaded = Signal(), Signal(), Signal()
+        m.d.comb += [
+            nest.assign(self.command, ["tile_loops"]),
+            nest.load.eq(self.load),
+            nest.advance.eq(self.take),
+            self.idle.eq(~nest.active),
+            fetching.eq(nest.active & ~loaded),
+            ends.eq(fetching & count.all()),
+            self.read.eq(fetching & (count < lanes)),
+            self.row.eq(count),
+            self.address.eq(Cat(self.row, nest.addresses.wgt)),
+            self.ready.eq(loaded | ends),
+        ]
+        with m.If(fetching):
+            m.d.sync += count.eq(count + 1)
+        m.d.sync += [
+            loaded.eq(self.ready & ~self.take),
+            Assert(~self.take | self.ready, "a weight tile was taken before it was there"),
+        ]
+        return m
+
+
+def step_layout(configuration: Configuration) -> data.StructLayout:
+    """One GEMM step: the rows, whether it opens a tile, overwrites, or ends the command."""
+    bits = _address_bits(configuration)
+    return data.StructLayout(
+        {
+            "valid": 1,
+            "act": bits["act"],
+            "acc": bits["acc"],
+            "first_row": 1,
+            "overwrites": 1,
+            "last": 1,
+        }
+    )
+
+
+class RowWalker(wiring.Component):
+    """Issue one ACT row per cycle, the first one of each tile when the tile is ready.
+
+    The first step of a command follows the last one of the command before by at least
+    GEMM_REVISIT_STEPS cycles, so that both may accumulate to the same row.
+
+    Members
+    -------
+    load : In(1)
+        Take the loops of `command`; allowed while `idle`. Its first step may come in the next cycle.
+    command : In(command_layout)
+    idle : Out(1)
+        All rows of the last command were issued.
+    tile_ready : In(1)
+        The tile after the current one can be taken.
+    step : Out(step_layout)
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        super().__init__(
+            {
+                "load": In(1),
+                "command": In(command_layout(Gemm, configuration)),
+                "idle": Out(1),
+                "tile_ready": In(1),
+                "step": Out(step_layout(configuration)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        tile_loops, row_loops = self.configuration.tile_loops, self.configuration.row_loops
+        bits = _address_bits(self.configuration)
+        m.submodules.nest = nest = AffineNest(
+            self.configuration.extent_bits,
+            {"act": bits["act"], "acc": bits["acc"]},
+            [("act", "acc")] * (tile_loops + row_loops),
+        )
+        step = self.step
+        rest = Signal(range(GEMM_REVISIT_STEPS))
+        m.d.comb += [
+            nest.assign(self.command, Gemm.nests),
+            nest.load.eq(self.load),
+            nest.advance.eq(step.valid),
+            self.idle.eq(~nest.active),
+            step.first_row.eq(nest.zeros[tile_loops:].all()),
+            step.valid.eq(
+                nest.active & (rest == 0) & (~step.first_row | self.tile_ready)
+            ),
+            step.act.eq(nest.addresses.act),
+            step.acc.eq(nest.addresses.acc),
+            step.last.eq(nest.last),
+        ]
+        with m.If(rest != 0):
+            m.d.sync += rest.eq(rest - 1)
+        with m.If(step.valid & step.last):
+            m.d.sync += rest.eq(GEMM_REVISIT_STEPS - 1)
+
+        # A loop that does not move the accumulators reduces: only its first iteration overwrites.
+        accumulates = Signal(reset_less=True)
+        moves = Signal(tile_loops, reset_less=True)
+        with m.If(self.load):
+            m.d.sync += accumulates.eq(self.command.accumulate)
+            m.d.sync += [
+                moves[level].eq(getattr(self.command, f"tile_loops__{level}__acc") != 0)
+                for level in range(tile_loops)
+            ]
+        m.d.comb += step.overwrites.eq(~accumulates & (nest.zeros[:tile_loops] | moves).all())
+        return m

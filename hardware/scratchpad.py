@@ -1,0 +1,186 @@
+"""Banked on-chip memories: one reader and one writer per bank at a time, and nothing arbitrates.
+
+Which client may use a bank when is the program's business, proved by the checker; the assertions
+here hold for every checked program.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Array, Assert, Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration, Memory
+from ..isa.fields import address_width
+from .ram import READ_LATENCY, Ram
+from .registers import delayed
+
+WORD_BITS = 32
+"""Rows lie in words of at most this many bits, each in its own RAM."""
+
+
+class RowFormat:
+    """How a row of a scratchpad is cut into words and masked.
+
+    Attributes
+    ----------
+    words, word_bits : int
+        A row is `words` words.
+    granularity : int
+        Bits that one mask bit covers: an accumulator, or a byte elsewhere.
+    address_bits : int
+        Of a row's address, the bank in its top bits.
+    """
+
+    def __init__(self, configuration: Configuration, memory: Memory):
+        row_bits = 8 * configuration.row_bytes(memory)
+        self.word_bits = min(row_bits, WORD_BITS)
+        self.words = row_bits // self.word_bits
+        self.granularity = 32 if memory is Memory.ACC else 8
+        self.address_bits = address_width(configuration.rows(memory))
+
+    def read_port(self) -> wiring.Signature:
+        """A read client, seen from the client: data follow the address by `READ_LATENCY`."""
+        return wiring.Signature(
+            {
+                "enable": Out(1),
+                "address": Out(self.address_bits),
+                "data": In(self.word_bits).array(self.words),
+            }
+        )
+
+    def write_port(self) -> wiring.Signature:
+        """A write client, seen from the client."""
+        return wiring.Signature(
+            {
+                "enable": Out(1),
+                "address": Out(self.address_bits),
+                "data": Out(self.word_bits).array(self.words),
+                "mask": Out(self.word_bits // self.granularity).array(self.words),
+            }
+        )
+
+
+class Bank(wiring.Component):
+    """The RAMs of one bank, a word of the row each, under one address.
+
+    Members
+    -------
+    read : In(read client without bank bits)
+    write : In(write client without bank bits)
+    """
+
+    def __init__(self, row: RowFormat, depth: int):
+        self.row, self.depth = row, depth
+        narrow = {"address": Out(address_width(depth))}
+        super().__init__(
+            {
+                "read": In(wiring.Signature({**row.read_port().members, **narrow})),
+                "write": In(wiring.Signature({**row.write_port().members, **narrow})),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        for word in range(self.row.words):
+            ram = Ram(self.depth, self.row.word_bits, self.row.granularity)
+            m.submodules[f"word_{word}"] = ram
+            granules = len(ram.write_enable)
+            m.d.comb += [
+                ram.read_enable.eq(self.read.enable),
+                ram.read_address.eq(self.read.address),
+                self.read.data[word].eq(ram.read_data),
+                ram.write_enable.eq(
+                    self.write.mask[word] & self.write.enable.replicate(granules)
+                ),
+                ram.write_address.eq(self.write.address),
+                ram.write_data.eq(self.write.data[word]),
+            ]
+        return m
+
+
+class Scratchpad(wiring.Component):
+    """One memory of the machine, zero at power-up.
+
+    A read's data stand `READ_LATENCY` cycles after its address, for one cycle. A write is seen by
+    reads from the next cycle on. Never stalls: two clients on one side of a bank in one cycle are
+    an error of the program.
+
+    Parameters
+    ----------
+    configuration : Configuration
+    memory : Memory
+        Gives row, depth and banks.
+    readers, writers : Sequence[str]
+        Names of the clients.
+
+    Members
+    -------
+    read_<client> : In(read client)
+    write_<client> : In(write client)
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        memory: Memory,
+        readers: Sequence[str],
+        writers: Sequence[str],
+    ):
+        self.banks = configuration.banks(memory)
+        self.depth = configuration.depth(memory)
+        self.row = RowFormat(configuration, memory)
+        self.readers, self.writers = tuple(readers), tuple(writers)
+        super().__init__(
+            {f"read_{name}": In(self.row.read_port()) for name in readers}
+            | {f"write_{name}": In(self.row.write_port()) for name in writers}
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        readers = [getattr(self, f"read_{name}") for name in self.readers]
+        writers = [getattr(self, f"write_{name}") for name in self.writers]
+        banks = []
+        for index in range(self.banks):
+            bank = Bank(self.row, self.depth)
+            m.submodules[f"bank_{index}"] = bank
+            banks.append(bank)
+            m.d.comb += self._select(m, bank.read, readers, index, "read", ())
+            m.d.comb += self._select(m, bank.write, writers, index, "write", ("data", "mask"))
+        for name, reader in zip(self.readers, readers, strict=True):
+            chosen = delayed(m, self._bank_of(reader.address), READ_LATENCY, f"bank_{name}")
+            for word in range(self.row.words):
+                m.d.comb += reader.data[word].eq(
+                    Array(bank.read.data[word] for bank in banks)[chosen]
+                )
+        return m
+
+    def _bank_of(self, address: Value) -> Value:
+        return Value.cast(address)[address_width(self.depth) :]
+
+    def _select(self, m: Module, port, clients, index: int, side: str, payload) -> list:
+        """Connect the client that addresses this bank."""
+        hits = []
+        for number, client in enumerate(clients):
+            hit = Signal(name=f"{side}_{number}_hits_{index}")
+            m.d.comb += hit.eq(client.enable & (self._bank_of(client.address) == index))
+            hits.append(hit)
+        m.d.sync += Assert(
+            sum(hits) <= 1, f"two clients {side} one bank in the same cycle"
+        )
+
+        def chosen(values: list[Value]) -> Value:
+            value = values[-1]
+            for hit, other in zip(hits[-2::-1], values[-2::-1], strict=True):
+                value = Mux(hit, other, value)
+            return value
+
+        assignments = [
+            port.enable.eq(Cat(hits).any()),
+            port.address.eq(chosen([client.address for client in clients])),
+        ]
+        for name in payload:
+            for word in range(self.row.words):
+                values = [getattr(client, name)[word] for client in clients]
+                assignments.append(getattr(port, name)[word].eq(chosen(values)))
+        return assignments

@@ -1,0 +1,214 @@
+"""VECTOR's unit: it walks the operands, feeds the datapath, and puts the results away.
+
+Three walkers share the loops: steps (operands a and b), parameters (per output), destinations (per
+output). Each one moves when its data do, so no address has to travel along.
+"""
+
+from amaranth.hdl import Assert, Cat, Module, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..isa.configuration import Configuration, Memory
+from ..isa.instructions import Combine, Vector
+from .affine import AffineNest
+from .in_flight import InFlight
+from .layouts import command_layout
+from .ram import READ_LATENCY
+from .registers import delayed
+from .scratchpad import RowFormat
+from .vector_datapath import VectorDatapath
+
+OPERAND_DELAY = READ_LATENCY + 1
+"""Cycles from a step's read to its operands' registers."""
+
+
+class VectorUnit(wiring.Component):
+    """dst = finish(reduce(combine(a, b))), one step per cycle.
+
+    Timing: the first step is read in the cycle after the command was accepted, the others cycle by
+    cycle; a slice is written OPERAND_DELAY + TOTALS_LATENCY (to ACC) or RESULTS_LATENCY (to ACT)
+    cycles after its last step was read. The next command is accepted in the cycle after the last
+    write, in which this one retires.
+
+    Members
+    -------
+    commands : In(stream of command_layout)
+    retired : Out(stream)
+    a_act, b_act, a_acc, param : Out(read client)
+    act, acc : Out(write client)
+    table_address, table_data, table_bytes : In
+        Write port of the look-up tables.
+    busy : Out(1)
+    """
+
+    def __init__(self, configuration: Configuration):
+        self.configuration = configuration
+        self.datapath = VectorDatapath(configuration)
+        formats = {memory: RowFormat(configuration, memory) for memory in Memory if memory < 5}
+        self.formats = formats
+        tables = self.datapath.signature.members
+        super().__init__(
+            {
+                "commands": In(stream.Signature(command_layout(Vector, configuration))),
+                "retired": Out(stream.Signature(0)),
+                "a_act": Out(formats[Memory.ACT].read_port()),
+                "b_act": Out(formats[Memory.ACT].read_port()),
+                "a_acc": Out(formats[Memory.ACC].read_port()),
+                "param": Out(formats[Memory.PARAM].read_port()),
+                "act": Out(formats[Memory.ACT].write_port()),
+                "acc": Out(formats[Memory.ACC].write_port()),
+                "table_address": tables["table_address"],
+                "table_data": tables["table_data"],
+                "table_bytes": tables["table_bytes"],
+                "busy": Out(1),
+            }
+        )
+
+    def _nest(self, operands: tuple[str, ...], levels: dict[str, tuple[str, ...]]) -> AffineNest:
+        widths = {name: Vector.base_bits(name, self.configuration) for name in operands}
+        moved = [
+            operands
+            for nest in levels
+            for _ in range(Vector.levels(nest, self.configuration))
+        ]
+        return AffineNest(self.configuration.extent_bits, widths, moved)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        command, nests = self.commands.payload, Vector.nests
+        outer = {"map_loops": nests["map_loops"]}
+        m.submodules.datapath = datapath = self.datapath
+        m.submodules.steps = steps = self._nest(("a", "b"), nests)
+        m.submodules.parameters = parameters = self._nest(("param",), outer)
+        m.submodules.targets = targets = self._nest(("dst",), outer)
+        m.submodules.in_flight = in_flight = InFlight(2)
+
+        accepts = Signal()
+        written = Signal()
+        m.d.comb += [
+            self.commands.ready.eq(~targets.active & in_flight.room),
+            accepts.eq(self.commands.valid & self.commands.ready),
+            steps.assign(command, nests),
+            parameters.assign(command, outer),
+            targets.assign(command, outer),
+            *(nest.load.eq(accepts) for nest in (steps, parameters, targets)),
+            steps.advance.eq(steps.active),
+            targets.advance.eq(written),
+            in_flight.accept.eq(accepts),
+            in_flight.complete.eq(written & targets.last),
+            self.retired.valid.eq(in_flight.retired.valid),
+            in_flight.retired.ready.eq(self.retired.ready),
+            self.busy.eq(in_flight.active),
+        ]
+
+        constants = Signal(datapath.constants.shape(), reset_less=True)
+        with m.If(accepts):
+            m.d.sync += [
+                getattr(constants, name).eq(getattr(command, name))
+                for name in datapath.constants.shape().members
+            ]
+        m.d.comb += [
+            datapath.constants.eq(constants),
+            datapath.table_address.eq(self.table_address),
+            datapath.table_data.eq(self.table_data),
+            datapath.table_bytes.eq(self.table_bytes),
+        ]
+        self._read_operands(m, constants, steps)
+        self._read_parameters(m, constants, steps, parameters)
+        self._write(m, targets, written)
+        return m
+
+    def _read_operands(self, m: Module, constants, steps: AffineNest) -> None:
+        """Read a and b of one step; the slices meet the datapath in registers."""
+        datapath, level = self.datapath, self.configuration.map_loops
+        combines = constants.combine != Combine.A
+        valids = Signal(OPERAND_DELAY)
+        flags = Cat(steps.zeros[level:].all(), steps.ends[level])
+        first, last = delayed(m, flags, OPERAND_DELAY, "flags")
+        m.d.sync += valids.eq(Cat(steps.active, valids))
+        m.d.comb += [
+            datapath.valid.eq(valids[-1]),
+            datapath.first.eq(first),
+            datapath.last.eq(last),
+        ]
+        for port, memory, address, enable, operands in (
+            (self.a_acc, Memory.ACC, steps.addresses.a, constants.a_from_acc, datapath.a_acc),
+            (self.a_act, Memory.ACT, steps.addresses.a, ~constants.a_from_acc, datapath.a_act),
+            (self.b_act, Memory.ACT, steps.addresses.b, combines, datapath.b),
+        ):
+            bits = self._slice_bits(memory)
+            chosen = delayed(m, address[:bits], READ_LATENCY, "slice") if bits else address[:0]
+            m.d.comb += [
+                port.enable.eq(steps.active & enable),
+                port.address.eq(address >> bits),
+            ]
+            slices = self._slices(port.data, memory)
+            for lane, operand in enumerate(operands):
+                register = Signal(operand.shape(), name=f"operand_{lane}", reset_less=True)
+                with m.If(valids[READ_LATENCY - 1] & enable):
+                    m.d.sync += register.eq(_pick([lanes[lane] for lanes in slices], chosen))
+                m.d.comb += operand.eq(register)
+
+    def _read_parameters(self, m: Module, constants, steps: AffineNest, nest: AffineNest) -> None:
+        """Read the row of an output so that it meets the last step of its reduction."""
+        ends = Signal(OPERAND_DELAY + self.datapath.PARAM_DELAY - READ_LATENCY)
+        m.d.sync += ends.eq(
+            Cat(steps.active & steps.ends[self.configuration.map_loops], ends)
+        )
+        m.d.comb += [
+            nest.advance.eq(ends[-1]),
+            self.param.enable.eq(ends[-1] & (constants.bias | constants.scale)),
+            self.param.address.eq(nest.addresses.param),
+        ]
+        for lane in range(self.configuration.vector_lanes):
+            m.d.comb += [
+                self.datapath.bias[lane].eq(self.param.data[2 * lane]),
+                self.datapath.scale[lane].eq(self.param.data[2 * lane + 1]),
+            ]
+
+    def _write(self, m: Module, targets: AffineNest, written: Signal) -> None:
+        """Put a slice away, repeated over the row under a mask of its place."""
+        datapath, address = self.datapath, targets.addresses.dst
+        m.d.comb += written.eq(datapath.totals_valid | datapath.results_valid)
+        for port, memory, valid, lanes in (
+            (self.acc, Memory.ACC, datapath.totals_valid, datapath.totals),
+            (self.act, Memory.ACT, datapath.results_valid, datapath.results),
+        ):
+            bits = self._slice_bits(memory)
+            m.d.comb += [port.enable.eq(valid), port.address.eq(address >> bits)]
+            values = self._slices(port.data, memory)
+            masks = self._slices(port.mask, memory)
+            for place, (value, mask) in enumerate(zip(values, masks, strict=True)):
+                for lane, result in enumerate(lanes):
+                    m.d.comb += [
+                        value[lane].eq(result),
+                        mask[lane].eq(address[:bits] == place),
+                    ]
+        m.d.sync += Assert(~written | targets.active, "a result without a destination")
+
+    def _slice_bits(self, memory: Memory) -> int:
+        lanes = self._lanes(memory) // self.configuration.vector_lanes
+        return (lanes - 1).bit_length()
+
+    def _lanes(self, memory: Memory) -> int:
+        return {
+            Memory.ACT: self.configuration.lanes_in,
+            Memory.ACC: self.configuration.lanes_out,
+        }[memory]
+
+    def _slices(self, words, memory: Memory) -> list[list[Value]]:
+        """Elements of a row (or their mask bits), by slice and lane."""
+        per_word = self._lanes(memory) // len(words)
+        width = len(words[0]) // per_word
+        elements = [
+            word[index * width : (index + 1) * width] for word in words for index in range(per_word)
+        ]
+        step = self.configuration.vector_lanes
+        return [elements[low : low + step] for low in range(0, len(elements), step)]
+
+
+def _pick(values: list[Value], index: Value) -> Value:
+    """Choose one of a power of two of values."""
+    if len(values) == 1:
+        return values[0]
+    return Cat(values).word_select(index, len(values[0]))

@@ -1,0 +1,71 @@
+"""Scratchpad contents inside a Verilated core: which RAM array holds which word of which bank."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..errors import HardwareError
+from ..isa.configuration import Configuration, Memory
+from ..isa.semantics import SCRATCHPADS
+
+_NAME = re.compile(r"__DOT__(\w+?)__DOT__bank_(\d+)__DOT__word_(\d+)__DOT__")
+
+
+class ScratchpadArrays:
+    """All scratchpads of a core, readable and writable as bytes.
+
+    Parameters
+    ----------
+    configuration
+        Gives the sizes that the arrays must have.
+    arrays
+        From `Harness.arrays`: Verilator's name to uint8[rows, stride] and bits of a row.
+
+    Raises
+    ------
+    HardwareError
+        When the arrays are not those of the configuration.
+    """
+
+    def __init__(
+        self, configuration: Configuration, arrays: Mapping[str, tuple[np.ndarray, int]]
+    ) -> None:
+        self.configuration = configuration
+        self._words: dict[Memory, dict[tuple[int, int], np.ndarray]] = {}
+        names = {memory.name.lower(): memory for memory in SCRATCHPADS}
+        for name, (array, bits) in arrays.items():
+            found = _NAME.search(name)
+            if found and found[1] in names:
+                words = self._words.setdefault(names[found[1]], {})
+                words[int(found[2]), int(found[3])] = array[:, : bits // 8]
+        for memory in SCRATCHPADS:
+            self._check(memory)
+
+    def _check(self, memory: Memory) -> None:
+        words = self._words.get(memory, {})
+        size = sum(word.size for word in words.values())
+        if size != self.configuration.size_bytes(memory):
+            raise HardwareError(
+                f"configuration `{self.configuration.name}`: the simulator shows {size} bytes of "
+                f"{memory.name} in {len(words)} arrays, expected "
+                f"{self.configuration.size_bytes(memory)} bytes"
+            )
+
+    def read(self) -> dict[Memory, np.ndarray]:
+        """A copy of every scratchpad, uint8[bytes]."""
+        contents = {}
+        for memory, words in self._words.items():
+            banks, depth = self.configuration.banks(memory), self.configuration.depth(memory)
+            whole = np.empty((banks, depth, self.configuration.row_bytes(memory)), dtype=np.uint8)
+            for (bank, word), array in words.items():
+                width = array.shape[1]
+                whole[bank, :, word * width : (word + 1) * width] = array
+            contents[memory] = whole.reshape(-1)
+        return contents
+
+    def clear(self) -> None:
+        """Set everything to zero."""
+        for words in self._words.values():
+            for array in words.values():
+                array[...] = 0

