@@ -6,7 +6,6 @@ from collections.abc import Callable
 from ..errors import CompileError
 from ..isa.checker import check
 from ..isa.configuration import Configuration
-from ..isa.encoding import encode_program
 from ..isa.instructions import Instruction, Sync
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
@@ -23,7 +22,11 @@ Progress = Callable[[str], None]
 
 
 def compile_graph(
-    graph: Graph, configuration: Configuration, progress: Progress = lambda line: None
+    graph: Graph,
+    configuration: Configuration,
+    progress: Progress = lambda line: None,
+    *,
+    keep_all: bool = False,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -35,6 +38,9 @@ def compile_graph(
         The accelerator.
     progress
         Called with one line per layer.
+    keep_all
+        Give every activation a place of its own, so that all of them can be read after a run; the
+        same instructions, in more memory.
 
     Raises
     ------
@@ -47,7 +53,7 @@ def compile_graph(
     for group in partition(graph):
         if is_accelerated(group[0]):
             steps.append(len(segments))
-            segments.append(_compile_segment(graph, group, configuration, progress))
+            segments.append(_compile_segment(graph, group, configuration, progress, keep_all))
         else:
             steps += [node.output.name for node in group]
     report = {"compile_s": time.perf_counter() - started}
@@ -74,10 +80,14 @@ def partition(graph: Graph) -> list[list[Node]]:
 
 
 def _compile_segment(
-    graph: Graph, nodes: list[Node], configuration: Configuration, progress: Progress
+    graph: Graph,
+    nodes: list[Node],
+    configuration: Configuration,
+    progress: Progress,
+    keep_all: bool,
 ) -> Segment:
     inputs, outputs = _boundary(graph, nodes)
-    plan = _plan(graph, nodes, inputs, outputs, configuration)
+    plan = _plan(graph, nodes, inputs, outputs, configuration, keep_all)
     shapes = _stored_shapes(graph, plan, configuration)
     residents = {name: Resident(offset, shapes[name]) for name, offset in plan.offsets.items()}
     pool = ConstantPool(base=align(plan.size))
@@ -98,7 +108,6 @@ def _compile_segment(
         layers.append(Layer(node.name, kind, node.output.name, macs, schedule, first, last))
         first = last
     data_bytes = align(pool.base + pool.size)
-    encode_program(program, configuration)
     check(program, configuration, data_bytes)
     bind = {
         name: Binding(name, offset, shapes[name], graph.types[name].shape)
@@ -135,7 +144,7 @@ def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
     return list(entering), leaving
 
 
-def _plan(graph, nodes, inputs, outputs, configuration) -> MemoryPlan:
+def _plan(graph, nodes, inputs, outputs, configuration, keep_all) -> MemoryPlan:
     """Lifetimes in node order; inputs exist before the first node, outputs after the last."""
     first = dict.fromkeys(inputs, -1)
     last: dict[str, int] = dict.fromkeys(inputs, -1)
@@ -144,7 +153,7 @@ def _plan(graph, nodes, inputs, outputs, configuration) -> MemoryPlan:
             if not graph.is_constant(name):
                 last[name] = step
         first[node.output.name] = last[node.output.name] = step
-    for name in outputs:
+    for name in first if keep_all else outputs:
         last[name] = len(nodes)
     lifetimes = []
     for name in first:

@@ -6,7 +6,7 @@ next address is always one of those plus a stride.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from amaranth.hdl import Assert, Module, Signal, signed
+from amaranth.hdl import Assert, Cat, Module, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -140,7 +140,7 @@ class AffineNest(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         depth = len(self.levels)
-        ends = Signal(depth)
+        ends = [Signal(name=f"ends_{n}") for n in range(depth)]  # apart: each needs the next
         extents = [Signal(self.extent_bits, name=f"extent_{n}") for n in range(depth)]
         remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in range(depth)]
         at_end = [Signal(name=f"at_end_{n}") for n in range(depth)]
@@ -153,7 +153,7 @@ class AffineNest(wiring.Component):
             m.d.comb += ends[level].eq(at_end[level] & inner)
             m.d.comb += steps[level].eq(~at_end[level] & inner)
         m.d.comb += [
-            self.ends.eq(ends),
+            self.ends.eq(Cat(ends)),
             self.last.eq(ends[0]),
             *(self.zeros[level].eq(at_start[level]) for level in range(depth)),
         ]

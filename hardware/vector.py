@@ -79,7 +79,7 @@ class VectorUnit(wiring.Component):
         outer = {"map_loops": nests["map_loops"]}
         m.submodules.datapath = datapath = self.datapath
         m.submodules.steps = steps = self._nest(("a", "b"), nests)
-        m.submodules.parameters = parameters = self._nest(("param",), outer)
+        m.submodules.channels = parameters = self._nest(("param",), outer)
         m.submodules.targets = targets = self._nest(("dst",), outer)
         m.submodules.in_flight = in_flight = InFlight(2)
 

@@ -368,7 +368,9 @@ def load_configuration(name_or_path: str) -> Configuration:
     try:
         values = json.loads(path.read_text())
     except (OSError, ValueError) as problem:
-        raise ConfigurationError(f"configuration `{path}`: not readable as JSON: {problem}") from None
+        raise ConfigurationError(
+            f"configuration `{path}`: not readable as JSON: {problem}"
+        ) from None
     if isinstance(values, dict):
         values = {"name": path.stem, **values}
     return Configuration.from_dict(values, f"configuration `{path}`")

@@ -1,6 +1,7 @@
 """Instruction words: fixed size per configuration, little endian, opcode in the low four bits."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from ..errors import IsaError
 from .configuration import Configuration
@@ -13,6 +14,7 @@ WORD_MULTIPLE_BYTES = 32
 BY_OPCODE: dict[int, type[Instruction]] = {family.opcode: family for family in FAMILIES}
 
 
+@cache
 def word_bytes(configuration: Configuration) -> int:
     """Size of every instruction word in bytes."""
     bits = max(width(family.layout(configuration)) for family in FAMILIES)

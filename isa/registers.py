@@ -33,7 +33,16 @@ class Register:
     text: str
 
 
-UNIT_COUNTERS = ("instructions", "busy", "wait0", "wait1", "wait2", "wait_signal", "memory", "bytes")
+UNIT_COUNTERS = (
+    "instructions",
+    "busy",
+    "wait0",
+    "wait1",
+    "wait2",
+    "wait_signal",
+    "memory",
+    "bytes",
+)
 """Performance counters per unit; `wait0..2` count cycles waiting for each peer in ascending order."""
 
 _CONTROL = (

@@ -108,7 +108,9 @@ class Machine:
         wgt_tiles = gemm.addresses("wgt").reshape(shape)[:, 0]
         first = first_steps(gemm)
         for step in range(shape[0]):
-            products = act[act_rows[step]].astype(np.int32) @ tiles[wgt_tiles[step]].astype(np.int32)
+            products = act[act_rows[step]].astype(np.int32) @ tiles[wgt_tiles[step]].astype(
+                np.int32
+            )
             for row in range(rows):
                 address = acc_rows[step, row]
                 acc[address] = products[row] if first[step] else acc[address] + products[row]
@@ -129,7 +131,9 @@ class Machine:
             a = a_source[a_rows[steps]].astype(np.int32)
             b = act[b_rows[steps]].astype(np.int32) if vector.combine is not Combine.A else None
             t = reduce_steps(vector, combine_operands(vector, a, b), axis=0)
-            row = param[vector.addresses("param")[steps][0]] if vector.bias or vector.scale else None
+            row = (
+                param[vector.addresses("param")[steps][0]] if vector.bias or vector.scale else None
+            )
             result = finish(vector, t, row, self.view(Memory.LUT))
             target = vector.addresses("dst")[steps][0]
             (acc if vector.to_acc else act)[target] = result

@@ -46,9 +46,12 @@ class _Weaver:
                 if other is unit:
                     continue
                 window = self.passed[other][self.known[unit][other] :]
-                late = [e for e in window if footprints_conflict(e.footprint, entry.footprint)]
-                if late:
-                    self._order(late[-1], other, unit, entry)
+                conflicting = (
+                    e for e in reversed(window) if footprints_conflict(e.footprint, entry.footprint)
+                )
+                latest = next(conflicting, None)
+                if latest is not None:
+                    self._order(latest, other, unit, entry)
                 elif (choice := redundant(len(window))) is not None and self._room(
                     window[choice], other, unit
                 ):

@@ -141,11 +141,14 @@ def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
-    shape = shape_of(kernel)
+    shape, reads = shape_of(kernel), activation_reads(kernel)
+    regions = regions_of(len(reads), configuration)
     best: Schedule | None = None
     for tile in _tiles(shape, configuration):
         for channels_outer in (False, True):
-            bound = _bound(kernel, shape, tile, channels_outer, configuration)
+            bound = _bound(
+                shape, reads, regions, "bias" in kernel.constants, tile, channels_outer, configuration
+            )
             if bound is not None and (best is None or bound < best.bound_cycles):
                 best = Schedule(tuple(tile.items()), channels_outer, bound)
     if best is None:
@@ -211,8 +214,10 @@ def output_bytes(shape: Shape, tile: dict[str, int], channels_outer: bool) -> in
 
 
 def _bound(
-    kernel: Kernel,
     shape: Shape,
+    reads: list[Read],
+    regions: Regions,
+    parametric: bool,
     tile: dict[str, int],
     channels_outer: bool,
     configuration: Configuration,
@@ -225,17 +230,14 @@ def _bound(
     channels = math.prod(tile[axis] for axis in shape.channels)
     spatial = math.prod(-(-extents[a] // tile[a]) for a in shape.pixels)
     groups = math.prod(-(-extents[a] // tile[a]) for a in shape.channels)
-    reads = activation_reads(kernel)
-    regions = regions_of(len(reads), configuration)
-    full = {**tile}
-    boxes = [box_bytes(box_of(read, {}, full)) for read in reads]
+    boxes = [box_bytes(box_of(read, {}, tile)) for read in reads]
     slots = [size // box for (_, size), box in zip(regions.inputs, boxes, strict=True)]
     output = output_bytes(shape, tile, channels_outer)
     output_slots = regions.output[1] // output
     if min(slots) < 1 or output_slots < 1:
         return None
     param_rows = -(-channels // configuration.vector_lanes)
-    if "bias" in kernel.constants and param_rows > configuration.param_depth:
+    if parametric and param_rows > configuration.param_depth:
         return None
     chunks, weights, gemm = 1, 0, 0
     if shape.product is not None:

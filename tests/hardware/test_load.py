@@ -127,9 +127,9 @@ class Bench:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_random_programs_load_what_the_semantics_says(name, seed):
     configuration, generator = CONFIGURATIONS[name], random.Random(seed)
-    program = [random_transfer(generator, configuration, Load, DRAM_BYTES) for _ in range(14)]
+    program = [random_transfer(generator, configuration, Load, DRAM_BYTES) for _ in range(10)]
     idle = (0.0, 0.2, 0.5)[seed]
-    bench = Bench(configuration, program, seed, idle, latency=generator.choice((1, 5, 20)))
+    bench = Bench(configuration, program, seed, idle, latency=generator.choice((1, 4, 9)))
     bench.run()
     bench.check()
 

@@ -55,7 +55,7 @@ def random_transfer(
     configuration: Configuration,
     family: type[Load] | type[Store],
     dram_bytes: int,
-    most_bytes: int = 600,
+    most_bytes: int = 300,
     stays: bool = True,
 ) -> Load | Store:
     """Draw an instruction; every corner of alignment, stride and length is likely.
