@@ -53,5 +53,9 @@ class ArtifactError(TilewrightError):
     """A compiled artifact is damaged, or was built for another configuration."""
 
 
+class InputError(TilewrightError):
+    """Data given to a network is not what it takes."""
+
+
 class DeviceError(TilewrightError):
     """A device refused a request, hung or reported an error."""

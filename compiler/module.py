@@ -1,7 +1,10 @@
 """A compiled network: host steps and accelerator segments in the order in which they run."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import numpy as np
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
@@ -20,10 +23,18 @@ class Binding:
     @property
     def size(self) -> int:
         """Bytes it takes."""
-        total = 1
-        for extent in self.stored_shape:
-            total *= extent
-        return total
+        return math.prod(self.stored_shape)
+
+    def write(self, image: np.ndarray, values: np.ndarray) -> None:
+        """Put int8[shape] into the data window, padding lanes zero."""
+        stored = np.zeros(self.stored_shape, dtype=np.int8)
+        stored[..., : self.shape[-1]] = values
+        image[self.offset : self.offset + self.size] = stored.reshape(-1).view(np.uint8)
+
+    def read(self, image: np.ndarray) -> np.ndarray:
+        """Take int8[shape] out of the data window; a copy."""
+        stored = image[self.offset : self.offset + self.size].view(np.int8)
+        return stored.reshape(self.stored_shape)[..., : self.shape[-1]].copy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +93,15 @@ class Segment:
     constants: bytes
     constants_offset: int
     data_bytes: int
+
+    def image(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        """A new data window, uint8[data_bytes], with constants and the given inputs."""
+        image = np.zeros(self.data_bytes, dtype=np.uint8)
+        end = self.constants_offset + len(self.constants)
+        image[self.constants_offset : end] = np.frombuffer(self.constants, dtype=np.uint8)
+        for binding in self.inputs:
+            binding.write(image, values[binding.name])
+        return image
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class FetchUnit(wiring.Component):
                 & (arriving + buffer.level <= self.buffer_beats - self.burst_beats)
             ),
             self.requests.payload.address.eq(position << beat_bits),
-            self.requests.payload.beats_minus_one.eq(count - 1),
+            self.requests.payload.beats_minus_one.eq((count - 1)[: len(count)]),
         ]
         with m.If(starts):
             m.d.sync += [

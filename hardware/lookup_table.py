@@ -32,6 +32,8 @@ class LookupTable(wiring.Component):
     -------
     index : In(int8)
         Value x, which selects byte x + 128 of the table.
+    active : In(1)
+        High from an index to its value; the output holds while it is low.
     enable : In(1)
         Look up; held still, like `table`, while values are in flight.
     table : In(range(tables))

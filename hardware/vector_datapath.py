@@ -96,9 +96,12 @@ class VectorDatapath(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         constants = self.constants
-        reduces, restarts, active, flying = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += active.eq(self.valid | flying)
-        m.d.sync += flying.eq(self.valid | self.busy)
+        reduces, restarts = Signal(), Signal()
+
+        # Nothing moves while no step is in flight: less power, and simulators skip the lanes.
+        active, lingers = Signal(), Signal()
+        m.d.comb += active.eq(self.valid | lingers)
+        m.d.sync += lingers.eq(self.valid | self.busy)
 
         for index in range(self.configuration.vector_lanes):
             lane = VectorLane(constants.shape())
@@ -125,8 +128,8 @@ class VectorDatapath(wiring.Component):
                 self.results[index].eq(table.value),
             ]
 
-        # Bit n: a step, the last one of a reduction, a slice for ACT was taken n + 1 cycles ago
-        # (the last counted from its total).
+        # Bit n: n + 1 cycles ago a step was taken; it was the first; it was the last, so that a
+        # slice follows; such a slice for ACT passed its total.
         steps = Signal(VectorLane.REDUCE_DELAY)
         firsts = Signal(VectorLane.REDUCE_DELAY, reset_less=True)
         slices = Signal(self.TOTALS_LATENCY)

@@ -25,9 +25,9 @@ opt_clean
 wreduce
 opt_clean
 memory_collect
-attrmap -remove generator -remove top -remove src
+attrmap -remove generator -remove src
 attrmap -remove amaranth.hierarchy -remove amaranth.decoding
-write_verilog -norename -noattr
+write_verilog -norename
 """
 
 ZEROS = re.compile(r"( +initial begin\n)(?: +\S+\[\d+\] = \d+'[a-z]0+;\n)+( +end\n)")

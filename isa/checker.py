@@ -94,9 +94,10 @@ class _Walk:
         unit = instruction.home
         if unit is None:
             return
+        here = footprint(instruction, self.configuration)
         yield from self._take_tokens(unit, instruction)
-        yield from self._races(unit, instruction)
-        self.passed[unit].append((index, instruction, footprint(instruction, self.configuration)))
+        yield from self._races(unit, instruction, here)
+        self.passed[unit].append((index, instruction, here))
         yield from self._give_tokens(unit, index, instruction)
 
     def _take_tokens(self, unit: Unit, instruction: Instruction) -> Iterator[str]:
@@ -112,8 +113,7 @@ class _Walk:
             _, clock = queue.popleft()
             known[:] = map(max, known, clock)
 
-    def _races(self, unit: Unit, instruction: Instruction) -> Iterator[str]:
-        here = footprint(instruction, self.configuration)
+    def _races(self, unit: Unit, instruction: Instruction, here: Footprint) -> Iterator[str]:
         for other in Unit:
             if other is unit:
                 continue

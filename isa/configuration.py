@@ -167,8 +167,8 @@ class Configuration:
         )
         yield (
             self.row_bytes(Memory.ACT) * 4 >= self.bus_bytes,
-            f"`bus_bits` = {self.bus_bits} moves over four activation rows of {self.lanes_in} bytes "
-            "a beat; lower it or raise `lanes_in`",
+            f"`bus_bits` = {self.bus_bits} moves over four activation rows of {self.lanes_in} "
+            "bytes a beat; lower it or raise `lanes_in`",
         )
 
     # Sizes that follow -------------------------------------------------------------------------

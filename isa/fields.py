@@ -48,7 +48,8 @@ class Field:
         IsaError
             When the value is out of range.
         """
-        if not self.low <= value <= self.high:
+        low = self.low
+        if not low <= value < low + (1 << self.bits):
             raise IsaError(
                 f"field `{self.name}`: {value} does not fit {self.bits} bits; "
                 f"expected {self.low} to {self.high}"

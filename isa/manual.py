@@ -237,7 +237,7 @@ def _parameters() -> Iterator[str]:
     yield from _table(("parameter", "meaning"), ((_ticks(n), text) for n, text in entries))
     yield "The presets, the bytes of an instruction word, and the hash that `CONFIGURATION` reads:"
     yield ""
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (f"`{n}`", *(p.parameters()[n] for p in PRESETS.values())) for n in DEFAULT.parameters()
     ]
     rows.append(("word bytes", *(word_bytes(p) for p in PRESETS.values())))

@@ -43,7 +43,7 @@ UNIT_COUNTERS = (
     "memory",
     "bytes",
 )
-"""Performance counters per unit; `wait0..2` count cycles waiting for each peer in ascending order."""
+"""Performance counters per unit; `wait0..2` count cycles waiting for the peers in their order."""
 
 _CONTROL = (
     ("ID", False, f"`0x{MAGIC:08X}`"),
@@ -53,7 +53,8 @@ _CONTROL = (
     (
         "STATUS",
         False,
-        "bit 0: busy; bit 1: done (HALT reached and all units dry); bit 2: error; bits 7..4: error code",
+        "bit 0: busy; bit 1: done (HALT reached and all units dry); bit 2: error; "
+        "bits 7..4: error code",
     ),
     ("PROGRAM_BASE", True, "byte address of the first instruction, a multiple of 32"),
     ("PROGRAM_BYTES", True, "size of the program"),

@@ -108,9 +108,8 @@ class Machine:
         wgt_tiles = gemm.addresses("wgt").reshape(shape)[:, 0]
         first = first_steps(gemm)
         for step in range(shape[0]):
-            products = act[act_rows[step]].astype(np.int32) @ tiles[wgt_tiles[step]].astype(
-                np.int32
-            )
+            tile = tiles[wgt_tiles[step]].astype(np.int32)
+            products = act[act_rows[step]].astype(np.int32) @ tile
             for row in range(rows):
                 address = acc_rows[step, row]
                 acc[address] = products[row] if first[step] else acc[address] + products[row]
@@ -119,8 +118,9 @@ class Machine:
         lanes = self.configuration.vector_lanes
         act = self.memories[Memory.ACT].view(np.int8).reshape(-1, lanes)
         acc = self.memories[Memory.ACC].view(np.int32).reshape(-1, lanes)
-        param = self.view(Memory.PARAM)
+        param = self.view(Memory.PARAM) if vector.bias or vector.scale else None
         a_rows, b_rows = vector.addresses("a"), vector.addresses("b")
+        dst_rows, param_rows = vector.addresses("dst"), vector.addresses("param")
         reductions = 1
         for loop in vector.reduce_loops:
             reductions *= loop.extent
@@ -131,12 +131,9 @@ class Machine:
             a = a_source[a_rows[steps]].astype(np.int32)
             b = act[b_rows[steps]].astype(np.int32) if vector.combine is not Combine.A else None
             t = reduce_steps(vector, combine_operands(vector, a, b), axis=0)
-            row = (
-                param[vector.addresses("param")[steps][0]] if vector.bias or vector.scale else None
-            )
+            row = None if param is None else param[param_rows[steps][0]]
             result = finish(vector, t, row, self.view(Memory.LUT))
-            target = vector.addresses("dst")[steps][0]
-            (acc if vector.to_acc else act)[target] = result
+            (acc if vector.to_acc else act)[dst_rows[steps][0]] = result
 
 
 def first_steps(gemm: Gemm) -> np.ndarray:

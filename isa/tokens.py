@@ -6,6 +6,7 @@ behind the last signal to the waiting unit (otherwise it would be known to be co
 tokens stay first in, first out.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -70,7 +71,8 @@ class _Weaver:
                 self.takers[giver, unit].append(entry.place)
 
     def _room(self, giver: _Entry, source: Unit, target: Unit) -> bool:
-        pending = sum(place > giver.place for place in self.takers[source, target])
+        takers = self.takers[source, target]
+        pending = len(takers) - bisect_right(takers, giver.place)
         return pending < self.configuration.token_limit
 
     def _order(self, giver: _Entry, source: Unit, target: Unit, taker: _Entry) -> None:

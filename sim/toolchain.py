@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -57,9 +57,6 @@ _ARRAY = re.compile(
 )
 _HOT = re.compile(r"___024root__\w*(?<!Slow)\.cpp$")
 """Verilator's files of what is evaluated each cycle."""
-
-_SOURCE_ATTRIBUTES = re.compile(r'\(\* src = "[^"]*" \*\)')
-_TOP = re.compile(r"\(\* top =\s+1\s+\*\)(?:\s*\(\*.*?\*\))*\s*module\s+\\?(\S+?)\s*\(", re.DOTALL)
 
 
 def cache_folder() -> Path:
@@ -108,14 +105,16 @@ def find_compiler() -> str:
 
 
 def build_library(
-    verilog: str, constants: Mapping[str, int], label: str, *, traced: bool = False
+    verilog: str, top: str, constants: Mapping[str, int], label: str, *, traced: bool = False
 ) -> Path:
     """Verilate and compile a core with the harness, or find the library built before.
 
     Parameters
     ----------
     verilog
-        The whole design; its top module has the ports of `hardware.core.Core`.
+        The whole design.
+    top
+        Its top module, with the ports of `hardware.core.Core`.
     constants
         `BUS_BYTES`, `BURST_BYTES`, `CONTROL_OFFSET` for the harness.
     label
@@ -131,9 +130,9 @@ def build_library(
         When Verilator does not accept the design.
     """
     verilator, compiler = find_verilator(), find_compiler()
-    verilog = _SOURCE_ATTRIBUTES.sub("", verilog)
     machine = _fingerprint(compiler)
-    parts = [verilog, repr(sorted(constants.items())), repr((VERILATOR_FLAGS, traced)), machine]
+    flags = repr((VERILATOR_FLAGS, traced, top, sorted(constants.items())))
+    parts = [verilog, flags, machine]
     parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
     library = cache_folder() / "rtl" / f"{_digest(parts)}.so"
     if library.is_file():
@@ -145,8 +144,22 @@ def build_library(
             return library
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
             build = _Build(Path(folder), verilator, compiler, machine, label, traced)
-            os.replace(build.run(verilog, constants), library)
+            os.replace(build.run(verilog, top, constants), library)
     return library
+
+
+def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
+    """A text that follows from `parts` alone: made once, then read from the cache."""
+    folder = cache_folder() / "rtl"
+    kept = folder / f"{_digest(parts)}-{suffix}"
+    if kept.is_file():
+        return kept.read_text()
+    text = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, kept)
+    return text
 
 
 def _acquire(lock, label: str) -> None:
@@ -191,10 +204,10 @@ class _Build:
         self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
         self.defines = [f"-DVM_TRACE={int(traced)}", f"-DVM_TRACE_FST={int(traced)}"]
 
-    def run(self, verilog: str, constants: Mapping[str, int]) -> Path:
+    def run(self, verilog: str, top: str, constants: Mapping[str, int]) -> Path:
         began = time.monotonic()
         progress(f"building the simulator of {self.label} (once; kept in {cache_folder()})")
-        self._verilate(verilog)
+        self._verilate(verilog, top)
         verilated = time.monotonic()
         (self.folder / "tilewright_core.h").write_text(self._header(constants))
         for name, source in _SOURCES.items():
@@ -220,15 +233,12 @@ class _Build:
         )
         return library
 
-    def _verilate(self, verilog: str) -> None:
-        top = _TOP.search(verilog)
-        if not top:
-            raise HardwareError(f"{self.label}: no module is marked `(* top = 1 *)` in the Verilog")
+    def _verilate(self, verilog: str, top: str) -> None:
         source = self.folder / "core.v"
         source.write_text(verilog)
         command = [str(self.verilator / "bin" / "verilator_bin"), *VERILATOR_FLAGS]
         command += ["--trace-fst"] if self.traced else []
-        command += ["--top-module", top[1], "--Mdir", str(self.folder), str(source)]
+        command += ["--top-module", top, "--Mdir", str(self.folder), str(source)]
         environment = {**os.environ, "VERILATOR_ROOT": str(self.verilator)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:

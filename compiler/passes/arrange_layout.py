@@ -6,6 +6,7 @@ move towards the outputs, merge, and what still moves data at the end is the hos
 
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
+from .patterns import TO_FIRST
 
 ELEMENTWISE = (ops.QLut, ops.Shift, ops.Unary)
 """Operators that read one tensor element by element (a table beside it)."""
@@ -114,20 +115,27 @@ def _sink_below_quantisation(builder: Builder, node: Node, graph: Graph) -> str 
 
 
 def _sink_below_add(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """QAdd(Transpose(a, p), b) -> Transpose(QAdd(a, Transpose(b, inverse p)), p)."""
+    """QAdd(Transpose(a, p), b) -> Transpose(QAdd(a, Transpose(b, inverse p)), p).
+
+    Where b is no such Transpose, only the one to channels first sinks: the other way round would
+    undo it again.
+    """
     if not isinstance(node.attributes, ops.QAdd):
         return None
     found = [_transposed(builder, name) for name in node.inputs]
-    first = found[0] or found[1]
-    if first is None:
+    permutations = [inner[1] for inner in found if inner is not None]
+    if len(permutations) == 2 and permutations[0] == permutations[1]:
+        permutation = permutations[0]
+    elif TO_FIRST in permutations:
+        permutation = TO_FIRST
+    else:
         return None
-    permutation = first[1]
-    operands = []
-    for name, inner in zip(node.inputs, found, strict=True):
-        if inner is not None and inner[1] == permutation:
-            operands.append(inner[0])
-        else:
-            operands.append(builder.emit(ops.Transpose(_inverse(permutation)), [name], node.name))
+    operands = [
+        inner[0]
+        if inner is not None and inner[1] == permutation
+        else builder.emit(ops.Transpose(_inverse(permutation)), [name], node.name)
+        for name, inner in zip(node.inputs, found, strict=True)
+    ]
     quantisation = node.output.type.quantisation
     result = builder.emit(node.attributes, operands, node.name, quantisation=quantisation)
     return builder.emit(ops.Transpose(permutation), [result], node.name)

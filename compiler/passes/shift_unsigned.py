@@ -13,7 +13,7 @@ OFFSET = 128
 
 def shift_unsigned(graph: Graph) -> Graph:
     """Replace uint8 by int8 wherever it is quantised, moved or dequantised."""
-    return rewrite(graph, _shift_quantize, _shift_dequantize, _cancel, *SINKS)
+    return rewrite(graph, _shift_quantize, _shift_dequantize, _cancel, *SINKS, _shift_pool)
 
 
 def _shift_quantize(builder: Builder, node: Node, graph: Graph) -> str | None:
@@ -41,14 +41,28 @@ def _shift_dequantize(builder: Builder, node: Node, graph: Graph) -> str | None:
     return builder.emit(ops.Dequantize(old.scales, zero_points, old.axis), [shifted], node.name)
 
 
-def _shifted(builder: Builder, name: str) -> str | None:
+def _shift_pool(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """MaxPool(uint8) -> Shift(MaxPool(Shift(uint8)))."""
+    if not isinstance(node.attributes, ops.MaxPool) or node.output.type.dtype != "uint8":
+        return None
+    signed = builder.emit(ops.Shift(), node.inputs, node.name)
+    pooled = builder.emit(node.attributes, [signed], node.name)
+    return builder.emit(ops.Shift(), [pooled], node.name)
+
+
+def _shifted(builder: Builder, name: str, dtype: str = "int8") -> str | None:
+    """Return what a Shift reads, if that is of `dtype`: only Shifts to uint8 sink."""
     node = builder.producer(name)
-    return node.inputs[0] if node is not None and isinstance(node.attributes, ops.Shift) else None
+    if node is None or not isinstance(node.attributes, ops.Shift):
+        return None
+    return node.inputs[0] if builder.types[node.inputs[0]].dtype == dtype else None
 
 
 def _cancel(builder: Builder, node: Node, graph: Graph) -> str | None:
     """Shift(Shift(x)) -> x."""
-    return _shifted(builder, node.inputs[0]) if isinstance(node.attributes, ops.Shift) else None
+    if not isinstance(node.attributes, ops.Shift):
+        return None
+    return _shifted(builder, node.inputs[0], node.output.type.dtype)
 
 
 def _sink(builder: Builder, node: Node, graph: Graph) -> str | None:
@@ -80,8 +94,7 @@ def _sink_below_pad(builder: Builder, node: Node, graph: Graph) -> str | None:
     x = _shifted(builder, node.inputs[0]) if isinstance(pad, ops.Pad) else None
     if x is None or not isinstance(pad, ops.Pad):
         return None
-    offset = -OFFSET if builder.types[x].dtype == "int8" else OFFSET
-    moved = builder.emit(ops.Pad(pad.before, pad.after, pad.value + offset), [x], node.name)
+    moved = builder.emit(ops.Pad(pad.before, pad.after, pad.value - OFFSET), [x], node.name)
     return builder.emit(ops.Shift(), [moved], node.name)
 
 

@@ -1,7 +1,7 @@
-"""Move elements as integers: Dequantize goes below Reshape, Transpose, Pad, MaxPool and kin.
+"""Move elements as integers: Dequantize goes below what moves, Quantize above.
 
-All rules are exact: dequantising is elementwise and monotone. They bring Dequantize next to the
-operator that computes, so that patterns need no exceptions for moves in between.
+All rules are exact: both are elementwise and monotone. They bring Dequantize and Quantize next to
+the operator that computes, so that patterns need no exceptions for moves in between.
 """
 
 from ..graph import Builder, Graph, Node, rewrite
@@ -12,8 +12,8 @@ MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
 
 
 def sink_dequantize(graph: Graph) -> Graph:
-    """Swap Dequantize with moves below it, and Quantize with a Concat above it."""
-    return rewrite(graph, _sink, _sink_below_pad, _hoist_above_concat)
+    """Swap Dequantize with moves below it, and Quantize with moves above it."""
+    return rewrite(graph, _sink, _sink_below_pad, _hoist, _hoist_above_concat)
 
 
 def _dequantize(builder: Builder, name: str) -> tuple[str, ops.Dequantize] | None:
@@ -54,6 +54,18 @@ def _sink_below_pad(builder: Builder, node: Node, graph: Graph) -> str | None:
     integer = ops.Pad(pad.before, pad.after, float(attributes.zero_points[0]))
     moved = builder.emit(integer, [x], node.name)
     return builder.emit(attributes, [moved], node.name)
+
+
+def _hoist(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """Quantize(move(x)) -> move(Quantize(x))."""
+    target = node.attributes
+    if not isinstance(target, ops.Quantize) or target.axis is not None:
+        return None
+    move = builder.producer(node.inputs[0])
+    if move is None or not isinstance(move.attributes, MOVES):
+        return None
+    quantised = builder.emit(target, move.inputs[:1], node.name)
+    return builder.emit(move.attributes, [quantised, *move.inputs[1:]], move.name)
 
 
 def _hoist_above_concat(builder: Builder, node: Node, graph: Graph) -> str | None:

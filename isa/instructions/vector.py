@@ -64,7 +64,8 @@ class Vector(Instruction):
     opcode: ClassVar[int] = 3
     mnemonic: ClassVar[str] = "vector"
     law: ClassVar[str] = (
-        "dst = lookup(clamp(saturate8(requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
+        "dst = lookup(clamp(saturate8("
+        "requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("dst", writes=True),

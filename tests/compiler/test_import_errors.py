@@ -130,7 +130,8 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "missing output": (
         lambda: model([node("Relu", ["x"], ["y"])], IMAGE, ["z"]),
-        "model `model`: output `z`: expected a node to produce it, got none; export the model again",
+        "model `model`: output `z`: expected a node to produce it, got none; export the model "
+        "again",
     ),
     "wrong rank": (
         lambda: conv(np.zeros((4, 3, 3, 3, 3), np.float32)),
@@ -166,8 +167,8 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
             ["y"],
             {"s": np.int64([1, 7])},
         ),
-        "model `model`: node `flatten` (Reshape): `reshape`: expected the 7 elements of [1, 7], got "
-        "float32[1, 3, 8, 8]; correct the operands",
+        "model `model`: node `flatten` (Reshape): `reshape`: expected the 7 elements of [1, 7], "
+        "got float32[1, 3, 8, 8]; correct the operands",
     ),
     "shapes that do not broadcast": (
         lambda: model(
@@ -222,7 +223,11 @@ def test_a_missing_file_is_named(tmp_path) -> None:
 def test_a_text_file_is_not_a_model(tmp_path) -> None:
     path = tmp_path / "notes.onnx"
     path.write_text("These are notes, not a network.\n")
-    with pytest.raises(ImportModelError, match="^model `notes`: expected an ONNX file, got 32 bytes"):
+    message = (
+        "model `notes`: expected an ONNX file, got 32 bytes that are not one or are cut off; "
+        "export or copy it again"
+    )
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
         import_onnx(path)
 
 
@@ -237,18 +242,15 @@ def test_an_empty_file_is_not_a_model() -> None:
 
 def test_a_file_cut_off_anywhere_is_refused() -> None:
     data = conv(np.zeros((4, 3, 3, 3), np.float32)).SerializeToString()
-    for length in range(len(data) - 1):
-        try:
-            graph = import_onnx(data[:length])
-        except ImportModelError as error:
-            assert "\n" not in str(error)
-        else:
-            # After the graph and ONNX's own operator set, others follow that it does not use.
-            assert graph == import_onnx(data)
-            assert length > len(data) - 20
+    # The last field names an operator set that this model does not use.
+    used = data.rindex(b"com.microsoft") - 4
+    for length in range(used):
+        with pytest.raises(ImportModelError) as caught:
+            import_onnx(data[:length])
+        assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=20000, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 255), st.integers(0, 10**6), st.integers(0, 255))
 def test_damaged_bytes_never_escape_as_other_errors(a: int, b: int, c: int, d: int) -> None:
     weights = np.ones((2, 3, 3, 3), np.int8)
@@ -261,10 +263,12 @@ def test_damaged_bytes_never_escape_as_other_errors(a: int, b: int, c: int, d: i
     data = bytearray(proto.SerializeToString())
     data[a % len(data)] = b
     data[c % len(data)] = d
+    message = ""
     try:
         import_and_quantise(bytes(data))
     except TilewrightError as error:
-        assert "\n" not in str(error)
+        message = str(error)
+    assert "\n" not in message
 
 
 def test_a_batch_that_the_model_does_not_have_is_refused() -> None:

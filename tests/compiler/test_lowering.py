@@ -107,17 +107,9 @@ def activations(graph: Graph, seed: int) -> dict[str, np.ndarray]:
 def execute(graph: Graph, configuration, inputs) -> np.ndarray:
     """Compile, and run the program by the contract's semantics."""
     (segment,) = compile_graph(graph, configuration).segments
-    dram = np.zeros(segment.data_bytes, dtype=np.uint8)
-    start = segment.constants_offset
-    dram[start : start + len(segment.constants)] = np.frombuffer(segment.constants, np.uint8)
-    for binding in segment.inputs:
-        stored = np.full(binding.stored_shape, 77, dtype=np.int8)
-        stored[..., : binding.shape[3]] = inputs[binding.name]
-        dram[binding.offset : binding.offset + binding.size] = stored.reshape(-1).view(np.uint8)
-    Machine(configuration, dram).run(segment.program)
-    (out,) = segment.outputs
-    stored = dram[out.offset : out.offset + out.size].view(np.int8).reshape(out.stored_shape)
-    return stored[..., : out.shape[3]]
+    image = segment.image(inputs)
+    Machine(configuration, image).run(segment.program)
+    return segment.outputs[0].read(image)
 
 
 def assert_all_agree(graph: Graph, seed: int, configuration) -> None:

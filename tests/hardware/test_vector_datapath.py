@@ -180,7 +180,13 @@ def reduce_steps(constants: dict[str, int], a: np.ndarray, b: np.ndarray) -> np.
     return x.astype(np.int64).sum(axis=0).astype(np.int32)
 
 
-@pytest.fixture(scope="module", params=CONFIGURATIONS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        "four lanes, eight tables",
+        pytest.param("two lanes, one table", marks=pytest.mark.slow),
+    ],
+)
 def datapath(request, compile_block):
     configuration = CONFIGURATIONS[request.param]
     return configuration, compile_block(SplitConstants(configuration))
@@ -198,15 +204,15 @@ def assert_outputs(datapath, stimuli: Stimuli) -> None:
 
 @pytest.mark.parametrize("idle", [0.0, 0.3])
 def test_random_instructions_follow_the_law(datapath, idle):
-    stimuli = Stimuli(datapath[0], seed=int(idle * 10), cycles=60_000)
+    stimuli = Stimuli(datapath[0], seed=int(idle * 10), cycles=25_000)
     count = 0
-    while stimuli.now < 59_000:
+    while stimuli.now < 24_000:
         stimuli.write_tables(int(stimuli.rng.integers(40)))
         steps = int(stimuli.rng.choice([1, 1, 2, 9]))
         slices = int(stimuli.rng.integers(1, 30))
         stimuli.instruction(stimuli.random_constants(), slices, steps, idle)
         count += 1
-    assert count > 200
+    assert count > 80
     assert_outputs(datapath, stimuli)
 
 

@@ -59,6 +59,7 @@ def test_every_mutant_is_caught_or_harmless(capsys):
     assert outcomes["harmless"] >= 50
 
 
+@pytest.mark.slow
 def test_dropped_tokens_that_the_checker_refuses_do_change_results():
     """The proof by equal results means something: it sees races when they are there."""
     refused = visible = 0

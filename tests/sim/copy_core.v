@@ -3,7 +3,7 @@
 // PROGRAM_BYTES selects what goes wrong: 0 nothing, 1 the read address changes while it waits, 2 the
 // last beat is marked too early, 3 a burst crosses a page, 4 it never finishes, 5 write data are
 // withdrawn, 6 it reads outside of its data, 7 it writes outside, 8 a response nobody asked for.
-(* top = 1 *)
+
 module copy_core (
     input clk, input rst,
     output [31:0] m_axi_araddr, output [7:0] m_axi_arlen, output [2:0] m_axi_arsize,

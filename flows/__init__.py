@@ -1,0 +1,1 @@
+"""Flows: what users start, the command line and the demo."""

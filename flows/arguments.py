@@ -1,0 +1,133 @@
+"""Arguments that several commands share, and what they mean."""
+
+import argparse
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..compiler.compile import compile_graph
+from ..compiler.frontend import import_and_quantise
+from ..compiler.module import Module
+from ..errors import UsageError
+from ..isa.configuration import DEFAULT, Configuration, load_configuration
+from ..runtime.artifact import is_artifact, load
+
+
+def add_configuration(parser: argparse.ArgumentParser) -> None:
+    """Add `--config` and `--set`."""
+    parser.add_argument(
+        "--config", metavar="NAME|FILE", help=f"preset or JSON file (default: {DEFAULT.name})"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PARAM=VALUE", dest="changes",
+        help="change one parameter of the configuration; may be repeated",
+    )  # fmt: skip
+
+
+def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
+    """The configuration asked for; None where nothing was said of it.
+
+    Raises
+    ------
+    ConfigurationError
+        For an unknown name or parameter, or a broken rule.
+    UsageError
+        For a change that is not `PARAM=VALUE`.
+    """
+    if arguments.config is None and not arguments.changes:
+        return None
+    base = load_configuration(arguments.config) if arguments.config else DEFAULT
+    return changed(base, arguments.changes)
+
+
+def changed(configuration: Configuration, changes: list[str]) -> Configuration:
+    """A configuration with `PARAM=VALUE` changes; its name tells them.
+
+    Raises
+    ------
+    ConfigurationError
+        For an unknown parameter or a broken rule.
+    UsageError
+        For a change that is not of that form.
+    """
+    if not changes:
+        return configuration
+    values: dict[str, int] = {}
+    for change in changes:
+        name, _, text = change.partition("=")
+        try:
+            values[name.strip()] = int(text, 0)
+        except ValueError:
+            raise UsageError(
+                f"`--set {change}`: expected PARAM=VALUE with a whole number, for example "
+                "`--set act_depth=4096`"
+            ) from None
+    if "name" in values:
+        raise UsageError("`--set name=...`: expected a parameter of the machine; leave it out")
+    return configuration.replace(name=",".join([configuration.name, *changes]), **values)
+
+
+def load_module(
+    source: Path, configuration: Configuration | None, *, keep_all: bool = False
+) -> Module:
+    """A compiled module from a model, which is compiled now, or from an artifact.
+
+    Parameters
+    ----------
+    configuration
+        None for the default, or an artifact's own.
+    keep_all
+        Compile so that every layer's output can be read.
+
+    Raises
+    ------
+    TilewrightError
+        As the importer, the compiler or the artifact's reader says.
+    """
+    if is_artifact(source):
+        return load(source, configuration)
+    return compile_model(source, configuration or DEFAULT, keep_all=keep_all)
+
+
+def compile_model(source: Path, configuration: Configuration, *, keep_all: bool = False) -> Module:
+    """Import and compile with progress on stderr."""
+    with progress_bar() as advance:
+        advance(f"reading {source.name}", 0, None)
+        graph = import_and_quantise(source)
+        layers = len(graph.nodes)
+        done = 0
+
+        def tell(_: str) -> None:
+            nonlocal done
+            done += 1
+            advance(f"compiling {graph.name}", min(done, layers), layers)
+
+        advance(f"compiling {graph.name}", 0, layers)
+        return compile_graph(graph, configuration, tell, keep_all=keep_all)
+
+
+Advance = Callable[[str, int, int | None], None]
+"""Called with what is being done, how much of it is, and how much there is in all."""
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[Advance]:
+    """A bar on stderr while something long runs; nothing where stderr is no terminal."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("", total=None)
+
+        def advance(text: str, done: int, total: int | None) -> None:
+            progress.update(task, description=text, completed=done, total=total)
+
+        yield advance

@@ -1,0 +1,240 @@
+"""`tilewright run`: run a model or an artifact on a device, with a table per layer."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...compiler.module import Module
+from ...errors import DeviceError, UsageError
+from ...runtime import Comparison, Run, Session, open_device
+from ...runtime.devices import DEVICES, Device
+from ...runtime.profile import Profile
+from ...sim.memory_model import MemoryModel
+from .. import report
+from ..arguments import add_configuration, chosen_configuration, load_module, progress_bar
+from ..json_output import write_json
+from ..samples import Samples, random_samples, read_samples
+
+DEFAULTS = MemoryModel()
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser("run", parents=[common], help="run a model or an artifact")
+    parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
+    add_configuration(parser)
+    parser.add_argument("--device", default="sim", help=f"{', '.join(DEVICES)} (default: sim)")
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
+    )
+    parser.add_argument("--samples", type=int, metavar="N", help="run the first N samples")
+    parser.add_argument(
+        "--compare", action="store_true", help="compare every layer with the integer reference"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the results as JSON; - is stdout")
+    memory = parser.add_argument_group("main memory (sim, rtl)")
+    memory.add_argument(
+        "--latency", type=int, default=DEFAULTS.latency_cycles, metavar="CYCLES",
+        help=f"from a read's address to its first beat (default: {DEFAULTS.latency_cycles})",
+    )  # fmt: skip
+    memory.add_argument(
+        "--bandwidth", default=f"{DEFAULTS.beats}/{DEFAULTS.cycles}", metavar="BEATS/CYCLES",
+        help=f"most beats in so many cycles (default: {DEFAULTS.beats}/{DEFAULTS.cycles})",
+    )  # fmt: skip
+    memory.add_argument(
+        "--outstanding", type=int, default=DEFAULTS.outstanding_bursts, metavar="BURSTS",
+        help=f"bursts under way per direction (default: {DEFAULTS.outstanding_bursts})",
+    )  # fmt: skip
+    memory.add_argument(
+        "--stalls", type=float, default=DEFAULTS.stall_probability, metavar="P",
+        help=f"chance that a cycle stalls a channel (default: {DEFAULTS.stall_probability})",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of stalls and random inputs")
+    parser.add_argument("--waveform", type=Path, metavar="FILE", help="write an FST (rtl)")
+    parser.set_defaults(function=run)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What all samples of a run gave."""
+
+    module: Module
+    device: str
+    memory: MemoryModel
+    samples: Samples
+    outputs: np.ndarray
+    profile: Profile
+    comparison: Comparison | None
+    seconds: float
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Load, run, compare, report.
+
+    Raises
+    ------
+    TilewrightError
+        For whatever is wrong with the model, the inputs, the arguments or the tools; DeviceError
+        where a comparison was asked for and something differs.
+    """
+    check_arguments(arguments)
+    memory = memory_model(arguments)
+    module = load_module(
+        arguments.source, chosen_configuration(arguments), keep_all=arguments.compare
+    )
+    samples = choose_samples(arguments, module)
+    options = {"trace": arguments.waveform} if arguments.waveform else {}
+    with open_device(arguments.device, module.configuration, memory, **options) as device:
+        outcome = run_samples(module, device, samples, compare=arguments.compare)
+    if arguments.json:
+        write_json(arguments.json, to_json(outcome))
+    if arguments.json != "-":
+        show(outcome)
+    difference = outcome.comparison.first_difference() if outcome.comparison else None
+    if difference:
+        raise DeviceError(
+            f"device `{outcome.device}`: {difference}; this is a fault of the device or the "
+            "compiler: report it with the model"
+        )
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that make no sense together.
+
+    Raises
+    ------
+    UsageError
+        Naming the argument.
+    """
+    if arguments.device not in DEVICES:
+        raise UsageError(
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+        )
+    if arguments.samples is not None and arguments.samples < 1:
+        raise UsageError(f"`--samples {arguments.samples}`: expected 1 or more; correct it")
+    if arguments.seed < 0:
+        raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+    if arguments.waveform and arguments.device != "rtl":
+        raise UsageError(
+            f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only hardware has "
+            "waveforms"
+        )
+
+
+def memory_model(arguments: argparse.Namespace) -> MemoryModel:
+    """Main memory as asked for.
+
+    Raises
+    ------
+    UsageError
+        When the bandwidth is not of the form.
+    """
+    beats, _, cycles = arguments.bandwidth.partition("/")
+    try:
+        rate = int(beats), int(cycles or 1)
+    except ValueError:
+        raise UsageError(
+            f"`--bandwidth {arguments.bandwidth}`: expected BEATS/CYCLES, for example "
+            "`--bandwidth 1/4`"
+        ) from None
+    return MemoryModel(
+        latency_cycles=arguments.latency,
+        beats=rate[0],
+        cycles=rate[1],
+        outstanding_bursts=arguments.outstanding,
+        stall_probability=arguments.stalls,
+        seed=arguments.seed,
+    )
+
+
+def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
+    """From the input file, or random ones; one alone where a waveform is written."""
+    if arguments.input is None:
+        return random_samples(module.graph, arguments.samples or 1, arguments.seed)
+    samples = read_samples(arguments.input, module.graph)
+    count = arguments.samples or (1 if arguments.waveform else samples.count)
+    return samples.first(count)
+
+
+def run_samples(module: Module, device: Device, samples: Samples, *, compare: bool) -> Outcome:
+    """Run every sample; with `compare`, against the reference, and the first one against `sim`."""
+    session = Session(module, device)
+    comparison = Comparison(module) if compare else None
+    began, first, outputs = time.perf_counter(), None, []
+    with progress_bar() as advance:
+        for index, inputs in enumerate(samples):
+            advance(f"running on {device.name}", index, samples.count)
+            this = session.run(inputs)
+            outputs.append(next(iter(this.outputs.values())))
+            if comparison is not None:
+                if first is None and device.name != "sim":
+                    _compare_windows(comparison, module, inputs, this)
+                comparison.add(inputs, this)
+            first = first or this
+    assert first is not None
+    seconds = time.perf_counter() - began
+    return Outcome(
+        module, device.name, device.memory, samples, np.stack(outputs), first.profile, comparison,
+        seconds,
+    )  # fmt: skip
+
+
+def _compare_windows(comparison: Comparison, module: Module, inputs, run: Run) -> None:
+    with open_device("sim", module.configuration) as sim:
+        comparison.add_windows(run, Session(module, sim).run(inputs))
+
+
+def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
+    """Print the tables and sentences of a run."""
+    profile, count = outcome.profile, outcome.samples.count
+    plural = "s" * (count != 1)
+    say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
+    say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
+    say(f"device         {outcome.device}")
+    say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
+    say("")
+    estimated = profile.cycles is not None and not profile.exact
+    report.stdout().print(report.layer_table(profile, estimated=estimated))
+    say("")
+    if profile.cycles is not None:
+        kind = "exact, from the RTL" if profile.exact else "an estimate, not exact"
+        say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
+    lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
+    if outcome.comparison is not None:
+        lines += report.comparison_sentences(outcome.comparison, outcome.module)
+    for line in lines:
+        say(line)
+    say(f"{count} sample{plural} in {outcome.seconds:.1f} s")
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """A run as JSON values."""
+    configuration = outcome.module.configuration
+    result: dict[str, Any] = {
+        "network": outcome.module.name,
+        "configuration": {
+            "name": configuration.name,
+            "hash": f"{configuration.hash:#010x}",
+            **configuration.parameters(),
+        },
+        "device": outcome.device,
+        "memory": asdict(outcome.memory),
+        "samples": outcome.samples.count,
+        "inputs": outcome.samples.source,
+        "seconds": outcome.seconds,
+        **outcome.profile.to_json(),
+        **report.agreement(outcome.outputs, outcome.samples),
+    }
+    if outcome.comparison is not None:
+        result["comparison"] = {
+            "equal": outcome.comparison.equal,
+            "not_kept": outcome.comparison.not_kept,
+            "tallies": [asdict(tally) for tally in outcome.comparison.tallies],
+        }
+    return json.loads(json.dumps(result))

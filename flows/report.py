@@ -1,0 +1,192 @@
+"""What a run looks like in the terminal: tables and sentences, on stdout."""
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..compiler.module import Module
+from ..isa.configuration import Configuration, Memory
+from ..runtime.compare import Comparison
+from ..runtime.profile import HOST, LayerProfile, Profile
+from .samples import Samples
+
+PLAIN_WIDTH = 120
+"""Columns where stdout is no terminal and so has no width."""
+
+NAME_COLUMNS = 34
+
+
+class _Results(Console):
+    """Lets the command line see that the reader of a pipe went away; Rich would exit by itself."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """A console for results; nothing in them is taken for markup."""
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    return _Results(file=sys.stdout, width=width, markup=False, highlight=False)
+
+
+def say(text: str) -> None:
+    """One line of result, as wide as it is."""
+    print(text)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
+    """A table with its first `left` columns left-aligned, the others right-aligned."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for index, heading in enumerate(headings):
+        if index < left:
+            made.add_column(heading, overflow="ellipsis", no_wrap=True)
+        else:
+            made.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        made.add_row(*(Text(cell) for cell in row))
+    return made
+
+
+def layer_table(profile: Profile, *, estimated: bool) -> Table:
+    """The per-layer table with totals."""
+    cycles = "cycles (est.)" if estimated else "cycles"
+    headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
+    rows = [_layer_row(layer) for layer in profile.layers]
+    made = table(headings, rows, left=3)
+    made.add_section()
+    made.add_row(
+        Text("total"), Text(""), Text(""), *(Text(cell) for cell in _total_cells(profile)),
+        style="bold",
+    )  # fmt: skip
+    return made
+
+
+def _layer_row(layer: LayerProfile) -> list[str]:
+    name = shorten(layer.short, NAME_COLUMNS)
+    if layer.target == HOST:
+        return [name, layer.op, layer.target, *["-"] * 6]
+    return [
+        name,
+        layer.op,
+        layer.target,
+        grouped(layer.cycles),
+        grouped(layer.macs) if layer.macs else "-",
+        percent(layer.utilisation) if layer.macs else "-",
+        grouped(layer.read_bytes),
+        grouped(layer.written_bytes),
+        grouped(layer.instructions),
+    ]
+
+
+def _total_cells(profile: Profile) -> list[str]:
+    return [
+        grouped(profile.cycles),
+        grouped(profile.macs),
+        percent(profile.utilisation),
+        grouped(profile.read_bytes),
+        grouped(profile.written_bytes),
+        grouped(profile.instructions),
+    ]
+
+
+def shorten(text: str, width: int) -> str:
+    """A text cut in front, since the end of a layer's name says more."""
+    return text if len(text) <= width else "…" + text[1 - width :]
+
+
+def grouped(number: int | None) -> str:
+    """A whole number in groups of three digits; a dash for None."""
+    return "-" if number is None else f"{number:,}"
+
+
+def percent(share: float | None) -> str:
+    """A share of one in per cent; a dash for None."""
+    return "-" if share is None else f"{share:.1%}"
+
+
+def host_sentence(profile: Profile) -> str:
+    """Which steps the host runs, in words."""
+    hosted = [layer.op for layer in profile.layers if layer.target == HOST]
+    accelerated = len(profile.layers) - len(hosted)
+    if not hosted:
+        return f"all {accelerated} layers on the accelerator"
+    return f"{accelerated} layers on the accelerator; on the host, in NumPy: {', '.join(hosted)}"
+
+
+def configuration_sentence(configuration: Configuration) -> str:
+    """A configuration in one line."""
+    return (
+        f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
+        f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) // 1024} KiB of "
+        f"scratchpads, hash {configuration.hash:#010x})"
+    )
+
+
+def scratchpad_bytes(configuration: Configuration) -> int:
+    """Bytes of all scratchpads together."""
+    return sum(configuration.size_bytes(memory) for memory in Memory if memory is not Memory.DRAM)
+
+
+def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float | int | str]:
+    """Accuracy, and the share of outputs that equal those of the input file.
+
+    Parameters
+    ----------
+    outputs
+        [samples, ...]: the network's first output.
+
+    Returns
+    -------
+    dict
+        `accuracy` where labels are known; `equal_samples` and `equal_values`, as shares, where
+        outputs are known.
+    """
+    found: dict[str, float | int | str] = {}
+    flat = outputs.reshape(len(outputs), -1)
+    if samples.labels is not None and samples.labels.ndim == 1:
+        found["accuracy"] = float(np.mean(flat.argmax(axis=1) == samples.labels))
+    if samples.outputs is not None:
+        expected = samples.outputs.reshape(len(samples.outputs), -1)
+        if expected.shape == flat.shape:
+            same = flat == expected
+            found["equal_samples"] = float(np.mean(same.all(axis=1)))
+            found["equal_values"] = float(np.mean(same))
+    return found
+
+
+def agreement_sentences(found: dict[str, float | int | str], count: int) -> list[str]:
+    """`agreement` in words."""
+    lines = []
+    if "accuracy" in found:
+        lines.append(f"accuracy: {found['accuracy']:.2%} of {count} labels")
+    if "equal_samples" in found:
+        lines.append(
+            f"outputs equal to the input file's: {found['equal_samples']:.2%} of {count} samples, "
+            f"{found['equal_values']:.3%} of all values"
+        )
+    return lines
+
+
+def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
+    """What was compared, and how it came out."""
+    layers = [tally for tally in comparison.layers.values() if tally.values]
+    values = sum(tally.values for tally in [*layers, *comparison.outputs.values()])
+    equal = sum(not tally.differing for tally in layers)
+    lines = [
+        f"integer reference: {equal} of {len(layers)} accelerator layers equal in every value of "
+        f"{comparison.samples} sample{'s' * (comparison.samples != 1)} "
+        f"({grouped(values)} values, outputs included)"
+    ]
+    if comparison.not_kept:
+        lines.append(
+            f"not compared: {len(comparison.not_kept)} layers of `{module.name}` whose memory "
+            "later layers reuse; compile with `--keep-all` to compare them too"
+        )
+    for tally in comparison.windows.values():
+        verdict = "equal" if not tally.differing else f"{tally.differing} bytes differ"
+        lines.append(f"{tally.name}: {grouped(tally.values)} bytes, {verdict}")
+    return lines

@@ -1,0 +1,193 @@
+"""What an artifact says about its module besides bytes: plain JSON values, checked when read.
+
+Nothing that is read is trusted: every value has its type checked, and every place and name is
+checked against the graph and the data window before a device sees it.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import UnionType
+from typing import Any
+
+from ..compiler.graph import Graph
+from ..compiler.module import Binding, Layer, Module, Segment
+from ..errors import ArtifactError
+from ..isa.instructions import Instruction
+
+
+def describe_segment(segment: Segment) -> dict[str, Any]:
+    """A segment but for its program and constants, as JSON values."""
+    return {
+        "notes": list(segment.notes),
+        "layers": [dataclasses.asdict(layer) for layer in segment.layers],
+        "activations": [dataclasses.asdict(binding) for binding in segment.activations],
+        "inputs": [binding.name for binding in segment.inputs],
+        "outputs": [binding.name for binding in segment.outputs],
+        "constants_offset": segment.constants_offset,
+        "data_bytes": segment.data_bytes,
+    }
+
+
+def read_segment(
+    described: Mapping[str, Any], program: tuple[Instruction, ...], constants: bytes
+) -> Segment:
+    """Inverse of `describe_segment`.
+
+    Raises
+    ------
+    ArtifactError
+        When a value is missing, of another type or out of range.
+    """
+    places = {}
+    for entry in take(described, "activations", list):
+        shapes = [tuple(numbers(entry, key)) for key in ("stored_shape", "shape")]
+        binding = Binding(take(entry, "name", str), take(entry, "offset", int), *shapes)
+        places[binding.name] = binding
+    layers = tuple(
+        Layer(
+            *(take(entry, key, str) for key in ("name", "op", "output")),
+            take(entry, "macs", int),
+            take(entry, "schedule", str),
+            *(take(entry, key, int) for key in ("first", "last")),
+        )
+        for entry in take(described, "layers", list)
+    )
+    segment = Segment(
+        program=program,
+        notes=tuple(str(note) for note in take(described, "notes", list)),
+        layers=layers,
+        inputs=_named(described, "inputs", places),
+        outputs=_named(described, "outputs", places),
+        activations=tuple(places.values()),
+        constants=constants,
+        constants_offset=take(described, "constants_offset", int),
+        data_bytes=take(described, "data_bytes", int),
+    )
+    _check_segment(segment)
+    return segment
+
+
+def take(values: object, key: str, kind: type | UnionType) -> Any:
+    """A value of a JSON object, of the type that it must have.
+
+    Raises
+    ------
+    ArtifactError
+        When it is missing or of another type.
+    """
+    if not isinstance(values, Mapping) or key not in values:
+        raise ArtifactError(f"manifest: expected `{key}`, got none")
+    value = values[key]
+    if not isinstance(value, kind) or isinstance(value, bool):
+        name = getattr(kind, "__name__", str(kind))
+        raise ArtifactError(f"manifest: `{key}`: expected {name}, got {type(value).__name__}")
+    return value
+
+
+def numbers(values: object, key: str) -> list[int]:
+    """A list of whole numbers; see `take`."""
+    found = take(values, key, list)
+    for value in found:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ArtifactError(f"manifest: `{key}`: expected whole numbers, got {value!r}")
+    return found
+
+
+def _named(described: Mapping, key: str, places: Mapping[str, Binding]) -> tuple[Binding, ...]:
+    names = take(described, key, list)
+    for name in names:
+        if not isinstance(name, str) or name not in places:
+            raise ArtifactError(f"manifest: `{key}`: expected an activation, got {name!r}")
+    return tuple(places[name] for name in names)
+
+
+def _check_segment(segment: Segment) -> None:
+    window = segment.data_bytes
+    blocks = [(binding.name, binding.offset, binding.size) for binding in segment.activations]
+    blocks.append(("constants", segment.constants_offset, len(segment.constants)))
+    for name, offset, size in blocks:
+        if offset < 0 or size < 0 or offset + size > window:
+            raise ArtifactError(
+                f"`{name}`: expected a place inside the data window of {window} bytes, got "
+                f"{size} bytes at {offset}"
+            )
+    for binding in segment.activations:
+        stored, shape = binding.stored_shape, binding.shape
+        fits = len(shape) == len(stored) == 4 and shape[:3] == stored[:3]
+        if not fits or not 0 < shape[3] <= stored[3] or min(stored) < 1:
+            raise ArtifactError(
+                f"activation `{binding.name}`: expected channels padded at the end, got shape "
+                f"{list(shape)} stored as {list(stored)}"
+            )
+    length, end = len(segment.program), 0
+    for layer in segment.layers:
+        if not end <= layer.first <= layer.last <= length:
+            raise ArtifactError(
+                f"layer `{layer.name}`: expected instructions among {end} to {length}, got "
+                f"{layer.first} to {layer.last}"
+            )
+        end = layer.last
+    if len(segment.notes) != length:
+        raise ArtifactError(f"expected {length} notes, got {len(segment.notes)}")
+
+
+def check_steps(steps: Sequence[object], segments: Sequence[Segment], graph: Graph) -> None:
+    """Refuse steps that do not compute the graph.
+
+    Raises
+    ------
+    ArtifactError
+        Naming the step, or the value that nothing produces before it is read.
+    """
+    ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
+    for step in steps:
+        if isinstance(step, str) and (node := graph.producer(step)) is not None:
+            reads, gives = node.inputs, [value.name for value in node.outputs]
+        elif isinstance(step, int) and 0 <= step < len(segments):
+            segment = segments[step]
+            _check_types(segment, graph)
+            reads = tuple(binding.name for binding in segment.inputs)
+            gives = [binding.name for binding in segment.outputs]
+        else:
+            raise ArtifactError(f"step {step!r}: expected a value of the graph or a segment")
+        for name in reads:
+            if name not in ready:
+                raise ArtifactError(f"step {step!r}: expected `{name}` to be computed before it")
+        ready.update(gives)
+    for output in graph.outputs:
+        if output.value not in ready:
+            raise ArtifactError(f"output `{output.name}`: expected a step to compute it, got none")
+
+
+def _check_types(segment: Segment, graph: Graph) -> None:
+    outputs = [layer.output for layer in segment.layers]
+    for name in [*outputs, *(binding.name for binding in segment.activations)]:
+        if name not in graph.types:
+            raise ArtifactError(f"activation `{name}`: expected a value of the graph")
+    placed = {binding.name for binding in segment.activations}
+    for binding in segment.activations:
+        kind = graph.types[binding.name]
+        if kind.dtype != "int8" or kind.shape != binding.shape:
+            raise ArtifactError(
+                f"activation `{binding.name}`: expected int8{list(binding.shape)}, got "
+                f"{kind.dtype}{list(kind.shape)} in the graph"
+            )
+    for name in outputs:
+        if name not in placed:
+            raise ArtifactError(f"layer output `{name}`: expected a place in the data window")
+
+
+def module_of(
+    graph: Graph, configuration: Any, manifest: Mapping, segments: Sequence[Segment]
+) -> Module:
+    """Put the parts together.
+
+    Raises
+    ------
+    ArtifactError
+        When the steps do not compute the graph.
+    """
+    steps = take(manifest, "steps", list)
+    check_steps(steps, segments, graph)
+    name = take(manifest, "name", str)
+    return Module(name, configuration, graph, tuple(steps), tuple(segments), {})

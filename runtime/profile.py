@@ -1,0 +1,247 @@
+"""Where the time and the bytes of a run went, layer by layer.
+
+Layers overlap in time: the next one's loads begin while this one computes. A layer's cycles are
+therefore what it adds to the completion time, the last retirement of its own instructions minus
+the last retirement of all layers before it. They are never negative and sum to the completion of
+the last layer; start-up counts to the first one, and the few cycles after the last retirement to
+none.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..compiler.module import Layer, Module, Segment
+from ..isa.configuration import Configuration
+from ..isa.instructions import Instruction, Load, Store
+from .devices import Result
+
+ACCELERATOR, HOST = "accelerator", "host"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerProfile:
+    """One step of a network.
+
+    Parameters
+    ----------
+    name, short
+        The model's name for it, and a short one that is unique on the accelerator.
+    op
+        What it computes.
+    target
+        `accelerator` or `host`.
+    macs
+        Multiplications as the model defines them.
+    instructions
+        Of the accelerator's program.
+    read_bytes, written_bytes
+        What its LOAD and STORE instructions move from and to main memory.
+    cycles
+        Added to the completion time; None where the device knows no time, and on the host.
+    utilisation
+        `macs` over what the array could have done in `cycles`; None without cycles.
+    """
+
+    name: str
+    short: str
+    op: str
+    target: str
+    macs: int = 0
+    instructions: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    cycles: int | None = None
+    utilisation: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A run's layers in order, and the cycles of all segments from start to done.
+
+    Parameters
+    ----------
+    layers
+        Host steps too.
+    cycles
+        None where the device knows no time.
+    exact
+        Whether cycles are the hardware's own; an estimate otherwise.
+    utilisation
+        Of the multiplier array over `cycles`.
+    counters
+        The device's performance counters, summed over segments.
+    """
+
+    layers: tuple[LayerProfile, ...]
+    cycles: int | None
+    exact: bool
+    utilisation: float | None
+    counters: Mapping[str, int]
+
+    @property
+    def macs(self) -> int:
+        """Multiplications on the accelerator."""
+        return sum(layer.macs for layer in self.layers)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes from main memory, the program left out."""
+        return sum(layer.read_bytes for layer in self.layers)
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes to main memory."""
+        return sum(layer.written_bytes for layer in self.layers)
+
+    @property
+    def instructions(self) -> int:
+        """Instructions of all layers."""
+        return sum(layer.instructions for layer in self.layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """The profile as JSON values."""
+        return {
+            "layers": [asdict(layer) for layer in self.layers],
+            "totals": {
+                "cycles": self.cycles,
+                "exact": self.exact,
+                "macs": self.macs,
+                "utilisation": self.utilisation,
+                "read_bytes": self.read_bytes,
+                "written_bytes": self.written_bytes,
+                "instructions": self.instructions,
+            },
+            "counters": dict(self.counters),
+        }
+
+
+def profile_of(module: Module, results: Sequence[Result], names: Mapping[str, str]) -> Profile:
+    """Profile of a run.
+
+    Parameters
+    ----------
+    results
+        Of each segment.
+    names
+        Short name of each value, from `layer_names`.
+    """
+    rows: list[LayerProfile] = []
+    for step in module.steps:
+        if isinstance(step, int):
+            rows += _segment_rows(module.segments[step], results[step], module.configuration, names)
+        else:
+            node = module.graph.producer(step)
+            assert node is not None
+            rows.append(LayerProfile(node.name, names[step], node.op, HOST))
+    times = [result.cycles for result in results]
+    cycles = None if None in times else sum(time for time in times if time is not None)
+    counters: dict[str, int] = {}
+    for result in results:
+        for name, value in result.counters.items():
+            counters[name] = counters.get(name, 0) + value
+    return Profile(
+        tuple(rows),
+        cycles,
+        all(result.exact for result in results),
+        utilisation(sum(row.macs for row in rows), cycles, module.configuration),
+        counters,
+    )
+
+
+def utilisation(macs: int, cycles: int | None, configuration: Configuration) -> float | None:
+    """Share of the multiplier array's steps that were of use; None without cycles."""
+    if not cycles:
+        return None
+    return macs / (cycles * configuration.lanes_in * configuration.lanes_out)
+
+
+def _segment_rows(
+    segment: Segment, result: Result, configuration: Configuration, names: Mapping[str, str]
+) -> list[LayerProfile]:
+    cycles = layer_cycles(segment, result.spans)
+    rows = []
+    for layer, time in zip(segment.layers, cycles, strict=True):
+        program = segment.program[layer.first : layer.last]
+        rows.append(
+            LayerProfile(
+                layer.name,
+                names[layer.output],
+                layer.op,
+                ACCELERATOR,
+                layer.macs,
+                len(program),
+                *_moved_bytes(program),
+                time,
+                utilisation(layer.macs, time, configuration),
+            )
+        )
+    return rows
+
+
+def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]:
+    """What each layer adds to the completion time; None for each without spans.
+
+    Parameters
+    ----------
+    spans
+        int64[instructions, 2]: start and retirement of every instruction.
+    """
+    if spans is None:
+        return [None] * len(segment.layers)
+    cycles: list[int | None] = []
+    completed = 0
+    for layer in segment.layers:
+        retired = spans[layer.first : layer.last, 1]
+        done = max(completed, int(retired.max(initial=0)))
+        cycles.append(done - completed)
+        completed = done
+    return cycles
+
+
+def _moved_bytes(program: Sequence[Instruction]) -> tuple[int, int]:
+    """Bytes that LOADs read from main memory, and that STOREs write."""
+    loads = [i for i in program if isinstance(i, Load) and not i.fill]
+    stores = [i for i in program if isinstance(i, Store)]
+    return (
+        sum(load.length * load.steps() for load in loads),
+        sum(store.length * store.steps() for store in stores),
+    )
+
+
+def layer_names(module: Module) -> dict[str, str]:
+    """A short name for each step, by the value that it produces.
+
+    Exporters join the names of all nodes that became one with `;` and give them paths: the last
+    path's last two parts say most. Where two accelerator layers would share one, a number follows.
+    """
+    names: dict[str, str] = {}
+    taken: dict[str, int] = {}
+    for step in module.steps:
+        if isinstance(step, str):
+            node = module.graph.producer(step)
+            names[step] = short_name(node.name if node is not None else step)
+            continue
+        for layer in module.segments[step].layers:
+            base = short_name(layer.name)
+            taken[base] = taken.get(base, 0) + 1
+            names[layer.output] = base if taken[base] == 1 else f"{base}#{taken[base]}"
+    return names
+
+
+def short_name(name: str) -> str:
+    """The last two parts of the last of the joined paths."""
+    return "/".join(name.rsplit(";", 1)[-1].rsplit("/", 2)[-2:])
+
+
+def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
+    """Accelerator layers with this full or short name, with their segment's index."""
+    names = layer_names(module)
+    return [
+        (index, layer)
+        for index, segment in enumerate(module.segments)
+        for layer in segment.layers
+        if wanted in (layer.name, names[layer.output])
+    ]
