@@ -14,6 +14,7 @@ from ..compiler.module import Module
 from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
 from ..runtime.artifact import is_artifact, load
+from ..sim.toolchain import find_compiler, find_verilator
 
 
 def add_configuration(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +108,19 @@ def compile_model(source: Path, configuration: Configuration, *, keep_all: bool 
 
         advance(f"compiling {graph.name}", 0, layers)
         return compile_graph(graph, configuration, tell, keep_all=keep_all)
+
+
+def require_tools(device: str) -> None:
+    """Look for the tools of a device before anything long begins.
+
+    Raises
+    ------
+    ToolError
+        When `rtl` misses Verilator or a compiler.
+    """
+    if device == "rtl":
+        find_verilator()
+        find_compiler()
 
 
 Advance = Callable[[str, int, int | None], None]

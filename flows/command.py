@@ -8,7 +8,7 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from .. import __version__
@@ -54,11 +54,24 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    verbose = False
-    try:
+
+    def call() -> None:
         parsed = parser().parse_args(given)
-        verbose = getattr(parsed, "verbose", False)
         parsed.function(parsed)
+
+    return guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))
+
+
+def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
+    """Call, turn what is raised into one line on stderr, and return the exit code.
+
+    Parameters
+    ----------
+    verbose
+        Show the traceback too.
+    """
+    try:
+        call()
         sys.stdout.flush()
     except TilewrightError as problem:
         return _fail(str(problem), problem.exit_code, verbose)
@@ -69,10 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as problem:
-        kind = type(problem).__name__
         return _fail(
-            f"unexpected {kind}: {problem}; this is a fault of Tilewright: call the command again "
-            "with `-v` and report what it prints",
+            f"unexpected {type(problem).__name__}: {problem}; this is a fault of Tilewright: call "
+            "the command again with `-v` and report what it prints",
             1,
             verbose,
         )

@@ -35,7 +35,7 @@ def stdout() -> Console:
 
 def say(text: str) -> None:
     """One line of result, as wide as it is."""
-    print(text)
+    print(text, flush=True)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:

@@ -125,7 +125,7 @@ class BeatPacker(wiring.Component):
 
 def expand(mask: Value) -> Value:
     """Repeat every bit eight times: a mask of bits from a mask of bytes."""
-    return Cat(bit.replicate(8) for bit in mask)
+    return Value.cast(Cat(bit.replicate(8) for bit in mask))
 
 
 def pick_bytes(m: Module, row: Value, first: Value, bus_bytes: int) -> Value:
@@ -137,7 +137,7 @@ def pick_bytes(m: Module, row: Value, first: Value, bus_bytes: int) -> Value:
     """
     row_bytes = len(row) // 8
     if row_bytes <= bus_bytes:
-        return row.replicate(bus_bytes // row_bytes)
+        return Value.cast(row.replicate(bus_bytes // row_bytes))
     beat_bits = (bus_bytes - 1).bit_length()
     words = [row.word_select(index, 8 * bus_bytes) for index in range(row_bytes // bus_bytes)]
     word = first[beat_bits : (row_bytes - 1).bit_length()]
@@ -149,7 +149,9 @@ def pick_bytes(m: Module, row: Value, first: Value, bus_bytes: int) -> Value:
         odd.eq(Array(words[1::2])[word[1:]]),
     ]
     start = first[:beat_bits]
-    return Cat(
-        Mux(word[0] ^ (byte < start), odd.word_select(byte, 8), even.word_select(byte, 8))
-        for byte in range(bus_bytes)
+    return Value.cast(
+        Cat(
+            Mux(word[0] ^ (byte < start), odd.word_select(byte, 8), even.word_select(byte, 8))
+            for byte in range(bus_bytes)
+        )
     )

@@ -1,6 +1,6 @@
 """Issue side of LOAD and STORE: from a command to bursts on the memory port."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -9,9 +9,13 @@ from ..isa.instructions import Load, Store
 from .affine import AffineNest
 from .axi import LEN_BITS, PAGE_BYTES, WINDOW_BITS
 from .layouts import command_layout
+from .queue import Queue
 
 MEMORY_CODE = {Load: "destination", Store: "source"}
 """The command's field that selects a scratchpad."""
+
+QUEUED_BURSTS = 2
+"""Bursts at the output: enough for one per cycle without a ready that passes through."""
 
 
 def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
@@ -77,6 +81,8 @@ class BurstIssuer(wiring.Component):
         m.submodules.nest = nest = AffineNest.for_family(
             self.family, self.configuration, guard_bits=1
         )
+        m.submodules.queue = queue = Queue(self.layout, QUEUED_BURSTS)
+        wiring.connect(m, queue.output, wiring.flipped(self.bursts))
         command = self.commands.payload
         fills = self.family is Load
 
@@ -97,64 +103,56 @@ class BurstIssuer(wiring.Component):
             if fills:
                 m.d.sync += [carried.fill.eq(command.fill), carried.value.eq(command.value)]
 
-        # Runs: checked against the window, placed in memory. The window starts at a page.
+        # Runs, placed in memory and checked against the window, which starts at a page. `end` is
+        # the last byte, counted from the burst boundary before the run. What leaves the window
+        # stands here for ever.
+        page_bits = (PAGE_BYTES - 1).bit_length()
+        burst_bits = (self.configuration.burst_bytes - 1).bit_length()
+        offset = nest.addresses.memory
         run = Signal(self.layout, reset_less=True)
-        run_valid = Signal()
-        run_ready = Signal()
+        end = Signal(max(len(command.length), burst_bits) + 1, reset_less=True)
+        crosses = Signal(reset_less=True)
+        valid = Signal()
         leaves = Signal()
-        offset, page_bits = nest.addresses.memory, (PAGE_BYTES - 1).bit_length()
-        in_reach = (offset <= room) & ~offset[-1]
-        m.d.comb += leaves.eq(~in_reach & ~carried.fill if fills else ~in_reach)
-        m.d.comb += nest.advance.eq(nest.active & run_ready & ~leaves & ~self.out_of_window)
-        with m.If(nest.active & leaves):
-            m.d.sync += self.out_of_window.eq(1)
-        with m.If(run_ready):
+        first_end = offset[:burst_bits] + carried.bytes_minus_one
+        is_fill = carried.fill if fills else Const(0)
+        ready = Signal()
+        moves = queue.input.ready & ~leaves
+        m.d.comb += [
+            ready.eq(~valid | (moves & ~crosses)),
+            nest.advance.eq(nest.active & ready),
+            self.out_of_window.eq(valid & leaves),
+        ]
+        with m.If(ready):
             pages = offset[page_bits:] + self.data_base[page_bits:]
             m.d.sync += [
-                run_valid.eq(nest.advance),
+                valid.eq(nest.active),
+                leaves.eq(nest.active & ~is_fill & ((offset > room) | offset[-1])),
                 run.eq(carried),
                 run.address.eq(Cat(offset[:page_bits], pages)),
                 run.local.eq(nest.addresses.local),
                 run.last.eq(nest.last),
+                end.eq(first_end),
+                crosses.eq(first_end[burst_bits:].any() & ~is_fill),
             ]
 
-        self._cut(m, run, run_valid, run_ready)
-        return m
-
-    def _cut(self, m: Module, run, run_valid: Signal, run_ready: Signal) -> None:
-        """Cut the run where it crosses a multiple of the burst size."""
+        # Bursts: up to the next boundary, or to the end of the run.
         beat_bits = (self.configuration.bus_bytes - 1).bit_length()
-        burst_bits = (self.configuration.burst_bytes - 1).bit_length()
         start = run.address[:burst_bits]
-        end = Signal(max(len(run.bytes_minus_one), burst_bits) + 1)
-        crosses = Signal()
-        bursts = self.bursts
-        moves = Signal()
+        stop = Mux(crosses, (1 << burst_bits) - 1, end)
+        burst = queue.input.payload
         m.d.comb += [
-            end.eq(start + run.bytes_minus_one),
-            crosses.eq(end[burst_bits:].any()),
-            moves.eq(~bursts.valid | bursts.ready),
-            run_ready.eq(~run_valid | (moves & ~crosses)),
+            queue.input.valid.eq(valid & ~leaves),
+            burst.eq(run),
+            burst.last.eq(run.last & ~crosses),
+            burst.bytes_minus_one.eq(stop - start),
+            burst.beats_minus_one.eq(stop[beat_bits:burst_bits] - start[beat_bits:]),
         ]
-        if self.family is Load:
-            with m.If(run.fill):
-                m.d.comb += crosses.eq(0)
-
-        with m.If(moves):
-            m.d.sync += [
-                bursts.valid.eq(run_valid),
-                bursts.payload.eq(run),
-                bursts.payload.last.eq(run.last & ~crosses),
-                bursts.payload.beats_minus_one.eq(end[beat_bits:burst_bits] - start[beat_bits:]),
-            ]
-            with m.If(crosses):
-                m.d.sync += [
-                    bursts.payload.bytes_minus_one.eq(~start),
-                    bursts.payload.beats_minus_one.eq(~start[beat_bits:]),
-                ]
-        with m.If(run_valid & moves & crosses):
+        with m.If(valid & moves & crosses):
             m.d.sync += [
                 run.address.eq(Cat(Const(0, burst_bits), run.address[burst_bits:] + 1)),
                 run.local.eq(run.local + ~start + 1),
-                run.bytes_minus_one.eq(end - (1 << burst_bits)),
+                end.eq(Cat(end[:burst_bits], end[burst_bits:] - 1)),
+                crosses.eq(end[burst_bits:] != 1),
             ]
+        return m

@@ -1,7 +1,7 @@
 """Scale one lane of int32 totals to int8 exactly as binary32 arithmetic would.
 
 There is no floating point inside: `isa.numbers.requantise_integer` is the same computation in
-NumPy, step by step, and explains why a single comparison does both roundings.
+NumPy, step by step; `isa.numbers.round_twice` tells why one comparison does both roundings.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed

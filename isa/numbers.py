@@ -115,10 +115,7 @@ def requantise_integer(accumulators: npt.ArrayLike, scale: npt.ArrayLike) -> npt
     """Compute `requantise` with integer arithmetic only, step by step as the hardware does.
 
     The exact 48-bit product of the magnitude and the significand is aligned to FRACTION_BITS
-    fraction bits. Its integer part n has w significant bits, so that half a binary32 step is
-    2**w units of the aligned fraction. Rounding first to the binary32 grid and then to an integer
-    (both half to even) moves the threshold of rounding up away from one half by that much: down
-    to 1/2 - 2**w for odd n, where a tie goes up; to just beyond 1/2 + 2**w for even n.
+    fraction bits and rounded by `round_twice`.
 
     Parameters
     ----------
@@ -143,21 +140,38 @@ def requantise_integer(accumulators: npt.ArrayLike, scale: npt.ArrayLike) -> npt
     shift = np.clip(SATURATING_EXPONENT - 1 - exponent, 0, VANISHING_SHIFT)
     aligned = product >> shift
     sticky = ((aligned << shift) != product).astype(np.int64)
-
-    whole = aligned >> FRACTION_BITS
-    fraction = ((aligned & ((1 << FRACTION_BITS) - 1)) << 1) | sticky
-    odd = (whole & 1) == 1
-    width = np.sum([(whole >> bit) != 0 for bit in range(8)], axis=0)
-    half = 1 << (FRACTION_BITS - 1)
-    step = 1 << width
-    threshold = np.where(odd, (half - step) << 1, ((half + step) << 1) | 1)
-    rounded = whole + (fraction >= threshold)
-
-    saturates = (magnitude >= EXACT_LIMIT) | (whole >= SATURATED)
+    rounded = round_twice(aligned, sticky)
+    saturates = (magnitude >= EXACT_LIMIT) | (aligned >> FRACTION_BITS >= SATURATED)
     saturates |= (exponent >= SATURATING_EXPONENT) & (magnitude != 0)
     rounded = np.where(saturates, SATURATED, rounded)
     negative = (values < 0) ^ (pattern >> 31 == 1)
     return np.where(negative, -rounded, rounded).astype(np.int32)
+
+
+def round_twice(
+    aligned: npt.NDArray[np.int64], sticky: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Round to the binary32 grid and the result to an integer, both half to even, in one step.
+
+    The integer part has w significant bits, so that half a binary32 step is 2**w units of the
+    fraction. The first rounding moves the threshold of rounding up away from one half by that
+    much: down to 1/2 - 2**w for an odd integer part, where a tie goes up; to just beyond
+    1/2 + 2**w for an even one.
+
+    Parameters
+    ----------
+    aligned : int64[...]
+        Values below SATURATED with FRACTION_BITS fraction bits.
+    sticky : int64[...]
+        1 where the value lies above `aligned` by less than a unit, else 0.
+    """
+    whole = aligned >> FRACTION_BITS
+    fraction = ((aligned & ((1 << FRACTION_BITS) - 1)) << 1) | sticky
+    width = np.sum([(whole >> bit) != 0 for bit in range(SATURATED.bit_length() - 1)], axis=0)
+    half = 1 << (FRACTION_BITS - 1)
+    step = 1 << width
+    threshold = np.where(whole & 1, (half - step) << 1, ((half + step) << 1) | 1)
+    return whole + (fraction >= threshold)
 
 
 def saturate8(values: npt.ArrayLike) -> npt.NDArray[np.int8]:

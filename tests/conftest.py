@@ -3,6 +3,14 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Machines are noisy: time is measured by `make bench`, never a reason to fail. Examples are the
+# same in every run, so that a failure is a change's and can be seen again.
+settings.register_profile(
+    "tilewright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("tilewright")
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 

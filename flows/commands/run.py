@@ -2,23 +2,20 @@
 
 import argparse
 import json
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...compiler.module import Module
 from ...errors import DeviceError, UsageError
-from ...runtime import Comparison, Run, Session, open_device
-from ...runtime.devices import DEVICES, Device
-from ...runtime.profile import Profile
+from ...runtime import open_device
+from ...runtime.devices import DEVICES
 from ...sim.memory_model import MemoryModel
 from .. import report
-from ..arguments import add_configuration, chosen_configuration, load_module, progress_bar
+from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
 from ..json_output import write_json
+from ..running import Outcome, run_samples
 from ..samples import Samples, random_samples, read_samples
 
 DEFAULTS = MemoryModel()
@@ -60,20 +57,6 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser.set_defaults(function=run)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What all samples of a run gave."""
-
-    module: Module
-    device: str
-    memory: MemoryModel
-    samples: Samples
-    outputs: np.ndarray
-    profile: Profile
-    comparison: Comparison | None
-    seconds: float
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Load, run, compare, report.
 
@@ -85,13 +68,15 @@ def run(arguments: argparse.Namespace) -> None:
     """
     check_arguments(arguments)
     memory = memory_model(arguments)
+    require_tools(arguments.device)
     module = load_module(
         arguments.source, chosen_configuration(arguments), keep_all=arguments.compare
     )
     samples = choose_samples(arguments, module)
     options = {"trace": arguments.waveform} if arguments.waveform else {}
     with open_device(arguments.device, module.configuration, memory, **options) as device:
-        outcome = run_samples(module, device, samples, compare=arguments.compare)
+        beside = 0 if device.name == "sim" else 1
+        outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
     if arguments.json:
         write_json(arguments.json, to_json(outcome))
     if arguments.json != "-":
@@ -99,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     difference = outcome.comparison.first_difference() if outcome.comparison else None
     if difference:
         raise DeviceError(
-            f"device `{outcome.device}`: {difference}; this is a fault of the device or the "
+            f"device `{outcome.device.name}`: {difference}; this is a fault of the device or the "
             "compiler: report it with the model"
         )
 
@@ -162,41 +147,13 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
     return samples.first(count)
 
 
-def run_samples(module: Module, device: Device, samples: Samples, *, compare: bool) -> Outcome:
-    """Run every sample; with `compare`, against the reference, and the first one against `sim`."""
-    session = Session(module, device)
-    comparison = Comparison(module) if compare else None
-    began, first, outputs = time.perf_counter(), None, []
-    with progress_bar() as advance:
-        for index, inputs in enumerate(samples):
-            advance(f"running on {device.name}", index, samples.count)
-            this = session.run(inputs)
-            outputs.append(next(iter(this.outputs.values())))
-            if comparison is not None:
-                if first is None and device.name != "sim":
-                    _compare_windows(comparison, module, inputs, this)
-                comparison.add(inputs, this)
-            first = first or this
-    assert first is not None
-    seconds = time.perf_counter() - began
-    return Outcome(
-        module, device.name, device.memory, samples, np.stack(outputs), first.profile, comparison,
-        seconds,
-    )  # fmt: skip
-
-
-def _compare_windows(comparison: Comparison, module: Module, inputs, run: Run) -> None:
-    with open_device("sim", module.configuration) as sim:
-        comparison.add_windows(run, Session(module, sim).run(inputs))
-
-
 def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     """Print the tables and sentences of a run."""
     profile, count = outcome.profile, outcome.samples.count
     plural = "s" * (count != 1)
     say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
     say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
-    say(f"device         {outcome.device}")
+    say(f"device         {outcome.device.name}")
     say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
     say("")
     estimated = profile.cycles is not None and not profile.exact
@@ -223,8 +180,8 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
             "hash": f"{configuration.hash:#010x}",
             **configuration.parameters(),
         },
-        "device": outcome.device,
-        "memory": asdict(outcome.memory),
+        "device": outcome.device.name,
+        "memory": asdict(outcome.device.memory),
         "samples": outcome.samples.count,
         "inputs": outcome.samples.source,
         "seconds": outcome.seconds,

@@ -29,7 +29,7 @@ def model(
     nodes: Nodes,
     inputs: Sequence[onnx.ValueInfoProto],
     outputs: Sequence[str],
-    constants: Mapping[str, np.ndarray] | None = None,
+    constants: Mapping[str, Any] | None = None,
     opset: int = 13,
 ) -> onnx.ModelProto:
     """Make a model; outputs need no type, since onnxruntime and the importer infer them."""
@@ -60,5 +60,16 @@ def run_onnxruntime(
 def scalars(**values: Any) -> dict[str, np.ndarray]:
     """Make scalar constants: floats float32, NumPy scalars as they are."""
     return {
-        name: np.float32(v) if isinstance(v, float) else np.asarray(v) for name, v in values.items()
+        name: np.asarray(v, dtype=np.float32 if isinstance(v, float) else None)
+        for name, v in values.items()
     }
+
+
+def floats(values: Any) -> np.ndarray:
+    """Return nested lists as float32."""
+    return np.array(values, dtype=np.float32)
+
+
+def integers(values: Any) -> np.ndarray:
+    """Return nested lists as int64, ONNX's type of shapes and axes."""
+    return np.array(values, dtype=np.int64)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,19 +14,19 @@ from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.importers import import_onnx
 from tilewright.errors import CompileError, ImportModelError, TilewrightError
 
-from .onnx_models import model, node, scalars, value
+from .onnx_models import integers, model, node, scalars, value
 
 IMAGE = [value("x", np.float32, [1, 3, 8, 8])]
 
 
-def quantise(scale: float, **more: float) -> onnx.ModelProto:
+def quantise(scale: float, **more: Any) -> onnx.ModelProto:
     """A model that quantises its input with a scale."""
     nodes = [node("QuantizeLinear", ["x", "s", "z"], ["y"], name="quantise", **more)]
     constants = {"s": np.float32(scale), "z": np.int8(0)}
     return model(nodes, [value("x", np.float32, [1, 4])], ["y"], constants)
 
 
-def conv(weights: np.ndarray, **attributes: object) -> onnx.ModelProto:
+def conv(weights: np.ndarray, **attributes: Any) -> onnx.ModelProto:
     nodes = [node("Conv", ["x", "w"], ["y"], name="conv1", **attributes)]
     return model(nodes, IMAGE, ["y"], {"w": weights})
 
@@ -165,7 +166,7 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
             [node("Reshape", ["x", "s"], ["y"], name="flatten")],
             IMAGE,
             ["y"],
-            {"s": np.int64([1, 7])},
+            {"s": integers([1, 7])},
         ),
         "model `model`: node `flatten` (Reshape): `reshape`: expected the 7 elements of [1, 7], "
         "got float32[1, 3, 8, 8]; correct the operands",

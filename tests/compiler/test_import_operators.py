@@ -9,10 +9,10 @@ from tilewright.compiler.graph.integer_kernels import INTEGER_KERNELS
 from tilewright.compiler.graph.operators import OPERATORS
 from tilewright.compiler.importers import import_onnx
 
-from .onnx_models import model, node, run_onnxruntime, value
+from .onnx_models import floats, integers, model, node, run_onnxruntime, value
 
 IMAGE = (2, 3, 7, 9)
-CHANNELS = np.float32([[[1.5]], [[2]], [[-3]]])
+CHANNELS = floats([[[1.5]], [[2]], [[-3]]])
 CASES = {
     **{
         kind: ([node(kind, ["x"], ["y"])], IMAGE, {}, 13)
@@ -45,36 +45,36 @@ CASES = {
     "PRelu": (
         [node("PRelu", ["x", "c"], ["y"])],
         IMAGE,
-        {"c": np.float32([[[0.5]], [[2]], [[-3]]])},
+        {"c": floats([[[0.5]], [[2]], [[-3]]])},
         13,
     ),
     "BatchNormalization": (
         [node("BatchNormalization", ["x", "s", "b", "m", "v"], ["y"])],
         IMAGE,
         {
-            "s": np.float32([1, 2, 3]),
-            "b": np.float32([4, 5, 6]),
-            "m": np.float32([7, 8, 9]),
-            "v": np.float32([1, 2, 0.5]),
+            "s": floats([1, 2, 3]),
+            "b": floats([4, 5, 6]),
+            "m": floats([7, 8, 9]),
+            "v": floats([1, 2, 0.5]),
         },
         13,
     ),
     "Gemm": (
         [node("Gemm", ["x", "w", "b"], ["y"], transB=1, alpha=0.5, beta=2.0)],
         (4, 3),
-        {"w": np.float32([[1, 2, 3], [4, 5, 6]]), "b": np.float32([7, 8])},
+        {"w": floats([[1, 2, 3], [4, 5, 6]]), "b": floats([7, 8])},
         13,
     ),
     "Gemm transposed": (
         [node("Gemm", ["x", "w"], ["y"], transA=1)],
         (3, 4),
-        {"w": np.float32([[1, 2], [3, 4], [5, 6]])},
+        {"w": floats([[1, 2], [3, 4], [5, 6]])},
         13,
     ),
     "MatMul of rank 3": (
         [node("MatMul", ["x", "w"], ["y"])],
         (2, 4, 3),
-        {"w": np.float32([[1, 2], [3, 4], [5, 6]])},
+        {"w": floats([[1, 2], [3, 4], [5, 6]])},
         13,
     ),
     "ReduceMean of an image": (
@@ -83,20 +83,20 @@ CASES = {
         {},
         13,
     ),
-    "ReduceSum": ([node("ReduceSum", ["x", "a"], ["y"])], IMAGE, {"a": np.int64([1])}, 13),
+    "ReduceSum": ([node("ReduceSum", ["x", "a"], ["y"])], IMAGE, {"a": integers([1])}, 13),
     "ReduceMax": ([node("ReduceMax", ["x"], ["y"], axes=[-1])], IMAGE, {}, 13),
     "ReduceMin": ([node("ReduceMin", ["x"], ["y"])], IMAGE, {}, 13),
     "ArgMax": ([node("ArgMax", ["x"], ["y"], axis=1, keepdims=0)], IMAGE, {}, 13),
     "Transpose": ([node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])], IMAGE, {}, 13),
     "Flatten": ([node("Flatten", ["x"], ["y"], axis=2)], IMAGE, {}, 13),
-    "Reshape": ([node("Reshape", ["x", "s"], ["y"])], IMAGE, {"s": np.int64([0, -1, 7])}, 13),
-    "Squeeze": ([node("Squeeze", ["x", "a"], ["y"])], (2, 1, 3, 1), {"a": np.int64([-1])}, 13),
+    "Reshape": ([node("Reshape", ["x", "s"], ["y"])], IMAGE, {"s": integers([0, -1, 7])}, 13),
+    "Squeeze": ([node("Squeeze", ["x", "a"], ["y"])], (2, 1, 3, 1), {"a": integers([-1])}, 13),
     "Squeeze of old": ([node("Squeeze", ["x"], ["y"], axes=[1])], (2, 1, 3, 1), {}, 11),
-    "Unsqueeze": ([node("Unsqueeze", ["x", "a"], ["y"])], (2, 3), {"a": np.int64([0, -1])}, 13),
+    "Unsqueeze": ([node("Unsqueeze", ["x", "a"], ["y"])], (2, 3), {"a": integers([0, -1])}, 13),
     "Pad": (
         [node("Pad", ["x", "p", "v"], ["y"])],
         IMAGE,
-        {"p": np.int64([0, 0, 1, 2, 0, 1, 3, 0]), "v": np.float32(1.5)},
+        {"p": integers([0, 0, 1, 2, 0, 1, 3, 0]), "v": np.float32(1.5)},
         13,
     ),
     "Pad of old": (
@@ -109,10 +109,10 @@ CASES = {
         [node("Slice", ["x", "b", "e", "a", "s"], ["y"])],
         IMAGE,
         {
-            "b": np.int64([1, -4]),
-            "e": np.int64([7, 99]),
-            "a": np.int64([2, 3]),
-            "s": np.int64([2, 1]),
+            "b": integers([1, -4]),
+            "e": integers([7, 99]),
+            "a": integers([2, 3]),
+            "s": integers([2, 1]),
         },
         13,
     ),
@@ -125,7 +125,7 @@ CASES = {
     "Gather": (
         [node("Gather", ["x", "i"], ["y"], axis=3)],
         IMAGE,
-        {"i": np.int64([[-1, 0], [3, 3]])},
+        {"i": integers([[-1, 0], [3, 3]])},
         13,
     ),
     "Cast": ([node("Cast", ["x"], ["i"], to=6), node("Cast", ["i"], ["y"], to=1)], IMAGE, {}, 13),
@@ -138,7 +138,7 @@ CASES = {
             node("Reshape", ["x", "target"], ["y"]),
         ],
         IMAGE,
-        {"zero": np.int64(0), "axes": np.int64([0]), "rest": np.int64([-1])},
+        {"zero": np.int64(0), "axes": integers([0]), "rest": integers([-1])},
         13,
     ),
     "Constant": (
@@ -249,13 +249,13 @@ def test_an_open_leading_dimension_takes_the_batch() -> None:
 
 def test_initialisers_listed_as_inputs_are_no_inputs() -> None:
     inputs = [value("x", np.float32, [2]), value("c", np.float32, [2])]
-    proto = model([node("Add", ["x", "c"], ["y"])], inputs, ["y"], {"c": np.float32([1, 2])}, 7)
+    proto = model([node("Add", ["x", "c"], ["y"])], inputs, ["y"], {"c": floats([1, 2])}, 7)
     graph = import_onnx(proto.SerializeToString())
     assert [v.name for v in graph.inputs] == ["x"]
-    np.testing.assert_array_equal(evaluate(graph, {"x": np.float32([1, 1])})["y"], [2, 3])
+    np.testing.assert_array_equal(evaluate(graph, {"x": floats([1, 1])})["y"], [2, 3])
 
 
 def test_an_input_may_be_an_output_too() -> None:
     proto = model([node("Identity", ["x"], ["y"])], [value("x", np.float32, [2])], ["y"])
     graph = import_onnx(proto.SerializeToString())
-    np.testing.assert_array_equal(evaluate(graph, {"x": np.float32([1, 2])})["y"], [1, 2])
+    np.testing.assert_array_equal(evaluate(graph, {"x": floats([1, 2])})["y"], [1, 2])

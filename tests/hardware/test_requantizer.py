@@ -68,9 +68,9 @@ def test_unscaled_totals_pass_saturated(requantizer):
 
 
 @pytest.mark.slow
-def test_block_equals_the_definition_on_fifty_million_pairs(requantizer):
+def test_block_equals_the_definition_on_twenty_million_pairs(requantizer):
     rng = np.random.default_rng(12)
-    for zero_point in [-128, -64, 0, 64, 127] * 5:  # the outer ones show totals beyond int8
+    for zero_point in [-128, -64, 0, 64, 127] * 2:  # the outer ones show totals beyond int8
         assert_block_is_the_definition(requantizer, rng, 2_000_000, (zero_point, -128, 127))
 
 

@@ -81,6 +81,32 @@ def test_near_ties_come_close_enough_to_test_double_rounding():
     assert differs.sum() > 500
 
 
+def test_one_comparison_does_both_roundings_for_every_aligned_value():
+    """Exhaustive: rounding is monotonic, so only the surroundings of the threshold matter.
+
+    Values are counted in quarters of a unit of `aligned`, so that a sticky bit is one quarter.
+    """
+    unit, half = 4, 1 << (numbers.FRACTION_BITS - 1)
+    for whole in range(numbers.SATURATED):
+        width = whole.bit_length()
+        offsets = np.arange(-(4 << width), (4 << width) + 1)
+        fractions = np.concatenate([[0], half + offsets, [2 * half - 1]])
+        aligned, sticky = np.meshgrid((2 * half * whole) + fractions, [0, 1])
+        exact = aligned * unit + sticky
+        step = np.full(exact.shape, unit << (width + 1))
+        if whole == 0:  # 1/4..1/2 has twice as fine a grid; smaller values round to 0 anyway
+            step = np.where(aligned < half, unit, 2 * unit)
+        twice = nearest_even(nearest_even(exact, step) * step, unit * 2 * half)
+        np.testing.assert_array_equal(numbers.round_twice(aligned, sticky), twice)
+
+
+def nearest_even(values: np.ndarray, step: np.ndarray | int) -> np.ndarray:
+    """Return `values / step` rounded half to even."""
+    quotient, remainder = np.divmod(values, step)
+    up = (2 * remainder > step) | ((2 * remainder == step) & (quotient % 2 == 1))
+    return quotient + up
+
+
 @given(INT32, st.integers(0, 2**32 - 1))
 @example(-(2**31), 0x3F800000)
 @example(2**24, 0x00000000)

@@ -33,8 +33,8 @@ def test_a_missing_verilator_is_named(monkeypatch):
 
 def test_bad_verilog_is_refused_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path))
-    with pytest.raises(HardwareError, match="Verilator refused the design:\n.*syntax error"):
-        toolchain.build_library("(* top = 1 *)\nmodule broken(;", CONSTANTS, "broken")
+    with pytest.raises(HardwareError, match=r"Verilator refused the design:\n.*syntax error"):
+        toolchain.build_library("module broken(;", "broken", CONSTANTS, "broken")
     with pytest.raises(HardwareError, match=re.escape("no module is marked `(* top = 1 *)`")):
         toolchain.build_library("module headless(); endmodule", CONSTANTS, "headless")
     assert not list(tmp_path.rglob("*.so"))

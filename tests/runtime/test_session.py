@@ -1,0 +1,209 @@
+"""Sessions: inputs in, outputs and a profile out, every layer equal to the integer reference."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import evaluate
+from tilewright.compiler.module import Module
+from tilewright.errors import DeviceError, InputError
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.instructions import Load, Store, Unit
+from tilewright.runtime import Comparison, Session, open_device
+from tilewright.runtime.compare import Tally
+from tilewright.runtime.profile import find_layers, layer_cycles, layer_names, short_name
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+SMALL = PRESETS["8x16"]
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    return compile_graph(graph, SMALL, keep_all=True)
+
+
+@pytest.fixture(scope="module")
+def scans() -> np.ndarray:
+    return np.load(DIGITS / "test_digits.npz")["inputs"]
+
+
+def refused(module: Module, inputs) -> str:
+    with open_device("sim", SMALL) as sim, pytest.raises(InputError) as raised:
+        Session(module, sim).run(inputs)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("device", ["reference", "sim"])
+def test_every_layer_equals_the_integer_reference(module, scans, device):
+    comparison = Comparison(module)
+    with open_device(device, SMALL) as opened:
+        session = Session(module, opened)
+        for scan in scans[:3]:
+            comparison.add({"scan": scan[None]}, session.run(scan[None]))
+    assert comparison.first_difference() is None
+    assert comparison.equal
+    assert comparison.not_kept == []
+    assert [tally.values for tally in comparison.layers.values()] == [
+        3 * int(np.prod(shape)) for shape in
+        [(8, 8, 16), (4, 4, 32), (4, 4, 32), (4, 4, 32), (32,), (10,)]
+    ]  # fmt: skip
+
+
+def test_one_wrong_weight_is_found_and_named(module, scans):
+    """The comparison can fail: a constant of the first layer is changed in the data window."""
+    comparison = Comparison(module)
+    with open_device("sim", SMALL) as sim:
+        session = Session(module, sim)
+        session._windows[0][module.segments[0].constants_offset + 200 :][:4000] ^= 0x11
+        comparison.add({"scan": scans[:1]}, session.run(scans[:1]))
+    assert not comparison.equal
+    difference = comparison.first_difference()
+    assert difference is not None
+    assert difference.startswith("`conv1`: ")
+    assert "values differ (sample 0: at [0, " in difference
+
+
+def test_samples_do_not_disturb_one_another(module, scans):
+    with open_device("sim", SMALL) as sim:
+        session = Session(module, sim)
+        first = session.run(scans[:1])
+        session.run(scans[1:2])
+        again = session.run(scans[:1])
+    np.testing.assert_array_equal(again.outputs["logits"], first.outputs["logits"])
+    for name, array in first.layers.items():
+        np.testing.assert_array_equal(again.layers[name], array)
+
+
+def test_outputs_are_the_networks_own(module, scans):
+    with open_device("sim", SMALL) as sim:
+        outputs = Session(module, sim).run(scans[:1]).outputs
+    expected = evaluate(module.graph, {"scan": scans[:1]})
+    assert list(outputs) == ["logits"]
+    np.testing.assert_array_equal(outputs["logits"], expected["logits"])
+
+
+def test_data_windows_of_two_devices_are_equal(module, scans):
+    comparison = Comparison(module)
+    with open_device("sim", SMALL) as sim, open_device("reference", SMALL) as reference:
+        one, other = Session(module, reference), Session(module, sim)
+        for scan in scans[:2]:
+            comparison.add_windows(one.run(scan[None]), other.run(scan[None]))
+    (window,) = comparison.windows.values()
+    assert window.name == "data window 0 of `sim`"
+    assert (window.values, window.differing) == (2 * module.segments[0].data_bytes, 0)
+
+
+def test_reused_places_are_not_compared_but_listed(scans):
+    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    module = compile_graph(graph, SMALL)
+    comparison = Comparison(module)
+    with open_device("sim", SMALL) as sim:
+        comparison.add({"scan": scans[:1]}, Session(module, sim).run(scans[:1]))
+    assert comparison.equal
+    assert comparison.not_kept
+    assert set(comparison.not_kept) < set(layer_names(module).values())
+
+
+def test_layers_say_where_they_run_and_what_they_move(module, scans):
+    with open_device("sim", SMALL) as sim:
+        profile = Session(module, sim).run(scans[:1]).profile
+    assert [layer.target for layer in profile.layers] == [
+        "host", "host", *["accelerator"] * 6, "host", "host",
+    ]  # fmt: skip
+    program = module.segments[0].program
+    loads = [i for i in program if isinstance(i, Load) and not i.fill]
+    stores = [i for i in program if isinstance(i, Store)]
+    assert profile.read_bytes == sum(i.length * i.steps() for i in loads)
+    assert profile.written_bytes == sum(i.length * i.steps() for i in stores)
+    assert profile.instructions == len(program) - 1
+    assert profile.counters["LOAD_BYTES"] == profile.read_bytes
+    assert profile.counters["STORE_BYTES"] == profile.written_bytes
+    conv1 = profile.layers[2]
+    assert (conv1.short, conv1.op, conv1.macs) == ("conv1", "conv", 8 * 8 * 16 * 9)
+
+
+def test_layers_cycles_are_what_they_add_to_the_completion(module, scans):
+    with open_device("sim", SMALL) as sim:
+        run = Session(module, sim).run(scans[:1])
+    spans = run.results[0].spans
+    assert spans is not None
+    cycles = [layer.cycles for layer in run.profile.layers if layer.cycles is not None]
+    assert sum(cycles) == spans[:, 1].max()
+    assert min(cycles) >= 0
+    assert run.profile.cycles == run.results[0].cycles
+    assert run.profile.cycles >= sum(cycles)
+    assert not run.profile.exact
+    for layer in run.profile.layers:
+        if layer.utilisation is not None:
+            assert layer.utilisation == layer.macs / (layer.cycles * 8 * 16)
+
+
+def test_a_layer_that_ends_before_its_predecessor_adds_nothing(module):
+    segment = module.segments[0]
+    spans = np.full((len(segment.program), 2), 50)
+    first = segment.layers[0]
+    spans[first.first : first.last, 1] = 70
+    assert layer_cycles(segment, spans) == [70, 0, 0, 0, 0, 0]
+    assert layer_cycles(segment, None) == [None] * 6
+
+
+def test_a_device_without_time_gives_no_cycles(module, scans):
+    with open_device("reference", SMALL) as reference:
+        profile = Session(module, reference).run(scans[:1]).profile
+    assert profile.cycles is None
+    assert profile.utilisation is None
+    assert {layer.cycles for layer in profile.layers} == {None}
+
+
+def test_a_device_of_another_configuration_is_refused(module):
+    with open_device("sim", PRESETS["16x16"]) as sim, pytest.raises(DeviceError) as raised:
+        Session(module, sim)
+    assert str(raised.value) == (
+        "device `sim`: expected configuration `8x16`, got `16x16`: `lanes_in` 16 against 8, "
+        "`vector_lanes` 16 against 8, `wgt_depth` 2048 against 1024; open the device with the "
+        "module's configuration, or compile the model for the device's"
+    )
+
+
+def test_inputs_that_do_not_fit_are_refused(module, scans):
+    assert refused(module, scans[:2]) == (
+        "input `scan`: expected float32[1, 1, 8, 8], got float32[2, 1, 8, 8]; convert it"
+    )
+    assert refused(module, scans[:1].astype(np.int8)) == (
+        "input `scan`: expected float32[1, 1, 8, 8], got int8[1, 1, 8, 8]; convert it"
+    )
+    assert refused(module, {"image": scans[:1]}) == (
+        "network `digits_int8_qdq`: expected inputs `scan`, got `image`; give each by its name"
+    )
+    assert refused(module, {}) == (
+        "network `digits_int8_qdq`: expected inputs `scan`, got none; give each by its name"
+    )
+
+
+def test_layers_are_found_by_full_and_short_name(module):
+    assert [layer.name for _, layer in find_layers(module, "conv2")] == ["conv2"]
+    assert find_layers(module, "conv9") == []
+    assert short_name("a/b;model/conv2d/Conv2D1") == "conv2d/Conv2D1"
+    assert short_name("dense") == "dense"
+
+
+def test_tallies_count_bits_not_values():
+    tally = Tally("floats")
+    nan, zero = np.float32("nan"), np.float32(0)
+    tally.add(np.array([nan, zero]), np.array([nan, -zero]), "sample 0")
+    assert (tally.values, tally.differing) == (2, 1)
+    assert tally.first == "sample 0: at [1] expected -0.0, got 0.0"
+    tally.add(np.zeros(2, np.int8), np.zeros(3, np.int8), "sample 1")
+    assert (tally.values, tally.differing) == (5, 4)
+
+
+def test_units_counted_by_sim_are_those_of_the_program(module, scans):
+    with open_device("sim", SMALL) as sim:
+        counters = Session(module, sim).run(scans[:1]).profile.counters
+    program = module.segments[0].program
+    for unit in Unit:
+        assert counters[f"{unit.name}_INSTRUCTIONS"] == sum(i.home is unit for i in program)
