@@ -46,7 +46,7 @@ def demo(
     configuration
         The machine.
     device_samples
-        Samples for each device.
+        Samples for each device, `sim` first; the last one's profile is shown.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def demo(
             )
         report.say(device_sentence(name, outcomes[name]))
     report.say("")
-    rtl = outcomes["rtl"]
-    for line in pictures(samples.first(SHOWN), rtl.outputs):
+    last = outcomes[name]
+    for line in pictures(samples.first(min(SHOWN, last.samples.count)), last.outputs):
         report.say(line)
-    report.stdout().print(report.layer_table(rtl.profile, estimated=False))
+    report.stdout().print(report.layer_table(last.profile))
     report.say("")
     sim = outcomes["sim"]
     found = report.agreement(sim.outputs, sim.samples)
@@ -83,8 +83,8 @@ def demo(
     report.say(
         f"demo: passed in {time.perf_counter() - began:.0f} s; {', '.join(outcomes)} agree in "
         f"every byte of every layer; accuracy {found['accuracy']:.1%}, "
-        f"{report.grouped(rtl.profile.cycles)} cycles a digit, "
-        f"{report.percent(rtl.profile.utilisation)} of peak"
+        f"{report.grouped(last.profile.cycles)} cycles a digit, "
+        f"{report.percent(last.profile.utilisation)} of peak"
     )
 
 

@@ -51,8 +51,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1)
     return made
 
 
-def layer_table(profile: Profile, *, estimated: bool) -> Table:
+def layer_table(profile: Profile) -> Table:
     """The per-layer table with totals."""
+    estimated = profile.cycles is not None and not profile.exact
     cycles = "cycles (est.)" if estimated else "cycles"
     headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
     rows = [_layer_row(layer) for layer in profile.layers]
@@ -121,7 +122,7 @@ def configuration_sentence(configuration: Configuration) -> str:
     """A configuration in one line."""
     return (
         f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
-        f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) // 1024} KiB of "
+        f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) / 1024:g} KiB of "
         f"scratchpads, hash {configuration.hash:#010x})"
     )
 

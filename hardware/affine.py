@@ -5,8 +5,10 @@ next address is always one of those plus a stride.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from operator import or_
 
-from amaranth.hdl import Assert, Cat, Module, Signal, signed
+from amaranth.hdl import Assert, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -139,55 +141,63 @@ class AffineNest(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        depth = len(self.levels)
-        ends = [Signal(name=f"ends_{n}") for n in range(depth)]  # apart: each needs the next
-        extents = [Signal(self.extent_bits, name=f"extent_{n}") for n in range(depth)]
-        remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in range(depth)]
-        at_end = [Signal(name=f"at_end_{n}") for n in range(depth)]
-        at_start = [Signal(name=f"at_start_{n}") for n in range(depth)]
+        depth = range(len(self.levels))
+        extents = [Signal(self.extent_bits, name=f"extent_{n}") for n in depth]
+        remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in depth]
+        single = [Signal(name=f"single_{n}") for n in depth]
+        at_end = [Signal(name=f"at_end_{n}") for n in depth]
+        at_start = [Signal(name=f"at_start_{n}") for n in depth]
 
-        # The level that steps is the innermost one that is not at its end.
-        steps = Signal(depth)
-        for level in range(depth):
-            inner = ends[level + 1] if level + 1 < depth else 1
-            m.d.comb += ends[level].eq(at_end[level] & inner)
-            m.d.comb += steps[level].eq(~at_end[level] & inner)
+        # The level that steps is the innermost one that is not at its end. Between two nests no
+        # level does, and registers take the parameters. These selects fan out to all address bits,
+        # so they are registers, computed beside the state that they describe.
+        ends = [Signal(name=f"ends_{n}") for n in depth]
+        steps = [Signal(name=f"steps_{n}") for n in depth]
+        between = Signal(init=1)
         m.d.comb += [
             self.ends.eq(Cat(ends)),
+            self.zeros.eq(Cat(at_start)),
             self.last.eq(ends[0]),
-            *(self.zeros[level].eq(at_start[level]) for level in range(depth)),
         ]
 
+        def enter(flags: Sequence[Value]) -> list:
+            """Go on to a state in which the levels with a flag are at their ends."""
+            inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
+            return [
+                between.eq(inner[0]),
+                *(at_end[level].eq(flags[level]) for level in depth),
+                *(ends[level].eq(inner[level]) for level in depth),
+                *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
+            ]
+
+        loops = [self.parameters.loops[str(level)] for level in depth]
         with m.If(self.load):
             m.d.sync += self.active.eq(1)
-        with m.Elif(self.advance & self.last):
-            m.d.sync += self.active.eq(0)
-
-        for level in range(depth):
-            extent = self.parameters.loops[str(level)].extent_minus_one
-            with m.If(self.load):
+            m.d.sync += enter([loop.extent_minus_one == 0 for loop in loops])
+            for level, loop in enumerate(loops):
                 m.d.sync += [
-                    extents[level].eq(extent),
-                    remaining[level].eq(extent),
-                    at_end[level].eq(extent == 0),
+                    extents[level].eq(loop.extent_minus_one),
+                    remaining[level].eq(loop.extent_minus_one),
+                    single[level].eq(loop.extent_minus_one == 0),
                     at_start[level].eq(1),
                 ]
-            with m.Elif(self.advance):
+        with m.Elif(self.advance & self.last):
+            m.d.sync += self.active.eq(0)
+        with m.Elif(self.advance):
+            m.d.sync += enter(
+                [
+                    Mux(steps[level], remaining[level] == 1, Mux(ends[level], *pair))
+                    for level, pair in enumerate(zip(single, at_end, strict=True))
+                ]
+            )
+            for level in depth:
                 with m.If(steps[level]):
-                    m.d.sync += [
-                        remaining[level].eq(remaining[level] - 1),
-                        at_end[level].eq(remaining[level] == 1),
-                        at_start[level].eq(0),
-                    ]
+                    m.d.sync += [remaining[level].eq(remaining[level] - 1), at_start[level].eq(0)]
                 with m.Elif(ends[level]):
-                    m.d.sync += [
-                        remaining[level].eq(extents[level]),
-                        at_end[level].eq(extents[level] == 0),
-                        at_start[level].eq(1),
-                    ]
+                    m.d.sync += [remaining[level].eq(extents[level]), at_start[level].eq(1)]
 
         for operand, width in self.widths.items():
-            self._run_operand(m, operand, width, steps)
+            self._run_operand(m, operand, width, steps, between)
 
         m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
         m.d.sync += Assert(
@@ -195,7 +205,9 @@ class AffineNest(wiring.Component):
         )
         return m
 
-    def _run_operand(self, m: Module, operand: str, width: int, steps: Signal) -> None:
+    def _run_operand(
+        self, m: Module, operand: str, width: int, steps: Sequence[Signal], between: Signal
+    ) -> None:
         """Keep, per level that moves the operand, the address where its iteration began."""
         moving = [level for level, moved in enumerate(self.levels) if operand in moved]
         base = Signal(width, name=f"{operand}_base", reset_less=True)
@@ -210,24 +222,25 @@ class AffineNest(wiring.Component):
         origin = Signal(width, name=f"{operand}_origin")
         stride = Signal(width, name=f"{operand}_stride")
         following = Signal(width, name=f"{operand}_following")
-        m.d.comb += following.eq(origin + stride)
+
+        # At most one of the selects is set, so that an OR of masked values is the shortest way.
+        origins = [Mux(between, self.parameters.base[operand], 0)]
         current = base
-        for level in range(len(self.levels)):
-            if level in starts:
-                current = starts[level]
-            with m.If(steps[level]):
-                m.d.comb += origin.eq(current)
-                if level in strides:
-                    m.d.comb += stride.eq(strides[level])
+        for level, selected in enumerate(steps):
+            current = starts.get(level, current)
+            origins.append(Mux(selected, current, 0))
+        m.d.comb += [
+            origin.eq(reduce(or_, origins)),
+            stride.eq(reduce(or_, (Mux(steps[level], strides[level], 0) for level in moving), 0)),
+            following.eq(origin + stride),
+        ]
 
         with m.If(self.load):
             m.d.sync += base.eq(self.parameters.base[operand])
         for level in moving:
+            inside = Cat(steps[: level + 1]).any()
             with m.If(self.load):
-                m.d.sync += [
-                    starts[level].eq(self.parameters.base[operand]),
-                    strides[level].eq(self.parameters.loops[str(level)].strides[operand]),
-                ]
-            with m.Elif(self.advance & steps[: level + 1].any()):
+                m.d.sync += strides[level].eq(self.parameters.loops[str(level)].strides[operand])
+            with m.If(Mux(between, self.load, self.advance & inside)):
                 m.d.sync += starts[level].eq(following)
         m.d.comb += self.addresses[operand].eq(starts[moving[-1]] if moving else base)

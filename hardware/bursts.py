@@ -105,7 +105,7 @@ class BurstIssuer(wiring.Component):
 
         # Runs, placed in memory and checked against the window, which starts at a page. `end` is
         # the last byte, counted from the burst boundary before the run. What leaves the window
-        # stands here for ever.
+        # stays here for ever, what crosses boundaries for as many bursts.
         page_bits = (PAGE_BYTES - 1).bit_length()
         burst_bits = (self.configuration.burst_bytes - 1).bit_length()
         offset = nest.addresses.memory
@@ -117,23 +117,26 @@ class BurstIssuer(wiring.Component):
         first_end = offset[:burst_bits] + carried.bytes_minus_one
         is_fill = carried.fill if fills else Const(0)
         ready = Signal()
-        moves = queue.input.ready & ~leaves
+        stays = Signal(reset_less=True)
         m.d.comb += [
-            ready.eq(~valid | (moves & ~crosses)),
+            ready.eq(~valid | (queue.input.ready & ~stays)),
             nest.advance.eq(nest.active & ready),
             self.out_of_window.eq(valid & leaves),
         ]
+        outside = ~is_fill & ((offset > room) | offset[-1])
+        more = ~is_fill & first_end[burst_bits:].any()
         with m.If(ready):
             pages = offset[page_bits:] + self.data_base[page_bits:]
             m.d.sync += [
                 valid.eq(nest.active),
-                leaves.eq(nest.active & ~is_fill & ((offset > room) | offset[-1])),
+                leaves.eq(outside),
                 run.eq(carried),
                 run.address.eq(Cat(offset[:page_bits], pages)),
                 run.local.eq(nest.addresses.local),
                 run.last.eq(nest.last),
                 end.eq(first_end),
-                crosses.eq(first_end[burst_bits:].any() & ~is_fill),
+                crosses.eq(more),
+                stays.eq(outside | more),
             ]
 
         # Bursts: up to the next boundary, or to the end of the run.
@@ -148,11 +151,12 @@ class BurstIssuer(wiring.Component):
             burst.bytes_minus_one.eq(stop - start),
             burst.beats_minus_one.eq(stop[beat_bits:burst_bits] - start[beat_bits:]),
         ]
-        with m.If(valid & moves & crosses):
+        with m.If(valid & queue.input.ready & crosses & ~leaves):
             m.d.sync += [
                 run.address.eq(Cat(Const(0, burst_bits), run.address[burst_bits:] + 1)),
                 run.local.eq(run.local + ~start + 1),
                 end.eq(Cat(end[:burst_bits], end[burst_bits:] - 1)),
                 crosses.eq(end[burst_bits:] != 1),
+                stays.eq(end[burst_bits:] != 1),
             ]
         return m

@@ -4,8 +4,9 @@ A piece lies in one row of a scratchpad and in one beat of the memory port.
 """
 
 from collections.abc import Sequence
+from itertools import permutations
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -85,74 +86,85 @@ class PieceCutter(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         burst = self.bursts.payload
+        pieces, piece = self.pieces, self.pieces.payload
         fills = self.family is Load
 
-        # What remains of the burst: the next byte on both sides, and how many follow it.
+        # What remains of the burst. `to_*` counts the bytes that follow the next one: to the end of
+        # the row, of the beat and of the burst. In a fill no beat is shorter than a row.
         valid = Signal()
         code = Signal.like(burst.code, reset_less=True)
         row = Signal(self.layout["row"].shape, reset_less=True)
-        byte = Signal(self.layout["byte"].shape, reset_less=True)
-        row_end = Signal.like(byte, reset_less=True)
-        beat_byte = Signal(self.layout["beat_byte"].shape, reset_less=True)
-        left = Signal.like(burst.bytes_minus_one, reset_less=True)
+        row_end = Signal(self.layout["byte"].shape, reset_less=True)
+        beat_end = Signal(self.layout["bytes_minus_one"].shape, reset_less=True)
+        to_row = Signal.like(row_end, reset_less=True)
+        to_beat = Signal.like(beat_end, reset_less=True)
+        to_burst = Signal.like(burst.bytes_minus_one, reset_less=True)
         last = Signal(reset_less=True)
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
 
-        # The nearest of the three ends; `to_*` counts the bytes before it.
-        to_row = Signal.like(byte)
-        to_beat = Signal.like(beat_byte)
-        count = Signal(self.layout["bytes_minus_one"].shape)
-        ends_row = Signal()
-        ends_burst = Signal()
-        ends_beat = Signal()
-        m.d.comb += [
-            to_row.eq(row_end - byte),
-            to_beat.eq(~beat_byte),
-            ends_row.eq((to_row <= left) & (fill | (to_row <= to_beat))),
-            ends_burst.eq((left <= to_row) & (fill | (left <= to_beat))),
-            ends_beat.eq(ends_burst | (~fill & (to_beat <= to_row) & (to_beat <= left))),
-            count.eq(Mux(ends_row, to_row, Mux(ends_burst, left, to_beat))),
-        ]
+        # The nearest end ends the piece. All differences are taken at once, so that no subtraction
+        # waits for a comparison: a difference is negative when its first end is not the farther.
+        differences = {}
+        ends = {"row": to_row, "beat": to_beat, "burst": to_burst}
+        for far, near in permutations(ends, 2):
+            shape = signed(max(len(ends[far]), len(ends[near])) + 1)
+            difference = Signal(shape, name=f"{far}_beyond_{near}")
+            m.d.comb += difference.eq(ends[far] - ends[near] - 1)
+            differences[far, near] = difference
 
-        pieces = self.pieces
+        def ends_by(first: str, second: str) -> Value:
+            return differences[first, second][-1]
+
+        ends_row = ends_by("row", "beat") & ends_by("row", "burst")
+        ends_beat = ends_by("beat", "row") & ends_by("beat", "burst")
+        ends_burst = ends_by("burst", "row") & ends_by("burst", "beat")
         moves = Signal()
         m.d.comb += [
             moves.eq(~pieces.valid | pieces.ready),
             self.bursts.ready.eq(~valid | (moves & ends_burst)),
         ]
+
+        def beyond(far: str, one: str, other: str) -> Value:
+            near = ends_by(one, other)
+            return Mux(near, differences[far, one], differences[far, other])
+
+        byte, beat_byte = row_end & ~to_row, beat_end & ~to_beat
         with m.If(moves):
             m.d.sync += [
                 pieces.valid.eq(valid),
-                pieces.payload.code.eq(code),
-                pieces.payload.row.eq(row),
-                pieces.payload.byte.eq(byte),
-                pieces.payload.beat_byte.eq(beat_byte),
-                pieces.payload.rotation.eq(byte - beat_byte if fills else beat_byte - byte),
-                pieces.payload.bytes_minus_one.eq(count),
-                pieces.payload.ends_beat.eq(ends_beat),
-                pieces.payload.ends_burst.eq(ends_burst),
-                pieces.payload.last.eq(last & ends_burst),
-                # Only the amount matters below; the byte itself wraps with the row.
+                piece.code.eq(code),
+                piece.row.eq(row),
+                piece.byte.eq(byte),
+                piece.beat_byte.eq(beat_byte),
+                piece.rotation.eq(byte - beat_byte if fills else beat_byte - byte),
+                piece.bytes_minus_one.eq(Mux(ends_row, to_row, Mux(ends_burst, to_burst, to_beat))),
+                piece.ends_beat.eq(ends_beat | ends_burst),
+                piece.ends_burst.eq(ends_burst),
+                piece.last.eq(last & ends_burst),
                 row.eq(row + ends_row),
-                byte.eq(Mux(ends_row, 0, byte + count + 1)),
-                beat_byte.eq(beat_byte + count + 1),
-                left.eq(left - count - 1),
+                to_row.eq(Mux(ends_row, row_end, beyond("row", "beat", "burst"))),
+                to_beat.eq(Mux(ends_beat, beat_end, beyond("beat", "row", "burst"))),
+                to_burst.eq(beyond("burst", "row", "beat")),
             ]
             if fills:
-                m.d.sync += [pieces.payload.fill.eq(fill), pieces.payload.value.eq(value)]
+                m.d.sync += [piece.fill.eq(fill), piece.value.eq(value)]
         with m.If(self.bursts.ready):
             row_bits = [_log2(self.configuration.row_bytes(memory)) for memory in self.memories]
+            first_row_end = Array(Const((1 << bits) - 1, len(row_end)) for bits in row_bits)
             m.d.sync += [
                 valid.eq(self.bursts.valid),
                 code.eq(burst.code),
                 row.eq(Array(burst.local >> bits for bits in row_bits)[burst.code]),
-                byte.eq(Array(burst.local[:bits] for bits in row_bits)[burst.code]),
-                row_end.eq(Array((1 << bits) - 1 for bits in row_bits)[burst.code]),
-                beat_byte.eq(burst.address),
-                left.eq(burst.bytes_minus_one),
+                row_end.eq(first_row_end[burst.code]),
+                to_row.eq(first_row_end[burst.code] & ~burst.local),
+                beat_end.eq(self.configuration.bus_bytes - 1),
+                to_beat.eq(~burst.address & (self.configuration.bus_bytes - 1)),
+                to_burst.eq(burst.bytes_minus_one),
                 last.eq(burst.last),
             ]
             if fills:
                 m.d.sync += [fill.eq(burst.fill), value.eq(burst.value)]
+                with m.If(burst.fill):
+                    m.d.sync += [beat_end.eq(-1), to_beat.eq(-1)]
         return m

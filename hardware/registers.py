@@ -23,4 +23,4 @@ def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
     width = len(value)
     line = Signal(width * cycles, name=name, reset_less=True)
     m.d.sync += line.eq(Cat(value, line))
-    return line[-width:]
+    return Value.cast(line[-width:])

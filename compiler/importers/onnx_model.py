@@ -84,8 +84,8 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
     damaged = next(_undecodable(model), None)
     if damaged is not None:
         raise ImportModelError(
-            f"model `{name}`: expected texts in UTF-8, got `{damaged!r}` as {len(damaged)} bytes of "
-            "another kind; export or copy it again"
+            f"model `{name}`: expected texts in UTF-8, got `{damaged!r}` ({len(damaged)} bytes of "
+            "another kind); export or copy it again"
         )
     if not model.graph.node or not model.graph.output:
         raise ImportModelError(

@@ -117,7 +117,10 @@ class OnnxNode:
         """Return an attribute: of the default's type, lists as tuples, texts decoded."""
         if name not in self.attributes:
             return default
-        value = onnx.helper.get_attribute_value(self.attributes[name])
+        try:
+            value = onnx.helper.get_attribute_value(self.attributes[name])
+        except ValueError:
+            self.fail(f"attribute `{name}` of a known type", "another", "export the model again")
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
         elif isinstance(value, Sequence) and not isinstance(value, str):

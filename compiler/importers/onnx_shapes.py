@@ -25,7 +25,10 @@ def import_constant(node: OnnxNode) -> str:
                 return node.builder.constant(np.array(value, dtype=dtype), node.proto.output[0])
     if "value" not in node.attributes:
         node.fail("a tensor or numbers", f"{sorted(node.attributes)}", "export the model again")
-    tensor = onnx.numpy_helper.to_array(node.attributes["value"].t)
+    try:
+        tensor = onnx.numpy_helper.to_array(node.attributes["value"].t)
+    except (ValueError, TypeError):
+        node.fail("a tensor whose bytes make its shape", "others", "export the model again")
     if str(tensor.dtype) not in DTYPES:
         node.fail(f"one of {', '.join(DTYPES)}", str(tensor.dtype), "convert the constant")
     return node.builder.constant(tensor, node.proto.output[0])

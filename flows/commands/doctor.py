@@ -50,8 +50,9 @@ def doctor(arguments: argparse.Namespace) -> None:
         When one is missing or unusable.
     """
     findings = examine()
-    rows = [(f.name, "usable" if f.usable else "NOT USABLE", f.found) for f in findings]
-    report.stdout().print(report.table(["tool", "state", "found"], rows, left=3))
+    for finding in findings:
+        state = "usable" if finding.usable else "NOT USABLE"
+        report.say(f"{finding.name:15} {state:11} {finding.found}")
     broken = [finding for finding in findings if not finding.usable]
     if broken:
         listed = "; ".join(f"`{finding.name}`: {finding.mend}" for finding in broken)

@@ -156,8 +156,7 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     say(f"device         {outcome.device.name}")
     say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
     say("")
-    estimated = profile.cycles is not None and not profile.exact
-    report.stdout().print(report.layer_table(profile, estimated=estimated))
+    report.stdout().print(report.layer_table(profile))
     say("")
     if profile.cycles is not None:
         kind = "exact, from the RTL" if profile.exact else "an estimate, not exact"

@@ -37,6 +37,13 @@ def damaged_initialiser() -> onnx.ModelProto:
     return proto
 
 
+def damaged_constant() -> onnx.ModelProto:
+    tensor = onnx.numpy_helper.from_array(np.zeros(8, np.float32), "t")
+    tensor.raw_data = b"\0" * 5
+    nodes = [node("Constant", [], ["c"], value=tensor), node("Add", ["x", "c"], ["y"])]
+    return model(nodes, IMAGE, ["y"])
+
+
 def external_initialiser() -> onnx.ModelProto:
     proto = conv(np.zeros((4, 3, 3, 3), np.float32))
     proto.graph.initializer[0].data_location = onnx.TensorProto.EXTERNAL
@@ -182,6 +189,11 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         damaged_initialiser,
         "model `model`: initialiser `w`: expected float32[4, 3, 3, 3], got 5 bytes that do not "
         "make it; export the model again",
+    ),
+    "damaged constant": (
+        damaged_constant,
+        "model `model`: node `c` (Constant): expected a tensor whose bytes make its shape, got "
+        "others; export the model again",
     ),
     "external data": (
         external_initialiser,

@@ -1,0 +1,44 @@
+"""What the tests of user mistakes share: the command line, and files to go wrong with."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tilewright.flows.command import main
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+
+
+@pytest.fixture
+def model() -> Path:
+    """A good model."""
+    return DIGITS / "digits_int8_qdq.onnx"
+
+
+@pytest.fixture
+def fail(capsys) -> Callable[..., tuple[int, str]]:
+    """Run a command line; its exit code and all that it says on stderr, nothing on stdout."""
+
+    def call(*arguments: object) -> tuple[int, str]:
+        code = main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.count("\n") == 1, "an error is one line"
+        return code, said.err.removesuffix("\n")
+
+    return call
+
+
+@pytest.fixture
+def spoilt(model, tmp_path) -> Callable[[Callable[[onnx.ModelProto], None]], Path]:
+    """The good model with a change, as a file `spoilt.onnx`."""
+
+    def spoil(change: Callable[[onnx.ModelProto], None]) -> Path:
+        proto = onnx.load(model)
+        change(proto)
+        onnx.save(proto, tmp_path / "spoilt.onnx")
+        return tmp_path / "spoilt.onnx"
+
+    return spoil

@@ -1,0 +1,48 @@
+"""A configuration that cannot be: one line that says which rule is broken."""
+
+import json
+
+
+def test_a_broken_rule(fail, model):
+    assert fail("run", model, "--set", "act_depth=1000") == (
+        1,
+        "error: configuration `16x16,act_depth=1000`: `act_depth` must be a power of two from 8 to "
+        "65536, not 1000",
+    )
+
+
+def test_a_file_that_breaks_several_rules(fail, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"lanes_in": 4, "vector_lanes": 8, "token_bits": 1, "bus_bits": 32}))
+    assert fail("config", "check", path) == (
+        1,
+        "error: configuration `mine`: `token_bits` must lie in 2 to 8, not 1; `lanes_in` must be a "
+        "multiple of vector_lanes (8), not 4",
+    )
+
+
+def test_a_file_that_is_not_json(fail, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text("lanes_in = 4\n")
+    code, said = fail("config", "check", path)
+    assert code == 1
+    assert said == (
+        f"error: configuration `{path}`: not readable as JSON: Expecting value: line 1 column 1 "
+        "(char 0)"
+    )
+
+
+def test_an_unknown_preset(fail, model):
+    assert fail("run", model, "--config", "64x64") == (
+        1,
+        "error: configuration `64x64`: neither a preset (tiny, 4x4, 8x8, 8x16, 16x8, 16x16, "
+        "32x32) nor a file; `tilewright config list` shows the presets",
+    )
+
+
+def test_a_change_that_is_none(fail, model):
+    assert fail("run", model, "--set", "act_depth") == (
+        2,
+        "error: `--set act_depth`: expected PARAM=VALUE with a whole number, for example `--set "
+        "act_depth=4096`",
+    )

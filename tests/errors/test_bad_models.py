@@ -1,0 +1,70 @@
+"""A model that is not as it should be: one line and exit code 1."""
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+
+def test_a_truncated_model(fail, model, tmp_path):
+    cut = tmp_path / "cut.onnx"
+    cut.write_bytes(model.read_bytes()[:-1000])
+    assert fail("run", cut) == (
+        1,
+        f"error: model `cut`: expected an ONNX file, got {cut.stat().st_size} bytes that are not "
+        "one or are cut off; export or copy it again",
+    )
+
+
+def test_a_file_that_is_no_model(fail, tmp_path):
+    text = tmp_path / "notes.onnx"
+    text.write_text("not a model\n")
+    assert fail("compile", text, "-o", tmp_path / "notes.tw") == (
+        1,
+        "error: model `notes`: expected an ONNX file, got 12 bytes that are not one or are cut "
+        "off; export or copy it again",
+    )
+    assert not (tmp_path / "notes.tw").exists()
+
+
+def test_a_model_that_is_not_there(fail, tmp_path):
+    assert fail("run", tmp_path / "absent.onnx") == (
+        1,
+        f"error: model `{tmp_path / 'absent.onnx'}`: expected a readable file, got `No such file "
+        "or directory`; check the path",
+    )
+
+
+def test_an_unsupported_operator(fail, spoilt):
+    def change(proto: onnx.ModelProto) -> None:
+        (pool,) = (node for node in proto.graph.node if node.op_type == "GlobalAveragePool")
+        pool.op_type = "LSTM"
+
+    assert fail("run", spoilt(change)) == (
+        1,
+        "error: model `spoilt`: expected supported operators, got `LSTM` (node `pool`); replace "
+        "them before export",
+    )
+
+
+def test_a_dynamic_shape(fail, spoilt):
+    def change(proto: onnx.ModelProto) -> None:
+        proto.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+
+    assert fail("run", spoilt(change)) == (
+        1,
+        "error: model `spoilt`: input `scan`: expected a static extent of dimension 2, got "
+        "`height`; export the model with a static shape (only the leading dimension may be open)",
+    )
+
+
+def test_a_scale_that_is_not_a_number(fail, spoilt):
+    def change(proto: onnx.ModelProto) -> None:
+        (scale,) = (t for t in proto.graph.initializer if t.name == "scan_scale")
+        scale.CopyFrom(numpy_helper.from_array(np.float32("nan"), scale.name))
+
+    assert fail("run", spoilt(change)) == (
+        1,
+        "error: model `spoilt`: node `scan_QuantizeLinear` (QuantizeLinear): expected positive, "
+        "finite scales, got `nan`; quantise the model again with calibration data that reaches "
+        "this tensor",
+    )

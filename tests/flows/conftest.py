@@ -1,0 +1,40 @@
+"""The command line as a function, and the files that it is given."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tilewright.flows.command import main
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+
+
+@pytest.fixture
+def model() -> Path:
+    return DIGITS / "digits_int8_qdq.onnx"
+
+
+@pytest.fixture
+def scans() -> Path:
+    return DIGITS / "test_digits.npz"
+
+
+@pytest.fixture
+def tilewright(capsys) -> Callable[..., str]:
+    """Run a command line that succeeds; what it prints."""
+
+    def call(*arguments: object) -> str:
+        assert main([str(argument) for argument in arguments]) == 0
+        said = capsys.readouterr()
+        assert said.err == "", "stderr is for what goes wrong, and for progress in a terminal"
+        return said.out
+
+    return call
+
+
+@pytest.fixture
+def artifact(tilewright, model, tmp_path) -> Path:
+    path = tmp_path / "digits.tw"
+    tilewright("compile", model, "-o", path, "--config", "8x8", "--keep-all")
+    return path

@@ -1,0 +1,138 @@
+"""`tilewright run`: tables for people, JSON for machines, and comparisons that can fail."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.errors import DeviceError
+from tilewright.flows.command import main
+from tilewright.flows.samples import random_samples, read_samples
+from tilewright.isa.configuration import DEFAULT, PRESETS
+from tilewright.sim.functional import FunctionalMachine
+
+
+def results(tilewright, *arguments: object) -> dict:
+    return json.loads(tilewright("run", *arguments, "--json", "-"))
+
+
+def test_the_table_names_layers_targets_and_totals(tilewright, model, scans):
+    said = tilewright("run", model, "--config", "8x16", "--input", scans, "--samples", 5)
+    lines = said.splitlines()
+    assert lines[0] == (
+        "network        digits_int8_qdq: 6 layers on the accelerator; on the host, in NumPy: "
+        "quantize, reshape, reshape, dequantize"
+    )
+    (conv2,) = (line.split() for line in lines if line.startswith("conv2 "))
+    assert conv2[1:3] == ["conv", "accelerator"]
+    assert conv2[4] == "73,728"
+    assert any(line.startswith("total ") for line in lines)
+    assert "an estimate, not exact" in said
+    assert "cycles (est.)" in said
+    assert "accuracy: 100.00% of 5 labels" in lines
+    assert (
+        "outputs equal to the input file's: 100.00% of 5 samples, 100.000% of all values" in lines
+    )
+
+
+def test_json_holds_what_the_table_says(tilewright, model, scans):
+    found = results(tilewright, model, "--config", "8x8", "--input", scans, "--samples", 3)
+    assert found["device"] == "sim"
+    assert found["configuration"]["hash"] == f"{PRESETS['8x8'].hash:#010x}"
+    assert found["samples"] == 3
+    assert found["totals"]["exact"] is False
+    assert found["totals"]["macs"] == sum(layer["macs"] for layer in found["layers"])
+    assert found["totals"]["read_bytes"] == sum(layer["read_bytes"] for layer in found["layers"])
+    assert found["accuracy"] == 1.0
+    assert "comparison" not in found
+
+
+def test_json_goes_to_a_file_beside_the_table(tilewright, model, tmp_path):
+    said = tilewright("run", model, "--config", "8x8", "--json", tmp_path / "result.json")
+    assert json.loads((tmp_path / "result.json").read_text())["samples"] == 1
+    assert "1 sample of random inputs (seed 0)" in said
+
+
+@pytest.mark.parametrize("device", ["reference", "sim"])
+def test_every_layer_is_compared_on_request(tilewright, model, scans, device):
+    arguments = (model, "--config", "8x8", "--input", scans, "--samples", 2, "--compare")
+    found = results(tilewright, *arguments, "--device", device)["comparison"]
+    assert found["equal"]
+    assert found["not_kept"] == []
+    compared = {tally["name"]: tally["values"] for tally in found["tallies"]}
+    assert {"conv1": 2048, "dense": 20, "logits": 20}.items() <= compared.items()
+    assert ("data window 0 of `sim`" in compared) == (device == "reference")
+
+
+def test_a_difference_is_an_error(model, scans, monkeypatch, capsys):
+    """A simulator with a wrong GEMM is found out, and named by the first layer that shows it."""
+    right = FunctionalMachine._gemm
+
+    def wrong(self, gemm):
+        right(self, gemm)
+        self.memories[4][:64] ^= 1
+
+    monkeypatch.setattr(FunctionalMachine, "_gemm", wrong)
+    code = main(["run", str(model), "--input", str(scans), "--samples", "1", "--compare"])
+    assert code == DeviceError.exit_code
+    said = capsys.readouterr()
+    assert said.err.startswith("error: device `sim`: `conv")
+    assert said.err.endswith(
+        "this is a fault of the device or the compiler: report it with the model\n"
+    )
+    assert "integer reference: 6 of 6" not in said.out
+
+
+def test_an_artifact_runs_like_its_model(tilewright, artifact, model, scans):
+    common = ("--input", scans, "--samples", 2, "--compare")
+    direct = results(tilewright, model, "--config", "8x8", *common)
+    loaded = results(tilewright, artifact, *common)
+    for key in ("configuration", "layers", "totals", "accuracy", "comparison"):
+        assert loaded[key] == direct[key]
+
+
+def test_layers_that_were_overwritten_are_told(tilewright, model, tmp_path):
+    path = tmp_path / "digits.tw"
+    tilewright("compile", model, "-o", path)
+    said = tilewright("run", path, "--compare")
+    assert "compile with `--keep-all` to compare them too" in said
+
+
+def test_memory_changes_the_estimate(tilewright, model):
+    def cycles(*more):
+        return results(tilewright, model, *more)["totals"]["cycles"]
+
+    usual = cycles()
+    assert cycles("--latency", 500) > usual
+    assert cycles("--bandwidth", "1/4") > usual
+    assert cycles("--stalls", 0.5) > usual
+
+
+def test_a_changed_parameter_is_told(tilewright, model):
+    found = results(tilewright, model, "--set", "act_depth=4096", "--set", "bus_bits=128")
+    changed = DEFAULT.replace(act_depth=4096, bus_bits=128)
+    assert found["configuration"]["name"] == "16x16,act_depth=4096,bus_bits=128"
+    assert found["configuration"]["hash"] == f"{changed.hash:#010x}"
+
+
+def test_random_inputs_follow_their_seed(model):
+    graph = import_and_quantise(model)
+    one, same, other = (random_samples(graph, 3, seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.inputs["scan"], same.inputs["scan"])
+    assert (one.inputs["scan"] != other.inputs["scan"]).any()
+    assert one.inputs["scan"].shape == (3, 1, 1, 8, 8)
+
+
+def test_input_files_with_and_without_batch_axis_are_the_same(model, scans, tmp_path):
+    graph = import_and_quantise(model)
+    rows = read_samples(scans, graph)
+    assert (rows.count, rows.inputs["scan"].shape) == (360, (360, 1, 1, 8, 8))
+    np.save(tmp_path / "batches.npy", rows.inputs["scan"])
+    np.savez(tmp_path / "named.npz", scan=rows.inputs["scan"][:, 0])
+    for name in ("batches.npy", "named.npz"):
+        again = read_samples(tmp_path / name, graph)
+        np.testing.assert_array_equal(again.inputs["scan"], rows.inputs["scan"])
+        assert again.labels is None
+    assert rows.first(7).count == 7
+    assert len(list(rows.first(7))) == 7

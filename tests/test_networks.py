@@ -1,0 +1,92 @@
+"""Networks of others, whole, from ONNX to the RTL: every value of every accelerator layer.
+
+How often the outputs equal ONNX Runtime's is printed (`pytest -rP` shows it). The command line
+runs all samples: `tilewright run MODEL --device rtl --input FILE --compare`.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import QConv, is_accelerated
+from tilewright.flows.report import agreement
+from tilewright.flows.running import run_samples
+from tilewright.flows.samples import read_samples
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import open_device
+
+MODELS = Path(__file__).parents[2] / "shared" / "models"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not MODELS.is_dir(), reason=f"no shared models at `{MODELS}`"),
+]
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model of `shared/models`, the samples that each device runs, and what is known of it.
+
+    Parameters
+    ----------
+    equal_values
+        Least share of outputs that equal ONNX Runtime's.
+    accuracy
+        Least accuracy on the samples that `rtl` runs.
+    """
+
+    path: str
+    layers: int
+    samples: dict[str, int]
+    equal_values: float = 1.0
+    accuracy: float | None = None
+
+
+NETWORKS = {
+    "kws": Network(
+        "kws_dscnn/kws_int8_qdq", 11, {"sim": 40, "rtl": 200, "reference": 2}, accuracy=0.88
+    ),
+    # ONNX Runtime averages in binary32, so that ties of its average pooling fall either way.
+    "resnet8": Network(
+        "ic_resnet8/ic_int8_qdq", 14, {"sim": 20, "rtl": 20, "reference": 2}, 0.9, 0.9
+    ),
+    "autoencoder": Network(
+        "ad01_autoencoder/ad01_int8_qdq", 10, {"sim": 16, "rtl": 16, "reference": 2}
+    ),
+}
+
+
+@pytest.mark.parametrize("device", ["reference", "sim", "rtl"])
+@pytest.mark.parametrize("configuration", ["16x16", "8x16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_accelerator_layer_equals_the_integer_reference(name, configuration, device):
+    network, machine = NETWORKS[name], PRESETS[configuration]
+    model = MODELS / f"{network.path}.onnx"
+    module = compile_graph(import_and_quantise(model), machine, keep_all=True)
+    samples = read_samples(model.with_suffix(".npz"), module.graph).first(network.samples[device])
+    with open_device(device, machine) as opened:
+        outcome = run_samples(module, opened, samples, compare=True, beside=device != "sim")
+    comparison = outcome.comparison
+    assert comparison is not None
+    assert comparison.equal, comparison.first_difference()
+    assert comparison.not_kept == []
+    assert len(comparison.layers) == network.layers
+    found = agreement(outcome.outputs, samples)
+    print(f"\n{name}, {configuration}, {device}: {samples.count} samples, {found}")
+    print(f"{outcome.profile.cycles} cycles a sample, use {outcome.profile.utilisation}")
+    assert found["equal_values"] >= network.equal_values
+    if network.accuracy is not None and device == "rtl":
+        assert found["accuracy"] >= network.accuracy
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_convolution_and_dense_layer_is_on_the_accelerator(name):
+    """No product is left to the host, whatever glue is."""
+    graph = import_and_quantise(MODELS / f"{NETWORKS[name].path}.onnx")
+    products = [node for node in graph.nodes if isinstance(node.attributes, QConv)]
+    assert products
+    hosted = {node.op for node in graph.nodes if not is_accelerated(node)}
+    assert hosted <= {"reshape", "quantize", "dequantize", "softmax"}
