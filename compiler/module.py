@@ -13,7 +13,7 @@ from .graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """An activation in the data window: byte offset, shape with channels padded, and the real shape."""
+    """An activation in the data window: byte offset, padded shape, and the real shape."""
 
     name: str
     offset: int

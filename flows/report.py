@@ -1,5 +1,6 @@
 """What a run looks like in the terminal: tables and sentences, on stdout."""
 
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
@@ -14,10 +15,14 @@ from ..runtime.compare import Comparison
 from ..runtime.profile import HOST, LayerProfile, Profile
 from .samples import Samples
 
-PLAIN_WIDTH = 120
-"""Columns where stdout is no terminal and so has no width."""
+TABLE_COLUMNS = 200
+"""More than any table has, so that a narrow terminal wraps lines rather than cutting numbers."""
 
-NAME_COLUMNS = 34
+NAME_COLUMNS = 14, 34
+"""Least and most columns of a layer's name, as the terminal has room."""
+
+NUMBER_COLUMNS = 90
+"""What the per-layer table needs beside the name."""
 
 
 class _Results(Console):
@@ -29,8 +34,7 @@ class _Results(Console):
 
 def stdout() -> Console:
     """A console for results; nothing in them is taken for markup."""
-    width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    return _Results(file=sys.stdout, width=width, markup=False, highlight=False)
+    return _Results(file=sys.stdout, width=TABLE_COLUMNS, markup=False, highlight=False)
 
 
 def say(text: str) -> None:
@@ -56,7 +60,10 @@ def layer_table(profile: Profile) -> Table:
     estimated = profile.cycles is not None and not profile.exact
     cycles = "cycles (est.)" if estimated else "cycles"
     headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
-    rows = [_layer_row(layer) for layer in profile.layers]
+    least, most = NAME_COLUMNS
+    room = shutil.get_terminal_size((NUMBER_COLUMNS + most, 0)).columns - NUMBER_COLUMNS
+    width = max(least, min(most, room))
+    rows = [_layer_row(layer, width) for layer in profile.layers]
     made = table(headings, rows, left=3)
     made.add_section()
     made.add_row(
@@ -66,8 +73,8 @@ def layer_table(profile: Profile) -> Table:
     return made
 
 
-def _layer_row(layer: LayerProfile) -> list[str]:
-    name = shorten(layer.short, NAME_COLUMNS)
+def _layer_row(layer: LayerProfile, width: int) -> list[str]:
+    name = shorten(layer.short, width)
     if layer.target == HOST:
         return [name, layer.op, layer.target, *["-"] * 6]
     return [
@@ -132,7 +139,7 @@ def scratchpad_bytes(configuration: Configuration) -> int:
     return sum(configuration.size_bytes(memory) for memory in Memory if memory is not Memory.DRAM)
 
 
-def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float | int | str]:
+def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     """Accuracy, and the share of outputs that equal those of the input file.
 
     Parameters
@@ -146,7 +153,7 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float | int | 
         `accuracy` where labels are known; `equal_samples` and `equal_values`, as shares, where
         outputs are known.
     """
-    found: dict[str, float | int | str] = {}
+    found: dict[str, float] = {}
     flat = outputs.reshape(len(outputs), -1)
     if samples.labels is not None and samples.labels.ndim == 1:
         found["accuracy"] = float(np.mean(flat.argmax(axis=1) == samples.labels))
@@ -159,7 +166,7 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float | int | 
     return found
 
 
-def agreement_sentences(found: dict[str, float | int | str], count: int) -> list[str]:
+def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
     """`agreement` in words."""
     lines = []
     if "accuracy" in found:

@@ -89,54 +89,64 @@ class FetchUnit(wiring.Component):
         running = Signal()
         starts = Signal()
         ends = Signal()
-        arriving = Signal(range(self.buffer_beats + 1))
+        reserved = Signal(range(self.buffer_beats + 1))
         m.d.comb += [
             starts.eq(self.start & ~self.busy & ~self.stop),
-            self.busy.eq(running | (arriving != 0) | buffer.output.valid),
+            self.busy.eq(running | (reserved != 0)),
         ]
         with m.If(starts):
             m.d.sync += [running.eq(1), self.halted.eq(0), self.error.eq(Error.NONE)]
         with m.Elif(ends | self.stop):
             m.d.sync += running.eq(0)
 
-        # Requests: aligned bursts through the program, as the buffer has room.
+        # Requests: aligned bursts through the program, each prepared in one cycle and made in the
+        # next. A beat has its place reserved from the request until it leaves the buffer.
         position = Signal(self.configuration.address_bits - beat_bits, reset_less=True)
         left_beats = Signal(WINDOW_BITS - beat_bits, reset_less=True)
         burst_bits = (self.burst_beats - 1).bit_length()
         to_boundary = Signal(range(self.burst_beats + 1))
-        count = Signal(range(self.burst_beats + 1))
+        count = Signal(range(self.burst_beats + 1), reset_less=True)
+        prepared = Signal()
         bursts = Signal(range(FETCH_BURSTS + 1))
         requested = self.requests.valid & self.requests.ready
         m.d.comb += [
             to_boundary.eq(self.burst_beats - position[:burst_bits]),
-            count.eq(Mux(left_beats < to_boundary, left_beats, to_boundary)),
-            self.requests.valid.eq(
-                running
-                & ~self.stop
-                & (left_beats != 0)
-                & (bursts != FETCH_BURSTS)
-                & (arriving + buffer.level <= self.buffer_beats - self.burst_beats)
-            ),
+            self.requests.valid.eq(prepared & running & ~self.stop),
             self.requests.payload.address.eq(position << beat_bits),
-            self.requests.payload.beats_minus_one.eq((count - 1)[: len(count)]),
+            self.requests.payload.beats_minus_one.eq(count - 1),
         ]
         with m.If(starts):
             m.d.sync += [
+                prepared.eq(0),
                 position.eq(self.program_base >> beat_bits),
                 left_beats.eq(self.program_bytes >> beat_bits),
             ]
         with m.Elif(requested):
-            m.d.sync += [position.eq(position + count), left_beats.eq(left_beats - count)]
+            m.d.sync += [
+                prepared.eq(0),
+                position.eq(position + count),
+                left_beats.eq(left_beats - count),
+            ]
+        with m.Elif(~prepared):
+            m.d.sync += [
+                prepared.eq(
+                    (left_beats != 0)
+                    & (bursts != FETCH_BURSTS)
+                    & (reserved <= self.buffer_beats - self.burst_beats)
+                ),
+                count.eq(Mux(left_beats < to_boundary, left_beats, to_boundary)),
+            ]
 
-        arrives = self.beats.valid & self.beats.ready
+        leaves = buffer.output.valid & buffer.output.ready
+        ends_burst = self.beats.valid & self.beats.payload.last
         m.d.comb += [
             self.beats.ready.eq(1),
             buffer.input.valid.eq(self.beats.valid),
             buffer.input.payload.eq(self.beats.payload),
         ]
         m.d.sync += [
-            arriving.eq(arriving + Mux(requested, count, 0) - arrives),
-            bursts.eq(bursts + requested - (arrives & self.beats.payload.last)),
+            reserved.eq(reserved + Mux(requested, count, 0) - leaves),
+            bursts.eq(bursts + requested - ends_burst),
             Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
         ]
 
@@ -163,7 +173,7 @@ class FetchUnit(wiring.Component):
                 failed.eq(failed | beat.failed),
             ]
 
-        dry = (left_beats == 0) & (arriving == 0) & ~buffer.output.valid & ~complete
+        dry = (left_beats == 0) & (reserved == 0) & ~complete
         self._check(m, word, complete, failed, running & dry, taken, ends)
         return m
 

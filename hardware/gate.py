@@ -38,7 +38,7 @@ def state_layout(configuration: Configuration) -> data.StructLayout:
 class Gate(wiring.Component):
     """Hold a unit's instructions until their tokens are there; signal in order of completion.
 
-    An instruction can start in the cycle after it entered, and one starts and one retires per cycle
+    An instruction can start two cycles after it entered, and one starts and one retires per cycle
     at most. A SYNC completes as soon as it starts, but like all others it retires, and signals,
     after those before it.
 
@@ -95,7 +95,7 @@ class Gate(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.queue = queue = Queue(self.layout, self.depth)
+        m.submodules.queue = queue = Queue(self.layout, self.depth, buffered=True)
         entry = data.StructLayout({"is_sync": 1, "signal": MASK_BITS})
         m.submodules.started_queue = begun = Queue(entry, self.in_flight)
         wiring.connect(m, wiring.flipped(self.instructions), queue.input)

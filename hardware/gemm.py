@@ -17,10 +17,12 @@ from .layouts import command_layout
 from .mac_array import ELEMENT_BITS, MacArray
 from .ram import READ_LATENCY
 from .registers import delayed
-from .scratchpad import RowFormat
+from .scratchpad import RowFormat, elements
 
 IN_FLIGHT = 4
 """Commands between their first ACT row and their retirement; the pipeline holds no more."""
+
+ACCUMULATOR_BITS = 32
 
 ISSUE_DELAY = 1
 """Cycles from the decision to issue a row to its address at ACT."""
@@ -98,7 +100,7 @@ class GemmUnit(wiring.Component):
             self.wgt.address.eq(tiles.address),
             array.write.eq(reads[READ_LATENCY]),
             array.row.eq(delayed(m, tiles.row, READ_LATENCY, "weights_row")),
-            *_split(self.wgt.data, array.weights),
+            *_assign(array.weights, elements(self.wgt.data, ELEMENT_BITS)),
         ]
 
         # Activations: issued from registers, so that deciding and reading are separate cycles.
@@ -112,7 +114,7 @@ class GemmUnit(wiring.Component):
             self.act.enable.eq(steps[ISSUE_DELAY]),
             array.valid.eq(steps[vector_delay]),
             array.swap.eq(swaps[vector_delay]),
-            *_split(self.act.data, array.vector),
+            *_assign(array.vector, elements(self.act.data, ELEMENT_BITS)),
         ]
 
         # Accumulators: read so that they meet the sums, written in the cycle after.
@@ -127,12 +129,15 @@ class GemmUnit(wiring.Component):
             self.acc_write.address.eq(_later(m, rows_read, writes_at - reads_at, "acc_write_row")),
             in_flight.complete.eq(lasts[writes_at]),
         ]
+        before = elements(self.acc_read.data, ACCUMULATOR_BITS)
+        after = elements(self.acc_write.data, ACCUMULATOR_BITS)
         for lane, addend in enumerate(array.sums):
-            total = Signal(signed(32), name=f"total_{lane}", reset_less=True)
+            total = Signal(signed(ACCUMULATOR_BITS), name=f"total_{lane}", reset_less=True)
             with m.If(steps[sums_delay]):
-                kept = Mux(overwrites[sums_delay], 0, self.acc_read.data[lane])
+                kept = Mux(overwrites[sums_delay], 0, before[lane])
                 m.d.sync += total.eq(kept + addend)
-            m.d.comb += [self.acc_write.data[lane].eq(total), self.acc_write.mask[lane].eq(1)]
+            m.d.comb += after[lane].eq(total)
+        m.d.comb += [mask.eq(-1) for mask in self.acc_write.mask]
 
         m.d.comb += [
             in_flight.accept.eq(begins),
@@ -159,10 +164,5 @@ def _later(m: Module, value: Value, cycles: int, name: str) -> Value:
     return value
 
 
-def _split(words, elements) -> list:
-    """Return the assignments of a row of words to its elements."""
-    per_word = len(words[0]) // ELEMENT_BITS
-    return [
-        element.eq(words[index // per_word].word_select(index % per_word, ELEMENT_BITS))
-        for index, element in enumerate(elements)
-    ]
+def _assign(targets, values) -> list:
+    return [target.eq(value) for target, value in zip(targets, values, strict=True)]

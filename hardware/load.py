@@ -110,8 +110,8 @@ class LoadUnit(wiring.Component):
             issuer.data_base.eq(self.data_base),
             issuer.data_bytes.eq(self.data_bytes),
             issuer.commands.payload.eq(self.commands.payload),
-            issuer.commands.valid.eq(self.commands.valid & in_flight.room & ~halted),
-            self.commands.ready.eq(issuer.commands.ready & in_flight.room & ~halted),
+            issuer.commands.valid.eq(self.commands.valid & in_flight.room),
+            self.commands.ready.eq(issuer.commands.ready & in_flight.room),
             in_flight.accept.eq(self.commands.valid & self.commands.ready),
         ]
 

@@ -6,7 +6,7 @@ A piece lies in one row of a scratchpad and in one beat of the memory port.
 from collections.abc import Sequence
 from itertools import permutations
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -103,18 +103,17 @@ class PieceCutter(wiring.Component):
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
 
-        # The nearest end ends the piece. All differences are taken at once, so that no subtraction
-        # waits for a comparison: a difference is negative when its first end is not the farther.
+        # The nearest end ends the piece. All comparisons and all differences are taken at once, so
+        # that no subtraction waits for a comparison.
         differences = {}
         ends = {"row": to_row, "beat": to_beat, "burst": to_burst}
         for far, near in permutations(ends, 2):
-            shape = signed(max(len(ends[far]), len(ends[near])) + 1)
-            difference = Signal(shape, name=f"{far}_beyond_{near}")
+            difference = Signal.like(ends[far], name=f"{far}_beyond_{near}")
             m.d.comb += difference.eq(ends[far] - ends[near] - 1)
             differences[far, near] = difference
 
         def ends_by(first: str, second: str) -> Value:
-            return differences[first, second][-1]
+            return ends[first] <= ends[second]
 
         ends_row = ends_by("row", "beat") & ends_by("row", "burst")
         ends_beat = ends_by("beat", "row") & ends_by("beat", "burst")
@@ -142,7 +141,7 @@ class PieceCutter(wiring.Component):
                 piece.ends_beat.eq(ends_beat | ends_burst),
                 piece.ends_burst.eq(ends_burst),
                 piece.last.eq(last & ends_burst),
-                row.eq(row + ends_row),
+                row.eq(Mux(ends_row, row + 1, row)),
                 to_row.eq(Mux(ends_row, row_end, beyond("row", "beat", "burst"))),
                 to_beat.eq(Mux(ends_beat, beat_end, beyond("beat", "row", "burst"))),
                 to_burst.eq(beyond("burst", "row", "beat")),

@@ -2,14 +2,14 @@
 
 from amaranth.hdl import Module, Shape, ShapeLike
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 
 class Queue(wiring.Component):
     """Keep up to `depth` payloads in order.
 
-    Latency one cycle; one payload in and one out per cycle. `input` stalls only while `depth`
+    Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls only while `depth`
     payloads wait, whatever `output` does in that cycle, so no ready passes through.
 
     Parameters
@@ -18,6 +18,8 @@ class Queue(wiring.Component):
         Of a payload.
     depth : int
         Payloads it holds.
+    buffered : bool
+        The output is a register behind the memory: for wide payloads.
 
     Members
     -------
@@ -27,8 +29,9 @@ class Queue(wiring.Component):
         Payloads inside.
     """
 
-    def __init__(self, shape: ShapeLike, depth: int):
+    def __init__(self, shape: ShapeLike, depth: int, *, buffered: bool = False):
         self.shape = shape
+        self.buffered = buffered
         self.depth = depth
         super().__init__(
             {
@@ -40,7 +43,8 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.fifo = fifo = SyncFIFO(width=Shape.cast(self.shape).width, depth=self.depth)
+        kind = SyncFIFOBuffered if self.buffered else SyncFIFO
+        m.submodules.fifo = fifo = kind(width=Shape.cast(self.shape).width, depth=self.depth)
         m.d.comb += [
             fifo.w_data.eq(self.input.payload),
             fifo.w_en.eq(self.input.valid),

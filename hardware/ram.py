@@ -4,11 +4,14 @@ FPGA block RAMs have this form, output register included; a technology's own pri
 replace this module alone.
 """
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
+
+SIMULATION = "simulation"
+"""The platform for which Verilog is written that simulates fast and means the same."""
 
 READ_LATENCY = 2
 """Cycles from a read's address to its data: the RAM and its output register."""
@@ -19,6 +22,9 @@ class Ram(wiring.Component):
 
     Read data stand `READ_LATENCY` cycles after the address and hold until the next read's arrive.
     A word read in the cycle in which it is written has no defined value: no program may do that.
+
+    A simulator spends time on every write-enable bit in every cycle; for it, a masked write is one
+    write of the whole word.
 
     Parameters
     ----------
@@ -64,19 +70,29 @@ class Ram(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.ram = ram = memory.Memory(shape=self.width, depth=self.depth, init=[])
-        write = ram.write_port(granularity=self.granularity)
         read = ram.read_port()
         fetched = Signal()
         data = Signal(self.width, reset_less=True)
         m.d.comb += [
             read.en.eq(self.read_enable),
             read.addr.eq(self.read_address),
-            write.en.eq(self.write_enable),
-            write.addr.eq(self.write_address),
-            write.data.eq(self.write_data),
             self.read_data.eq(data),
         ]
         m.d.sync += fetched.eq(self.read_enable)
         with m.If(fetched):
             m.d.sync += data.eq(read.data)
+
+        if platform == SIMULATION and self.granularity < self.width:
+            write = ram.write_port()
+            kept = ram.read_port(domain="comb")
+            mask = Cat(bit.replicate(self.granularity) for bit in self.write_enable)
+            m.d.comb += [
+                kept.addr.eq(self.write_address),
+                write.en.eq(self.write_enable.any()),
+                write.data.eq((kept.data & ~mask) | (self.write_data & mask)),
+            ]
+        else:
+            write = ram.write_port(granularity=self.granularity)
+            m.d.comb += [write.en.eq(self.write_enable), write.data.eq(self.write_data)]
+        m.d.comb += write.addr.eq(self.write_address)
         return m

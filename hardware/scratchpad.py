@@ -15,7 +15,7 @@ from ..isa.fields import address_width
 from .ram import READ_LATENCY, Ram
 from .registers import delayed
 
-WORD_BITS = 32
+WORD_BITS = 64
 """Rows lie in words of at most this many bits, each in its own RAM."""
 
 
@@ -59,6 +59,13 @@ class RowFormat:
                 "mask": Out(self.word_bits // self.granularity).array(self.words),
             }
         )
+
+
+def elements(words: Sequence[Value], bits: int) -> list[Value]:
+    """The elements of a row (or their mask bits), `bits` wide each, in order."""
+    return [
+        word[low : low + bits] for word in map(Value.cast, words) for low in range(0, len(word), bits)
+    ]
 
 
 class Bank(wiring.Component):

@@ -15,7 +15,7 @@ from .in_flight import InFlight
 from .layouts import command_layout
 from .ram import READ_LATENCY
 from .registers import delayed
-from .scratchpad import RowFormat
+from .scratchpad import RowFormat, elements
 from .vector_datapath import VectorDatapath
 
 OPERAND_DELAY = READ_LATENCY + 1
@@ -160,10 +160,11 @@ class VectorUnit(wiring.Component):
             self.param.enable.eq(ends[-1] & (constants.bias | constants.scale)),
             self.param.address.eq(nest.addresses.param),
         ]
+        pairs = elements(self.param.data, 32)
         for lane in range(self.configuration.vector_lanes):
             m.d.comb += [
-                self.datapath.bias[lane].eq(self.param.data[2 * lane]),
-                self.datapath.scale[lane].eq(self.param.data[2 * lane + 1]),
+                self.datapath.bias[lane].eq(pairs[2 * lane]),
+                self.datapath.scale[lane].eq(pairs[2 * lane + 1]),
             ]
 
     def _write(self, m: Module, targets: AffineNest, written: Signal) -> None:
@@ -198,13 +199,9 @@ class VectorUnit(wiring.Component):
 
     def _slices(self, words, memory: Memory) -> list[list[Value]]:
         """Elements of a row (or their mask bits), by slice and lane."""
-        per_word = self._lanes(memory) // len(words)
-        width = len(words[0]) // per_word
-        elements = [
-            word[index * width : (index + 1) * width] for word in words for index in range(per_word)
-        ]
+        row = elements(words, len(words[0]) * len(words) // self._lanes(memory))
         step = self.configuration.vector_lanes
-        return [elements[low : low + step] for low in range(0, len(elements), step)]
+        return [row[low : low + step] for low in range(0, len(row), step)]
 
 
 def _pick(values: list[Value], index: Value) -> Value:

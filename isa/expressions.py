@@ -2,9 +2,10 @@
 
 An expression is a tree of `Read`, `Constant`, `Call` and `Reduction`. An instruction's law is the
 same tree with holes: `Slot` for an operand, `Immediate` for a field, `Maybe` and `OneOf` for what
-a flag or a code selects. Tensorisation is matching one against the other (`match`).
+a flag or a code selects. Tensorisation is matching one against the other (`matches`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -164,49 +165,46 @@ class Match:
         return Match(self.reads, (*self.fields, (field, value)))
 
 
-def match(pattern: Expression, tree: Expression, found: Match | None = None) -> Match | None:
-    """Match a tree against an instruction's law.
+def matches(pattern: Expression, tree: Expression, found: Match | None = None) -> Iterator[Match]:
+    """All ways to match a tree against an instruction's law.
 
-    Alternatives are tried in order, the larger form of a `Maybe` first.
-
-    Returns
-    -------
-    Bindings, or None where the tree is not that instruction.
+    Alternatives come in order, the larger form of a `Maybe` first; a sum of two reads, say, is the
+    addition of a bias or of a second operand, and only where the operands lie tells which.
     """
     found = found or Match()
     if isinstance(pattern, Slot):
-        return found.bind(pattern, tree) if isinstance(tree, Read) else None
-    if isinstance(pattern, Immediate):
-        return found.set(pattern.field, tree.value) if isinstance(tree, Constant) else None
-    if isinstance(pattern, OneOf):
+        if isinstance(tree, Read):
+            yield found.bind(pattern, tree)
+    elif isinstance(pattern, Immediate):
+        if isinstance(tree, Constant):
+            yield found.set(pattern.field, tree.value)
+    elif isinstance(pattern, OneOf):
         for code, alternative in pattern.alternatives:
-            result = match(alternative, tree, found.set(pattern.field, code))
-            if result is not None:
-                return result
-        return None
-    if isinstance(pattern, Maybe):
+            yield from matches(alternative, tree, found.set(pattern.field, code))
+    elif isinstance(pattern, Maybe):
         for taken, form in ((1, fill(pattern.outer, pattern.inner)), (0, pattern.inner)):
             start = found if pattern.flag is None else found.set(pattern.flag, taken)
-            result = match(form, tree, start)
-            if result is not None:
-                return result
-        return None
-    if isinstance(pattern, Call):
-        if not (isinstance(tree, Call) and tree.op is pattern.op):
-            return None
-        if len(tree.arguments) != len(pattern.arguments):
-            return None
-        result: Match | None = found
-        for part, argument in zip(pattern.arguments, tree.arguments, strict=True):
-            result = match(part, argument, result)
-            if result is None:
-                return None
-        return result
-    if isinstance(pattern, Reduction):
-        if not (isinstance(tree, Reduction) and tree.op is pattern.op):
-            return None
-        return match(pattern.body, tree.body, found)
-    return found if pattern == tree else None
+            yield from matches(form, tree, start)
+    elif isinstance(pattern, Call):
+        if isinstance(tree, Call) and tree.op is pattern.op:
+            yield from _match_all(pattern.arguments, tree.arguments, found)
+    elif isinstance(pattern, Reduction):
+        if isinstance(tree, Reduction) and tree.op is pattern.op:
+            yield from matches(pattern.body, tree.body, found)
+    elif pattern == tree:
+        yield found
+
+
+def _match_all(
+    patterns: tuple[Expression, ...], trees: tuple[Expression, ...], found: Match
+) -> Iterator[Match]:
+    if len(patterns) != len(trees):
+        return
+    if not patterns:
+        yield found
+        return
+    for first in matches(patterns[0], trees[0], found):
+        yield from _match_all(patterns[1:], trees[1:], first)
 
 
 def fill(tree: Expression, inner: Expression) -> Expression:

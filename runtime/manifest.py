@@ -45,10 +45,13 @@ def read_segment(
         places[binding.name] = binding
     layers = tuple(
         Layer(
-            *(take(entry, key, str) for key in ("name", "op", "output")),
-            take(entry, "macs", int),
-            take(entry, "schedule", str),
-            *(take(entry, key, int) for key in ("first", "last")),
+            name=take(entry, "name", str),
+            op=take(entry, "op", str),
+            output=take(entry, "output", str),
+            macs=take(entry, "macs", int),
+            schedule=take(entry, "schedule", str),
+            first=take(entry, "first", int),
+            last=take(entry, "last", int),
         )
         for entry in take(described, "layers", list)
     )

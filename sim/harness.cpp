@@ -16,6 +16,20 @@
 
 namespace tilewright {
 
+// The first assertion of the design that failed, in the thread that evaluates it.
+thread_local std::string failed_assertion;
+
+}  // namespace tilewright
+
+// What Verilator calls after it has printed a failed assertion (VL_USER_STOP leaves it to us).
+void vl_stop(const char*, int line, const char*) VL_MT_UNSAFE {
+    if (!tilewright::failed_assertion.empty()) return;
+    tilewright::failed_assertion =
+        "an assertion failed at line " + std::to_string(line) + " of the Verilog, see above";
+}
+
+namespace tilewright {
+
 constexpr int UNITS = 4;
 constexpr uint64_t RESET_CYCLES = 4, REGISTER_TIMEOUT_CYCLES = 10000;
 
@@ -72,7 +86,9 @@ public:
     void set_timing(const Timing& timing) { memory.set_timing(timing); }
     void map(int index, const Region& region) { memory.regions[index] = region; }
     void set_fault(uint64_t base, uint64_t size) { memory.faulty = {base, size}; }
-    const char* violation() const { return memory.violation.c_str(); }
+    const char* violation() const {
+        return (failed_assertion.empty() ? memory.violation : failed_assertion).c_str();
+    }
     uint64_t now() const { return cycle - start_cycle; }
     uint64_t read_beats() const { return memory.read_beats_moved; }
     uint64_t write_beats() const { return memory.write_beats_moved; }
@@ -124,6 +140,7 @@ public:
 
     bool start() {
         memory.violation.clear();
+        failed_assertion.clear();
         for (auto& log : events) log.clear();
         return write_register(CONTROL_OFFSET, 1);
     }
@@ -134,7 +151,7 @@ public:
             low();
             const bool interrupt = core->__SYM__interrupt;  // Verilator takes the name for a keyword
             high();
-            if (!memory.violation.empty()) return VIOLATED;
+            if (!memory.violation.empty() || !failed_assertion.empty()) return VIOLATED;
             if (interrupt) return INTERRUPTED;
             if (cycle - progress_cycle > silence_cycles) return SILENT;
         }

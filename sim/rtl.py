@@ -67,7 +67,9 @@ class RtlRun:
         return spans
 
 
-def build_core(configuration: Configuration, *, traced: bool = False) -> Path:
+def build_core(
+    configuration: Configuration, *, traced: bool = False, asserting: bool = False
+) -> Path:
     """The shared library of a configuration; built unless an equal one is kept.
 
     Raises
@@ -81,7 +83,9 @@ def build_core(configuration: Configuration, *, traced: bool = False) -> Path:
         "CONTROL_OFFSET": OFFSETS["CONTROL"],
     }
     label = f"configuration `{configuration.name}`" + (" with waveforms" if traced else "")
-    return build_library(core_verilog(configuration), TOP, constants, label, traced=traced)
+    label += " with assertions" if asserting else ""
+    verilog = core_verilog(configuration)
+    return build_library(verilog, TOP, constants, label, traced=traced, asserting=asserting)
 
 
 def core_verilog(configuration: Configuration) -> str:
@@ -118,6 +122,8 @@ class RtlCore:
         How main memory behaves; its draws restart with every run.
     trace
         Write an FST waveform of everything here.
+    asserting
+        Check the assertions inside the hardware.
     max_cycles
         Give up after so many cycles of one run.
     """
@@ -128,12 +134,13 @@ class RtlCore:
         memory: MemoryModel | None = None,
         *,
         trace: Path | None = None,
+        asserting: bool = False,
         max_cycles: int = 1 << 40,
     ) -> None:
         self.configuration = configuration
         self.memory = memory or MemoryModel()
         self.max_cycles = max_cycles
-        library = build_core(configuration, traced=trace is not None)
+        library = build_core(configuration, traced=trace is not None, asserting=asserting)
         self.harness = Harness(library, self.memory)
         if trace is not None:
             self.harness.open_trace(trace)
@@ -169,7 +176,7 @@ class RtlCore:
         Raises
         ------
         DeviceError
-            When the core hangs, reports an error, or breaks a rule of its memory port.
+            When the core hangs, reports an error, or breaks a rule of its ports or an assertion.
         """
         harness = self.harness
         words = np.frombuffer(code, dtype=np.uint8)
@@ -211,8 +218,7 @@ class RtlCore:
             outcome = harness.run(min(SLICE_CYCLES, max(left, 1)), silence)
             if outcome == VIOLATED:
                 raise DeviceError(
-                    f"rtl: the core broke a rule of its memory port after {harness.cycles} cycles: "
-                    f"{harness.violation}"
+                    f"rtl: the core broke a rule after {harness.cycles} cycles: {harness.violation}"
                 )
             if outcome == SILENT:
                 since = f"no event and no beat for {silence} cycles"

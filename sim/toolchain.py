@@ -44,7 +44,14 @@ VERILATOR_FLAGS = (
     "-Wno-lint",
     "--quiet-stats",
 )
-COMPILE_FLAGS = ("-std=c++20", "-fPIC", "-march=native", "-DVL_TIME_CONTEXT", "-DVERILATOR=1")
+COMPILE_FLAGS = (
+    "-std=c++20",
+    "-fPIC",
+    "-march=native",
+    "-DVERILATOR=1",
+    "-DVL_TIME_CONTEXT",
+    "-DVL_USER_STOP",
+)
 HOT_FLAGS = ("-O3",)
 COLD_FLAGS = ("-O1",)
 """Constructors, reset and the library around the model: compiled fast rather than to be fast."""
@@ -105,7 +112,13 @@ def find_compiler() -> str:
 
 
 def build_library(
-    verilog: str, top: str, constants: Mapping[str, int], label: str, *, traced: bool = False
+    verilog: str,
+    top: str,
+    constants: Mapping[str, int],
+    label: str,
+    *,
+    traced: bool = False,
+    asserting: bool = False,
 ) -> Path:
     """Verilate and compile a core with the harness, or find the library built before.
 
@@ -121,6 +134,8 @@ def build_library(
         What progress lines call it.
     traced
         Able to write FST waveforms; several times slower.
+    asserting
+        Check the assertions of the design; slower by a tenth.
 
     Raises
     ------
@@ -131,8 +146,10 @@ def build_library(
     """
     verilator, compiler = find_verilator(), find_compiler()
     machine = _fingerprint(compiler)
-    flags = repr((VERILATOR_FLAGS, traced, top, sorted(constants.items())))
-    parts = [verilog, flags, machine]
+    flags = (*VERILATOR_FLAGS, "--assert" if asserting else "--no-assert")
+    flags += ("--trace-fst",) if traced else ()
+    choices = repr((flags, traced, top, sorted(constants.items())))
+    parts = [verilog, choices, machine]
     parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
     library = cache_folder() / "rtl" / f"{_digest(parts)}.so"
     if library.is_file():
@@ -143,7 +160,7 @@ def build_library(
         if library.is_file():
             return library
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
-            build = _Build(Path(folder), verilator, compiler, machine, label, traced)
+            build = _Build(Path(folder), verilator, compiler, machine, label, flags)
             os.replace(build.run(verilog, top, constants), library)
     return library
 
@@ -196,13 +213,20 @@ class _Build:
     """One build in a folder of its own."""
 
     def __init__(
-        self, folder: Path, verilator: Path, compiler: str, machine: str, label: str, traced: bool
+        self,
+        folder: Path,
+        verilator: Path,
+        compiler: str,
+        machine: str,
+        label: str,
+        flags: tuple[str, ...],
     ) -> None:
         self.folder, self.verilator, self.compiler = folder, verilator, compiler
-        self.machine, self.label, self.traced = machine, label, traced
+        self.machine, self.label, self.flags = machine, label, flags
         self.include = [f"-I{folder}", f"-I{verilator / 'include'}"]
         self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
-        self.defines = [f"-DVM_TRACE={int(traced)}", f"-DVM_TRACE_FST={int(traced)}"]
+        self.traced = "--trace-fst" in flags
+        self.defines = [f"-DVM_TRACE={int(self.traced)}", f"-DVM_TRACE_FST={int(self.traced)}"]
 
     def run(self, verilog: str, top: str, constants: Mapping[str, int]) -> Path:
         began = time.monotonic()
@@ -225,8 +249,7 @@ class _Build:
             runtime = [pool.submit(self._runtime, name) for name in self._runtime_names()]
             objects = [future.result() for future in pending + runtime]
         library = self.folder / "core.so"
-        libraries = ["-pthread"]
-        self._call(["-shared", "-o", str(library), *map(str, objects), *libraries], "link")
+        self._call(["-shared", "-pthread", "-o", str(library), *map(str, objects)], "link")
         total = time.monotonic() - began
         progress(
             f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
@@ -236,8 +259,7 @@ class _Build:
     def _verilate(self, verilog: str, top: str) -> None:
         source = self.folder / "core.v"
         source.write_text(verilog)
-        command = [str(self.verilator / "bin" / "verilator_bin"), *VERILATOR_FLAGS]
-        command += ["--trace-fst"] if self.traced else []
+        command = [str(self.verilator / "bin" / "verilator_bin"), *self.flags]
         command += ["--top-module", top, "--Mdir", str(self.folder), str(source)]
         environment = {**os.environ, "VERILATOR_ROOT": str(self.verilator)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -147,7 +147,13 @@ def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
     for tile in _tiles(shape, configuration):
         for channels_outer in (False, True):
             bound = _bound(
-                shape, reads, regions, "bias" in kernel.constants, tile, channels_outer, configuration
+                shape,
+                reads,
+                regions,
+                "bias" in kernel.constants,
+                tile,
+                channels_outer,
+                configuration,
             )
             if bound is not None and (best is None or bound < best.bound_cycles):
                 best = Schedule(tuple(tile.items()), channels_outer, bound)

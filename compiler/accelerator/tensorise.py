@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Match, Read, Slot, match
+from ...isa.expressions import Affine, Match, Read, Slot, matches
 from ...isa.instructions import Instruction, Loop
 from ...isa.patterns import PATTERNS, Pattern
 from ..tensor import Compute
@@ -30,22 +30,53 @@ class Part:
     reduced: bool
 
 
-def find_pattern(compute: Compute) -> tuple[Pattern, Match]:
+def find_pattern(
+    compute: Compute, places: Mapping[str, Memory] | None = None
+) -> tuple[Pattern, Match]:
     """The first declared instruction whose law the compute's expression matches.
+
+    Parameters
+    ----------
+    compute
+        What is to be computed.
+    places
+        Where each tensor lies; None asks for any instruction, wherever the operands may lie.
 
     Raises
     ------
     CompileError
-        When no instruction computes it.
+        When no instruction computes it, or none takes the operands from where they lie.
     """
+    misplaced = ""
     for pattern in PATTERNS:
-        found = match(pattern.body, compute.body)
-        if found is not None and _lanes_fit(pattern, compute, found):
-            return pattern, found
+        for found in matches(pattern.body, compute.body):
+            if not _lanes_fit(pattern, compute, found):
+                continue
+            complaint = _misplaced(pattern, compute, found, places) if places else ""
+            if not complaint:
+                return pattern, found
+            misplaced = misplaced or complaint
     raise CompileError(
-        f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
+        misplaced
+        or f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
         "split it into stages that one instruction each can do"
     )
+
+
+def _misplaced(
+    pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Memory]
+) -> str:
+    """What is wrong with where the operands lie; empty if nothing."""
+    named = [(pattern.output.operand, compute.output.name)]
+    named += [(slot.operand, read.tensor) for slot, read in found.reads]
+    for operand, tensor in named:
+        if places[tensor] not in pattern.places[operand]:
+            return (
+                f"compute `{compute.output.name}`: tensor `{tensor}` lies in "
+                f"{places[tensor].name}; {pattern.family.mnemonic} takes `{operand}` from "
+                f"{' or '.join(memory.name for memory in pattern.places[operand])}"
+            )
+    return ""
 
 
 def _lanes_fit(pattern: Pattern, compute: Compute, found: Match) -> bool:
@@ -99,7 +130,9 @@ def tensorise(
     CompileError
         When no instruction matches, or an operand lies where the instruction cannot reach it.
     """
-    pattern, found = find_pattern(compute)
+    pattern, found = find_pattern(
+        compute, {name: buffer.memory for name, buffer in buffers.items()}
+    )
     family = pattern.family
     settings = dict(found.fields)
     if accumulate:
@@ -108,20 +141,13 @@ def tensorise(
     operands = [operand.name for operand in family.operands]
     for slot, read in bound.values():
         buffer = buffers[read.tensor]
-        places = pattern.places[slot.operand]
-        if buffer.memory not in places:
-            raise CompileError(
-                f"compute `{compute.output.name}`: tensor `{read.tensor}` lies in "
-                f"{buffer.memory.name}; {family.mnemonic} takes `{slot.operand}` from "
-                f"{' or '.join(memory.name for memory in places)}"
-            )
-        settings.update(places[buffer.memory])
+        settings.update(pattern.places[slot.operand][buffer.memory])
         if buffer.memory is Memory.LUT:
             settings[slot.operand] = buffer.base
     known = {field.name for field in fields(family)}
     plain = family(
         **{k: v for k, v in settings.items() if k in known and k not in operands},
-        **{name: 0 for name in operands},
+        **dict.fromkeys(operands, 0),
     )  # pyright: ignore[reportCallIssue]
 
     granules: dict[str, int] = {}
@@ -153,8 +179,6 @@ def tensorise(
 
 def _bind(pattern: Pattern, compute: Compute, found: Match) -> dict[str, tuple[Slot, Read]]:
     """Reads by operand; `param.bias` and `param.scale` share the operand `param`."""
-    from ...isa.expressions import Affine
-
     own = Read(compute.output.name, tuple(Affine.of(**{axis.name: 1}) for axis in compute.axes))
     bound = {pattern.output.operand: (pattern.output, own)}
     for slot, read in found.reads:
@@ -197,14 +221,16 @@ def _parts(compute, tile, lanes, bound, buffers, operands, granules) -> list[Par
         for step, limit in itertools.pairwise(cuts):
             if limit % step:
                 raise CompileError(
-                    f"compute `{compute.output.name}`: axis `{axis.name}` of {extent} cannot be cut "
-                    f"into whole blocks of {step}"
+                    f"compute `{compute.output.name}`: axis `{axis.name}` of {extent} cannot "
+                    f"be cut into whole blocks of {step}"
                 )
+            if limit == step:
+                continue
             strides = tuple(
                 _stride(bound, buffers, granules, name, axis.name, step) for name in operands
             )
             levels.append(Part(axis.name, limit // step, step, strides, reduced))
-        parts += [part for part in reversed(levels) if part.extent > 1]
+        parts += reversed(levels)
     return parts
 
 

@@ -117,9 +117,7 @@ def assert_all_agree(graph: Graph, seed: int, configuration) -> None:
     expected = evaluate(graph, inputs)["out"]
     kernel = build_kernel(graph.nodes[0], graph, configuration)
     padded = {
-        name: np.pad(
-            data, [(0, 0)] * 3 + [(0, kernel.tensors[name].shape[3] - data.shape[3])]
-        )
+        name: np.pad(data, [(0, 0)] * 3 + [(0, kernel.tensors[name].shape[3] - data.shape[3])])
         for name, data in inputs.items()
     }
     expressed = evaluate_kernel(kernel, padded)

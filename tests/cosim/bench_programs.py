@@ -15,23 +15,24 @@ from tilewright.isa.semantics import Machine
 
 SEEDS = int(os.environ.get("TILEWRIGHT_BENCH_SEEDS", "5"))
 DATA_BYTES = 1 << 12
+MACHINE = Machine(CONFIGURATION, np.zeros(DATA_BYTES, dtype=np.uint8))
+"""One for all tests: neither a reset nor a start clears the core's scratchpads."""
 
 
 @cocotb.test()
 async def random_programs_leave_the_memory_that_they_should(dut):
     """One after the other on one core: scratchpads keep their contents from run to run."""
     bench = await Bench.create(dut, 10)
-    machine = Machine(CONFIGURATION, np.zeros(DATA_BYTES, dtype=np.uint8))
     for seed in range(SEEDS):
         chance = random.Random(seed)
         bench.memory.latency = chance.choice((1, 10, 60, 150))
         bench.memory.stalls = chance.choice((0.0, 0.3, 0.7))
         program, image = random_program(CONFIGURATION, seed, 30, DATA_BYTES)
-        machine.memories[Memory.DRAM] = image.copy()
-        machine.run(program)
+        MACHINE.memories[Memory.DRAM] = image.copy()
+        MACHINE.run(program)
         bench.starts, bench.retirements = [0] * 4, [0] * 4
         got = await bench.run(program, image)
-        np.testing.assert_array_equal(got, machine.memories[Memory.DRAM], err_msg=f"seed {seed}")
+        np.testing.assert_array_equal(got, MACHINE.memories[Memory.DRAM], err_msg=f"seed {seed}")
         for unit in Unit:
             count = sum(instruction.home is unit for instruction in program)
             assert bench.starts[unit] == bench.retirements[unit] == count, unit.name
@@ -55,10 +56,9 @@ async def a_program_of_nothing_ends_at_once(dut):
 @cocotb.test()
 async def a_start_while_busy_changes_nothing(dut):
     bench = await Bench.create(dut, 12, latency=100)
-    machine = Machine(CONFIGURATION, np.zeros(DATA_BYTES, dtype=np.uint8))
     program, image = random_program(CONFIGURATION, 99, 30, DATA_BYTES)
-    machine.memories[Memory.DRAM] = image.copy()
-    machine.run(program)
+    MACHINE.memories[Memory.DRAM] = image.copy()
+    MACHINE.run(program)
     await bench.start(encode_program(program, CONFIGURATION), image)
     for _ in range(5):
         await bench.wait(30)
@@ -66,5 +66,5 @@ async def a_start_while_busy_changes_nothing(dut):
             await bench.write("CONTROL", 1)
     done, _ = await bench.finish()
     assert done
-    np.testing.assert_array_equal(bench.data(image.size), machine.memories[Memory.DRAM])
+    np.testing.assert_array_equal(bench.data(image.size), MACHINE.memories[Memory.DRAM])
     bench.checker.finish()

@@ -57,7 +57,7 @@ def expected_dram(machine: Machine) -> np.ndarray:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_three_simulators_agree_on_random_programs(name, record_testsuite_property, capsys):
     configuration = PRESETS[name]
-    core = RtlCore(configuration)
+    core = RtlCore(configuration, asserting=True)
     cycles = 0
     for seed in range(PROGRAMS):
         program, image = random_program(configuration, seed)
@@ -83,7 +83,7 @@ def test_three_simulators_agree_on_random_programs(name, record_testsuite_proper
 def test_accepted_mutants_run_as_in_program_order(name, capsys):
     """What the checker lets through cannot race: equal results however the memory stalls."""
     configuration = PRESETS[name]
-    core = RtlCore(configuration)
+    core = RtlCore(configuration, asserting=True)
     tried = accepted = 0
     for seed in range(1000):
         program, image = random_program(configuration, 10_000 + seed, 30)

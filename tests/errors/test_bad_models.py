@@ -60,7 +60,7 @@ def test_a_dynamic_shape(fail, spoilt):
 def test_a_scale_that_is_not_a_number(fail, spoilt):
     def change(proto: onnx.ModelProto) -> None:
         (scale,) = (t for t in proto.graph.initializer if t.name == "scan_scale")
-        scale.CopyFrom(numpy_helper.from_array(np.float32("nan"), scale.name))
+        scale.CopyFrom(numpy_helper.from_array(np.asarray(np.nan, np.float32), scale.name))
 
     assert fail("run", spoilt(change)) == (
         1,

@@ -136,3 +136,31 @@ def test_input_files_with_and_without_batch_axis_are_the_same(model, scans, tmp_
         assert again.labels is None
     assert rows.first(7).count == 7
     assert len(list(rows.first(7))) == 7
+
+
+@pytest.mark.slow
+def test_the_hardware_gives_exact_cycles_that_stalls_change_and_bits_that_they_do_not(
+    model, capsys
+):
+    """Progress of a build goes to stderr, so stdout stays JSON."""
+    found = []
+    for stalls in ("0", "0.3"):
+        words = [
+            "run",
+            str(model),
+            "--config",
+            "8x16",
+            "--device",
+            "rtl",
+            "--compare",
+            "--json",
+            "-",
+        ]
+        assert main([*words, "--stalls", stalls, "--seed", "5", "--samples", "2"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    quiet, stalled = found
+    assert quiet["totals"]["exact"]
+    assert quiet["totals"]["cycles"] < stalled["totals"]["cycles"]
+    assert quiet["comparison"] == stalled["comparison"]
+    names = [tally["name"] for tally in quiet["comparison"]["tallies"]]
+    assert names[-1] == "data window 0 of `sim`"

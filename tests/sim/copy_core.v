@@ -2,7 +2,8 @@
 //
 // PROGRAM_BYTES selects what goes wrong: 0 nothing, 1 the read address changes while it waits, 2 the
 // last beat is marked too early, 3 a burst crosses a page, 4 it never finishes, 5 write data are
-// withdrawn, 6 it reads outside of its data, 7 it writes outside, 8 a response nobody asked for.
+// withdrawn, 6 it reads outside of its data, 7 it writes outside, 8 a response nobody asked for, 9 an
+// assertion fails.
 
 module copy_core (
     input clk, input rst,
@@ -56,6 +57,9 @@ module copy_core (
     assign s_axi_rresp = 0;
     assign interrupt = state == DONE;
     assign events = {6'b0, state == RESPONSE && m_axi_bvalid, state == READ && waited == 0};
+
+    always @(posedge clk)
+        if (defect == 9 && state == READ) assert (!m_axi_arready);
 
     always @(posedge clk) begin
         waited <= waited + 1;

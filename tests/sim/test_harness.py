@@ -18,7 +18,7 @@ DATA_BASE = 0x1000
 @pytest.fixture(scope="module")
 def library():
     verilog = Path(__file__).with_name("copy_core.v").read_text()
-    return build_library(verilog, "copy_core", CONSTANTS, "copy_core")
+    return build_library(verilog, "copy_core", CONSTANTS, "copy_core", asserting=True)
 
 
 @pytest.fixture
@@ -101,6 +101,15 @@ def test_a_broken_rule_is_reported(harness, defect, message):
     assert harness.violation == message
 
 
+def test_a_failed_assertion_is_reported(harness):
+    outcome, _ = run(harness, defect=9)
+    assert outcome == VIOLATED
+    lines = Path(__file__).with_name("copy_core.v").read_text().splitlines()
+    place = next(number for number, line in enumerate(lines, 1) if "assert (" in line)
+    assert harness.violation == (f"an assertion failed at line {place} of the Verilog, see above")
+    assert run(harness)[0] == INTERRUPTED
+
+
 def test_silence_is_noticed(harness):
     outcome, _ = run(harness, defect=4)
     assert outcome == SILENT
@@ -119,5 +128,5 @@ def test_memory_arrays_can_be_read_and_changed(harness):
 
 def test_a_second_build_is_found(library, capfd):
     verilog = Path(__file__).with_name("copy_core.v").read_text()
-    assert build_library(verilog, "copy_core", CONSTANTS, "copy_core") == library
+    assert build_library(verilog, "copy_core", CONSTANTS, "copy_core", asserting=True) == library
     assert capfd.readouterr().err == ""
