@@ -62,7 +62,8 @@ def measure(
         expected = evaluate(graph, {"x": x})["out"]
         exact, rtl_seconds, out = _run(rtl, segment, x)
         guess, sim_seconds, _ = _run(sim, segment, x)
-        assert exact.cycles is not None and guess.cycles is not None
+        assert exact.cycles is not None
+        assert guess.cycles is not None
         ideal = shape.macs / (configuration.lanes_in * configuration.lanes_out)
         yield {
             "layer": shape.name,

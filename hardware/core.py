@@ -20,7 +20,9 @@ from .gemm import GemmUnit
 from .in_flight import commands_in_flight
 from .load import LoadUnit
 from .read_arbiter import ReadArbiter
+from .read_buffer import ReadBuffer
 from .scratchpad import Scratchpad
+from .sleep import Sleepers
 from .store import StoreUnit
 from .tokens import TokenCounters
 from .vector import VectorUnit
@@ -76,44 +78,51 @@ class Core(wiring.Component):
         m = Module()
         configuration = self.configuration
         control = m.submodules.control = Control(configuration)
-
-        def resettable(name: str, component):
-            m.submodules[name] = ResetInserter(control.clear)(component)
-            return component
+        sleepers = Sleepers(m, platform, control.clear)
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
             pads[memory] = Scratchpad(configuration, memory, readers, writers)
             m.submodules[memory.name.lower()] = pads[memory]
+        load = LoadUnit(configuration)
         units = {
-            Unit.LOAD: resettable("load", LoadUnit(configuration)),
-            Unit.GEMM: resettable("gemm", GemmUnit(configuration)),
-            Unit.VECTOR: resettable("vector", VectorUnit(configuration)),
-            Unit.STORE: resettable("store", StoreUnit(configuration)),
+            Unit.LOAD: load,
+            Unit.GEMM: GemmUnit(configuration),
+            Unit.VECTOR: VectorUnit(configuration),
+            Unit.STORE: StoreUnit(configuration),
         }
-        fetch = resettable("fetch", FetchUnit(configuration))
-        arbiter = resettable("arbiter", ReadArbiter(configuration))
-        tokens = resettable("tokens", TokenCounters(configuration))
-        dispatcher = m.submodules.dispatcher = Dispatcher(configuration)
         gates = {
-            unit: resettable(
-                f"{unit.name.lower()}_gate",
-                Gate(FAMILY_OF[unit], configuration, commands_in_flight(configuration)),
-            )
+            unit: Gate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))
             for unit in Unit
         }
+        fetch = FetchUnit(configuration)
+        arbiter = ReadArbiter(configuration)
+        tokens = TokenCounters(configuration)
+        dispatcher = m.submodules.dispatcher = Dispatcher(configuration)
+        buffer = ReadBuffer(configuration)
+        for name, part in (("arbiter", arbiter), ("tokens", tokens), ("buffer", buffer)):
+            m.submodules[name] = ResetInserter(control.clear)(part)
+        for unit, part in units.items():
+            awake = gates[unit].commands.valid | part.busy
+            if unit is Unit.VECTOR:
+                awake |= load.lut.enable
+            name = unit.name.lower()
+            sleepers.add(name, part, awake)
+            m.submodules[f"{name}_gate"] = ResetInserter(control.clear)(gates[unit])
+        sleepers.add("fetch", fetch, control.start | fetch.busy)
 
         wiring.connect(m, fetch.instructions, dispatcher.instructions)
         for unit, gate in gates.items():
             self._connect_unit(m, unit, units[unit], gate, dispatcher, tokens, control)
         self._connect_scratchpads(m, pads, units)
-        self._connect_memory(m, fetch, units[Unit.LOAD], units[Unit.STORE], arbiter, control)
+        wiring.connect(m, arbiter.memory, buffer.core)
+        self._connect_memory(m, fetch, load, units[Unit.STORE], arbiter, buffer, control)
 
-        sources = [fetch.error, units[Unit.LOAD].error, units[Unit.STORE].error]
+        sources = [fetch.error, load.error, units[Unit.STORE].error]
         error = Value.cast(Error.NONE)
         for source in reversed(sources):
             error = Mux(source != Error.NONE, source, error)
-        transferring = fetch.busy | units[Unit.LOAD].busy | units[Unit.STORE].busy
+        transferring = fetch.busy | load.busy | units[Unit.STORE].busy
         m.d.comb += [
             control.halted.eq(fetch.halted),
             control.dry.eq(_all(gate.dry for gate in gates.values())),
@@ -188,13 +197,13 @@ class Core(wiring.Component):
             vector.table_bytes.eq(Mux(load.lut.enable, load.lut.mask, 0)),
         ]
 
-    def _connect_memory(self, m, fetch, load, store, arbiter, control) -> None:
+    def _connect_memory(self, m, fetch, load, store, arbiter, buffer, control) -> None:
         wiring.connect(m, fetch.requests, arbiter.fetch_requests)
         wiring.connect(m, arbiter.fetch_beats, fetch.beats)
         wiring.connect(m, load.requests, arbiter.load_requests)
         wiring.connect(m, arbiter.load_beats, load.beats)
         for port, signature in (
-            (arbiter.memory, read_port(self.configuration)),
+            (buffer.memory, read_port(self.configuration)),
             (store.memory, write_port(self.configuration)),
         ):
             for name in signature.members:

@@ -219,7 +219,7 @@ class _Walk:
             address = self.out.pool.add(data)
             for load in load_bytes(address, len(data), Memory.WGT, base * area, self.configuration):
                 self._emit(load, f"{where}: load weights")
-        blocks, kh, kw, ci, co = (high - low for low, high in box)
+        _, kh, kw, ci, co = (high - low for low, high in box)
         taps = kh * kw * area
         names = [affine.terms[0][0] if affine.terms else "" for affine in read.index]
         placements = (

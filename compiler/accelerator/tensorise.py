@@ -9,6 +9,7 @@ many are unrolled into several instructions. Nothing here knows an instruction b
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
@@ -134,7 +135,7 @@ def tensorise(
         compute, {name: buffer.memory for name, buffer in buffers.items()}
     )
     family = pattern.family
-    settings = dict(found.fields)
+    settings: dict[str, Any] = dict(found.fields)
     if accumulate:
         settings["accumulate"] = 1
     bound = _bind(pattern, compute, found)
@@ -145,10 +146,8 @@ def tensorise(
         if buffer.memory is Memory.LUT:
             settings[slot.operand] = buffer.base
     known = {field.name for field in fields(family)}
-    plain = family(
-        **{k: v for k, v in settings.items() if k in known and k not in operands},
-        **dict.fromkeys(operands, 0),
-    )  # pyright: ignore[reportCallIssue]
+    settings = {name: value for name, value in settings.items() if name in known}
+    plain = family(**settings, **dict.fromkeys(operands, 0))
 
     granules: dict[str, int] = {}
     bases: dict[str, int] = {}
@@ -168,12 +167,12 @@ def tensorise(
     nests, unrolled = _nests(family, parts, operands, configuration)
     instructions = []
     for offsets in unrolled:
-        arguments = {
-            **{k: v for k, v in settings.items() if k in known},
+        arguments: dict[str, Any] = {
+            **settings,
             **{name: bases[name] + offsets[i] for i, name in enumerate(operands)},
             **nests,
         }
-        instructions.append(family(**arguments))  # pyright: ignore[reportCallIssue]
+        instructions.append(family(**arguments))
     return instructions
 
 
@@ -216,7 +215,7 @@ def _parts(compute, tile, lanes, bound, buffers, operands, granules) -> list[Par
             for _, read in bound.values()
             if axis.name in buffers[read.tensor].axes
         }
-        cuts = sorted({lane} | {block for block in blocks if lane < block < extent}) + [extent]
+        cuts = [*sorted({lane} | {block for block in blocks if lane < block < extent}), extent]
         levels = []
         for step, limit in itertools.pairwise(cuts):
             if limit % step:

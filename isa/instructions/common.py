@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -238,7 +238,7 @@ class Instruction:
         IsaError
             For a code that means nothing.
         """
-        arguments: dict[str, object] = {}
+        arguments: dict[str, Any] = {}
         for field in cls.immediates(configuration):
             arguments[field.name] = values[field.name]
         for operand in cls.operands:
@@ -261,7 +261,7 @@ class Instruction:
         elif values["wait"] or values["signal"]:
             raise IsaError(f"{cls.mnemonic} neither waits nor signals")
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in arguments.items() if key in known})  # pyright: ignore
+        return cls(**{key: value for key, value in arguments.items() if key in known})
 
     def _mask(self, units: frozenset[Unit]) -> int:
         if self.home is None:

@@ -130,14 +130,16 @@ def assert_all_agree(graph: Graph, seed: int, configuration) -> None:
 @settings(max_examples=25, deadline=None)
 @given(case=convolutions())
 def test_convolutions_keep_their_meaning(name, case):
-    assert_all_agree(*case, PRESETS[name])
+    graph, seed = case
+    assert_all_agree(graph, seed, PRESETS[name])
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 @settings(max_examples=10, deadline=None)
 @given(case=pools())
 def test_pools_keep_their_meaning(name, case):
-    assert_all_agree(*case, PRESETS[name])
+    graph, seed = case
+    assert_all_agree(graph, seed, PRESETS[name])
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

@@ -171,8 +171,8 @@ class Bench:
         """Start the clock, reset, and run the parts from now on."""
         bench = Bench(dut, seed, **moods)
         dut.rst.value = 1
-        for name in ("m_axi_rresp", "m_axi_rlast", "m_axi_bresp", "m_axi_rdata"):
-            getattr(dut, name).value = 0
+        for name in ("rvalid", "rresp", "rlast", "rdata", "bvalid", "bresp"):
+            getattr(dut, f"m_axi_{name}").value = 0
         cocotb.start_soon(Clock(dut.clk, 10, unit="ns").start())
         cocotb.start_soon(bench._live())
         await bench.wait(4)
@@ -247,9 +247,16 @@ class Bench:
                 break
         else:
             raise AssertionError(f"no interrupt after {limit} cycles")
-        status = await self.read("STATUS")
-        assert not status & BUSY
+        status = await self.settle()
         return bool(status & DONE), Error(status >> 4 & 15)
+
+    async def settle(self, limit: int = 2000) -> int:
+        """Wait until nothing is in flight, after an error or a stop; returns the status."""
+        for _ in range(limit):
+            status = await self.read("STATUS")
+            if not status & BUSY:
+                return status
+        raise AssertionError(f"still busy after {limit} reads of STATUS")
 
     async def run(self, program, dram: np.ndarray, limit: int = 60_000) -> np.ndarray:
         """Run a legal program; returns the data window."""

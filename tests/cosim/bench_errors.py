@@ -2,7 +2,7 @@
 
 import cocotb
 import numpy as np
-from bench import BUSY, CONFIGURATION, DATA_BASE, DONE, PROGRAM_BASE, START, STOP, Bench
+from bench import BUSY, CONFIGURATION, DATA_BASE, DONE, PROGRAM_BASE, STOP, Bench
 
 from tilewright.isa.configuration import Memory
 from tilewright.isa.encoding import encode_program, word_bytes
@@ -107,6 +107,19 @@ async def a_missing_token_is_visible_and_can_be_stopped(dut):
 
 
 @cocotb.test()
+async def a_stop_in_the_middle_leaves_nothing_behind(dut):
+    """Reads and writes in flight at the stop are drained and never reach the next program."""
+    bench = await Bench.create(dut, 27, latency=80, stalls=0.5)
+    copies = [*COPY[:2]] * 6
+    for delay in (1, 40, 90, 160, 230, 320, 450):
+        await bench.start(encode_program([*copies, Halt()], CONFIGURATION), image())
+        await bench.wait(delay)
+        await bench.write("CONTROL", STOP)
+        await bench.settle()
+        await recover(bench)
+
+
+@cocotb.test()
 async def tokens_do_not_survive_a_new_start(dut):
     bench = await Bench.create(dut, 26)
     spare = Sync(target=Unit.LOAD, signal=frozenset({Unit.STORE}))
@@ -115,6 +128,5 @@ async def tokens_do_not_survive_a_new_start(dut):
     await bench.wait(1500)
     assert await bench.read("STATUS") & BUSY
     await bench.write("CONTROL", STOP)
-    await bench.wait(50)
-    await bench.write("CONTROL", START)
+    await bench.settle()
     await recover(bench)

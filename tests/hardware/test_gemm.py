@@ -116,7 +116,7 @@ async def write_rows(ctx, port, rows: np.ndarray) -> None:
 
 
 async def read_rows(ctx, port, count: int) -> np.ndarray:
-    """Read uint32[rows, words] through a read client."""
+    """Read uint32[rows, lanes] through a read client."""
     rows = []
     for address in range(count):
         ctx.set(port.enable, 1)
@@ -124,8 +124,8 @@ async def read_rows(ctx, port, count: int) -> np.ndarray:
         await ctx.tick()
         ctx.set(port.enable, 0)
         await ctx.tick()
-        rows.append([ctx.get(word) & 0xFFFFFFFF for word in port.data])
-    return np.array(rows, dtype=np.uint32)
+        rows.append(b"".join(ctx.get(word).to_bytes(len(word) // 8, "little") for word in port.data))
+    return np.frombuffer(b"".join(rows), dtype=np.uint32).reshape(count, -1)
 
 
 def run(configuration: Configuration, program: list[Gemm], rng, pause: float):

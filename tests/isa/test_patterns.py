@@ -9,6 +9,7 @@ from tilewright.isa.expressions import (
     Constant,
     Hole,
     Immediate,
+    Match,
     Maybe,
     Op,
     Read,
@@ -24,12 +25,12 @@ C = Affine.of(c=1)
 A, B = Read("a", (C,)), Read("b", (C,))
 
 
-def first_match(pattern, tree):
+def first_match(pattern, tree) -> Match | None:
     return next(matches(pattern, tree), None)
 
 
-def fields(pattern, tree):
-    found = first_match(pattern.body, tree)
+def fields_of(pattern, tree):
+    found = first_match(pattern, tree)
     assert found is not None, f"{tree} does not match"
     return dict(found.fields)
 
@@ -56,7 +57,7 @@ def test_a_matrix_product_is_gemm_and_not_vector():
     ],
 )
 def test_every_combination_has_its_code(tree, code):
-    assert fields(VECTOR, tree)["combine"] == code
+    assert fields_of(VECTOR.body, tree)["combine"] == code
 
 
 def test_a_sum_is_a_bias_or_a_second_operand():
@@ -71,7 +72,7 @@ def test_a_sum_is_a_bias_or_a_second_operand():
 
 def test_multipliers_become_immediates():
     terms = tuple(Call(Op.MULTIPLY, (x, Constant(n))) for x, n in ((A, 7), (B, -9)))
-    found = fields(VECTOR, Call(Op.ADD, terms))
+    found = fields_of(VECTOR.body, Call(Op.ADD, terms))
     assert (found["a_multiplier"], found["b_multiplier"]) == (7, -9)
 
 
@@ -91,7 +92,7 @@ def test_the_whole_epilogue_is_one_instruction():
 
 
 def test_missing_steps_of_the_epilogue_clear_their_flags():
-    found = fields(VECTOR, A)
+    found = fields_of(VECTOR.body, A)
     assert (found["bias"], found["scale"], found["lookup"]) == (0, 0, 0)
 
 
@@ -102,8 +103,8 @@ def test_steps_in_another_order_do_not_match():
 
 def test_maybe_prefers_the_larger_form():
     pattern = Maybe("taken", Call(Op.ADD, (Hole(), Immediate("n"))), Slot("a"))
-    assert dict(first_match(pattern, Call(Op.ADD, (A, Constant(3)))).fields) == {"taken": 1, "n": 3}
-    assert dict(first_match(pattern, A).fields) == {"taken": 0}
+    assert fields_of(pattern, Call(Op.ADD, (A, Constant(3)))) == {"taken": 1, "n": 3}
+    assert fields_of(pattern, A) == {"taken": 0}
 
 
 def test_reads_are_found_from_left_to_right():
