@@ -91,7 +91,7 @@ class Configuration:
     lut_tables: int = 2
     bus_bits: int = 64
     burst_beats: int = 16
-    outstanding_bursts: int = 8
+    outstanding_bursts: int = 16
     queue_depth: int = 4
     token_bits: int = 4
     extent_bits: int = 12

@@ -72,8 +72,8 @@ def shape_of(kernel: Kernel) -> Shape:
     """
     if len(kernel.stages) > 2:
         raise CompileError(f"kernel `{kernel.name}`: more than two stages")
-    finish = kernel.stages[-1]
-    names = tuple(axis.name for axis in finish.axes)
+    *_, finish = kernel.stages
+    names = [axis.name for axis in finish.axes]
     product = kernel.stages[0] if len(kernel.stages) == 2 else None
     reduced = None
     if product is not None:
@@ -81,7 +81,7 @@ def shape_of(kernel: Kernel) -> Shape:
         lanes = lane_axes(pattern, product, found)
         inner = [a for lane, a in lanes.items() if lane not in pattern.output.lanes]
         reduced = inner[0] if inner else None
-    return Shape(names[:3], names[3:], reduced, product, finish)
+    return Shape(tuple(names[:3]), tuple(names[3:]), reduced, product, finish)
 
 
 def box_of(read: Read, start: dict[str, int], tile: dict[str, int]) -> Box:

@@ -147,7 +147,8 @@ def tensorise(
             settings[slot.operand] = buffer.base
     known = {field.name for field in fields(family)}
     settings = {name: value for name, value in settings.items() if name in known}
-    plain = family(**settings, **dict.fromkeys(operands, 0))
+    origin: dict[str, Any] = dict.fromkeys(operands, 0)
+    plain = family(**settings, **origin)
 
     granules: dict[str, int] = {}
     bases: dict[str, int] = {}
