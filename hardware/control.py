@@ -21,9 +21,11 @@ from .axi_lite import AxiLiteRegisters, axi_lite_port
 from .counters import UnitCounters, increments_layout
 from .gate import state_layout
 from .layouts import MASK_BITS
+from .selection import choose
 from .tokens import COUNT_BITS
 
 REGISTER_BITS = 32
+REGISTER_BYTES = REGISTER_BITS // 8
 ADDRESS_BITS = (REGISTER_SPACE_BYTES - 1).bit_length()
 
 WRITABLE = tuple(register.name for register in REGISTERS if register.writable)
@@ -104,11 +106,11 @@ class Control(wiring.Component):
         error = Signal(Shape.cast(Error))
         self._run(m, commands[0], commands[1], busy, done, error)
         values = self._values(m, busy, done, error)
-        with m.If(bus.read):
-            with m.Switch(bus.read_offset):
-                for register in REGISTERS:
-                    with m.Case(register.offset):
-                        m.d.comb += bus.read_data.eq(values[register.name])
+        named = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
+        words = range(REGISTER_SPACE_BYTES // REGISTER_BYTES)
+        table = [values[named[word]] if word in named else Const(0) for word in words]
+        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
+        m.d.comb += bus.read_data.eq(choose(table, index))
         return m
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:

@@ -6,13 +6,14 @@ A piece lies in one row of a scratchpad and in one beat of the memory port.
 from collections.abc import Sequence
 from itertools import permutations
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Load, Store
 from .bursts import burst_layout
+from .selection import choose
 
 
 def _log2(power: int) -> int:
@@ -150,13 +151,14 @@ class PieceCutter(wiring.Component):
                 m.d.sync += [piece.fill.eq(fill), piece.value.eq(value)]
         with m.If(self.bursts.ready):
             row_bits = [_log2(self.configuration.row_bytes(memory)) for memory in self.memories]
-            first_row_end = Array(Const((1 << bits) - 1, len(row_end)) for bits in row_bits)
+            row_ends = [Const((1 << bits) - 1, len(row_end)) for bits in row_bits]
+            first_row_end = choose(row_ends, burst.code)
             m.d.sync += [
                 valid.eq(self.bursts.valid),
                 code.eq(burst.code),
-                row.eq(Array(burst.local >> bits for bits in row_bits)[burst.code]),
-                row_end.eq(first_row_end[burst.code]),
-                to_row.eq(first_row_end[burst.code] & ~burst.local),
+                row.eq(choose([burst.local >> bits for bits in row_bits], burst.code)),
+                row_end.eq(first_row_end),
+                to_row.eq(first_row_end & ~burst.local),
                 beat_end.eq(self.configuration.bus_bytes - 1),
                 to_beat.eq(~burst.address & (self.configuration.bus_bytes - 1)),
                 to_burst.eq(burst.bytes_minus_one),

@@ -6,7 +6,7 @@ here hold for every checked program.
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Assert, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,6 +14,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from .ram import READ_LATENCY, Ram
 from .registers import delayed
+from .selection import choose
 
 WORD_BITS = 64
 """Rows lie in words of at most this many bits, each in its own RAM."""
@@ -158,7 +159,7 @@ class Scratchpad(wiring.Component):
             chosen = delayed(m, self._bank_of(reader.address), READ_LATENCY, f"bank_{name}")
             for word in range(self.row.words):
                 m.d.comb += reader.data[word].eq(
-                    Array(bank.read.data[word] for bank in banks)[chosen]
+                    choose([bank.read.data[word] for bank in banks], chosen)
                 )
         return m
 

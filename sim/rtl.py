@@ -5,6 +5,7 @@ status and the counters. All cycles pass inside the C++ harness; Python is calle
 slices of some millions of cycles, so that a user can interrupt.
 """
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,7 +22,7 @@ from .explain_hang import explain_hang
 from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
 from .memory_model import MemoryModel
 from .scratchpad_arrays import ScratchpadArrays
-from .toolchain import build_library, keep_text, progress
+from .toolchain import build_library, keep_text, progress, runtime_in_background
 
 TOP = "core"
 """Top module of the generated Verilog."""
@@ -84,7 +85,8 @@ def build_core(
     }
     label = f"configuration `{configuration.name}`" + (" with waveforms" if traced else "")
     label += " with assertions" if asserting else ""
-    verilog = core_verilog(configuration)
+    with runtime_in_background(traced=traced):
+        verilog = core_verilog(configuration)
     return build_library(verilog, TOP, constants, label, traced=traced, asserting=asserting)
 
 
@@ -106,7 +108,14 @@ def _generate(configuration: Configuration) -> str:
     # Imported here: a core that is kept needs no hardware description language.
     from ..hardware.verilog import generate_verilog
 
-    return generate_verilog(configuration)
+    # Elaboration makes millions of objects that stay; looking for garbage doubles its time.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return generate_verilog(configuration)
+    finally:
+        if collects:
+            gc.enable()
 
 
 class RtlCore:

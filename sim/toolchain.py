@@ -16,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import HardwareError, ToolError
@@ -73,6 +74,18 @@ def cache_folder() -> Path:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tilewright"
+
+
+def _kept_folder() -> Path:
+    folder = cache_folder() / "rtl"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ToolError(
+            f"RTL simulation: cannot create the cache folder `{folder}` ({problem.strerror}); "
+            "set `TILEWRIGHT_CACHE` to a folder that you may write"
+        ) from None
+    return folder
 
 
 def find_verilator() -> Path:
@@ -151,28 +164,26 @@ def build_library(
     choices = repr((flags, traced, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
     parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
-    library = cache_folder() / "rtl" / f"{_digest(parts)}.so"
+    library = _kept_folder() / f"{_digest(parts)}.so"
     if library.is_file():
         return library
-    library.parent.mkdir(parents=True, exist_ok=True)
     with (library.parent / f"{library.stem}.lock").open("w") as lock:
         _acquire(lock, label)
         if library.is_file():
             return library
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
-            build = _Build(Path(folder), verilator, compiler, machine, label, flags)
+            build = _Build(Path(folder), verilator, compiler, label, flags)
             os.replace(build.run(verilog, top, constants), library)
     return library
 
 
 def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     """A text that follows from `parts` alone: made once, then read from the cache."""
-    folder = cache_folder() / "rtl"
+    folder = _kept_folder()
     kept = folder / f"{_digest(parts)}-{suffix}"
     if kept.is_file():
         return kept.read_text()
     text = make()
-    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=folder, delete=False) as file:
         file.write(text)
     os.replace(file.name, kept)
@@ -217,16 +228,14 @@ class _Build:
         folder: Path,
         verilator: Path,
         compiler: str,
-        machine: str,
         label: str,
         flags: tuple[str, ...],
     ) -> None:
         self.folder, self.verilator, self.compiler = folder, verilator, compiler
-        self.machine, self.label, self.flags = machine, label, flags
+        self.label, self.flags = label, flags
         self.include = [f"-I{folder}", f"-I{verilator / 'include'}"]
         self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
         self.traced = "--trace-fst" in flags
-        self.defines = [f"-DVM_TRACE={int(self.traced)}", f"-DVM_TRACE_FST={int(self.traced)}"]
 
     def run(self, verilog: str, top: str, constants: Mapping[str, int]) -> Path:
         began = time.monotonic()
@@ -246,10 +255,13 @@ class _Build:
         jobs += [(self.folder / "harness.cpp", HOT_FLAGS), (together, COLD_FLAGS)]
         with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             pending = [pool.submit(self._compile, *job) for job in jobs]
-            runtime = [pool.submit(self._runtime, name) for name in self._runtime_names()]
+            runtime = [
+                pool.submit(_runtime_object, name, self.traced) for name in _runtime(self.traced)
+            ]
             objects = [future.result() for future in pending + runtime]
         library = self.folder / "core.so"
-        self._call(["-shared", "-pthread", "-o", str(library), *map(str, objects)], "link")
+        command = [self.compiler, "-shared", "-pthread", "-o", str(library), *map(str, objects)]
+        _call(command, f"link of {self.label}")
         total = time.monotonic() - began
         progress(
             f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
@@ -287,34 +299,65 @@ class _Build:
             ]
         )
 
-    def _runtime_names(self) -> tuple[str, ...]:
-        return RUNTIME + (TRACE_RUNTIME if self.traced else ())
-
-    def _runtime(self, name: str) -> Path:
-        """Object of a file of Verilator's own, shared by all libraries."""
-        digest = _digest([self.machine, name, str(self.traced)])
-        kept = cache_folder() / "rtl" / f"{Path(name).stem}-{digest}.o"
-        if kept.is_file():
-            return kept
-        made = self._compile(self.verilator / "include" / name, COLD_FLAGS)
-        os.replace(made, kept)
-        return kept
-
     def _compile(self, source: Path, flags: tuple[str, ...]) -> Path:
         target = self.folder / f"{source.stem}.o"
-        options = [*COMPILE_FLAGS, *flags, *self.defines, *self.include]
-        self._call([*options, "-c", str(source), "-o", str(target)], source.name)
+        options = [*COMPILE_FLAGS, *flags, *_trace_flags(self.traced), *self.include]
+        command = [self.compiler, *options, "-c", str(source), "-o", str(target)]
+        _call(command, f"{source.name} of {self.label}")
         return target
 
-    def _call(self, arguments: list[str], step: str) -> None:
-        done = subprocess.run(
-            [self.compiler, *arguments], capture_output=True, text=True, check=False
+
+@contextmanager
+def runtime_in_background(*, traced: bool) -> Iterator[None]:
+    """Compile Verilator's own files while the caller makes the Verilog that they will go with.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing; failures of the compiler are left to the build.
+    """
+    find_verilator(), find_compiler()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: [_runtime_object(name, traced) for name in _runtime(traced)])
+        yield
+
+
+def _runtime(traced: bool) -> tuple[str, ...]:
+    return RUNTIME + (TRACE_RUNTIME if traced else ())
+
+
+def _trace_flags(traced: bool) -> list[str]:
+    return [f"-DVM_TRACE={int(traced)}", f"-DVM_TRACE_FST={int(traced)}"]
+
+
+def _runtime_object(name: str, traced: bool) -> Path:
+    """Object of a file of Verilator's own, shared by all libraries."""
+    verilator, compiler = find_verilator(), find_compiler()
+    folder = _kept_folder()
+    digest = _digest([_fingerprint(compiler), name, str(traced)])
+    kept = folder / f"{Path(name).stem}-{digest}.o"
+    with (folder / f"{kept.stem}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if kept.is_file():
+            return kept
+        with tempfile.TemporaryDirectory(dir=folder, prefix="build-") as build:
+            for header, source in _SOURCES.items():
+                shutil.copy(Path(__file__).with_name(source), Path(build) / header)
+            made = Path(build) / "runtime.o"
+            include = verilator / "include"
+            options = [*COMPILE_FLAGS, *COLD_FLAGS, *_trace_flags(traced), f"-I{build}"]
+            options += [f"-I{include}", f"-I{include / 'vltstd'}"]
+            _call([compiler, *options, "-c", str(include / name), "-o", str(made)], name)
+            os.replace(made, kept)
+    return kept
+
+
+def _call(command: list[str], step: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ToolError(
+            f"RTL simulation: `{command[0]}` failed at {step}:\n{_first_lines(done.stderr)}"
         )
-        if done.returncode:
-            raise ToolError(
-                f"RTL simulation: `{self.compiler}` failed at {step} of {self.label}:\n"
-                f"{_first_lines(done.stderr)}"
-            )
 
 
 def _first_lines(text: str, count: int = 12) -> str:

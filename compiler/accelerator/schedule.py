@@ -68,11 +68,11 @@ def shape_of(kernel: Kernel) -> Shape:
     Raises
     ------
     CompileError
-        When a stage matches no instruction or there are more than two stages.
+        When a stage matches no instruction, or there are not one or two stages.
     """
-    if len(kernel.stages) > 2:
-        raise CompileError(f"kernel `{kernel.name}`: more than two stages")
-    *_, finish = kernel.stages
+    if len(kernel.stages) not in (1, 2):
+        raise CompileError(f"kernel `{kernel.name}`: expected one or two stages")
+    finish = kernel.stages[-1]
     names = [axis.name for axis in finish.axes]
     product = kernel.stages[0] if len(kernel.stages) == 2 else None
     reduced = None
