@@ -3,7 +3,7 @@
 This file only connects. Members of the memories are listed once, with who reads and who writes.
 """
 
-from amaranth.hdl import Module, Mux, ResetInserter, Value
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -83,7 +83,8 @@ class Core(wiring.Component):
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
             pads[memory] = Scratchpad(configuration, memory, readers, writers)
-            m.submodules[memory.name.lower()] = pads[memory]
+            if memory is not Memory.PARAM:
+                m.submodules[memory.name.lower()] = pads[memory]
         load = LoadUnit(configuration)
         units = {
             Unit.LOAD: load,
@@ -100,15 +101,18 @@ class Core(wiring.Component):
         tokens = TokenCounters(configuration)
         dispatcher = m.submodules.dispatcher = Dispatcher(configuration)
         buffer = ReadBuffer(configuration)
-        for name, part in (("arbiter", arbiter), ("tokens", tokens), ("buffer", buffer)):
+        for name, part in (("arbiter", arbiter), ("buffer", buffer)):
             m.submodules[name] = ResetInserter(control.clear)(part)
+        moves = [gate.started | gate.ended for gate in gates.values()]
+        sleepers.add("tokens", tokens, Cat(moves).any())
         for unit, part in units.items():
             awake = gates[unit].commands.valid | part.busy
             if unit is Unit.VECTOR:
                 awake |= load.lut.enable
             name = unit.name.lower()
             sleepers.add(name, part, awake)
-            m.submodules[f"{name}_gate"] = ResetInserter(control.clear)(gates[unit])
+            sleepers.add(f"{name}_gate", gates[unit], gates[unit].instructions.valid | moves[unit])
+        sleepers.add("param", pads[Memory.PARAM], units[Unit.VECTOR].busy | load.param.enable)
         sleepers.add("fetch", fetch, control.start | fetch.busy)
 
         wiring.connect(m, fetch.instructions, dispatcher.instructions)

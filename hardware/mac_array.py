@@ -60,7 +60,12 @@ class MacArray(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        vector = [Signal.like(lane, reset_less=True) for lane in self.vector]
+        # A simulator lays signals out by name, and vectorises what it does alike to neighbours: so
+        # names put the output lane first and sort as numbers, and the trees add half to half.
+        vector = [
+            Signal.like(lane, name=f"vector_{index:02}", reset_less=True)
+            for index, lane in enumerate(self.vector)
+        ]
         valids = Signal(self.latency - 1)
         m.d.sync += valids.eq(Cat(self.valid, valids))
         with m.If(self.valid):
@@ -70,7 +75,7 @@ class MacArray(wiring.Component):
             terms = []
             for row in range(self.lanes_in):
                 shadow, weight = (
-                    Signal(signed(ELEMENT_BITS), name=f"{name}_{row}_{lane}", reset_less=True)
+                    Signal(signed(ELEMENT_BITS), name=f"{name}_{lane:02}_{row:02}", reset_less=True)
                     for name in ("shadow", "weight")
                 )
                 with m.If(self.write & (self.row == row)):
@@ -80,13 +85,14 @@ class MacArray(wiring.Component):
                 terms.append(vector[row] * weight)
             for stage, valid in enumerate(valids):
                 registers = [
-                    Signal(term.shape(), name=f"sum_{lane}_{stage}_{index}", reset_less=True)
+                    Signal(term.shape(), name=f"sum_{lane:02}_{stage}_{index:02}", reset_less=True)
                     for index, term in enumerate(terms)
                 ]
                 with m.If(valid):
                     m.d.sync += [
                         register.eq(term) for register, term in zip(registers, terms, strict=True)
                     ]
-                terms = [a + b for a, b in zip(registers[::2], registers[1::2], strict=False)]
+                half = len(registers) // 2
+                terms = [a + b for a, b in zip(registers[:half], registers[half:], strict=False)]
             m.d.comb += self.sums[lane].eq(registers[0])
         return m

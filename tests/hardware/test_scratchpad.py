@@ -1,0 +1,96 @@
+"""Scratchpads against arrays: clients on different banks in the same cycle, masks, latency."""
+
+import numpy as np
+import pytest
+from amaranth.hdl import Fragment
+from amaranth.sim import Simulator
+
+from tilewright.errors import HardwareError
+from tilewright.hardware.ram import READ_LATENCY, SIMULATION, Ram
+from tilewright.hardware.scratchpad import Scratchpad
+from tilewright.isa.configuration import PRESETS, Memory
+
+CASES = [("tiny", Memory.ACT), ("4x4", Memory.WGT), ("8x16", Memory.ACC), ("tiny", Memory.PARAM)]
+
+
+def row_value(ctx, port) -> int:
+    return sum(ctx.get(word) << (len(word) * index) for index, word in enumerate(port.data))
+
+
+@pytest.mark.parametrize("platform", [None, SIMULATION], ids=["portable", "simulation"])
+@pytest.mark.parametrize(("name", "memory"), CASES, ids=lambda value: str(value))
+def test_every_client_sees_what_was_written(name, memory, platform):
+    configuration = PRESETS[name].replace(act_depth=8, acc_depth=8)
+    pad = Scratchpad(configuration, memory, ["left", "right"], ["above", "below"])
+    banks, rows = configuration.banks(memory), configuration.rows(memory)
+    depth = configuration.depth(memory)
+    granule = pad.row.granularity // 8
+    row_bytes = configuration.row_bytes(memory)
+    contents = np.zeros((rows, row_bytes), dtype=np.uint8)
+    rng = np.random.default_rng(5)
+    readers = [pad.read_left, pad.read_right]
+    writers = [pad.write_above, pad.write_below]
+
+    async def bench(ctx):
+        expected = []
+        for _ in range(300):
+            reading = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in readers]
+            writing = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in writers]
+            for pair in (reading, writing):
+                if None not in pair and pair[0] // depth == pair[1] // depth:
+                    pair[1] = None
+            # Which of old and new a simultaneous read sees is undefined, so it does not happen.
+            writing = [None if row in reading else row for row in writing]
+            for port, row in zip(readers, reading, strict=True):
+                ctx.set(port.enable, row is not None)
+                ctx.set(port.address, row if row is not None else int(rng.integers(rows)))
+            expected.append([None if r is None else contents[r].tobytes() for r in reading])
+            for port, row in zip(writers, writing, strict=True):
+                data = rng.integers(0, 256, row_bytes, dtype=np.uint8)
+                mask = rng.integers(0, 2, row_bytes // granule)
+                ctx.set(port.enable, row is not None)
+                ctx.set(port.address, row or 0)
+                word_bytes = len(port.data[0]) // 8
+                bits = len(port.mask[0])
+                for word, (target, enables) in enumerate(zip(port.data, port.mask, strict=True)):
+                    part = data[word * word_bytes : (word + 1) * word_bytes]
+                    ctx.set(target, int.from_bytes(part.tobytes(), "little"))
+                    chosen = mask[word * bits : (word + 1) * bits]
+                    ctx.set(enables, sum(int(bit) << n for n, bit in enumerate(chosen)))
+                if row is not None:
+                    contents[row] = np.where(np.repeat(mask, granule), data, contents[row])
+            await ctx.tick()
+            if len(expected) >= READ_LATENCY:
+                for port, value in zip(readers, expected[-READ_LATENCY], strict=True):
+                    if value is not None:
+                        assert row_value(ctx, port) == int.from_bytes(value, "little")
+
+    assert banks > 1 or memory is Memory.PARAM
+    simulator = Simulator(Fragment.get(pad, platform))
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def test_two_readers_of_one_bank_are_caught():
+    configuration = PRESETS["tiny"]
+    pad = Scratchpad(configuration, Memory.ACT, ["left", "right"], ["above"])
+
+    async def bench(ctx):
+        for port in (pad.read_left, pad.read_right):
+            ctx.set(port.enable, 1)
+        await ctx.tick().repeat(2)
+
+    simulator = Simulator(pad)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    with pytest.raises(AssertionError, match="two clients read one bank in the same cycle"):
+        simulator.run()
+
+
+def test_a_granularity_that_does_not_divide_is_refused():
+    with pytest.raises(HardwareError) as problem:
+        Ram(16, 32, granularity=12)
+    assert str(problem.value) == (
+        "RAM of 32-bit words: `granularity` must divide the width, not `12` bits"
+    )
