@@ -3,7 +3,7 @@
 Source: AMBA AXI protocol specification, ARM IHI 0022, issue H, part B.
 """
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -116,4 +116,4 @@ class AxiLiteRegisters(wiring.Component):
 def _aligned(offset: Value) -> Value:
     """Drop the bits of a byte inside a register."""
     byte_bits = (STROBE_BITS - 1).bit_length()
-    return Cat(Const(0, byte_bits), offset[byte_bits:])
+    return offset & ~((1 << byte_bits) - 1)

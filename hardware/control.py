@@ -3,7 +3,7 @@
 Names, offsets and meanings are those of `isa.registers`; a table test compares every one.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,8 +18,8 @@ from ..isa.registers import (
     Error,
 )
 from .axi_lite import AxiLiteRegisters, axi_lite_port
-from .counters import UnitCounters, increments_layout
-from .gate import state_layout
+from .counters import UnitCounters, increments_signature
+from .gate import state_signature
 from .layouts import MASK_BITS
 from .selection import choose
 from .tokens import COUNT_BITS
@@ -81,8 +81,8 @@ class Control(wiring.Component):
                 "draining": In(1),
                 "error": In(Shape.cast(Error)),
                 "dispatched": In(1),
-                "states": In(state_layout(configuration)).array(units),
-                "increments": In(increments_layout(configuration)).array(units),
+                "states": In(state_signature(configuration)).array(units),
+                "increments": In(increments_signature(configuration)).array(units),
                 "tokens": In(MASK_BITS * COUNT_BITS).array(units),
                 "interrupt": Out(1),
             }
@@ -115,7 +115,7 @@ class Control(wiring.Component):
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
         """Walk from start to done; `error` outlives the units' own, which `clear` resets."""
-        m.d.comb += self.interrupt.eq(done | (error != Error.NONE))
+        m.d.comb += self.interrupt.eq(~busy & (done | (error != Error.NONE)))
         with m.FSM() as run:
             m.d.comb += busy.eq(~run.ongoing("Idle"))
             # Also held back in the cycle of a reset, so that nothing is requested and forgotten.
@@ -146,9 +146,8 @@ class Control(wiring.Component):
                     m.next = "Drain"
                 with m.Elif(~self.draining):
                     m.next = "Idle"
-            with m.State("Drain"):
-                with m.If(~self.draining):
-                    m.next = "Clear"
+            with m.State("Drain"), m.If(~self.draining):
+                m.next = "Clear"
             with m.State("Clear"):
                 m.d.comb += self.clear.eq(1)
                 m.d.sync += [done.eq(0), error.eq(Error.NONE)]
@@ -181,10 +180,9 @@ class Control(wiring.Component):
             m.submodules[f"{unit.name.lower()}_counters"] = counters
             m.d.comb += [
                 counters.clear.eq(self.clear),
-                counters.increments.eq(
-                    Mux(busy, self.increments[unit].as_value(), 0)
-                ),
+                counters.enable.eq(busy),
             ]
+            wiring.connect(m, wiring.flipped(self.increments[unit]), counters.increments)
             state = self.states[unit]
             values[f"{unit.name}_STATE"] = Cat(
                 state.working,

@@ -5,7 +5,7 @@ This file only connects. Members of the memories are listed once, with who reads
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Unit
@@ -85,13 +85,9 @@ class Core(wiring.Component):
             pads[memory] = Scratchpad(configuration, memory, readers, writers)
             if memory is not Memory.PARAM:
                 m.submodules[memory.name.lower()] = pads[memory]
-        load = LoadUnit(configuration)
-        units = {
-            Unit.LOAD: load,
-            Unit.GEMM: GemmUnit(configuration),
-            Unit.VECTOR: VectorUnit(configuration),
-            Unit.STORE: StoreUnit(configuration),
-        }
+        load, gemm = LoadUnit(configuration), GemmUnit(configuration)
+        vector, store = VectorUnit(configuration), StoreUnit(configuration)
+        units = dict(zip(Unit, (load, gemm, vector, store), strict=True))
         gates = {
             unit: Gate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))
             for unit in Unit
@@ -103,30 +99,32 @@ class Core(wiring.Component):
         buffer = ReadBuffer(configuration)
         for name, part in (("arbiter", arbiter), ("buffer", buffer)):
             m.submodules[name] = ResetInserter(control.clear)(part)
-        moves = [gate.started | gate.ended for gate in gates.values()]
-        sleepers.add("tokens", tokens, Cat(moves).any())
-        for unit, part in units.items():
-            awake = gates[unit].commands.valid | part.busy
-            if unit is Unit.VECTOR:
-                awake |= load.lut.enable
-            name = unit.name.lower()
-            sleepers.add(name, part, awake)
-            sleepers.add(f"{name}_gate", gates[unit], gates[unit].instructions.valid | moves[unit])
-        sleepers.add("param", pads[Memory.PARAM], units[Unit.VECTOR].busy | load.param.enable)
-        sleepers.add("fetch", fetch, control.start | fetch.busy)
+        named_gates = {f"{unit.name.lower()}_gate": gate for unit, gate in gates.items()}
+        vector_awake = gates[Unit.VECTOR].commands.valid | vector.busy
+        vector_awake |= load.lut.enable | load.param.enable
+        moving = [g.instructions.valid | g.started | g.ended for g in gates.values()]
+        for name, parts, awake in (
+            ("load", {"load": load}, gates[Unit.LOAD].commands.valid | load.busy),
+            ("gemm", {"gemm": gemm}, gates[Unit.GEMM].commands.valid | gemm.busy),
+            ("vector", {"vector": vector, "param": pads[Memory.PARAM]}, vector_awake),
+            ("store", {"store": store}, gates[Unit.STORE].commands.valid | store.busy),
+            ("fetch", {"fetch": fetch}, control.start | fetch.busy),
+            ("gates", {**named_gates, "tokens": tokens}, Cat(moving).any()),
+        ):
+            sleepers.add(name, parts, awake)
 
         wiring.connect(m, fetch.instructions, dispatcher.instructions)
         for unit, gate in gates.items():
             self._connect_unit(m, unit, units[unit], gate, dispatcher, tokens, control)
         self._connect_scratchpads(m, pads, units)
         wiring.connect(m, arbiter.memory, buffer.core)
-        self._connect_memory(m, fetch, load, units[Unit.STORE], arbiter, buffer, control)
+        self._connect_memory(m, fetch, load, store, arbiter, buffer, control)
 
-        sources = [fetch.error, load.error, units[Unit.STORE].error]
+        sources = [fetch.error, load.error, store.error]
         error = Value.cast(Error.NONE)
         for source in reversed(sources):
             error = Mux(source != Error.NONE, source, error)
-        transferring = fetch.busy | load.busy | units[Unit.STORE].busy
+        transferring = fetch.busy | load.busy | store.busy
         m.d.comb += [
             control.halted.eq(fetch.halted),
             control.dry.eq(_all(gate.dry for gate in gates.values())),
@@ -144,6 +142,7 @@ class Core(wiring.Component):
         wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
         wiring.connect(m, gate.commands, core.commands)
         wiring.connect(m, core.retired, gate.retired)
+        wiring.connect(m, gate.state, control.states[unit])
         memory_side = unit in (Unit.LOAD, Unit.STORE)
         state, increments = gate.state, control.increments[unit]
         m.d.comb += [
@@ -156,11 +155,13 @@ class Core(wiring.Component):
             self.events.word_select(unit, EVENTS_PER_UNIT).eq(
                 Value.cast(gate.started) | (gate.ended << 1)
             ),
-            control.states[unit].eq(state),
             control.tokens[unit].eq(tokens.counts[unit]),
             increments.instructions.eq(gate.ended),
             increments.busy.eq(state.working),
-            *(increments[f"wait{bit}"].eq(state.waiting[bit]) for bit in range(len(Unit) - 1)),
+            *(
+                getattr(increments, f"wait{bit}").eq(state.waiting[bit])
+                for bit in range(len(Unit) - 1)
+            ),
             increments.wait_signal.eq(state.waiting_to_signal),
             increments.memory.eq(state.starved),
             increments.bytes.eq(core.moved_bytes if memory_side else 0),

@@ -1,7 +1,7 @@
 """Performance counters of one unit, in the order of the contract."""
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
@@ -10,11 +10,11 @@ from ..isa.registers import UNIT_COUNTERS
 COUNTER_BITS = 32
 
 
-def increments_layout(configuration: Configuration) -> data.StructLayout:
+def increments_signature(configuration: Configuration) -> wiring.Signature:
     """By how much each counter grows in this cycle: one, or the bytes moved."""
-    return data.StructLayout(
+    return wiring.Signature(
         {
-            name: range(configuration.bus_bytes + 1) if name == "bytes" else 1
+            name: Out(range(configuration.bus_bytes + 1) if name == "bytes" else 1)
             for name in UNIT_COUNTERS
         }
     )
@@ -26,7 +26,9 @@ class UnitCounters(wiring.Component):
     Members
     -------
     clear : In(1)
-    increments : In(increments_layout)
+    enable : In(1)
+        Count; otherwise hold.
+    increments : In(increments_signature)
     counts : Out(32)[counters]
         In the order of `UNIT_COUNTERS`.
     """
@@ -35,7 +37,8 @@ class UnitCounters(wiring.Component):
         super().__init__(
             {
                 "clear": In(1),
-                "increments": In(increments_layout(configuration)),
+                "enable": In(1),
+                "increments": In(increments_signature(configuration)),
                 "counts": Out(COUNTER_BITS).array(len(UNIT_COUNTERS)),
             }
         )
@@ -47,7 +50,7 @@ class UnitCounters(wiring.Component):
             increment = getattr(self.increments, name)
             with m.If(self.clear):
                 m.d.sync += count.eq(0)
-            with m.Elif(increment != 0):
+            with m.Elif(self.enable & (increment != 0)):
                 m.d.sync += count.eq(count + increment)
             m.d.comb += total.eq(count)
         return m

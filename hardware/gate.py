@@ -1,4 +1,4 @@
-"""A unit's gate: instructions queue here, start when their tokens are there, and signal when done."""
+"""A unit's gate: instructions queue, start when their tokens are there, and signal when done."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -22,15 +22,15 @@ def queued_layout(family: type[Instruction], configuration: Configuration) -> da
     )
 
 
-def state_layout(configuration: Configuration) -> data.StructLayout:
+def state_signature(configuration: Configuration) -> wiring.Signature:
     """What a unit does in this cycle, for the host's registers and counters."""
-    return data.StructLayout(
+    return wiring.Signature(
         {
-            "working": 1,
-            "waiting": MASK_BITS,
-            "waiting_to_signal": 1,
-            "starved": 1,
-            "queued": range(configuration.queue_depth + 1),
+            "working": Out(1),
+            "waiting": Out(MASK_BITS),
+            "waiting_to_signal": Out(1),
+            "starved": Out(1),
+            "queued": Out(range(configuration.queue_depth + 1)),
         }
     )
 
@@ -66,13 +66,11 @@ class Gate(wiring.Component):
         An instruction starts, or retires, in this cycle.
     dry : Out(1)
         Nothing is queued or in flight.
-    state : Out(state_layout)
+    state : Out(state_signature)
         `waiting` for tokens counts only while the unit has nothing else to do.
     """
 
-    def __init__(
-        self, family: type[Instruction], configuration: Configuration, in_flight: int
-    ):
+    def __init__(self, family: type[Instruction], configuration: Configuration, in_flight: int):
         self.depth, self.in_flight = configuration.queue_depth, in_flight
         self.layout = queued_layout(family, configuration)
         super().__init__(
@@ -89,7 +87,7 @@ class Gate(wiring.Component):
                 "started": Out(1),
                 "ended": Out(1),
                 "dry": Out(1),
-                "state": Out(state_layout(configuration)),
+                "state": Out(state_signature(configuration)),
             }
         )
 

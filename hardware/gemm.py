@@ -31,10 +31,12 @@ ISSUE_DELAY = 1
 class GemmUnit(wiring.Component):
     """ACC[acc] (+)= ACT[act] x WGT[tile], one vector-by-tile product per cycle.
 
-    Timing, in cycles: a tile iteration takes max(rows, lanes_in, GEMM_REVISIT_STEPS); between the
-    rows of one command and those of the next lie at least GEMM_REVISIT_STEPS - 1. With nothing
-    before it, a command's first row is issued `lanes_in` after the command came. Its results are
-    written `write_delay` after the row was issued, and it retires in the cycle after its last ones.
+    Timing, in cycles, with P = max(lanes_in, GEMM_REVISIT_STEPS): a tile iteration takes
+    max(rows, P). The first row of a command is read P + 1 after the command came to an idle unit;
+    after another command, its tile was fetched meanwhile and GEMM_REVISIT_STEPS - 1 cycles pass
+    between the last row of the one and the first row of the other. Sums are written
+    `array latency` + READ_LATENCY + 1 after their row was read; a command retires in the cycle
+    after its last sums.
 
     Members
     -------
@@ -152,7 +154,7 @@ def _history(m: Module, bit: Value, cycles: int, name: str) -> dict[int, Value]:
     """Return a bit as it was so many cycles ago, by cycles; low after reset."""
     line = Signal(cycles, name=name)
     m.d.sync += line.eq(Cat(bit, line))
-    return {cycle: line[cycle - 1] for cycle in range(1, cycles + 1)}
+    return {cycle: Value.cast(line[cycle - 1]) for cycle in range(1, cycles + 1)}
 
 
 def _later(m: Module, value: Value, cycles: int, name: str) -> Value:

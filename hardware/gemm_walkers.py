@@ -12,9 +12,7 @@ from .layouts import command_layout
 
 
 def _address_bits(configuration: Configuration) -> dict[str, int]:
-    return {
-        operand.name: Gemm.base_bits(operand.name, configuration) for operand in Gemm.operands
-    }
+    return {operand.name: Gemm.base_bits(operand.name, configuration) for operand in Gemm.operands}
 
 
 class TileWalker(wiring.Component):
@@ -109,7 +107,7 @@ class RowWalker(wiring.Component):
     Members
     -------
     load : In(1)
-        Take the loops of `command`; allowed while `idle`. Its first step may come in the next cycle.
+        Take the loops of `command`; allowed while `idle`. The first step may be in the next cycle.
     command : In(command_layout)
     idle : Out(1)
         All rows of the last command were issued.
@@ -147,9 +145,7 @@ class RowWalker(wiring.Component):
             nest.advance.eq(step.valid),
             self.idle.eq(~nest.active),
             step.first_row.eq(nest.zeros[tile_loops:].all()),
-            step.valid.eq(
-                nest.active & (rest == 0) & (~step.first_row | self.tile_ready)
-            ),
+            step.valid.eq(nest.active & (rest == 0) & (~step.first_row | self.tile_ready)),
             step.act.eq(nest.addresses.act),
             step.acc.eq(nest.addresses.acc),
             step.last.eq(nest.last),

@@ -9,8 +9,9 @@ from amaranth.lib.wiring import In, Out
 class Queue(wiring.Component):
     """Keep up to `depth` payloads in order.
 
-    Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls only while `depth`
-    payloads wait, whatever `output` does in that cycle, so no ready passes through.
+    Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls
+    only while `depth` payloads wait, whatever `output` does in that cycle, so no ready passes
+    through.
 
     Parameters
     ----------

@@ -65,7 +65,9 @@ class RowFormat:
 def elements(words: Sequence[Value], bits: int) -> list[Value]:
     """The elements of a row (or their mask bits), `bits` wide each, in order."""
     return [
-        word[low : low + bits] for word in map(Value.cast, words) for low in range(0, len(word), bits)
+        word[low : low + bits]
+        for word in map(Value.cast, words)
+        for low in range(0, len(word), bits)
     ]
 
 
@@ -98,9 +100,7 @@ class Bank(wiring.Component):
                 ram.read_enable.eq(self.read.enable),
                 ram.read_address.eq(self.read.address),
                 self.read.data[word].eq(ram.read_data),
-                ram.write_enable.eq(
-                    self.write.mask[word] & self.write.enable.replicate(granules)
-                ),
+                ram.write_enable.eq(self.write.mask[word] & self.write.enable.replicate(granules)),
                 ram.write_address.eq(self.write.address),
                 ram.write_data.eq(self.write.data[word]),
             ]
@@ -173,9 +173,7 @@ class Scratchpad(wiring.Component):
             hit = Signal(name=f"{side}_{number}_hits_{index}")
             m.d.comb += hit.eq(client.enable & (self._bank_of(client.address) == index))
             hits.append(hit)
-        m.d.sync += Assert(
-            sum(hits) <= 1, f"two clients {side} one bank in the same cycle"
-        )
+        m.d.sync += Assert(sum(hits) <= 1, f"two clients {side} one bank in the same cycle")
 
         def chosen(values: list[Value]) -> Value:
             value = values[-1]

@@ -1,9 +1,11 @@
 """Sleep: in a simulator, a part that is at rest costs nothing.
 
-Elsewhere a part at rest simply stays as it is. For the platform SIMULATION its clock stops as well,
-so that Verilator, which schedules logic by clock domain, evaluates none of it. Nothing else differs,
-which holds as long as a part that is not `awake` would not change any state that matters.
+Elsewhere a part at rest simply stays as it is. For the platform SIMULATION its clock stops as
+well, so that Verilator, which schedules logic by clock domain, evaluates none of it. Nothing else
+differs, as long as a part that is not `awake` would not change any state that matters.
 """
+
+from collections.abc import Mapping
 
 from amaranth.hdl import (
     ClockDomain,
@@ -45,22 +47,24 @@ class Sleepers:
             m.domains += ClockDomain(FALLING, clk_edge="neg", reset_less=True)
             m.d.comb += ClockSignal(FALLING).eq(ClockSignal())
 
-    def add(self, name: str, part: wiring.Component, awake: Value) -> None:
-        """Add a submodule of the domain `sync`.
+    def add(self, name: str, parts: Mapping[str, wiring.Component], awake: Value) -> None:
+        """Add submodules that sleep and wake together.
 
         Parameters
         ----------
         name : str
-            Of the submodule, and of its clock domain.
-        part : wiring.Component
+            Of their clock domain.
+        parts : Mapping[str, wiring.Component]
+            By submodule name, in the domain `sync`.
         awake : Value
-            It has something to do, or will be given something in this cycle. Must come from
+            One has something to do, or will be given something in this cycle. Must come from
             registers, since it is sampled in the middle of the cycle.
         """
         m = self.m
-        resettable = ResetInserter(self.clear)(part)
+        resettable = {key: ResetInserter(self.clear)(part) for key, part in parts.items()}
         if not self.stops_clocks:
-            m.submodules[name] = resettable
+            for key, part in resettable.items():
+                m.submodules[key] = part
             return
         m.domains += ClockDomain(name)
         recently = Signal(SETTLING_CYCLES, name=f"{name}_recently_awake")
@@ -71,4 +75,5 @@ class Sleepers:
             ClockSignal(name).eq(ClockSignal() & runs),
             ResetSignal(name).eq(ResetSignal()),
         ]
-        m.submodules[name] = DomainRenamer(name)(resettable)
+        for key, part in resettable.items():
+            m.submodules[key] = DomainRenamer(name)(part)

@@ -16,8 +16,8 @@ class TokenCounters(wiring.Component):
     """Count the signals of every unit to every other one that have not met their wait.
 
     Masks are those of the contract: bit `n` of a unit's mask stands for its n-th peer. A change is
-    seen in the next cycle. A unit consumes only what is `available` and produces only where there is
-    `room`.
+    seen in the next cycle. A unit consumes only what is `available` and produces only where there
+    is `room`.
 
     Members
     -------
@@ -63,7 +63,8 @@ class TokenCounters(wiring.Component):
                     m.d.sync += count.eq(count - 1)
         m.d.sync += [
             Assert(
-                ~(Cat(self.consume) & ~Cat(self.available)).any(), "a token was taken that is not there"
+                ~(Cat(self.consume) & ~Cat(self.available)).any(),
+                "a token was taken that is not there",
             ),
             Assert(~(Cat(self.produce) & ~Cat(self.room)).any(), "a token counter overflows"),
         ]

@@ -16,6 +16,7 @@ from .layouts import command_layout
 from .ram import READ_LATENCY
 from .registers import delayed
 from .scratchpad import RowFormat, elements
+from .selection import choose
 from .vector_datapath import VectorDatapath
 
 OPERAND_DELAY = READ_LATENCY + 1
@@ -44,8 +45,10 @@ class VectorUnit(wiring.Component):
     def __init__(self, configuration: Configuration):
         self.configuration = configuration
         self.datapath = VectorDatapath(configuration)
-        formats = {memory: RowFormat(configuration, memory) for memory in Memory if memory < 5}
-        self.formats = formats
+        formats = {
+            memory: RowFormat(configuration, memory)
+            for memory in (Memory.ACT, Memory.ACC, Memory.PARAM)
+        }
         tables = self.datapath.signature.members
         super().__init__(
             {
@@ -67,9 +70,7 @@ class VectorUnit(wiring.Component):
     def _nest(self, operands: tuple[str, ...], levels: dict[str, tuple[str, ...]]) -> AffineNest:
         widths = {name: Vector.base_bits(name, self.configuration) for name in operands}
         moved = [
-            operands
-            for nest in levels
-            for _ in range(Vector.levels(nest, self.configuration))
+            operands for nest in levels for _ in range(Vector.levels(nest, self.configuration))
         ]
         return AffineNest(self.configuration.extent_bits, widths, moved)
 
@@ -146,15 +147,13 @@ class VectorUnit(wiring.Component):
             for lane, operand in enumerate(operands):
                 register = Signal(operand.shape(), name=f"operand_{lane}", reset_less=True)
                 with m.If(valids[READ_LATENCY - 1] & enable):
-                    m.d.sync += register.eq(_pick([lanes[lane] for lanes in slices], chosen))
+                    m.d.sync += register.eq(choose([lanes[lane] for lanes in slices], chosen))
                 m.d.comb += operand.eq(register)
 
     def _read_parameters(self, m: Module, constants, steps: AffineNest, nest: AffineNest) -> None:
         """Read the row of an output so that it meets the last step of its reduction."""
         ends = Signal(OPERAND_DELAY + self.datapath.PARAM_DELAY - READ_LATENCY)
-        m.d.sync += ends.eq(
-            Cat(steps.active & steps.ends[self.configuration.map_loops], ends)
-        )
+        m.d.sync += ends.eq(Cat(steps.active & steps.ends[self.configuration.map_loops], ends))
         m.d.comb += [
             nest.advance.eq(ends[-1]),
             self.param.enable.eq(ends[-1] & (constants.bias | constants.scale)),
@@ -202,10 +201,3 @@ class VectorUnit(wiring.Component):
         row = elements(words, len(words[0]) * len(words) // self._lanes(memory))
         step = self.configuration.vector_lanes
         return [row[low : low + step] for low in range(0, len(row), step)]
-
-
-def _pick(values: list[Value], index: Value) -> Value:
-    """Choose one of a power of two of values."""
-    if len(values) == 1:
-        return values[0]
-    return Cat(values).word_select(index, len(values[0]))

@@ -5,13 +5,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from amaranth.hdl import Fragment
 
 from tilewright.hardware.core import Core
-from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.hardware.ram import SIMULATION
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.encoding import encode_program, word_bytes
-from tilewright.isa.instructions import Halt, Load, Sync, Unit
+from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, peers
 from tilewright.isa.random_programs import random_program
-from tilewright.isa.registers import MAGIC, OFFSETS, Error
+from tilewright.isa.registers import OFFSETS, Error
 from tilewright.isa.semantics import Machine
 
 from .axi_memory import ReadMemory, WriteMemory, simulate
@@ -112,6 +114,7 @@ def run(
     idle: float = 0.0,
     latency: int = 1,
     failing: frozenset[int] = frozenset(),
+    platform: str | None = None,
 ) -> tuple[np.ndarray, Host, int]:
     """Return (data window afterwards, host, cycles)."""
     memory = np.zeros(DATA_BASE + image.size, dtype=np.uint8)
@@ -127,14 +130,26 @@ def run(
         WriteMemory(port, *arguments, latency=latency, failing=failing),
         host,
     ]
-    cycles = simulate(core, models, host.finished)
+    cycles = simulate(Fragment.get(core, platform), models, host.finished)
     return memory[DATA_BASE:], host, cycles
 
 
-CASES = [("tiny", 0, 0.0, 1), ("tiny", 1, 0.3, 9), ("tiny", 2, 0.1, 30), ("4x4", 3, 0.2, 5)]
+TINY = PRESETS["tiny"]
+IMAGE = np.arange(DATA_BYTES, dtype=np.uint32).astype(np.uint8)
 
 
-@pytest.mark.parametrize(("name", "seed", "idle", "latency"), CASES)
+def run_program(program, script: list[tuple], data_bytes: int = DATA_BYTES, **options):
+    """Run instructions on the tiny machine: (data window, values read, events per cycle)."""
+    code = encode_program(program, TINY)
+    memory, host, _ = run(TINY, code, IMAGE, [*start(len(code), data_bytes), *script], **options)
+    return memory, host.values, host.events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "seed", "idle", "latency"),
+    [("tiny", 1, 0.3, 9), ("tiny", 2, 0.1, 30), ("4x4", 3, 0.2, 5)],
+)
 def test_random_programs_leave_the_memory_that_the_definition_leaves(name, seed, idle, latency):
     configuration = PRESETS[name]
     program, image = random_program(configuration, seed, data_bytes=DATA_BYTES)
@@ -143,6 +158,116 @@ def test_random_programs_leave_the_memory_that_the_definition_leaves(name, seed,
     code = encode_program(program, configuration)
     script = [*start(len(code)), ("wait",), ("read", "STATUS"), ("read", "FETCHED")]
     got, host, _ = run(configuration, code, image, script, seed, idle, latency)
-    assert host.values[0] == DONE
-    assert host.values[1] == len(program) - 1
-    np.testing.assert_array_equal(got, machine.memories[5])
+    assert host.values == [DONE, len(program) - 1]
+    np.testing.assert_array_equal(got, machine.memories[Memory.DRAM])
+
+
+def test_parts_that_sleep_in_simulators_change_no_cycle():
+    program, image = random_program(TINY, 7, length=24, data_bytes=DATA_BYTES)
+    code = encode_program(program, TINY)
+    script = [*start(len(code)), ("wait",), ("read", "CYCLES_LOW"), ("read", "GEMM_BUSY")]
+    portable, sleeping = (
+        run(TINY, code, image, script, 3, 0.2, 6, platform=platform)
+        for platform in (None, SIMULATION)
+    )
+    np.testing.assert_array_equal(portable[0], sleeping[0])
+    assert portable[1].values == sleeping[1].values
+    assert portable[1].events == sleeping[1].events
+
+
+def test_a_copy_passes_all_gates_and_is_counted():
+    program = [
+        Load(destination=Memory.ACT, length=24, memory=100, local=2, signal={Unit.STORE}),
+        Store(source=Memory.ACT, length=20, local=4, memory=1001, wait={Unit.LOAD}),
+        Halt(),
+    ]
+    names = ("STATUS", "LOAD_INSTRUCTIONS", "LOAD_BYTES", "STORE_BYTES", "STORE_WAIT0")
+    script = [("wait",), *(("read", name) for name in names)]
+    memory, values, events = run_program(program, script, latency=20)
+    expected = IMAGE.copy()
+    expected[1001:1021] = IMAGE[102:122]
+    np.testing.assert_array_equal(memory, expected)
+    assert values[:4] == [DONE, 1, 24, 20]
+    assert values[4] > 10
+    times = {bit: [t for t, e in enumerate(events) if e >> bit & 1] for bit in range(8)}
+    assert [len(times[bit]) for bit in range(8)] == [1, 1, 0, 0, 0, 0, 1, 1]
+    load, store = Unit.LOAD, Unit.STORE
+    assert times[2 * load][0] < times[2 * load + 1][0] < times[2 * store][0]
+    assert times[2 * store][0] < times[2 * store + 1][0]
+
+
+def test_a_tile_of_sixteen_rows_takes_as_many_cycles():
+    tiles, rows = 6, 16
+    gemm = Gemm(
+        act=0,
+        wgt=0,
+        acc=0,
+        tile_loops=(Loop(tiles, (1, 1, 0)),),
+        row_loops=(Loop(rows, (1, 1)),),
+    )
+    script = [("wait",), ("read", "GEMM_BUSY"), ("read", "STATUS")]
+    _, (busy, status), _ = run_program([gemm, Halt()], script)
+    assert status == DONE
+    assert tiles * rows <= busy <= tiles * rows + TINY.lanes_in + 14
+
+
+ILLEGAL = (15).to_bytes(word_bytes(TINY), "little")
+FAR_LOAD = Load(destination=Memory.ACT, length=8, memory=DATA_BYTES - 7, local=0)
+FAR_STORE = Store(source=Memory.ACT, length=8, memory=DATA_BYTES - 7, local=0)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (ILLEGAL, Error.ILLEGAL_INSTRUCTION),
+        (encode_program([FAR_LOAD, Halt()], TINY), Error.OUT_OF_WINDOW),
+        (encode_program([FAR_STORE, Halt()], TINY), Error.OUT_OF_WINDOW),
+        (encode_program([Sync(target=Unit.GEMM)], TINY), Error.NO_HALT),
+    ],
+    ids=["illegal", "load", "store", "no-halt"],
+)
+def test_errors_stop_the_machine_and_the_next_start_runs(code, error):
+    copy = [
+        Load(destination=Memory.ACT, length=8, memory=0, local=0, signal={Unit.STORE}),
+        Store(source=Memory.ACT, length=8, local=0, memory=64, wait={Unit.LOAD}),
+        Halt(),
+    ]
+    good = encode_program(copy, TINY)
+    script = [
+        *start(len(code)),
+        ("wait",),
+        ("read", "STATUS"),
+        ("write", "PROGRAM_BASE", 0x400),
+        ("write", "PROGRAM_BYTES", len(good)),
+        ("write", "CONTROL", 1),
+        ("wait",),
+        ("read", "STATUS"),
+    ]
+    both = code.ljust(0x400, b"\0") + good
+    memory, host, _ = run(TINY, both, IMAGE, script, idle=0.1)
+    assert host.values == [FAILED | error << 4, DONE]
+    np.testing.assert_array_equal(memory[64:72], IMAGE[:8])
+
+
+def test_a_failed_read_is_reported():
+    program = [Load(destination=Memory.ACT, length=8, memory=256, local=0), Halt()]
+    script = [("wait",), ("read", "STATUS")]
+    failing = frozenset({DATA_BASE + 256})
+    _, values, _ = run_program(program, script, failing=failing, latency=9)
+    assert values == [FAILED | Error.MEMORY_RESPONSE << 4]
+
+
+def test_a_stop_ends_a_program_that_waits_for_ever():
+    stuck = Store(source=Memory.ACT, length=8, local=0, memory=64, wait={Unit.GEMM})
+    script = [
+        *[("pause",)] * 80,
+        ("read", "STORE_STATE"),
+        ("read", "STATUS"),
+        ("write", "CONTROL", 2),
+        *[("pause",)] * 10,
+        ("read", "STATUS"),
+        ("read", "STORE_STATE"),
+    ]
+    _, values, _ = run_program([stuck, Halt()], script)
+    waits_for_gemm = 2 << peers(Unit.STORE).index(Unit.GEMM)
+    assert values == [waits_for_gemm | 1 << 8, BUSY, 0, 0]

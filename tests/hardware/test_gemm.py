@@ -1,4 +1,4 @@
-"""GEMM against the executable semantics: sequences of commands, with every wait a queue can make."""
+"""GEMM against the executable semantics: sequences of commands, with pauses on both sides."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,13 @@ from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
 from tilewright.hardware.gemm import GemmUnit
-from tilewright.hardware.layouts import command_layout
 from tilewright.hardware.scratchpad import Scratchpad
 from tilewright.isa.configuration import GEMM_REVISIT_STEPS, PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Gemm, Loop
 from tilewright.isa.semantics import Machine
+
+from .rows import read_rows, write_rows
+from .transfers import command_bits
 
 
 class Bench(wiring.Component):
@@ -87,47 +89,6 @@ def random_gemm(configuration: Configuration, rng: np.random.Generator) -> Gemm:
             return gemm
 
 
-def command_bits(gemm: Gemm, configuration: Configuration) -> int:
-    layout = command_layout(Gemm, configuration)
-    values = gemm.values(configuration)
-    offsets = {field.name: field.offset for field in Gemm.layout(configuration)}
-    constant = layout.const(
-        {
-            name.replace(".", "__"): values[name] - offsets[name]
-            for name in values
-            if name.replace(".", "__") in layout.members
-        }
-    )
-    return constant.as_value().value
-
-
-async def write_rows(ctx, port, rows: np.ndarray) -> None:
-    """Write uint8[rows, bytes] through a write client."""
-    word_bytes = len(port.data[0]) // 8
-    ctx.set(port.enable, 1)
-    for address, row in enumerate(rows):
-        ctx.set(port.address, address)
-        for word, (data, mask) in enumerate(zip(port.data, port.mask, strict=True)):
-            part = row[word * word_bytes : (word + 1) * word_bytes]
-            ctx.set(data, int.from_bytes(part.tobytes(), "little"))
-            ctx.set(mask, -1)
-        await ctx.tick()
-    ctx.set(port.enable, 0)
-
-
-async def read_rows(ctx, port, count: int) -> np.ndarray:
-    """Read uint32[rows, lanes] through a read client."""
-    rows = []
-    for address in range(count):
-        ctx.set(port.enable, 1)
-        ctx.set(port.address, address)
-        await ctx.tick()
-        ctx.set(port.enable, 0)
-        await ctx.tick()
-        rows.append(b"".join(ctx.get(word).to_bytes(len(word) // 8, "little") for word in port.data))
-    return np.frombuffer(b"".join(rows), dtype=np.uint32).reshape(count, -1)
-
-
 def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
     """Run a program; return (accumulators, definition's accumulators, cycles taken)."""
     machine = Machine(configuration, np.zeros(0, dtype=np.uint8))
@@ -167,9 +128,7 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
             retired += valid & go
             cycles += ready
         outcome["cycles"] = cycles
-        outcome["acc"] = await read_rows(
-            ctx, bench.acc.read_test, configuration.rows(Memory.ACC)
-        )
+        outcome["acc"] = await read_rows(ctx, bench.acc.read_test, configuration.rows(Memory.ACC))
 
     simulator.add_testbench(commands)
     simulator.add_testbench(retirements)
