@@ -102,13 +102,16 @@ class Core(wiring.Component):
         named_gates = {f"{unit.name.lower()}_gate": gate for unit, gate in gates.items()}
         vector_awake = gates[Unit.VECTOR].commands.valid | vector.busy
         vector_awake |= load.lut.enable | load.param.enable
-        moving = [g.instructions.valid | g.started | g.ended for g in gates.values()]
+        moving = [_moves(g.instructions) | g.started | g.ended for g in gates.values()]
+        # FETCH at rest offers an instruction to a full queue.
+        fetching = fetch.busy & (~fetch.instructions.valid | fetch.instructions.ready)
+        fetching |= control.start | fetch.requests.valid | fetch.beats.valid
         for name, parts, awake in (
             ("load", {"load": load}, gates[Unit.LOAD].commands.valid | load.busy),
             ("gemm", {"gemm": gemm}, gates[Unit.GEMM].commands.valid | gemm.busy),
             ("vector", {"vector": vector, "param": pads[Memory.PARAM]}, vector_awake),
             ("store", {"store": store}, gates[Unit.STORE].commands.valid | store.busy),
-            ("fetch", {"fetch": fetch}, control.start | fetch.busy),
+            ("fetch", {"fetch": fetch}, fetching),
             ("gates", {**named_gates, "tokens": tokens}, Cat(moving).any()),
         ):
             sleepers.add(name, parts, awake)
@@ -130,7 +133,7 @@ class Core(wiring.Component):
             control.dry.eq(_all(gate.dry for gate in gates.values())),
             control.draining.eq(transferring),
             control.error.eq(error),
-            control.dispatched.eq(fetch.instructions.valid & fetch.instructions.ready),
+            control.dispatched.eq(_moves(fetch.instructions)),
             self.interrupt.eq(control.interrupt),
         ]
         for name in axi_lite_port(ADDRESS_BITS).members:
@@ -225,6 +228,10 @@ class Core(wiring.Component):
                 unit.data_base.eq(control.data_base),
                 unit.data_bytes.eq(control.data_bytes),
             ]
+
+
+def _moves(stream) -> Value:
+    return stream.valid & stream.ready
 
 
 def _all(bits) -> Value:

@@ -7,7 +7,6 @@ tokens stay first in, first out.
 """
 
 from bisect import bisect_right
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -316,7 +316,8 @@ def runtime_in_background(*, traced: bool) -> Iterator[None]:
     ToolError
         When a tool is missing; failures of the compiler are left to the build.
     """
-    find_verilator(), find_compiler()
+    find_verilator()
+    find_compiler()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(lambda: [_runtime_object(name, traced) for name in _runtime(traced)])
         yield

@@ -84,3 +84,21 @@ def test_a_data_window_of_the_wrong_kind_is_refused():
         with pytest.raises(DeviceError) as refused:
             sim.run(program, image)
         assert str(refused.value) == "sim: data window: the array is read-only; pass a copy"
+
+
+@pytest.mark.slow
+def test_rtl_agrees_and_knows_the_time():
+    tiny = PRESETS["tiny"]
+    with open_device("reference", tiny) as reference, open_device("rtl", tiny) as rtl:
+        for seed in range(3):
+            program, image = random_program(tiny, seed)
+            expected = reference.run(program, image.copy())
+            got = rtl.run(program, image.copy())
+            np.testing.assert_array_equal(got.dram, expected.dram)
+            for memory, contents in reference.scratchpads().items():
+                np.testing.assert_array_equal(rtl.scratchpads()[memory], contents)
+            assert got.exact
+            assert got.cycles is not None
+            assert got.spans is not None
+            assert got.spans.max() <= got.cycles
+            assert got.counters["FETCHED"] == len(program) - 1

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.hardware import fetch, gemm, in_flight, read_arbiter
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
+from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Unit, Vector
 from tilewright.isa.random_programs import random_program
+from tilewright.sim import estimate as estimate_module
 from tilewright.sim.estimate import estimate, transfer
 from tilewright.sim.memory_model import MemoryModel
+from tilewright.sim.rtl import RtlCore
 
 
 def count_by_hand(instruction, configuration):
@@ -94,6 +98,37 @@ def test_slower_memory_never_helps():
         MemoryModel(stall_probability=0.5),
     ):
         assert estimate(program, DEFAULT, slow).cycles > quick.cycles
+
+
+def test_sizes_that_the_estimate_repeats_are_those_of_the_hardware():
+    assert estimate_module.FETCH_BURSTS == read_arbiter.FETCH_BURSTS
+    assert estimate_module.FETCH_WORDS == fetch.BUFFERED_WORDS
+    assert estimate_module.TRANSFERS_IN_FLIGHT == in_flight.MOST_COMMANDS
+    assert estimate_module.GEMMS_IN_FLIGHT == gemm.IN_FLIGHT
+
+
+@pytest.mark.slow
+def test_single_instructions_are_estimated_to_the_cycle():
+    """On an idle machine; where units compete for the memory port, the estimate is lower."""
+    core = RtlCore(PRESETS["tiny"], asserting=True)
+    rows = (Loop(6, (1, 1)),)
+    for instruction in (
+        Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(5, (0, 1, 0)),), row_loops=rows),
+        Vector(a=0, dst=10, map_loops=(Loop(5, (1, 1, 0, 0)),)),
+        Vector(a_from_acc=True, to_acc=True, a=0, dst=8, map_loops=(Loop(7, (1, 1, 0, 0)),)),
+        Load(destination=Memory.ACT, length=12, memory=64, local=0),
+        Load(destination=Memory.ACT, fill=True, length=12, local=0),
+        Store(source=Memory.ACT, length=16, memory=64, local=0),
+    ):
+        for latency in (1, 64):
+            core.memory = MemoryModel(latency_cycles=latency)
+            program = [instruction, Halt()]
+            code = encode_program(program, PRESETS["tiny"])
+            run = core.run(code, np.zeros(4096, dtype=np.uint8), program)
+            time = estimate(program, PRESETS["tiny"], core.memory)
+            np.testing.assert_array_equal(time.spans, run.spans(program), err_msg=str(instruction))
+            assert time.cycles == run.cycles
+    core.close()
 
 
 @pytest.mark.parametrize("name", ["tiny", "16x16"])

@@ -14,13 +14,15 @@ from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore, build_core
 
+pytestmark = pytest.mark.slow
+
 TINY = PRESETS["tiny"]
 DATA_BYTES = 4096
 
 
 @pytest.fixture(scope="module")
 def core():
-    core = RtlCore(TINY)
+    core = RtlCore(TINY, asserting=True)
     yield core
     core.close()
 
@@ -134,11 +136,10 @@ def test_programs_that_do_not_fit_the_address_space_are_refused(core):
 
 
 def test_a_second_start_needs_no_build(core, capfd):
-    build_core(TINY)
+    build_core(TINY, asserting=True)
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.slow
 def test_a_waveform_is_written(tmp_path):
     path = tmp_path / "wave.fst"
     core = RtlCore(TINY, trace=path)
