@@ -6,7 +6,7 @@ time, `rtl` the hardware itself. All leave the same bytes in main memory.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -154,10 +154,20 @@ class SimDevice(ReferenceDevice):
     name = "sim"
     machine_type = FunctionalMachine
 
+    def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
+        super().__init__(configuration, memory)
+        self._timed: tuple[tuple[Instruction, ...], Result] | None = None
+
     def _run(
         self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
     ) -> Result:
         super()._run(code, program, dram)
+        if self._timed is None or self._timed[0] is not program:
+            self._timed = program, self._time(program, dram)
+        return replace(self._timed[1], dram=dram)
+
+    def _time(self, program: tuple[Instruction, ...], dram: np.ndarray) -> Result:
+        """Times do not depend on data: once for any number of runs of a program."""
         time = estimate(program, self.configuration, self.memory)
         counters = {}
         for unit in Unit:
@@ -187,7 +197,7 @@ class RtlDevice(Device):
         configuration: Configuration,
         memory: MemoryModel,
         *,
-        trace: Path | None = None,
+        trace: Path | str | None = None,
         max_cycles: int = 1 << 40,
     ) -> None:
         super().__init__(configuration, memory)

@@ -142,17 +142,19 @@ class RtlCore:
         configuration: Configuration,
         memory: MemoryModel | None = None,
         *,
-        trace: Path | None = None,
+        trace: Path | str | None = None,
         asserting: bool = False,
         max_cycles: int = 1 << 40,
     ) -> None:
         self.configuration = configuration
         self.memory = memory or MemoryModel()
         self.max_cycles = max_cycles
+        if trace is not None and not Path(trace).absolute().parent.is_dir():
+            raise DeviceError(f"rtl: waveform `{trace}`: its folder does not exist; create it")
         library = build_core(configuration, traced=trace is not None, asserting=asserting)
         self.harness = Harness(library, self.memory)
         if trace is not None:
-            self.harness.open_trace(trace)
+            self.harness.open_trace(Path(trace))
         self._scratchpads = ScratchpadArrays(configuration, self.harness.arrays())
         found = self.harness.read("CONFIGURATION")
         if found != configuration.hash:

@@ -250,9 +250,9 @@ class _Build:
         cold = [path for path in generated if path not in hot]
         together = self.folder / "cold.cpp"
         together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
-        jobs = [(path, HOT_FLAGS) for path in hot]
-        jobs.sort(key=lambda job: -job[0].stat().st_size)
-        jobs += [(self.folder / "harness.cpp", HOT_FLAGS), (together, COLD_FLAGS)]
+        hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / "harness.cpp"]
+        jobs = [(path, COLD_FLAGS if self.traced else HOT_FLAGS) for path in hot]
+        jobs.append((together, COLD_FLAGS))
         with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             pending = [pool.submit(self._compile, *job) for job in jobs]
             runtime = [

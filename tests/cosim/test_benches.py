@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from cocotb_tools.runner import Verilator, VerilatorControlFile, Verilog, get_results
+from cocotb_tools.check_results import get_results
+from cocotb_tools.runner import Verilator, VerilatorControlFile, Verilog
 
 from tilewright.hardware.verilog import generate_verilog
 from tilewright.isa.configuration import PRESETS

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
 from tilewright.hardware.gemm import GemmUnit
+from tilewright.hardware.ram import READ_LATENCY
 from tilewright.hardware.scratchpad import Scratchpad
 from tilewright.isa.configuration import GEMM_REVISIT_STEPS, PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Gemm, Loop
@@ -102,13 +103,10 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
     simulator = Simulator(bench)
     simulator.add_clock(1e-8)
     outcome = {}
-    ready = False
 
     async def commands(ctx):
-        nonlocal ready
         await write_rows(ctx, bench.act.write_test, act)
         await write_rows(ctx, bench.wgt.write_test, wgt)
-        ready = True
         stream = bench.unit.commands
         for gemm in program:
             while rng.random() < pause:
@@ -122,11 +120,11 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
         retired = cycles = 0
         while retired < len(program):
             ctx.set(bench.unit.retired.ready, int(rng.random() >= pause))
-            _, _, valid, go = await ctx.tick().sample(
-                bench.unit.retired.valid, bench.unit.retired.ready
+            _, _, valid, go, offered = await ctx.tick().sample(
+                bench.unit.retired.valid, bench.unit.retired.ready, bench.unit.commands.valid
             )
             retired += valid & go
-            cycles += ready
+            cycles += offered or cycles > 0
         outcome["cycles"] = cycles
         outcome["acc"] = await read_rows(ctx, bench.acc.read_test, configuration.rows(Memory.ACC))
 
@@ -136,11 +134,47 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
     return outcome["acc"].view(np.int32), machine.view(Memory.ACC), outcome["cycles"]
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.7], ids=["at-speed", "with-pauses"])
-@pytest.mark.parametrize("name", CASES)
+LARGE = ("16x8", "8x16", "16x16")
+
+
+@pytest.mark.parametrize(
+    ("name", "pause"),
+    [
+        pytest.param(name, pause, marks=pytest.mark.slow if name in LARGE and pause else ())
+        for name in CASES
+        for pause in (0.0, 0.7)
+    ],
+)
 def test_accumulators_equal_the_definition(name, pause):
     configuration = CASES[name]
     rng = np.random.default_rng([ord(c) for c in name] + [int(10 * pause)])
     program = [random_gemm(configuration, rng) for _ in range(8)]
     got, expected, _ = run(configuration, program, rng, pause)
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("name", ["tiny", "4x4", "8x8"])
+def test_time_is_a_closed_form_of_the_fields(name):
+    configuration = CASES[name]
+    lanes = configuration.lanes_in
+    period = max(lanes, GEMM_REVISIT_STEPS)
+    rng = np.random.default_rng(3)
+    tiles = configuration.rows(Memory.WGT) // lanes
+
+    def command(count: int, rows: int) -> Gemm:
+        return Gemm(
+            act=0,
+            wgt=0,
+            acc=0,
+            tile_loops=(Loop(count, (0, 1, 0)),),
+            row_loops=(Loop(rows, (1, 1)),),
+        )
+
+    sums = (lanes - 1).bit_length() + 2
+    for count, rows in ((1, 1), (tiles, 1), (tiles, period), (tiles, 16)):
+        _, _, cycles = run(configuration, [command(count, rows)], rng, 0.0)
+        last_row = period + 1 + (count - 1) * max(rows, period) + rows - 1
+        assert cycles == last_row + READ_LATENCY + sums + 1 + 1 + 1
+        _, _, twice = run(configuration, [command(count, rows)] * 2, rng, 0.0)
+        gap = max(GEMM_REVISIT_STEPS - 1, period + 1 - rows)
+        assert twice - cycles == (count - 1) * max(rows, period) + rows + gap

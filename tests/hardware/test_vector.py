@@ -57,7 +57,7 @@ def legal_vectors(configuration: Configuration, seed: int, count: int) -> list[V
     found: list[Vector] = []
     while len(found) < count:
         program, _ = random_program(configuration, seed, length=60, data_bytes=4096)
-        found += [i for i in program if isinstance(i, Vector) and i.steps() <= 200]
+        found += [i for i in program if isinstance(i, Vector) and i.steps() <= 100]
         seed += 1000
     return found[:count]
 
@@ -82,7 +82,7 @@ async def fill(ctx, bench: Bench, machine: Machine) -> None:
 def test_results_equal_the_definition(name, pause):
     configuration = CASES[name]
     rng = np.random.default_rng([ord(c) for c in name])
-    program = legal_vectors(configuration, int(10 * pause), 12)
+    program = legal_vectors(configuration, int(10 * pause), 8)
     machine = Machine(configuration, np.zeros(0, dtype=np.uint8))
     for memory in (Memory.ACT, Memory.LUT, Memory.ACC):
         machine.memories[memory][:] = rng.integers(0, 256, machine.memories[memory].size)

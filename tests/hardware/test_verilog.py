@@ -2,10 +2,13 @@
 
 import re
 
+import pytest
+
 from tilewright.hardware.verilog import TOP, generate_verilog
 from tilewright.isa.configuration import PRESETS
 
 
+@pytest.mark.slow
 def test_the_same_configuration_gives_the_same_text():
     first, second = (generate_verilog(PRESETS["tiny"]) for _ in range(2))
     assert first == second

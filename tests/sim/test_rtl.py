@@ -140,6 +140,13 @@ def test_a_second_start_needs_no_build(core, capfd):
     assert capfd.readouterr().err == ""
 
 
+def test_a_waveform_needs_a_folder(tmp_path):
+    path = tmp_path / "missing" / "wave.fst"
+    with pytest.raises(DeviceError) as refused:
+        RtlCore(TINY, trace=path)
+    assert str(refused.value) == f"rtl: waveform `{path}`: its folder does not exist; create it"
+
+
 def test_a_waveform_is_written(tmp_path):
     path = tmp_path / "wave.fst"
     core = RtlCore(TINY, trace=path)
