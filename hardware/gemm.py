@@ -33,8 +33,9 @@ class GemmUnit(wiring.Component):
 
     Timing, in cycles, with P = max(lanes_in, GEMM_REVISIT_STEPS): a tile iteration takes
     max(rows, P). The first row of a command is read P + 1 after the command came to an idle unit;
-    after another command, its tile was fetched meanwhile and GEMM_REVISIT_STEPS - 1 cycles pass
-    between the last row of the one and the first row of the other. Sums are written
+    after another command, its tile was fetched meanwhile and
+    max(GEMM_REVISIT_STEPS - 1, P + 1 - rows) cycles pass between the last row of the one and the
+    first row of the other, `rows` being those of the first one. Sums are written
     `array latency` + READ_LATENCY + 1 after their row was read; a command retires in the cycle
     after its last sums.
 

@@ -244,7 +244,7 @@ def test_errors_stop_the_machine_and_the_next_start_runs(code, error):
         ("read", "STATUS"),
     ]
     both = code.ljust(0x400, b"\0") + good
-    memory, host, _ = run(TINY, both, IMAGE, script, idle=0.1)
+    memory, host, _ = run(TINY, both, IMAGE, script, idle=0.1, platform=SIMULATION)
     assert host.values == [FAILED | error << 4, DONE]
     np.testing.assert_array_equal(memory[64:72], IMAGE[:8])
 
