@@ -1,3 +1,55 @@
-"""A hardware/software co-design workbench: one contract for machine, compiler and simulators."""
+"""A hardware/software co-design workbench for tensor accelerators.
+
+The names below are the public face: a configuration, a model compiled for it, a device that runs
+it. They are loaded when first used, so that importing one part does not load all others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .compiler.compile import compile_graph
+    from .compiler.frontend import import_and_quantise
+    from .errors import TilewrightError
+    from .isa.configuration import DEFAULT, PRESETS, Configuration, load_configuration
+    from .runtime import Comparison, Session, load, open_device, save
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Comparison": ".runtime",
+    "Configuration": ".isa.configuration",
+    "DEFAULT": ".isa.configuration",
+    "PRESETS": ".isa.configuration",
+    "Session": ".runtime",
+    "TilewrightError": ".errors",
+    "compile_graph": ".compiler.compile",
+    "import_and_quantise": ".compiler.frontend",
+    "load": ".runtime",
+    "load_configuration": ".isa.configuration",
+    "open_device": ".runtime",
+    "save": ".runtime",
+}
+"""Public name -> module that defines or exports it."""
+
+__all__ = [
+    "DEFAULT",
+    "PRESETS",
+    "Comparison",
+    "Configuration",
+    "Session",
+    "TilewrightError",
+    "compile_graph",
+    "import_and_quantise",
+    "load",
+    "load_configuration",
+    "open_device",
+    "save",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its module."""
+    if name not in _HOMES:
+        raise AttributeError(f"module `tilewright` has no attribute `{name}`")
+    return getattr(import_module(_HOMES[name], __name__), name)

@@ -6,6 +6,8 @@ from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+
 import tilewright
 
 ROOT = Path(__file__).parents[1]
@@ -71,3 +73,11 @@ def test_a_skipped_test_fails(pytester):
     result = pytester.runpytest("--continue-on-collection-errors")
     result.stdout.fnmatch_lines("*a skipped test counts as failed: *no verilator*")
     result.assert_outcomes(errors=2, skipped=1, xfailed=1)
+
+
+def test_every_public_name_loads():
+    assert sorted(tilewright.__all__) == sorted(tilewright._HOMES)
+    for name in tilewright.__all__:
+        assert getattr(tilewright, name) is not None
+    with pytest.raises(AttributeError, match="no attribute `nothing`"):
+        _ = tilewright.nothing
