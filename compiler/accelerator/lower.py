@@ -184,7 +184,9 @@ class _Walk:
         for begin in range(0, product.extents[reduced], chunk):
             part = f"{where} {reduced}{begin}"
             origin = {**start, reduced: begin}
-            buffers["w"] = self._weights(product, origin, whole, part)
+            for read in reads_of(product.body):
+                if read.tensor in self.kernel.constants:
+                    buffers[read.tensor] = self._weights(read, origin, whole, part)
             for read in self.reads:
                 if read in reads_of(product.body):
                     buffers[read.tensor] = self._activation(read, origin, whole, part)
@@ -207,9 +209,8 @@ class _Walk:
                 self._emit(load, f"{where}: load `{read.tensor}`")
         return Buffer(Memory.ACT, base, _along(read, box))
 
-    def _weights(self, product: Compute, start, tile, where: str) -> Buffer:
+    def _weights(self, read: Read, start, tile, where: str) -> Buffer:
         lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
-        (read,) = (r for r in reads_of(product.body) if r.tensor in self.kernel.constants)
         box = box_of(read, start, tile)
         base, missing = self.weights.take(box)
         area = lanes_in * lanes_out
