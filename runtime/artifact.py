@@ -42,7 +42,7 @@ ZIP_MAGIC = b"PK\x03\x04"
 AGAIN = "copy it again, or compile the model again"
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, KeyError,
-    OverflowError, NotImplementedError, RuntimeError,
+    OverflowError, RuntimeError,
 )  # fmt: skip
 """What `zipfile` raises over files that are not as they were written."""
 
