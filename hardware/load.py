@@ -65,7 +65,7 @@ class LoadUnit(wiring.Component):
     busy : Out(1)
         Commands are in flight; after `stop` or an error, transfers are.
     starved : Out(1)
-        Waits for the memory port.
+        A piece is due, and its beat is not there.
     moved_bytes : Out(range(bus_bytes + 1))
         Bytes taken from memory in this cycle.
     error : Out(Error)
@@ -143,10 +143,7 @@ class LoadUnit(wiring.Component):
 
         m.d.comb += [
             self.busy.eq(Mux(halted, open_bursts != 0, in_flight.active)),
-            self.starved.eq(
-                ~takes
-                & ((pieces.valid & ~piece.fill) | (self.requests.valid & ~self.requests.ready))
-            ),
+            self.starved.eq(pieces.valid & ~piece.fill & ~self.beats.valid),
         ]
         with m.If(takes & ~piece.fill):
             m.d.comb += self.moved_bytes.eq(piece.bytes_minus_one + 1)

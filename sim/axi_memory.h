@@ -63,6 +63,7 @@ public:
         const uint64_t most = timing.cycles + timing.beats - 1;
         if (credit > most) credit = most;
     }
+    void fill(const Timing& timing) { credit = timing.cycles + timing.beats - 1; }
     bool available(const Timing& timing) const { return credit >= timing.cycles; }
     void take(const Timing& timing) { credit -= timing.cycles; }
 };
@@ -124,9 +125,13 @@ public:
 
     explicit AxiMemory(Core& owner) : core(owner) {}
 
-    void set_timing(const Timing& chosen) {
-        timing = chosen;
+    void set_timing(const Timing& chosen) { timing = chosen; }
+
+    // What earlier runs did to bandwidth and draws is forgotten, so that equal runs take as long.
+    void start() {
         random.reseed(timing.seed);
+        read_bandwidth.fill(timing);
+        write_bandwidth.fill(timing);
     }
 
     // Forget everything in flight; regions and timing stay.

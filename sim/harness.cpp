@@ -142,6 +142,7 @@ public:
         memory.violation.clear();
         failed_assertion.clear();
         for (auto& log : events) log.clear();
+        memory.start();
         return write_register(CONTROL_OFFSET, 1);
     }
 

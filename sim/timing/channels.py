@@ -1,0 +1,139 @@
+"""Main memory's read and write channels in the timing model, beat by beat.
+
+All times are cycles; an event that a register carries is seen in the cycle after. The names are
+those of AXI4 (ARM IHI 0022): AR and R for reads, AW, W and B for writes.
+"""
+
+from ...hardware.beat_packer import QUEUED_BEATS
+from ..memory_model import MemoryModel
+
+BUFFERED_BEATS = 2
+"""Beats that the core's read buffer holds."""
+
+WRITE_BUFFER_BEATS = 512
+"""Write data that the memory takes before their address."""
+
+PACKING_CYCLES = 5
+"""From the cycle that takes a beat's last piece to the one that offers the beat to the port."""
+
+
+class Bandwidth:
+    """At most `beats` beats every `cycles` cycles, without saving up."""
+
+    def __init__(self, memory: MemoryModel) -> None:
+        self.beats, self.cycles = memory.beats, memory.cycles
+        self.most = memory.cycles + memory.beats - 1
+        self.credit, self.seen = self.most, 0
+
+    def available(self, cycle: int) -> int:
+        """First cycle from `cycle` on in which a beat may move."""
+        missing = self.cycles - self._credit(cycle)
+        return cycle if missing <= 0 else cycle + -(-missing // self.beats)
+
+    def take(self, cycle: int) -> None:
+        """Move a beat."""
+        self.credit, self.seen = self._credit(cycle) - self.cycles, cycle
+
+    def _credit(self, cycle: int) -> int:
+        return min(self.most, self.credit + self.beats * (cycle - self.seen))
+
+
+class ReadChannel:
+    """AR and R, with the arbiter's output register and the core's read buffer.
+
+    A burst is granted by the arbiter, stands at AR in the next cycle, and its beats follow those of
+    all bursts before it.
+    """
+
+    def __init__(self, memory: MemoryModel) -> None:
+        self.latency = memory.latency_cycles
+        self.outstanding = memory.outstanding_bursts
+        self.bandwidth = Bandwidth(memory)
+        self.accepted = -1
+        """Cycle of the last handshake on AR."""
+        self.ends: list[int] = []
+        """Per burst, the handshake of its last beat on R."""
+        self.handshake = -1
+        """The last handshake on R."""
+        self.taken = [-1] * BUFFERED_BEATS
+        """Cycles in which the last beats left the read buffer."""
+
+    def grant(self, cycle: int) -> int:
+        """Grant a burst in a cycle not before `accepted`; return when its data may begin."""
+        accepted = max(cycle + 1, self.accepted + 1)
+        if len(self.ends) >= self.outstanding:
+            accepted = max(accepted, self.ends[-self.outstanding] + 1)
+        self.accepted = accepted
+        return accepted + self.latency
+
+    def deliver(self, ready: int) -> int:
+        """Move the next beat on R; return the first cycle in which the core can take it."""
+        offered = self.bandwidth.available(max(ready, self.handshake + 1))
+        self.bandwidth.take(offered)
+        self.handshake = max(offered, self.taken[-BUFFERED_BEATS] + 1)
+        return max(self.handshake + 1, self.taken[-1] + 1)
+
+    def take(self, cycle: int) -> None:
+        """Let the core take the beat that was delivered last."""
+        self.taken = [*self.taken[1:], cycle]
+
+    def end_burst(self) -> None:
+        """Say that the beat delivered last was its burst's last one."""
+        self.ends.append(self.handshake)
+
+
+class WriteChannel:
+    """AW, W and B, with the registers in front of AW and W."""
+
+    def __init__(self, memory: MemoryModel, answers: int) -> None:
+        self.latency = memory.latency_cycles
+        self.outstanding = memory.outstanding_bursts
+        self.bandwidth = Bandwidth(memory)
+        self.answers = answers
+        """Bursts that STORE leaves unanswered at most."""
+        self.addressed = -1
+        """The last handshake on AW."""
+        self.responses: list[int] = []
+        self.returned: list[int] = []
+        """Per beat, when it left the packer for the register in front of W."""
+        self.written = -1
+        """The last handshake on W."""
+        self.commits: list[int] = []
+        """Per beat, when address and data were both there."""
+
+    def send(self, cycle: int) -> int:
+        """First cycle from `cycle` on in which a burst can be sent; it is sent in it."""
+        cycle = max(cycle, self.addressed)
+        if len(self.responses) >= self.answers:
+            cycle = max(cycle, self.responses[-self.answers] + 1)
+        address = cycle + 1
+        if len(self.responses) >= self.outstanding:
+            address = max(address, self.responses[-self.outstanding] + 1)
+        self.addressed = address
+        return cycle
+
+    def room(self, cycle: int) -> int:
+        """First cycle from `cycle` on in which the packer has a slot for one more beat."""
+        if len(self.returned) < QUEUED_BEATS:
+            return cycle
+        return max(cycle, self.returned[-QUEUED_BEATS] + 1)
+
+    def write(self, piece: int) -> None:
+        """Move a beat whose last piece was taken in cycle `piece`."""
+        returned = max(piece + PACKING_CYCLES, self.written)
+        written = returned + 1
+        if len(self.commits) >= WRITE_BUFFER_BEATS:
+            written = max(written, self.commits[-WRITE_BUFFER_BEATS] + 1)
+        written = self.bandwidth.available(written)
+        self.bandwidth.take(written)
+        self.returned.append(returned)
+        self.written = written
+        self.commits.append(max(written, self.addressed, self.commits[-1] if self.commits else 0))
+
+    def end_burst(self) -> int:
+        """End the burst sent last; return the cycle of its response."""
+        answered = self.commits[-1] + self.latency
+        if self.responses:
+            answered = max(answered, self.responses[-1] + 1)
+        self.responses.append(answered)
+        return answered

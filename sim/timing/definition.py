@@ -1,0 +1,258 @@
+"""The timing model as Python: what the RTL does, as recurrences over events.
+
+Every event's cycle is the latest of a few earlier ones plus constants: queues are in order and
+tokens first in, first out, so who waits for whom does not depend on time. The one exception is the
+read port, which FETCH and LOAD share. So bursts are granted one by one in order of time, and all
+else is lazy: an instruction's times are computed when another event asks for them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...hardware.in_flight import commands_in_flight
+from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration
+from ...isa.instructions import Gemm, Halt, Instruction, Sync, Unit, Vector
+from ..memory_model import MemoryModel
+from .channels import ReadChannel, WriteChannel
+from .fetch import START_CYCLE, Fetch
+from .transfers import Burst, Cutter, Entry, Issuer
+
+GEMMS_IN_FLIGHT, VECTORS_IN_FLIGHT = 4, 2
+"""Commands between acceptance and retirement; LOAD's and STORE's follow from the configuration."""
+
+GEMM_CYCLES = 7
+"""From the last step of a GEMM to its completion, without the levels of the adder trees."""
+
+VECTOR_TOTAL_CYCLES, VECTOR_RESULT_CYCLES = 10, 21
+"""From the last step of a VECTOR to its completion: into ACC, or into ACT."""
+
+
+class Model:
+    """The machine's state in time while a program is placed.
+
+    Parameters
+    ----------
+    program
+        That the checker accepts.
+    """
+
+    def __init__(
+        self, program: Sequence[Instruction], configuration: Configuration, memory: MemoryModel
+    ) -> None:
+        self.program, self.configuration = program, configuration
+        self.reads = ReadChannel(memory)
+        self.writes = WriteChannel(memory, configuration.outstanding_bursts)
+        self.fetch = Fetch(configuration, len(program))
+        self.remembered = commands_in_flight(configuration)
+        self.tile_cycles = max(configuration.lanes_in, GEMM_REVISIT_STEPS)
+        self.gemm_cycles = GEMM_CYCLES + (configuration.lanes_in - 1).bit_length()
+
+        self.entries: dict[Unit, list[Entry]] = {unit: [] for unit in Unit}
+        self.started = dict.fromkeys(Unit, 0)
+        self.ended = dict.fromkeys(Unit, 0)
+        """Per unit, so many have their start, and their retirement, known."""
+        self.load = Issuer(configuration, self.start, self._read)
+        self.store = Issuer(configuration, self.start, self._write)
+        self.load_cutter, self.store_cutter = Cutter(), Cutter()
+        self.load_ends: list[int] = []
+        """Per burst of LOAD, when its last piece was taken."""
+        self.gemms: list[Entry] = []
+        self.vectors: list[Entry] = []
+        self.last_step, self.last_tile = -GEMM_REVISIT_STEPS, -1
+        """When GEMM issued its last row, and when it took its last weight tile."""
+
+    def run(self) -> tuple[int, np.ndarray]:
+        """Place all instructions; return cycles, and int64[instructions, 2] of starts and ends."""
+        pairs = [(u, v) for u in Unit for v in Unit if u is not v]
+        given: dict[tuple[Unit, Unit], list[Entry]] = {pair: [] for pair in pairs}
+        taken: dict[tuple[Unit, Unit], list[Entry]] = {pair: [] for pair in pairs}
+        limit = self.configuration.token_limit
+        spans = np.full((len(self.program), 2), -1, dtype=np.int64)
+        order: list[Entry] = []
+        dispatched = 0
+        for instruction in self.program:
+            complete = self._word(dispatched)
+            unit = instruction.home
+            if unit is None or isinstance(instruction, Halt):
+                dispatched = complete
+                break
+            dispatched = max(complete, self._room(unit))
+            entry = Entry(instruction, unit, len(self.entries[unit]), dispatched)
+            for other in instruction.wait:
+                entry.waits.append(given[other, unit][len(taken[other, unit])])
+                taken[other, unit].append(entry)
+            for other in instruction.signal:
+                earlier = len(given[unit, other]) - limit
+                if earlier >= 0:
+                    entry.rooms.append(taken[unit, other][earlier])
+                given[unit, other].append(entry)
+            self.entries[unit].append(entry)
+            if not isinstance(instruction, Sync) and unit in (Unit.LOAD, Unit.STORE):
+                (self.load if unit is Unit.LOAD else self.store).commands.append(entry)
+            order.append(entry)
+        for place, entry in enumerate(order):
+            spans[place] = self.start(entry), self.retire(entry)
+        done = max([dispatched, *(entry.retired for entry in order)]) + 1
+        return done - START_CYCLE + 1, spans
+
+    # FETCH and the queues ----------------------------------------------------------------------
+
+    def _word(self, dispatched: int) -> int:
+        """Cycle in which the next word is complete."""
+        fetch = self.fetch
+        for _ in range(fetch.word_beats):
+            while len(fetch.arrived) <= len(fetch.shifted):
+                self._fetch()
+            fetch.shift(dispatched)
+        return fetch.shifted[-1] + 1
+
+    def _room(self, unit: Unit) -> int:
+        """First cycle in which the unit's queue takes one more."""
+        entries, depth = self.entries[unit], self.configuration.queue_depth
+        if len(entries) < depth:
+            return 0
+        if depth == 1:
+            return self.start(entries[-1]) + 1
+        return self._moved(entries[1 - depth]) + 1
+
+    def _moved(self, entry: Entry) -> int:
+        """When an instruction moves from the queue's memory to the register at its output."""
+        before = self.start(self.entries[entry.unit][entry.place - 1]) if entry.place else 0
+        return max(entry.entered + 1, before)
+
+    # Starts and retirements --------------------------------------------------------------------
+
+    def start(self, entry: Entry) -> int:
+        """Cycle in which an instruction starts."""
+        entries = self.entries[entry.unit]
+        while self.started[entry.unit] <= entry.place:
+            self._start(entries[self.started[entry.unit]])
+            self.started[entry.unit] += 1
+        return entry.start
+
+    def retire(self, entry: Entry) -> int:
+        """Cycle in which an instruction retires."""
+        entries = self.entries[entry.unit]
+        while self.ended[entry.unit] <= entry.place:
+            self._retire(entries[self.ended[entry.unit]])
+            self.ended[entry.unit] += 1
+        return entry.retired
+
+    def _start(self, entry: Entry) -> None:
+        entries = self.entries[entry.unit]
+        shallow = self.configuration.queue_depth == 1
+        entry.valid = (entry.entered if shallow else self._moved(entry)) + 1
+        ready = entry.valid
+        if entry.place >= self.remembered:
+            ready = max(ready, self.retire(entries[entry.place - self.remembered]) + 1)
+        for giver in entry.waits:
+            ready = max(ready, self.retire(giver) + 1)
+        instruction = entry.instruction
+        if isinstance(instruction, Gemm):
+            self._start_gemm(entry, instruction, ready)
+        elif isinstance(instruction, Vector):
+            self._start_vector(entry, instruction, ready)
+        elif isinstance(instruction, Sync):
+            entry.start, entry.complete = ready, ready + 1
+        else:
+            issuer = self.load if entry.unit is Unit.LOAD else self.store
+            entry.start = max(ready, issuer.free(entry))
+
+    def _start_gemm(self, entry: Entry, gemm: Gemm, ready: int) -> None:
+        entry.start = max(ready, self.last_step + 1)
+        if len(self.gemms) >= GEMMS_IN_FLIGHT:
+            entry.start = max(entry.start, self.retire(self.gemms[-GEMMS_IN_FLIGHT]) + 1)
+        self.gemms.append(entry)
+        tile = max(ready, self.last_tile + 1) + self.tile_cycles
+        first = max(entry.start + 1, self.last_step + GEMM_REVISIT_STEPS, tile)
+        self.last_tile = first + (gemm.tiles() - 1) * max(gemm.rows(), self.tile_cycles)
+        self.last_step = self.last_tile + gemm.rows() - 1
+        entry.complete = self.last_step + self.gemm_cycles
+
+    def _start_vector(self, entry: Entry, vector: Vector, ready: int) -> None:
+        entry.start = ready
+        if self.vectors:
+            entry.start = max(ready, self.vectors[-1].complete)
+        if len(self.vectors) >= VECTORS_IN_FLIGHT:
+            entry.start = max(entry.start, self.retire(self.vectors[-VECTORS_IN_FLIGHT]) + 1)
+        self.vectors.append(entry)
+        cycles = VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES
+        entry.complete = entry.start + vector.steps() + cycles
+
+    def _retire(self, entry: Entry) -> None:
+        self.start(entry)
+        while entry.complete < 0:
+            (self._read if entry.unit is Unit.LOAD else self._write)()
+        entry.retired = max(entry.complete, entry.start + 1)
+        if entry.place:
+            entry.retired = max(entry.retired, self.entries[entry.unit][entry.place - 1].retired + 1)
+        for taker in entry.rooms:
+            entry.retired = max(entry.retired, self.start(taker) + 1)
+
+    # The memory port ---------------------------------------------------------------------------
+
+    def _fetch(self) -> None:
+        """Grant FETCH's next burst, and before it all that LOAD requests earlier."""
+        cycle = self._fetch_grant()
+        while (burst := self.load.head()) and self._load_grant(burst) < cycle:
+            self._read()
+            cycle = self._fetch_grant()
+        beats = self.fetch.grant(cycle)
+        ready = self.reads.grant(cycle)
+        for _ in range(beats):
+            arrives = self.reads.deliver(ready)
+            self.reads.take(arrives)
+            self.fetch.arrived.append(arrives)
+        self.fetch.ends.append(self.fetch.arrived[-1])
+        self.reads.end_burst()
+
+    def _fetch_grant(self) -> int:
+        return max(self.fetch.request(), self.reads.accepted)
+
+    def _load_grant(self, burst: Burst) -> int:
+        """When LOAD's next burst is sent if FETCH does not come before it."""
+        load, most = self.load, self.configuration.outstanding_bursts
+        ready = max(burst.queued, load.sent[-1] if load.sent else 0) + 1
+        if len(self.load_ends) >= most:
+            ready = max(ready, self.load_ends[-most] + 1)
+        return ready if burst.fill else max(ready, self.reads.accepted)
+
+    def _read(self) -> None:
+        """Send LOAD's next burst, and before it all that FETCH requests earlier or as early."""
+        burst = self.load.head()
+        assert burst is not None
+        while not burst.fill and self._fetch_grant() <= self._load_grant(burst):
+            self._fetch()
+        cycle = self._load_grant(burst)
+        self.load.sends(burst, cycle)
+        cutter, reads = self.load_cutter, self.reads
+        ready = 0 if burst.fill else reads.grant(cycle)
+        opens_beat, arrives = True, 0
+        for piece, ends_beat in cutter.pieces(cycle, burst.pieces):
+            if opens_beat and not burst.fill:
+                arrives = reads.deliver(ready)
+            cutter.taken = max(piece, arrives)
+            opens_beat = ends_beat
+            if ends_beat and not burst.fill:
+                reads.take(cutter.taken)
+        if not burst.fill:
+            reads.end_burst()
+        self.load_ends.append(cutter.taken)
+        if burst.last:
+            burst.command.complete = cutter.taken + 1
+
+    def _write(self) -> None:
+        """Send STORE's next burst, with its data and its response."""
+        burst = self.store.head()
+        assert burst is not None
+        store, writes, cutter = self.store, self.writes, self.store_cutter
+        cycle = writes.send(max(burst.queued, store.sent[-1] if store.sent else 0) + 1)
+        store.sends(burst, cycle)
+        for piece, ends_beat in cutter.pieces(cycle, burst.pieces):
+            cutter.taken = writes.room(piece) if ends_beat else piece
+            if ends_beat:
+                writes.write(cutter.taken)
+        answered = writes.end_burst()
+        if burst.last:
+            burst.command.complete = answered + 1

@@ -1,0 +1,69 @@
+"""FETCH in the timing model: when it requests bursts, and when it has each word."""
+
+from ...hardware.fetch import BUFFERED_WORDS
+from ...hardware.read_arbiter import FETCH_BURSTS
+from ...isa.configuration import Configuration
+from ...isa.encoding import word_bytes
+from .transfers import NEVER
+
+START_CYCLE = 2
+"""FETCH starts so long after the host's write."""
+
+
+class Fetch:
+    """Requests whole aligned bursts while its buffer has room, and assembles words.
+
+    Parameters
+    ----------
+    words
+        Instructions of the program.
+    """
+
+    def __init__(self, configuration: Configuration, words: int) -> None:
+        self.word_beats = word_bytes(configuration) // configuration.bus_bytes
+        room = 1 << (BUFFERED_WORDS * self.word_beats - 1).bit_length()
+        self.burst_beats = min(configuration.burst_beats, room // 2)
+        self.buffer_beats = max(room, 2 * self.burst_beats)
+        self.left = words * self.word_beats
+        """Beats that were not requested yet."""
+        self.requested = 0
+        self.granted: list[int] = []
+        """Per burst, when the arbiter took its request."""
+        self.ends: list[int] = []
+        """Per burst, when its last beat arrived."""
+        self.arrived: list[int] = []
+        """Per beat, when it arrived."""
+        self.shifted: list[int] = []
+        """Per beat, when it left the buffer."""
+
+    def request(self) -> int:
+        """When the next request stands at the arbiter; NEVER while something misses for it."""
+        needed = self.requested - (self.buffer_beats - self.burst_beats)
+        if not self.left or needed > len(self.shifted):
+            return NEVER
+        ready = self.granted[-1] + 1 if self.granted else START_CYCLE + 1
+        if len(self.ends) >= FETCH_BURSTS:
+            ready = max(ready, self.ends[-FETCH_BURSTS] + 1)
+        if needed > 0:
+            ready = max(ready, self.shifted[needed - 1] + 1)
+        return ready + 1
+
+    def grant(self, cycle: int) -> int:
+        """Take the request; return how many beats it is for."""
+        beats = min(self.left, self.burst_beats)
+        self.left -= beats
+        self.requested += beats
+        self.granted.append(cycle)
+        return beats
+
+    def shift(self, dispatched: int) -> None:
+        """Move the next beat, which has arrived, into the word.
+
+        Parameters
+        ----------
+        dispatched
+            When the word before was.
+        """
+        number = len(self.shifted)
+        cycle = max(self.arrived[number] + 1, self.shifted[-1] + 1 if number else 0)
+        self.shifted.append(max(cycle, dispatched if number % self.word_beats == 0 else 0))
