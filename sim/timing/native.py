@@ -1,0 +1,175 @@
+"""The compiled timing model: a program decoded once, then placed under any number of settings."""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ...hardware.in_flight import commands_in_flight
+from ...hardware.load import DESTINATIONS
+from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration
+from ...isa.encoding import encode_program
+from ...isa.instructions import Instruction
+from ...isa.instructions.store import SOURCES
+from ..decode import decode_words, headers
+from ..memory_model import MemoryModel
+from ..native import build_native
+from .definition import GEMM_CYCLES, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
+from .fetch import Fetch
+from .transfers import fill_beat_bytes
+
+COLUMNS = (
+    "word",
+    "entered",
+    "valid",
+    "ready",
+    "start",
+    "first",
+    "last",
+    "complete",
+    "retired",
+    "starved",
+)
+"""What is known of an instruction: the columns of `times`."""
+
+
+def library() -> ctypes.CDLL:
+    """The compiled model.
+
+    Raises
+    ------
+    ToolError
+        Without a compiler.
+    """
+    folder = Path(__file__).parent
+    sources = [folder / "engine.cpp", folder / "engine.h", folder.parent / "decode.h"]
+    return _load(str(build_native("timing", sources, generated=headers())))
+
+
+@cache
+def _load(path: str) -> ctypes.CDLL:
+    loaded = ctypes.CDLL(path)
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    for name, result, arguments in (
+        ("open", pointer, (pointer, number, number)),
+        ("close", None, (pointer,)),
+        ("run", number, (pointer, pointer, pointer)),
+        ("sweep", None, (pointer, pointer, number, pointer, number)),
+    ):
+        function = getattr(loaded, f"tilewright_timing_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+@cache
+def _machine(configuration: Configuration) -> tuple[int, ...]:
+    """The configuration's part of a setting, in the order of `engine.h`."""
+    fetch = Fetch(configuration, 0)
+    return (
+        fetch.word_beats,
+        fetch.burst_beats,
+        fetch.buffer_beats,
+        _log2(configuration.bus_bytes),
+        configuration.burst_bytes,
+        _log2(fill_beat_bytes(configuration)),
+        *(_log2(configuration.row_bytes(memory)) for memory in (*DESTINATIONS, *SOURCES)),
+        configuration.queue_depth,
+        commands_in_flight(configuration),
+        configuration.outstanding_bursts,
+        max(configuration.lanes_in, GEMM_REVISIT_STEPS),
+        GEMM_CYCLES + _log2(configuration.lanes_in),
+        VECTOR_TOTAL_CYCLES,
+        VECTOR_RESULT_CYCLES,
+    )
+
+
+def _log2(power: int) -> int:
+    return power.bit_length() - 1
+
+
+def setting(configuration: Configuration, memory: MemoryModel) -> tuple[int, ...]:
+    """Machine and memory as the compiled model takes them."""
+    return (
+        *_machine(configuration),
+        memory.latency_cycles,
+        memory.beats,
+        memory.cycles,
+        memory.outstanding_bursts,
+    )
+
+
+class TimedProgram:
+    """A program, decoded and with its tokens matched, ready to be placed.
+
+    Parameters
+    ----------
+    program
+        Instructions, or their words, of a program that the checker accepts.
+    configuration
+        The machine that it is encoded for.
+
+    Raises
+    ------
+    ToolError
+        Without a compiler.
+    """
+
+    def __init__(
+        self, program: Sequence[Instruction] | bytes, configuration: Configuration
+    ) -> None:
+        self._handle = None
+        code = program if isinstance(program, bytes) else encode_program(program, configuration)
+        self.configuration = configuration
+        self._library = library()
+        self._rows = decode_words(code, configuration)
+        self._handle = self._library.tilewright_timing_open(
+            self._rows.ctypes.data, len(self._rows), configuration.token_limit
+        )
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._library.tilewright_timing_close(self._handle)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def run(
+        self, memory: MemoryModel, machine: Configuration | None = None
+    ) -> tuple[int, np.ndarray]:
+        """Place the program.
+
+        Parameters
+        ----------
+        memory
+            Main memory; its stalls are left out.
+        machine
+            Another machine that runs the same words.
+
+        Returns
+        -------
+        cycles
+            From start to done.
+        times
+            int64[instructions, columns], by `COLUMNS`.
+        """
+        times = np.full((len(self._rows), len(COLUMNS)), -1, dtype=np.int64)
+        chosen = np.array(setting(machine or self.configuration, memory), dtype=np.int64)
+        cycles = self._library.tilewright_timing_run(
+            self._handle, chosen.ctypes.data, times.ctypes.data
+        )
+        return cycles, times
+
+    def sweep(
+        self, settings: Sequence[tuple[Configuration, MemoryModel]], threads: int | None = None
+    ) -> np.ndarray:
+        """Cycles under many settings, int64[settings]; on all processors unless said otherwise."""
+        table = np.array([setting(*each) for each in settings], dtype=np.int64)
+        cycles = np.zeros(len(settings), dtype=np.int64)
+        threads = threads or len(os.sched_getaffinity(0))
+        self._library.tilewright_timing_sweep(
+            self._handle, table.ctypes.data, len(settings), cycles.ctypes.data, threads
+        )
+        return cycles
