@@ -16,7 +16,7 @@ from ...isa.instructions import Gemm, Halt, Instruction, Sync, Unit, Vector
 from ..memory_model import MemoryModel
 from .channels import ReadChannel, WriteChannel
 from .fetch import START_CYCLE, Fetch
-from .transfers import Burst, Cutter, Entry, Issuer
+from .transfers import COLUMNS, Burst, Cutter, Entry, Issuer
 
 GEMMS_IN_FLIGHT, VECTORS_IN_FLIGHT = 4, 2
 """Commands between acceptance and retirement; LOAD's and STORE's follow from the configuration."""
@@ -63,22 +63,31 @@ class Model:
         """When GEMM issued its last row, and when it took its last weight tile."""
 
     def run(self) -> tuple[int, np.ndarray]:
-        """Place all instructions; return cycles, and int64[instructions, 2] of starts and ends."""
+        """Place all instructions.
+
+        Returns
+        -------
+        cycles
+            From start to done.
+        times
+            int64[instructions, columns], by `COLUMNS`; of HALT only the word's arrival.
+        """
         pairs = [(u, v) for u in Unit for v in Unit if u is not v]
         given: dict[tuple[Unit, Unit], list[Entry]] = {pair: [] for pair in pairs}
         taken: dict[tuple[Unit, Unit], list[Entry]] = {pair: [] for pair in pairs}
         limit = self.configuration.token_limit
-        spans = np.full((len(self.program), 2), -1, dtype=np.int64)
+        times = np.full((len(self.program), len(COLUMNS)), -1, dtype=np.int64)
         order: list[Entry] = []
         dispatched = 0
         for instruction in self.program:
             complete = self._word(dispatched)
             unit = instruction.home
             if unit is None or isinstance(instruction, Halt):
+                times[len(order), :] = [complete, *[-1] * (len(COLUMNS) - 2), 0]
                 dispatched = complete
                 break
             dispatched = max(complete, self._room(unit))
-            entry = Entry(instruction, unit, len(self.entries[unit]), dispatched)
+            entry = Entry(instruction, unit, len(self.entries[unit]), complete, dispatched)
             for other in instruction.wait:
                 entry.waits.append(given[other, unit][len(taken[other, unit])])
                 taken[other, unit].append(entry)
@@ -92,9 +101,10 @@ class Model:
                 (self.load if unit is Unit.LOAD else self.store).commands.append(entry)
             order.append(entry)
         for place, entry in enumerate(order):
-            spans[place] = self.start(entry), self.retire(entry)
+            self.retire(entry)
+            times[place] = entry.times()
         done = max([dispatched, *(entry.retired for entry in order)]) + 1
-        return done - START_CYCLE + 1, spans
+        return done - START_CYCLE + 1, times
 
     # FETCH and the queues ----------------------------------------------------------------------
 
@@ -148,37 +158,40 @@ class Model:
             ready = max(ready, self.retire(entries[entry.place - self.remembered]) + 1)
         for giver in entry.waits:
             ready = max(ready, self.retire(giver) + 1)
+        entry.ready = ready
         instruction = entry.instruction
         if isinstance(instruction, Gemm):
-            self._start_gemm(entry, instruction, ready)
+            self._start_gemm(entry, instruction)
         elif isinstance(instruction, Vector):
-            self._start_vector(entry, instruction, ready)
+            self._start_vector(entry, instruction)
         elif isinstance(instruction, Sync):
-            entry.start, entry.complete = ready, ready + 1
+            entry.start = entry.first = entry.last = ready
+            entry.complete = ready + 1
         else:
             issuer = self.load if entry.unit is Unit.LOAD else self.store
             entry.start = max(ready, issuer.free(entry))
 
-    def _start_gemm(self, entry: Entry, gemm: Gemm, ready: int) -> None:
-        entry.start = max(ready, self.last_step + 1)
+    def _start_gemm(self, entry: Entry, gemm: Gemm) -> None:
+        entry.start = max(entry.ready, self.last_step + 1)
         if len(self.gemms) >= GEMMS_IN_FLIGHT:
             entry.start = max(entry.start, self.retire(self.gemms[-GEMMS_IN_FLIGHT]) + 1)
         self.gemms.append(entry)
-        tile = max(ready, self.last_tile + 1) + self.tile_cycles
-        first = max(entry.start + 1, self.last_step + GEMM_REVISIT_STEPS, tile)
-        self.last_tile = first + (gemm.tiles() - 1) * max(gemm.rows(), self.tile_cycles)
-        self.last_step = self.last_tile + gemm.rows() - 1
+        tile = max(entry.ready, self.last_tile + 1) + self.tile_cycles
+        entry.first = max(entry.start + 1, self.last_step + GEMM_REVISIT_STEPS, tile)
+        self.last_tile = entry.first + (gemm.tiles() - 1) * max(gemm.rows(), self.tile_cycles)
+        entry.last = self.last_step = self.last_tile + gemm.rows() - 1
         entry.complete = self.last_step + self.gemm_cycles
 
-    def _start_vector(self, entry: Entry, vector: Vector, ready: int) -> None:
-        entry.start = ready
+    def _start_vector(self, entry: Entry, vector: Vector) -> None:
+        entry.start = entry.ready
         if self.vectors:
-            entry.start = max(ready, self.vectors[-1].complete)
+            entry.start = max(entry.start, self.vectors[-1].complete)
         if len(self.vectors) >= VECTORS_IN_FLIGHT:
             entry.start = max(entry.start, self.retire(self.vectors[-VECTORS_IN_FLIGHT]) + 1)
         self.vectors.append(entry)
+        entry.first, entry.last = entry.start + 1, entry.start + vector.steps()
         cycles = VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES
-        entry.complete = entry.start + vector.steps() + cycles
+        entry.complete = entry.last + cycles
 
     def _retire(self, entry: Entry) -> None:
         self.start(entry)
@@ -226,7 +239,7 @@ class Model:
             self._fetch()
         cycle = self._load_grant(burst)
         self.load.sends(burst, cycle)
-        cutter, reads = self.load_cutter, self.reads
+        cutter, reads, command = self.load_cutter, self.reads, burst.command
         ready = 0 if burst.fill else reads.grant(cycle)
         opens_beat, arrives = True, 0
         for piece, ends_beat in cutter.pieces(cycle, burst.pieces):
@@ -234,13 +247,16 @@ class Model:
                 arrives = reads.deliver(ready)
             cutter.taken = max(piece, arrives)
             opens_beat = ends_beat
+            command.starved += cutter.taken - piece
+            if command.first < 0:
+                command.first = cutter.taken
             if ends_beat and not burst.fill:
                 reads.take(cutter.taken)
         if not burst.fill:
             reads.end_burst()
         self.load_ends.append(cutter.taken)
         if burst.last:
-            burst.command.complete = cutter.taken + 1
+            command.last, command.complete = cutter.taken, cutter.taken + 1
 
     def _write(self) -> None:
         """Send STORE's next burst, with its data and its response."""
@@ -249,10 +265,14 @@ class Model:
         store, writes, cutter = self.store, self.writes, self.store_cutter
         cycle = writes.send(max(burst.queued, store.sent[-1] if store.sent else 0) + 1)
         store.sends(burst, cycle)
+        command, before = burst.command, writes.responses[-1] if writes.responses else -1
         for piece, ends_beat in cutter.pieces(cycle, burst.pieces):
             cutter.taken = writes.room(piece) if ends_beat else piece
+            if command.first < 0:
+                command.first = cutter.taken
             if ends_beat:
                 writes.write(cutter.taken)
         answered = writes.end_burst()
+        command.starved += answered - max(cycle, before) - len(burst.pieces)
         if burst.last:
-            burst.command.complete = answered + 1
+            command.last, command.complete = cutter.taken, answered + 1

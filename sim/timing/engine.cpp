@@ -32,6 +32,9 @@ class Issuer {
     Burst planned[QUEUED_BURSTS];
     std::int64_t plans = 0;
 
+    Cuts known;  // and what follows from them, since most bursts are like the one before
+    Cycle pieces = 0, beats = 0, last_beat = 0, beat_before = 0;
+
 public:
     std::vector<std::int32_t> commands;  // that were dispatched
     Ring sent;
@@ -39,22 +42,32 @@ public:
     Issuer(Engine<RATE> &owner, bool loads) : engine(owner), is_load(loads) { sent.reset(4); }
 
     Cycle free(std::int32_t index) {
-        while (commands[command + 1] != index || more_runs) step();
+        while (commands[command + 1] != index || more_runs) {
+            if (rest) {
+                while (sent.size <= plans - QUEUED_BURSTS) is_load ? engine.read() : engine.write();
+                plan();
+            } else {
+                next_run(more_runs ? -1 : begin_command());
+            }
+        }
         return left_nest;
     }
 
     const Burst *head() {
-        while (plans == sent.size) {
-            if (!rest && !more_runs && command + 1 == std::int32_t(commands.size())) return nullptr;
-            step();
+        if (plans == sent.size) {
+            if (!rest) {
+                if (!more_runs && command + 1 == std::int32_t(commands.size())) return nullptr;
+                next_run(more_runs ? -1 : begin_command());
+            }
+            plan();
         }
         return &planned[sent.size % QUEUED_BURSTS];
     }
 
 private:
-    void step();
-    void begin_command(std::int32_t index);
-    void next_run();
+    Cycle begin_command();
+    void next_run(Cycle started);
+    void plan();
 };
 
 template <Rate RATE>
@@ -68,7 +81,7 @@ class Engine {
 
     // FETCH.
     Cycle fetch_left, requested = 0;
-    Cycle fetch_granted = START_CYCLE;
+    Cycle fetch_granted = START_CYCLE, fetch_ready = NEVER;
     Ring fetch_ends, arrived, shifted;
     // The read channel.
     Cycle accepted = -1, read_handshake = -1, taken[2] = {-1, -1};
@@ -96,6 +109,7 @@ public:
         gemms.reset(GEMMS_IN_FLIGHT), vectors.reset(VECTORS_IN_FLIGHT);
         read_bandwidth.reset(setting), write_bandwidth.reset(setting);
         for (auto *issuer : {&load, &store}) issuer->commands.reserve(program.operations.size());
+        prepare_fetch();
     }
 
     Cycle run() {
@@ -126,6 +140,7 @@ private:
             if (!beat) cycle = std::max(cycle, dispatched);
             shifted.push(cycle);
         }
+        if (fetch_ready == NEVER) prepare_fetch();
         return shifted.last() + 1;
     }
 
@@ -226,18 +241,19 @@ private:
 
     // The memory port ---------------------------------------------------------------------------
 
-    Cycle fetch_grant() const {
+    // Note when FETCH's next request stands at the arbiter; NEVER while something misses for it.
+    void prepare_fetch() {
         const Cycle needed = requested - (setting.fetch_buffer_beats - setting.fetch_burst_beats);
-        if (!fetch_left || needed > shifted.size) return NEVER;
+        fetch_ready = NEVER;
+        if (!fetch_left || needed > shifted.size) return;
         Cycle ready = std::max(fetch_granted + 1, fetch_ends.after(FETCH_BURSTS));
         if (needed > 0) ready = std::max(ready, shifted[needed - 1] + 1);
-        return std::max(ready + 1, accepted);
+        fetch_ready = ready + 1;
     }
 
-    Cycle load_grant(const Burst &burst) const {
-        const Cycle ready = std::max(std::max(burst.queued, load.sent.last()) + 1,
-                                     load_ends.after(setting.outstanding));
-        return burst.fill ? ready : std::max(ready, accepted);
+    Cycle load_ready(const Burst &burst) const {
+        return std::max(std::max(burst.queued, load.sent.last()) + 1,
+                        load_ends.after(setting.outstanding));
     }
 
     Cycle grant(Cycle cycle) {
@@ -256,11 +272,12 @@ private:
     void take(Cycle cycle) { taken[0] = taken[1], taken[1] = cycle; }
 
     void fetch() {
-        Cycle cycle = fetch_grant();
-        for (const Burst *burst; (burst = load.head()) && load_grant(*burst) < cycle;) {
+        for (const Burst *burst; (burst = load.head());) {
+            const Cycle ready = load_ready(*burst), cycle = std::max(fetch_ready, accepted);
+            if ((burst->fill ? ready : std::max(ready, accepted)) >= cycle) break;
             read();
-            cycle = fetch_grant();
         }
+        const Cycle cycle = std::max(fetch_ready, accepted);
         const Cycle beats = std::min(fetch_left, setting.fetch_burst_beats);
         fetch_left -= beats, requested += beats, fetch_granted = cycle;
         const Cycle ready = grant(cycle);
@@ -271,27 +288,29 @@ private:
         }
         fetch_ends.push(arrived.last());
         read_ends.push(read_handshake);
+        prepare_fetch();
     }
 
     void read() {
-        const Burst burst = *load.head();
-        if (!burst.fill)
-            while (fetch_grant() <= load_grant(burst)) fetch();
-        const Cycle cycle = load_grant(burst);
+        const Burst &burst = *load.head();
+        Times &time = times[burst.command];
+        Cycle cycle = load_ready(burst);
+        if (!burst.fill) {
+            while (fetch_ready <= std::max(cycle, accepted)) fetch();
+            cycle = std::max(cycle, accepted);
+        }
         load.sent.push(cycle);
         const Cycle loaded = std::max(std::max(cycle + 1, load_loaded) + 1, load_taken);
-        Times &time = times[burst.command];
         if (burst.fill) {
-            const Cycle pieces = burst.cuts.pieces();
             if (time.first < 0) time.first = loaded + 1;
-            load_taken = loaded + pieces;
+            load_taken = loaded + burst.pieces;
             load_loaded = load_taken - 1;
         } else {
             const Cycle ready = grant(cycle);
             if constexpr (RATE == Rate::FULL) {
-                read_run(burst.cuts, ready, loaded, time);
+                read_run(burst, ready, loaded, time);
             } else {
-                read_beats(burst.cuts, ready, loaded, time);
+                read_beats(burst, ready, loaded, time);
             }
             read_ends.push(read_handshake);
         }
@@ -300,30 +319,29 @@ private:
     }
 
     // The first piece waits for its beat; then a piece a cycle, and no beat is late.
-    void read_run(const Cuts &cuts, Cycle ready, Cycle loaded, Times &time) {
-        const Cycle beats = cuts.beats(), pieces = cuts.pieces(), before = taken[1];
-        const Cycle first = std::max(loaded + 1, deliver(ready));
+    void read_run(const Burst &burst, Cycle ready, Cycle loaded, Times &time) {
+        const Cycle before = taken[1], first = std::max(loaded + 1, deliver(ready));
         time.starved += first - (loaded + 1);
         if (time.first < 0) time.first = first;
-        load_taken = first + pieces - 1;
-        load_loaded = pieces == 1 ? loaded : load_taken - 1;
-        if (beats == 1) {
+        load_taken = first + burst.pieces - 1;
+        load_loaded = burst.pieces == 1 ? loaded : load_taken - 1;
+        if (burst.beats == 1) {
             take(load_taken);
             return;
         }
-        const Cycle second = load_taken - cuts.pieces_of(beats - 1);
-        if (beats == 2) {
+        const Cycle second = load_taken - burst.last_beat;
+        if (burst.beats == 2) {
             read_handshake = std::max(read_handshake, before) + 1;
         } else {
-            const Cycle third = second - cuts.pieces_of(beats - 2);
-            read_handshake = std::max(read_handshake + beats - 1, third + 1);
+            read_handshake =
+                std::max(read_handshake + burst.beats - 1, second - burst.beat_before + 1);
         }
         taken[0] = second, taken[1] = load_taken;
     }
 
-    void read_beats(const Cuts &cuts, Cycle ready, Cycle loaded, Times &time) {
-        for (Cycle beat = 0, beats = cuts.beats(); beat < beats; ++beat) {
-            const Cycle pieces = cuts.pieces_of(beat);
+    void read_beats(const Burst &burst, Cycle ready, Cycle loaded, Times &time) {
+        for (Cycle beat = 0; beat < burst.beats; ++beat) {
+            const Cycle pieces = burst.cuts.pieces_of(beat);
             const Cycle first = std::max(loaded + 1, deliver(ready));
             time.starved += first - (loaded + 1);
             if (time.first < 0) time.first = first;
@@ -335,21 +353,21 @@ private:
     }
 
     void write() {
-        const Burst burst = *store.head();
+        const Burst &burst = *store.head();
         const Cycle cycle = std::max({std::max(burst.queued, store.sent.last()) + 1, addressed,
                                       responses.after(setting.outstanding)});
         store.sent.push(cycle);
         addressed = std::max(cycle + 1, responses.after(setting.memory_outstanding));
         Cycle loaded = std::max(std::max(cycle + 1, store_loaded) + 1, store_taken);
         Times &time = times[burst.command];
-        const Cycle pieces = burst.cuts.pieces();
+        const Cycle pieces = burst.pieces;
         if constexpr (RATE == Rate::FULL) {
             if (time.first < 0) time.first = loaded + 1;
             store_taken = loaded + pieces;
             store_loaded = store_taken - 1;
             written = store_taken + PACKING_CYCLES + 1;
         } else {
-            for (Cycle beat = 0, beats = burst.cuts.beats(); beat < beats; ++beat) {
+            for (Cycle beat = 0; beat < burst.beats; ++beat) {
                 const Cycle end = loaded + burst.cuts.pieces_of(beat);
                 store_loaded = end - 1;
                 store_taken = std::max(end, returned.after(QUEUED_BEATS));
@@ -369,9 +387,13 @@ private:
     }
 };
 
+// Begin the command that follows; return when it starts.
 template <Rate RATE>
-void Issuer<RATE>::begin_command(std::int32_t index) {
-    Row row = engine.program.operations[index].row;
+Cycle Issuer<RATE>::begin_command() {
+    const std::int32_t index = commands[command + 1];
+    const Cycle started = engine.start(index);
+    ++command;
+    const Row row = engine.program.operations[index].row;
     const Setting &setting = engine.setting;
     const int nest = is_load ? int(load::loops) : int(store::loops);
     fill = is_load && row[load::fill];
@@ -390,11 +412,13 @@ void Issuer<RATE>::begin_command(std::int32_t index) {
         if (loop[0] > 1) levels[depth++] = {loop[0], loop[0], fill ? 0 : memory, local};
     }
     more_runs = true;
+    return started;
 }
 
 // Begin the run that the nest stands at, and let the nest go on.
 template <Rate RATE>
-void Issuer<RATE>::next_run() {
+inline void Issuer<RATE>::next_run(Cycle started) {
+    left_nest = std::max(started + 1, queued);
     rest = length, at_memory = run_memory, at_local = run_local;
     for (int level = depth - 1; level >= 0; --level) {
         Level &loop = levels[level];
@@ -408,33 +432,22 @@ void Issuer<RATE>::next_run() {
     more_runs = false;
 }
 
+// Let the next burst of the run into the queue; the one two before it has been sent.
 template <Rate RATE>
-void Issuer<RATE>::step() {
-    if (!rest) {
-        Cycle started = -1;
-        if (!more_runs) {
-            const std::int32_t index = commands[command + 1];
-            started = engine.start(index);
-            ++command;
-            begin_command(index);
-        }
-        next_run();
-        left_nest = std::max(started + 1, queued);
-        return;
-    }
-    while (sent.size <= plans - QUEUED_BURSTS) is_load ? engine.read() : engine.write();
-    const Cycle room = plans >= QUEUED_BURSTS ? sent[plans - QUEUED_BURSTS] + 1 : 0;
-    queued = std::max(std::max(queued, left_nest) + 1, room);
+inline void Issuer<RATE>::plan() {
+    const Cycle room = plans >= QUEUED_BURSTS ? sent[plans - QUEUED_BURSTS] : -1;
+    queued = std::max(std::max(queued, left_nest), room) + 1;
     const Cycle count = std::min(rest, burst_bytes - (at_memory & (burst_bytes - 1)));
     const Cycle row_mask = (Cycle(1) << row_log) - 1, beat_mask = (Cycle(1) << beat_log) - 1;
-    rest -= count;
-    planned[plans++ % QUEUED_BURSTS] = {
-        commands[command],
-        queued,
-        {count, at_local & row_mask, row_log, at_memory & beat_mask, beat_log},
-        fill,
-        !rest && !more_runs};
-    at_memory += count, at_local += count;
+    const Cuts cuts{count, at_local & row_mask, row_log, at_memory & beat_mask, beat_log};
+    if (!(cuts == known)) {
+        known = cuts, pieces = cuts.pieces(), beats = cuts.beats();
+        last_beat = cuts.pieces_of(beats - 1);
+        beat_before = beats > 1 ? cuts.pieces_of(beats - 2) : 0;
+    }
+    rest -= count, at_memory += count, at_local += count;
+    planned[plans++ % QUEUED_BURSTS] = {commands[command], fill,   !rest && !more_runs, queued, cuts,
+                                        pieces,            beats, last_beat,           beat_before};
 }
 
 Cycle place(const Program &program, const Setting &setting, Times *times) {

@@ -158,7 +158,9 @@ public:
 
 // A burst's bytes against rows and beats: how many pieces, and in which beat.
 struct Cuts {
-    Cycle count, row_phase, row_log, beat_phase, beat_log;
+    Cycle count = 0, row_phase = 0, row_log = 0, beat_phase = 0, beat_log = 0;
+
+    bool operator==(const Cuts &) const = default;
 
     Cycle rows_to(Cycle position) const { return (row_phase + position) >> row_log; }
     Cycle beat_cuts() const { return (beat_phase + count - 1) >> beat_log; }
@@ -177,11 +179,13 @@ struct Cuts {
     }
 };
 
+// A burst behind the cut.
 struct Burst {
     std::int32_t command;
+    bool fill, last;
     Cycle queued;
     Cuts cuts;
-    bool fill, last;
+    Cycle pieces, beats, last_beat, beat_before;  // the latter two in pieces
 };
 
 }  // namespace tilewright

@@ -19,23 +19,9 @@ from ..memory_model import MemoryModel
 from ..native import build_native
 from .definition import GEMM_CYCLES, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from .fetch import Fetch
-from .transfers import fill_beat_bytes
+from .transfers import COLUMNS, fill_beat_bytes
 
-COLUMNS = (
-    "word",
-    "entered",
-    "valid",
-    "ready",
-    "start",
-    "first",
-    "last",
-    "complete",
-    "retired",
-    "starved",
-)
-"""What is known of an instruction: the columns of `times`."""
-
-
+@cache
 def library() -> ctypes.CDLL:
     """The compiled model.
 

@@ -14,23 +14,56 @@ QUEUED_BURSTS = 2
 NEVER = 1 << 62
 
 
-class Entry:
-    """One instruction on its way through a gate; times are cycles, -1 where not yet known."""
+COLUMNS = (
+    "word",
+    "entered",
+    "valid",
+    "ready",
+    "start",
+    "first",
+    "last",
+    "complete",
+    "retired",
+    "starved",
+)
+"""What is known of an instruction's time; `Entry` says what each one means."""
 
-    def __init__(self, instruction: Instruction, unit: Unit, place: int, entered: int) -> None:
+
+class Entry:
+    """One instruction on its way through a gate; times are cycles, -1 where not yet known.
+
+    Parameters
+    ----------
+    instruction
+        What it is.
+    unit, place
+        The unit that executes it, and how many of that unit's come before it.
+    word, entered
+        When FETCH had its word, and when it was written into its unit's queue.
+    """
+
+    def __init__(
+        self, instruction: Instruction, unit: Unit, place: int, word: int, entered: int
+    ) -> None:
         self.instruction = instruction
         self.unit, self.place = unit, place
-        """The unit that executes it, and how many of that unit's come before it."""
-        self.entered = entered
-        """When it was written into its unit's queue."""
+        self.word, self.entered = word, entered
         self.waits: list[Entry] = []
         """Per token that it takes, the instruction that gives it."""
         self.rooms: list[Entry] = []
         """Per token that it gives to a full counter, the instruction that takes one first."""
-        self.valid = self.start = -1
-        """When it stands at the head of its queue, and when it starts."""
+        self.valid = self.ready = self.start = -1
+        """When it stands at the head of its queue, has its tokens, and starts."""
+        self.first = self.last = -1
+        """Its work: first and last row of GEMM, step of VECTOR, piece of LOAD or STORE."""
         self.complete = self.retired = -1
         """When it could retire, were there room for its tokens, and when it does."""
+        self.starved = 0
+        """Cycles in which LOAD or STORE waits for main memory."""
+
+    def times(self) -> list[int]:
+        """Everything by `COLUMNS`."""
+        return [getattr(self, column) for column in COLUMNS]
 
 
 def fill_beat_bytes(configuration: Configuration) -> int:

@@ -1,0 +1,149 @@
+"""A program's exact time: when each instruction starts and retires, and what the counters read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ...errors import ToolError
+from ...isa.configuration import Configuration
+from ...isa.instructions import Instruction, Unit, peers
+from ...isa.registers import UNIT_COUNTERS
+from ..memory_model import MemoryModel
+from ..toolchain import progress
+from .definition import Model
+from .links import Links
+from .native import TimedProgram
+from .transfers import COLUMNS
+
+
+@dataclass(frozen=True)
+class Timing:
+    """When everything happens; all times are cycles since the start.
+
+    Parameters
+    ----------
+    program, configuration, memory
+        What was placed, on which machine, with which main memory.
+    cycles
+        From start to done, as the CYCLES registers count them.
+    times
+        int64[instructions, columns], by `COLUMNS`; -1 where an instruction has no such time.
+    links
+        Who waits for whom.
+    """
+
+    program: Sequence[Instruction] = field(repr=False)
+    configuration: Configuration
+    memory: MemoryModel
+    cycles: int
+    times: np.ndarray = field(repr=False)
+
+    def column(self, name: str) -> np.ndarray:
+        """One column of `times`, int64[instructions]."""
+        return self.times[:, COLUMNS.index(name)]
+
+    @cached_property
+    def links(self) -> Links:
+        """The program's fixed graph."""
+        return Links.of(self.program, self.configuration.token_limit)
+
+    @property
+    def spans(self) -> np.ndarray:
+        """Start and retirement of every instruction, int64[instructions, 2]; -1 for HALT."""
+        return np.stack([self.column("start"), self.column("retired")], axis=1)
+
+    @cached_property
+    def counters(self) -> dict[str, int]:
+        """Every performance counter by register name, `FETCHED` too, as the RTL counts them."""
+        counters = {}
+        for unit in Unit:
+            values = self._unit_counters(unit)
+            for name in UNIT_COUNTERS:
+                counters[f"{unit.name}_{name.upper()}"] = values[name]
+        counters["FETCHED"] = int(np.count_nonzero(self.links.unit >= 0))
+        return counters
+
+    def _unit_counters(self, unit: Unit) -> dict[str, int]:
+        links = self.links
+        mine = links.of_unit(unit)
+        retired = self.column("retired")[mine]
+        before = np.concatenate([[-1], retired[:-1]])[: mine.size]
+        works = mine[links.works[mine]]
+        ends = self.column("retired")[works]
+        begins = self.column("start")[works]
+        if unit is Unit.GEMM:
+            # The first tile is fetched as soon as tokens and the tile walker are there.
+            tiles = self.column("last")[works] - links.rows[works] + 1
+            begins = np.maximum(
+                self.column("ready")[works], np.concatenate([[-1], tiles[:-1]])[: works.size] + 1
+            )
+        occupied = np.concatenate([[-1], ends[:-1]])[: works.size]
+        busy = np.maximum(0, ends - np.maximum(begins, occupied))
+        could = np.maximum(
+            np.maximum(self.column("complete")[mine], self.column("start")[mine] + 1), before + 1
+        )
+        values = {
+            "instructions": mine.size,
+            "busy": int(busy.sum()),
+            "wait_signal": int((retired - could).sum()),
+            "memory": int(self.column("starved")[mine].sum()),
+            "bytes": int(links.moved_bytes[mine].sum()),
+        }
+        idle = np.maximum(self.column("valid")[mine], before + 1)
+        for bit, peer in enumerate(peers(unit)):
+            giver = links.givers[mine, peer]
+            there = np.where(giver >= 0, self.column("retired")[giver] + 1, 0)
+            values[f"wait{bit}"] = int(np.maximum(0, there - idle).sum())
+        return values
+
+
+class Timer:
+    """A program that can be timed under any memory and any machine that runs the same words.
+
+    It uses the compiled model, and the Python one where there is no compiler.
+
+    Parameters
+    ----------
+    program
+        That the checker accepts.
+    configuration
+        The machine that it is for.
+    """
+
+    def __init__(self, program: Sequence[Instruction], configuration: Configuration) -> None:
+        self.program, self.configuration = program, configuration
+        self._native = _native(program, configuration)
+
+    def run(self, memory: MemoryModel | None = None) -> Timing:
+        """Place every instruction in time."""
+        memory = memory or MemoryModel()
+        if self._native is not None:
+            cycles, times = self._native.run(memory)
+        else:
+            cycles, times = Model(self.program, self.configuration, memory).run()
+        return Timing(self.program, self.configuration, memory, cycles, times)
+
+
+def _native(
+    program: Sequence[Instruction], configuration: Configuration
+) -> TimedProgram | None:
+    try:
+        return TimedProgram(program, configuration)
+    except ToolError as problem:
+        progress(f"{problem}; timing in Python, a few hundred times slower", "sim")
+        return None
+
+
+def time_program(
+    program: Sequence[Instruction],
+    configuration: Configuration,
+    memory: MemoryModel | None = None,
+) -> Timing:
+    """The exact time of a program that the checker accepts.
+
+    Stalls of `memory` are left out: they are drawn at random, cycle by cycle, by what stands for
+    main memory beside the RTL.
+    """
+    return Timer(program, configuration).run(memory)
