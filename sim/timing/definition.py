@@ -199,7 +199,9 @@ class Model:
             (self._read if entry.unit is Unit.LOAD else self._write)()
         entry.retired = max(entry.complete, entry.start + 1)
         if entry.place:
-            entry.retired = max(entry.retired, self.entries[entry.unit][entry.place - 1].retired + 1)
+            entry.retired = max(
+                entry.retired, self.entries[entry.unit][entry.place - 1].retired + 1
+            )
         for taker in entry.rooms:
             entry.retired = max(entry.retired, self.start(taker) + 1)
 

@@ -21,6 +21,7 @@ from .definition import GEMM_CYCLES, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from .fetch import Fetch
 from .transfers import COLUMNS, fill_beat_bytes
 
+
 @cache
 def library() -> ctypes.CDLL:
     """The compiled model.

@@ -126,9 +126,7 @@ class Timer:
         return Timing(self.program, self.configuration, memory, cycles, times)
 
 
-def _native(
-    program: Sequence[Instruction], configuration: Configuration
-) -> TimedProgram | None:
+def _native(program: Sequence[Instruction], configuration: Configuration) -> TimedProgram | None:
     try:
         return TimedProgram(program, configuration)
     except ToolError as problem:
