@@ -166,10 +166,10 @@ class _Walk:
 
     def _valid(self, index: int) -> tuple[str, int]:
         before = int(self.links.before[index])
-        if before != START and self.times["valid"][index] == self.times["start"][before] + 1:
-            if self.times["start"][before] > self.times["entered"][index] + 1:
-                self._step(index, Wait.FILL, self.times["start"][before])
-                return "start", before
+        started = self.times["start"][before] if before != START else START
+        if self.times["valid"][index] == started + 1 > self.times["entered"][index] + 2:
+            self._step(index, Wait.FILL, started)
+            return "start", before
         self._step(index, Wait.FILL, self.times["entered"][index])
         return "entered", index
 

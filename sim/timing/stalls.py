@@ -86,9 +86,9 @@ def _unit_activity(timing: Timing, unit: Unit) -> tuple[np.ndarray, ...]:
     all_of_unit = links.of_unit(unit)
     mine = all_of_unit[links.works[all_of_unit]]
     count = mine.size
-    names = ("word", "entered", "valid", "ready", "start", "first", "last", "starved")
-    word, entered, valid, ready, start, first, last, starved = (
-        timing.column(name)[mine] for name in names
+    valid, ready, start, first, last, starved = (
+        timing.column(name)[mine]
+        for name in ("valid", "ready", "start", "first", "last", "starved")
     )
     memory_side = unit in (Unit.LOAD, Unit.STORE)
 
