@@ -17,12 +17,16 @@ from ..isa.numbers import requantise, saturate8
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Name, element type, shape, and the value that reads outside of it give."""
+    """Name, element type, shape, and the value that reads outside of it give.
+
+    `value` is the graph value that it stands for, where that has another name.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     pad: int = 0
+    value: str = ""
 
     def __getitem__(self, index: tuple[Affine, ...]) -> Read:
         """An element: `x[y * 2, c]` with indices from `index`."""

@@ -1,45 +1,86 @@
 """Random legal programs: every opcode, every corner of every field, real concurrency.
 
-Shapes are drawn from the families' declarations (nests, operands, immediates), fitted into windows
-of the memories, and kept only if the checker's own rules for one instruction accept them; tokens
-come from the conflicts. Scratchpads are used near the ends of their banks, so that programs read
-what they wrote.
+The seed chooses a profile, which says how often each kind of scene is drawn; tokens come from the
+conflicts. Blocks of SYNCs that fill counters are woven in afterwards: a block that gives as many
+tokens of each pair as it takes can stand anywhere, since every later wait then takes a token at
+least as young as before.
 """
 
 import random
 from collections.abc import Sequence
-from math import prod
+from dataclasses import dataclass
 
 import numpy as np
 
-from .configuration import GEMM_REVISIT_STEPS, Configuration, Memory
-from .instructions import (
-    Combine,
-    Gemm,
-    Instruction,
-    Load,
-    Loop,
-    Reduce,
-    Store,
-    Sync,
-    Unit,
-    Vector,
-)
-from .instructions.store import SOURCES
-from .legality import has_faults
+from .configuration import Configuration
+from .instructions import Instruction, Sync, Unit, peers
+from .possible_corners import STRETCH
+from .random_instructions import parameter_bytes
+from .random_scenes import Scene, Scenes
 from .tokens import synthesise_tokens
 
-Window = tuple[int, int]
-"""First byte of a part of a memory, and first byte beyond."""
+FILLS = 13
+"""Loads at the start, at most, that give later instructions something to find."""
 
-STEP_BUDGETS = (8, 40, 160)
-"""Steps of a unit that one instruction may take; long ones are rare."""
 
-LONGEST_SHARE = 0.004
-"""Share of GEMMs and VECTORs that may take as many steps as one loop can count."""
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How often each scene is drawn, by the name of its method of `Scenes`.
 
-HOT_ROWS = 24
-"""Rows of a bank that a program mostly uses."""
+    Parameters
+    ----------
+    weights
+        Of the scenes.
+    tight
+        Whether room for a full queue matters more than loads at the start.
+    redundant
+        Chances, one of which is taken, that an instruction waits for one that it need not.
+    blocks
+        Whether blocks of SYNCs are woven in.
+    """
+
+    weights: dict[str, int]
+    tight: bool = False
+    redundant: tuple[float, ...] = (0.0, 0.0, 0.03)
+    blocks: bool = False
+
+
+PROFILES: dict[str, Profile] = {
+    "mixed": Profile(
+        {"load": 30, "gemm": 20, "vector": 28, "store": 16, "sync": 6}, redundant=(0.0, 0.03, 0.15)
+    ),
+    "transfers": Profile(
+        {
+            "load": 12, "store": 12, "boundaries": 22, "long_run": 7, "byte_runs": 12, "pads": 6,
+            "spans": 8, "gemm": 5, "vector": 8, "greatest": 2,
+        }
+    ),
+    "tokens": Profile(
+        {"hazard": 60, "load": 4, "gemm": 4, "vector": 4, "store": 4, "bare_syncs": 4},
+        tight=True, redundant=(0.0, 0.3, 1.0), blocks=True,
+    ),
+    "tiny-instructions": Profile(
+        {"tiny_run": 30, "flood": 40, "bare_syncs": 4, "hazard": 10, "byte_runs": 6}, tight=True
+    ),
+    "gemm": Profile(
+        {
+            "gemm": 50, "load": 10, "wraps": 8, "soonest": 4, "spans": 4, "banks": 6,
+            "greatest": 2, "vector": 8, "store": 8,
+        }
+    ),
+    "vector": Profile(
+        {
+            "vector": 60, "load": 10, "wraps": 6, "spans": 8, "banks": 6, "greatest": 2, "gemm": 6,
+            "store": 8,
+        }
+    ),
+}  # fmt: skip
+"""What programs concentrate on; any six seeds in a row draw each once."""
+
+
+def profile_of(seed: int) -> str:
+    """Name of the profile that a seed draws from."""
+    return tuple(PROFILES)[seed % len(PROFILES)]
 
 
 def random_program(
@@ -64,18 +105,114 @@ def random_program(
     dram
         uint8[data_bytes].
     """
-    return _Drawing(configuration, seed, data_bytes).program(length)
+    profile = PROFILES[profile_of(seed)]
+    scenes = Scenes(configuration, seed, data_bytes)
+    chance = scenes.chance
+    blocks = _token_blocks(configuration, seed, length - 3, chance) if profile.blocks else []
+    length -= sum(map(len, blocks))
+    fills = FILLS
+    if profile.tight:
+        fills = max(1, min(FILLS // 2, length - configuration.queue_depth - 5))
+    body: Scene = scenes.fill_scratchpads(fills)
+    names, weights = tuple(profile.weights), tuple(profile.weights.values())
+    while len(body) < length:
+        drawn = getattr(scenes, chance.choices(names, weights)[0])()
+        body += drawn if isinstance(drawn, list) else [drawn]
+    rate = chance.choice(profile.redundant)
+
+    def redundant(count: int) -> int | None:
+        return chance.randrange(count) if count and chance.random() < rate else None
+
+    program = synthesise_tokens(body[:length], configuration, redundant)
+    for block in blocks:
+        program = _insert(program, block, chance, configuration.token_limit)
+    return program, random_image(seed, data_bytes)
 
 
-def parameter_bytes(data_bytes: int) -> int:
-    """Bytes at the start of the image that hold pairs of bias and scale."""
-    return data_bytes // 8 // 8 * 8
+def _token_blocks(
+    configuration: Configuration, seed: int, room: int, chance: random.Random
+) -> list[list[Sync]]:
+    """Blocks of SYNCs that give and take the same tokens, together at most `room` of them.
+
+    Of every two seeds of a profile one fills a counter, each pair of units in turn.
+    """
+    turn, fills = divmod(seed // len(PROFILES), 2)
+    if fills:
+        pairs = [(source, target) for source in Unit for target in peers(source)]
+        source, target = pairs[turn % len(pairs)]
+        return [_flood(source, [target], min(configuration.token_limit, room // 2), chance)]
+    blocks = []
+    for _ in range(chance.randint(0, 3)):
+        kind = chance.choice(("flood", "ring", "all"))
+        units = chance.sample(tuple(Unit), chance.randint(2, len(Unit)))
+        if kind == "flood":
+            count = chance.randint(1, min(configuration.token_limit, 6))
+            block = _flood(units[0], units[1:], count, chance)
+        elif kind == "ring":
+            block = _ring(units, chance.randint(STRETCH, 2 * STRETCH))
+        else:
+            block = [Sync(target=unit, signal=frozenset(peers(unit))) for unit in units]
+            takes = [(unit, peer) for unit in units for peer in peers(unit)]
+            block += [
+                Sync(target=unit, wait=frozenset(giver for giver, taker in takes if taker is unit))
+                for unit in Unit
+            ]
+        if sum(map(len, blocks)) + len(block) <= room:
+            blocks.append(block)
+    return blocks
+
+
+def _flood(source: Unit, targets: Sequence[Unit], count: int, chance: random.Random) -> list[Sync]:
+    """Many tokens from one unit before any is taken."""
+    gives = [Sync(target=source, signal=frozenset(targets)) for _ in range(count)]
+    takes = [Sync(target=unit, wait=frozenset((source,))) for unit in targets for _ in range(count)]
+    chance.shuffle(takes)
+    return gives + takes
+
+
+def _ring(units: Sequence[Unit], count: int) -> list[Sync]:
+    """One token handed on from unit to unit."""
+    ring = []
+    for step in range(count):
+        before, here = units[(step - 1) % len(units)], units[step % len(units)]
+        after = units[(step + 1) % len(units)]
+        wait = frozenset((before,)) if step else frozenset()
+        signal = frozenset((after,)) if step < count - 1 else frozenset()
+        ring.append(Sync(target=here, wait=wait, signal=signal))
+    return ring
+
+
+def _insert(
+    program: tuple[Instruction, ...], block: list[Sync], chance: random.Random, limit: int
+) -> tuple[Instruction, ...]:
+    """A program with a block at a random place where no counter overflows, or at the start."""
+    for _ in range(8):
+        place = chance.randrange(len(program))
+        pending = {(u, v): 0 for u in Unit for v in Unit}
+        for instruction in program[:place]:
+            _count(instruction, pending)
+        fits = True
+        for sync in block:
+            _count(sync, pending)
+            fits = fits and max(pending.values()) <= limit
+        if fits:
+            return (*program[:place], *block, *program[place:])
+    return (*block, *program)
+
+
+def _count(instruction: Instruction, pending: dict[tuple[Unit, Unit], int]) -> None:
+    if instruction.home is not None:
+        for giver in instruction.wait:
+            pending[giver, instruction.home] -= 1
+        for taker in instruction.signal:
+            pending[instruction.home, taker] += 1
 
 
 def random_image(seed: int, data_bytes: int) -> np.ndarray:
     """Contents of the data window: pairs of bias and scale, then int8 values, uint8[data_bytes].
 
-    Most scales are sensible; some are zero, negative, subnormal, infinite or no numbers at all.
+    The first quarter of the biases are the ends of int32. Most scales are sensible; some are zero,
+    negative, subnormal, infinite or no numbers at all.
     """
     chance = np.random.default_rng(seed)
     pairs = parameter_bytes(data_bytes) // 8
@@ -86,307 +223,12 @@ def random_image(seed: int, data_bytes: int) -> np.ndarray:
     wild = chance.random(pairs) < 0.08
     scale[wild] = chance.integers(0, 1 << 32, int(wild.sum()), dtype=np.uint64)
     corners = np.array([0, 1 << 31, 1, 0x7F800000, 0x7FC00000, 0x3F800000, 0x3F000000, 0x43800000])
-    wild = chance.random(pairs) < 0.04
+    wild = chance.random(pairs) < 0.08
     scale[wild] = chance.choice(corners, int(wild.sum()))
     values = chance.integers(-128, 128, data_bytes - 8 * pairs).astype(np.int8)
     wild = chance.random(values.size) < 0.1
     values[wild] = chance.choice([-128, -127, 0, 127], int(wild.sum()))
+    ends = np.array([(1 << 31) - 1, -(1 << 31)], dtype=np.int32)
+    bias[: pairs // 4] = np.resize(ends, pairs // 4)
     image = np.stack([bias.view(np.uint32), scale], axis=1).reshape(-1).view(np.uint8)
     return np.concatenate([image, values.view(np.uint8)])
-
-
-class _Drawing:
-    """One program being drawn."""
-
-    def __init__(self, configuration: Configuration, seed: int, data_bytes: int) -> None:
-        self.configuration = configuration
-        self.chance = random.Random(seed)
-        self.data_bytes = data_bytes
-        self.image = random_image(seed, data_bytes)
-        self.hot = {
-            memory: [self._hot(memory, bank) for bank in range(configuration.banks(memory))]
-            for memory in Memory
-            if memory is not Memory.DRAM
-        }
-        quarter = data_bytes // 4
-        self.hot[Memory.DRAM] = [(i * quarter, (i + 1) * quarter) for i in range(4)]
-
-    def _hot(self, memory: Memory, bank: int) -> Window:
-        """Where a program mostly works in a bank: at its start, its end, or in between."""
-        size = self.configuration.bank_bytes(memory)
-        tile = self.configuration.row_bytes(memory)
-        if memory is Memory.WGT:
-            tile *= self.configuration.lanes_in
-            length = 3 * tile
-        elif memory is Memory.LUT:
-            length = size
-        elif memory is Memory.PARAM:
-            length = 4 * tile
-        else:
-            length = HOT_ROWS * tile
-        length = min(length, size)
-        last = (size - length) // tile
-        start = self.chance.choice((0, last, self.chance.randint(0, last))) * tile
-        return bank * size + start, bank * size + start + length
-
-    def program(self, length: int) -> tuple[tuple[Instruction, ...], np.ndarray]:
-        """All instructions, and the image."""
-        body = self.fill_scratchpads()
-        draws = (self.load, self.gemm, self.vector, self.store, self.sync)
-        while len(body) < length:
-            body.append(self.chance.choices(draws, (30, 20, 28, 16, 6))[0]())
-        rate = self.chance.choice((0.0, 0.03, 0.15))
-        picks = self.chance
-
-        def redundant(count: int) -> int | None:
-            return picks.randrange(count) if count and picks.random() < rate else None
-
-        return synthesise_tokens(body, self.configuration, redundant), self.image
-
-    def fill_scratchpads(self) -> list[Instruction]:
-        """Loads of the hot windows, in random order, so that later instructions find values."""
-        loads: list[Instruction] = []
-        for memory in (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT):
-            windows = self.hot[memory]
-            for low, high in self.chance.sample(windows, min(3, len(windows))):
-                size = min(high - low, self.data_bytes // 2, 2048)
-                start, end = self._pairs() if memory is Memory.PARAM else (0, self.data_bytes)
-                size = min(size, (end - start) // 8 * 8)
-                source = start + self.chance.randrange((end - start - size) // 8 + 1) * 8
-                loads.append(Load(destination=memory, length=size, memory=source, local=low))
-        self.chance.shuffle(loads)
-        return loads
-
-    def _pairs(self) -> Window:
-        return 0, parameter_bytes(self.data_bytes)
-
-    # Pieces ------------------------------------------------------------------------------------
-
-    def window(self, memory: Memory, banks: Sequence[int] | None = None) -> Window:
-        """A hot window, or now and then one or all banks."""
-        if memory is Memory.DRAM and self.chance.random() < 0.2:
-            return 0, self.data_bytes
-        banks = range(len(self.hot[memory])) if banks is None else banks
-        bank = self.chance.choice(banks)
-        if memory is Memory.DRAM or self.chance.random() < 0.8:
-            return self.hot[memory][bank]
-        size = self.configuration.bank_bytes(memory)
-        if len(banks) == len(self.hot[memory]) and self.chance.random() < 0.5:
-            return 0, self.configuration.size_bytes(memory)
-        return bank * size, (bank + 1) * size
-
-    def extents(self, levels: int, budget: int) -> list[int]:
-        """Extents of up to `levels` loops with a product of at most `budget`."""
-        most = min(budget, 1 << self.configuration.extent_bits)
-        count = self.chance.choice((self.chance.randint(0, levels), levels))
-        extents: list[int] = []
-        for rest in reversed(range(count)):
-            room = most // prod(extents) >> rest
-            if room >= 2:
-                extents.append(self.chance.choice((2, 3, self.chance.randint(2, room), room)))
-                extents[-1] = min(extents[-1], room)
-        self.chance.shuffle(extents)
-        return extents
-
-    def walk(self, extents: Sequence[int], run: int, room: int) -> tuple[int, list[int]]:
-        """Base and strides that keep `run` granules per step inside `room` granules."""
-        strides: list[int] = []
-        dense = run
-        for extent in reversed(extents):
-            stride = self.chance.choice(
-                (dense, dense, 1, run, 0, run + 1, self.chance.randint(0, max(1, room // extent)))
-            )
-            strides.insert(0, self.chance.choice((1, 1, 1, -1)) * stride)
-            dense = max(dense, extent * stride)
-        while sum((n - 1) * abs(s) for n, s in zip(extents, strides, strict=True)) > room - run:
-            worst = max(range(len(strides)), key=lambda i: (extents[i] - 1) * abs(strides[i]))
-            strides[worst] = int(strides[worst] / 2)
-        moves = [(n - 1) * s for n, s in zip(extents, strides, strict=True)]
-        first = -sum(min(0, move) for move in moves)
-        last = room - run - sum(max(0, move) for move in moves)
-        return self.chance.choice((first, last, self.chance.randint(first, last))), strides
-
-    def budget(self) -> int:
-        """Steps for the next LOAD or STORE."""
-        return self.chance.choices(STEP_BUDGETS, (50, 45, 5))[0]
-
-    def long_budget(self) -> int:
-        """Steps for the next GEMM or VECTOR: once in a long while a loop of the greatest extent."""
-        if self.chance.random() < LONGEST_SHARE:
-            return min(4096, 1 << self.configuration.extent_bits)
-        return self.budget()
-
-    def byte(self) -> int:
-        """A signed byte, corners often."""
-        corner = self.chance.choice((-128, 127, -1, 1))
-        return self.chance.choices((0, corner, self.chance.randint(-128, 127)), (4, 2, 4))[0]
-
-    def multiplier(self) -> int:
-        """A factor of 16 bits."""
-        corner = self.chance.choice((0, -1, -32768, 32767))
-        return self.chance.choices((1, corner, self.chance.randint(-128, 127)), (3, 3, 4))[0]
-
-    # Families ----------------------------------------------------------------------------------
-
-    def load(self) -> Instruction:
-        """A copy or a fill."""
-        places = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
-        destination = self.chance.choices(places, (10, 5, 3, 2))[0]
-        fill = self.chance.random() < (0.02 if destination is Memory.PARAM else 0.25)
-        length, extents, unit, ends = self._copy(destination)
-        remote = self.window(Memory.DRAM)
-        if destination is Memory.PARAM and unit == 8:
-            remote = self._pairs()
-        (memory, local), loops = self._ends(length, extents, unit, (remote, ends))
-        return Load(
-            destination=destination,
-            fill=fill,
-            value=self.chance.choice((0, 128, 255, self.chance.randrange(256))),
-            length=length,
-            memory=memory,
-            local=local,
-            loops=loops,
-        )
-
-    def store(self) -> Instruction:
-        """A copy back."""
-        source = self.chance.choice(SOURCES)
-        length, extents, unit, ends = self._copy(source)
-        remote = self.window(Memory.DRAM)
-        (local, memory), loops = self._ends(length, extents, unit, (ends, remote))
-        return Store(source=source, length=length, local=local, memory=memory, loops=loops)
-
-    def _copy(self, memory: Memory) -> tuple[int, list[int], int, Window]:
-        """Run length in bytes, extents, alignment of everything in bytes, and local window."""
-        low, high = self.window(memory)
-        row = self.configuration.row_bytes(memory)
-        piece = min(row, self.configuration.bus_bytes)
-        unit = self.chance.choices((1, 4, row), (5, 2, 3))[0]
-        if memory is Memory.PARAM:
-            unit = self.chance.choices((8, 1), (19, 1))[0]
-        budget = self.budget()
-        longest = min(budget * piece, high - low, self.data_bytes // 8, 1024)
-        lengths = (1, row, row + 1, self.chance.randint(1, 3 * row), longest)
-        length = min(self.chance.choice(lengths), longest)
-        length = max(length // unit, 1) * unit
-        pieces = -(-length // piece) + 1
-        extents = self.extents(self.configuration.dma_loops, max(1, budget // pieces))
-        return length, extents, unit, (low, high)
-
-    def _ends(
-        self, length: int, extents: list[int], unit: int, windows: tuple[Window, Window]
-    ) -> tuple[list[int], tuple[Loop, ...]]:
-        bases, strides = [], []
-        for low, high in windows:
-            base, moves = self.walk(extents, length // unit, (high - low) // unit)
-            bases.append(low // unit * unit + base * unit)
-            strides.append([move * unit for move in moves])
-        return bases, _loops(extents, strides)
-
-    def _operand(
-        self, extents: Sequence[int], memory: Memory, granule: int, window: Window
-    ) -> tuple[int, list[int]]:
-        base, strides = self.walk(extents, 1, (window[1] - window[0]) // granule)
-        return window[0] // granule + base, strides
-
-    def gemm(self) -> Instruction:
-        """A tile; drawn again until no ACC row comes back too early."""
-        configuration = self.configuration
-        for attempt in range(30):
-            budget = self.long_budget()
-            rows = self.extents(configuration.row_loops if attempt < 29 else 0, budget)
-            duration = max(prod(rows), configuration.lanes_in, GEMM_REVISIT_STEPS)
-            levels = configuration.tile_loops if attempt < 29 else 0
-            least = self.chance.choice((1, 4, 16)) if duration <= 2 * configuration.lanes_in else 1
-            tiles = self.extents(levels, max(least, min(2 * budget, 4096) // duration))
-            bases, moves = [], []
-            for name, memory in (("act", Memory.ACT), ("wgt", Memory.WGT), ("acc", Memory.ACC)):
-                granule = configuration.row_bytes(memory)
-                granule *= configuration.lanes_in if name == "wgt" else 1
-                extents = tiles if name == "wgt" else tiles + rows
-                base, strides = self._operand(extents, memory, granule, self.window(memory))
-                if name == "acc" and len(tiles) > 0 and self.chance.random() < 0.6:
-                    strides[self.chance.randrange(len(tiles))] = 0
-                bases.append(base)
-                moves.append(strides)
-            instruction = Gemm(
-                accumulate=self.chance.random() < 0.4,
-                act=bases[0],
-                wgt=bases[1],
-                acc=bases[2],
-                tile_loops=_loops(tiles, [m[: len(tiles)] for m in moves]),
-                row_loops=_loops(rows, [moves[0][len(tiles) :], moves[2][len(tiles) :]]),
-            )
-            if not has_faults(instruction, configuration, self.data_bytes):
-                return instruction
-        raise AssertionError("a GEMM without loops is legal")
-
-    def vector(self) -> Instruction:
-        """Any operation; drawn again until its operands keep apart."""
-        for attempt in range(30):
-            instruction = self._vector(self.long_budget() if attempt < 29 else 1)
-            if not has_faults(instruction, self.configuration, self.data_bytes):
-                return instruction
-        raise AssertionError("a VECTOR without loops is legal")
-
-    def _vector(self, budget: int) -> Vector:
-        configuration, chance = self.configuration, self.chance
-        maps = self.extents(configuration.map_loops, budget)
-        reduces = self.extents(configuration.reduce_loops, max(1, budget // prod(maps)))
-        if chance.random() < 0.4:
-            reduces = []
-        from_acc, to_acc = chance.random() < 0.5, chance.random() < 0.25
-        banks = list(range(configuration.act_banks))
-        chance.shuffle(banks)
-        lanes = configuration.vector_lanes
-        acc, act = (Memory.ACC, 4 * lanes), (Memory.ACT, lanes)
-        a_place, b_place = (acc if from_acc else act), act
-        dst_place = acc if to_acc else act
-        near = None if from_acc else banks[:1]
-        a, a_moves = self._operand(maps + reduces, *a_place, self.window(a_place[0], near))
-        b, b_moves = self._operand(maps + reduces, *b_place, self.window(Memory.ACT, banks[1:]))
-        if from_acc == to_acc and not reduces and chance.random() < 0.3:
-            dst, dst_moves = a, a_moves
-        else:
-            dst, dst_moves = self._operand(maps, *dst_place, self.window(dst_place[0]))
-        row = configuration.row_bytes(Memory.PARAM)
-        param, param_moves = self._operand(maps, Memory.PARAM, row, self.window(Memory.PARAM))
-        moves = [dst_moves, a_moves[: len(maps)], b_moves[: len(maps)], param_moves]
-        low, high = self.byte(), self.byte()
-        if chance.random() < 0.8:
-            low, high = min(low, high), max(low, high)
-        if chance.random() < 0.4:
-            low, high = -128, 127
-        return Vector(
-            a_from_acc=from_acc,
-            to_acc=to_acc,
-            combine=chance.choices(tuple(Combine), (4, 3, 1, 1, 1))[0],
-            reduce=chance.choice(tuple(Reduce)),
-            a_multiplier=self.multiplier(),
-            b_multiplier=self.multiplier(),
-            bias=chance.random() < 0.5,
-            scale=chance.random() < 0.7,
-            zero_point=self.byte(),
-            low=low,
-            high=high,
-            lookup=chance.random() < 0.3,
-            table=chance.randrange(configuration.lut_tables),
-            dst=dst,
-            a=a,
-            b=b,
-            param=param,
-            map_loops=_loops(maps, moves),
-            reduce_loops=_loops(reduces, [a_moves[len(maps) :], b_moves[len(maps) :]]),
-        )
-
-    def sync(self) -> Instruction:
-        """Nothing but tokens."""
-        return Sync(target=self.chance.choice(tuple(Unit)))
-
-
-def _loops(extents: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[Loop, ...]:
-    """Loops of some extents, given every operand's strides."""
-    return tuple(
-        Loop(extent, tuple(moves[level] for moves in strides))
-        for level, extent in enumerate(extents)
-    )

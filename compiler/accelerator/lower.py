@@ -201,9 +201,8 @@ class _Walk:
         box = box_of(read, start, tile)
         base, missing = self.inputs[read.tensor].take(box)
         if missing:
-            source = self.out.residents[read.tensor]
             tensor = self.kernel.tensors[read.tensor]
-            source = replace(source, shape=tensor.shape)
+            source = replace(self.out.residents[tensor.value], shape=tensor.shape)
             loads = load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration)
             for load in loads:
                 self._emit(load, f"{where}: load `{read.tensor}`")
@@ -305,7 +304,7 @@ class _Walk:
             else (start[axis.name], start[axis.name] + sizes[axis.name])
             for axis in finish.axes
         )
-        target = replace(self.out.residents[finish.output.name], shape=finish.output.shape)
+        target = replace(self.out.residents[finish.output.value], shape=finish.output.shape)
         for store in store_box(target, box, Memory.ACT, self.output_base, self.configuration):
             self._emit(store, f"{where}: store `{finish.output.name}`")
 

@@ -8,6 +8,10 @@ from ..graph import Graph
 from ..tensor import Axis, Tensor
 
 
+OWN_NAMES = frozenset({"acc", "bias", "scale", "table", "w"})
+"""Tensors that kernels make; an activation may have such a name too."""
+
+
 def channel_block(configuration: Configuration) -> int:
     """Channels of every activation in memory are a multiple of this."""
     return max(configuration.lanes_in, configuration.lanes_out)
@@ -18,10 +22,22 @@ def padded(count: int, block: int) -> int:
     return -(-count // block) * block
 
 
-def activation(name: str, graph: Graph, configuration: Configuration, pad: int = 0) -> Tensor:
-    """A graph value int8[N, H, W, C] as it lies in memory, channels padded."""
+def activation(
+    name: str, graph: Graph, configuration: Configuration, pad: int = 0, *, again: bool = False
+) -> Tensor:
+    """A graph value int8[N, H, W, C] as it lies in memory, channels padded.
+
+    `again` gives a second tensor of a value that a kernel reads as two operands.
+    """
     *outer, channels = graph.types[name].shape
-    return Tensor(name, "int8", (*outer, padded(channels, channel_block(configuration))), pad)
+    shape = (*outer, padded(channels, channel_block(configuration)))
+    own = f"again {name}" if again else tensor_name(name)
+    return Tensor(own, "int8", shape, pad, name)
+
+
+def tensor_name(value: str) -> str:
+    """What kernels call a graph value: its name, unless that may mean another tensor."""
+    return f"value {value}" if value in OWN_NAMES or " " in value else value
 
 
 def axes_of(tensor: Tensor) -> tuple[Axis, ...]:

@@ -10,7 +10,16 @@ from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Call, Op, Reduction
 from ..graph import Graph, Node, QConv
 from ..tensor import Axis, Compute, Kernel, Tensor
-from .common import activation, channel_block, epilogue, padded, requantised, widen, window
+from .common import (
+    activation,
+    channel_block,
+    epilogue,
+    padded,
+    requantised,
+    tensor_name,
+    widen,
+    window,
+)
 
 
 def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
@@ -34,7 +43,8 @@ def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kerne
     shape = (*out_shape[:3], blocks, co)
     axes = tuple(Axis(name, extent) for name, extent in zip("nyxso", shape, strict=True))
     acc = Tensor("acc", "int32", shape)
-    out = Tensor(node.output.name, "int8", shape)
+    result = node.output.name
+    out = Tensor(tensor_name(result), "int8", shape, value=result)
     rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
     channel = Affine.of(s=ci if blocks > 1 else 0, i=1)
     n, s, o = Affine.of(n=1), Affine.of(s=1), Affine.of(o=1)

@@ -11,7 +11,10 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`out = requantise(a * ma + b * mb + constant, scale)` with zero point and clamp."""
     attributes = node.attributes
     assert isinstance(attributes, QAdd)
-    a, b = (activation(name, graph, configuration) for name in node.inputs[:2])
+    first, second = node.inputs[:2]
+    a = activation(first, graph, configuration)
+    # Operands of their own lie in banks of their own: `x + x` reads both at once.
+    b = activation(second, graph, configuration, again=first == second)
     out = activation(node.output.name, graph, configuration)
     axes = axes_of(out)
     ma, mb = attributes.multipliers

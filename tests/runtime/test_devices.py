@@ -23,6 +23,29 @@ def test_reference_and_sim_agree_on_everything():
             np.testing.assert_array_equal(sim.scratchpads()[memory], contents)
 
 
+def test_sim_without_a_compiler_leaves_the_same_bytes(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    program, image = random_program(SMALL, 6)
+    with open_device("reference", SMALL) as reference, open_device("sim", SMALL) as sim:
+        expected = reference.run(program, image.copy()).dram
+        for form in (program, encode_program(program, SMALL)):
+            np.testing.assert_array_equal(sim.run(form, image.copy()).dram, expected)
+
+
+def test_a_list_of_instructions_may_change_between_runs():
+    one, image = random_program(SMALL, 7)
+    other, _ = random_program(SMALL, 8)
+    program = list(one)
+    with open_device("reference", SMALL) as reference, open_device("sim", SMALL) as sim:
+        sim.run(program, image.copy())
+        program[:] = other
+        expected = reference.run(other, image.copy()).dram
+        result = sim.run(program, image.copy())
+    np.testing.assert_array_equal(result.dram, expected)
+    assert result.spans is not None
+    assert len(result.spans) == len(other)
+
+
 def test_the_data_window_changes_in_place():
     program, image = random_program(SMALL, 2)
     before = image.copy()

@@ -1,4 +1,4 @@
-"""The fast simulator against the definition, on every memory, byte for byte."""
+"""The fast simulators, compiled and NumPy's, against the definition: every memory, every byte."""
 
 import numpy as np
 import pytest
@@ -10,24 +10,45 @@ from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Reduce,
 from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine, reads_results, runs_overlap
+from tilewright.sim.native import NATIVE_FLAGS
+from tilewright.sim.native_functional import NativeMachine
 
-TINY, SMALL = PRESETS["tiny"], PRESETS["4x4"]
+SMALL, WIDE = PRESETS["4x4"], PRESETS["8x16"]
 DATA_BYTES = 4096
 
 
+class PortableMachine(NativeMachine):
+    """The compiled simulator as it is where the processor has no AVX-512 VNNI."""
+
+    flags = (*NATIVE_FLAGS, "-DTILEWRIGHT_PORTABLE")
+
+
+def fast_machines(configuration):
+    """Kinds to compare; few lanes are portable in any case."""
+    kinds = [FunctionalMachine, NativeMachine]
+    return kinds + [PortableMachine] * (configuration.lanes_out >= 16)
+
+
 def assert_same(configuration, program, dram, scratchpads=None):
-    """Run on both machines from the same state and compare every byte."""
-    machines = []
-    for kind in (Machine, FunctionalMachine):
+    """Run on all machines from the same state and compare every byte with the definition's."""
+
+    def after(kind):
         machine = kind(configuration, dram.copy())
         for memory, contents in (scratchpads or {}).items():
             machine.memories[memory][:] = contents
         machine.run(program)
-        machines.append(machine)
-    for memory in Memory:
-        expected, got = (machine.memories[memory] for machine in machines)
-        np.testing.assert_array_equal(got, expected, err_msg=memory.name)
-    return machines[1]
+        return machine
+
+    reference = after(Machine)
+    for kind in fast_machines(configuration):
+        machine = after(kind)
+        for memory in Memory:
+            np.testing.assert_array_equal(
+                machine.memories[memory],
+                reference.memories[memory],
+                err_msg=f"{kind.__name__}: {memory.name}",
+            )
+    return reference
 
 
 def random_scratchpads(configuration, seed):
@@ -38,7 +59,7 @@ def random_scratchpads(configuration, seed):
     }
 
 
-@pytest.mark.parametrize("name", ["tiny", "4x4", "8x16", "16x8"])
+@pytest.mark.parametrize("name", PRESETS)
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 def test_random_programs_leave_equal_memories(name, seed):
@@ -46,9 +67,10 @@ def test_random_programs_leave_equal_memories(name, seed):
     assert_same(PRESETS[name], program, dram)
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("name", ["4x4", "8x16", "32x32"])
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_gemm_equals_its_definition_from_any_state(seed):
+def test_gemm_equals_its_definition_from_any_state(name, seed):
     draw = np.random.default_rng(seed)
     acc_strides = draw.choice([0, 0, 1, 2, 8, 16], 3)
     gemm = Gemm(
@@ -63,15 +85,16 @@ def test_gemm_equals_its_definition_from_any_state(seed):
         row_loops=(Loop(int(draw.integers(1, 9)), (int(draw.integers(4)), 1)), Loop(3, (7, 16))),
     )
     assert_same(
-        SMALL,
+        PRESETS[name],
         [gemm],
         np.zeros(DATA_BYTES, dtype=np.uint8),
-        random_scratchpads(SMALL, seed),
+        random_scratchpads(PRESETS[name], seed),
     )
 
 
-def test_gemm_sums_wrap_like_the_accumulators():
-    scratchpads = random_scratchpads(SMALL, 1)
+@pytest.mark.parametrize("configuration", [SMALL, WIDE], ids=lambda c: c.name)
+def test_gemm_sums_wrap_like_the_accumulators(configuration):
+    scratchpads = random_scratchpads(configuration, 1)
     scratchpads[Memory.ACT][:] = 0x80
     scratchpads[Memory.WGT][:] = 0x80
     scratchpads[Memory.ACC].view(np.int32)[:] = np.iinfo(np.int32).max - 1
@@ -79,7 +102,7 @@ def test_gemm_sums_wrap_like_the_accumulators():
         accumulate=True, act=0, wgt=0, acc=0,
         tile_loops=(Loop(500, (2, 0, 0)),), row_loops=(Loop(5, (1, 1)),),
     )  # fmt: skip
-    machine = assert_same(SMALL, [gemm], np.zeros(DATA_BYTES, np.uint8), scratchpads)
+    machine = assert_same(configuration, [gemm], np.zeros(DATA_BYTES, np.uint8), scratchpads)
     assert machine.view(Memory.ACC)[0, 0] < 0
 
 
@@ -118,6 +141,47 @@ def test_vector_equals_its_definition_from_any_state(combine, reduce):
             np.zeros(DATA_BYTES, dtype=np.uint8),
             random_scratchpads(SMALL, seed),
         )
+
+
+def test_an_accumulator_revisited_by_a_row_loop_sums_in_order():
+    """A row that comes back overwrites where it is first, and adds where it is not."""
+    for accumulate in (False, True):
+        gemm = Gemm(
+            accumulate=accumulate, act=3, wgt=1, acc=5,
+            tile_loops=(Loop(3, (2, 1, 0)), Loop(2, (0, 3, 4))),
+            row_loops=(Loop(4, (5, 0)), Loop(6, (1, 1))),
+        )  # fmt: skip
+        dram = np.zeros(DATA_BYTES, np.uint8)
+        assert_same(WIDE, [gemm], dram, random_scratchpads(WIDE, 5))
+
+
+def test_requantisation_equals_its_definition_at_every_corner():
+    """All pairs of accumulators and scales where rounding, saturation or the format changes."""
+    configuration = PRESETS["16x16"]
+    near = [0, 1, 2, 3, 5, 127, 128, 255, 256, 257, (1 << 23) + 1, (1 << 24) - 1, 1 << 24]
+    near += [(1 << 24) + 1, (1 << 31) - 1]
+    accumulators = np.array(near + [-value for value in near] + [-(1 << 31)], dtype=np.int64)
+    accumulators = np.resize(accumulators, 32).astype(np.int32)
+    patterns = np.array(
+        [0, 1, 0x007FFFFF, 0x00800000, 0x33800000, 0x37800000, 0x3A83126F, 0x3F000000, 0x3F7FFFFF,
+         0x3F800000, 0x3F800001, 0x3FC00000, 0x43800000, 0x7F000000, 0x7F7FFFFF, 0x7F800000,
+         0x7F800001, 0x7FC00000, 0x7FFFFFFF], dtype=np.uint32,
+    )  # fmt: skip
+    patterns = np.concatenate([patterns, patterns | np.uint32(1 << 31)])
+    scratchpads = random_scratchpads(configuration, 9)
+    slices = np.repeat(accumulators, 16)
+    scratchpads[Memory.ACC][: 4 * slices.size] = slices.view(np.uint8)
+    param = scratchpads[Memory.PARAM].view(np.uint32).reshape(-1, 16, 2)
+    param[: patterns.size, :, 1] = patterns[:, None]
+    program = [
+        Vector(
+            a_from_acc=True, scale=True, zero_point=zero_point, dst=0, a=0,
+            map_loops=(Loop(patterns.size, (32, 0, 0, 1)), Loop(32, (1, 1, 0, 0))),
+        )
+        for zero_point in (0, -128, 127)
+    ]  # fmt: skip
+    for vector in program:
+        assert_same(configuration, [vector], np.zeros(DATA_BYTES, np.uint8), scratchpads)
 
 
 def test_results_read_by_later_steps_are_computed_in_order():

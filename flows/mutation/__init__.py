@@ -1,0 +1,1 @@
+"""Mutation score: how many seeded faults the tests find, in the hardware and in the checker."""

@@ -1,0 +1,258 @@
+"""Programs with one purpose each, for what random programs meet too rarely.
+
+Loops that run to their greatest extent at every level of every family, and sums and scales whose
+product lies so near to a rounding tie that every bit of it decides.
+"""
+
+import random
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...isa.configuration import Configuration, Memory
+from ...isa.instructions import (
+    Combine,
+    Gemm,
+    Instruction,
+    Load,
+    Loop,
+    Reduce,
+    Store,
+    Vector,
+)
+from ...isa.legality import has_faults
+from ...isa.tokens import synthesise_tokens
+
+Program = tuple[tuple[Instruction, ...], np.ndarray]
+
+DATA_BYTES = 1 << 14
+ATTEMPTS = 400
+FAMILIES: tuple[tuple[type[Instruction], Memory | None], ...] = (
+    (Load, Memory.ACT), (Store, Memory.ACT), (Gemm, None), (Vector, Memory.ACT),
+    (Vector, Memory.ACC), (Load, Memory.WGT), (Store, Memory.ACC),
+)  # fmt: skip
+
+
+def long_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, Program]]:
+    """Per family, a loop for every level and every bit of its extent, inside and round others.
+
+    An extent of one more than a power of two tells a bit that a comparison leaves out.
+    """
+    chance = random.Random(seed)
+    image = np.random.default_rng(seed).integers(0, 256, DATA_BYTES, dtype=np.uint8)
+    for family, memory in FAMILIES:
+        levels = sum(family.levels(nest, configuration) for nest in family.nests)
+        body = _filled(configuration)
+        for level in range(levels):
+            for bit in range(configuration.extent_bits):
+                found = _long(configuration, chance, family, memory, level, (1 << bit) + 1)
+                body += [] if found is None else [found]
+        name = f"loops of {family.mnemonic}{f' {memory.name}' if memory else ''}"
+        yield name, (synthesise_tokens(body, configuration), image)
+
+
+def _long(
+    configuration: Configuration,
+    chance: random.Random,
+    family: type[Instruction],
+    memory: Memory | None,
+    level: int,
+    extent: int,
+) -> Instruction | None:
+    """A legal instruction with a loop of this extent at `level`, if chance finds one."""
+    extent = min(extent, 1 << configuration.extent_bits)
+    for _ in range(ATTEMPTS):
+        nests, place = {}, 0
+        for nest, moved in family.nests.items():
+            loops = []
+            levels = family.levels(nest, configuration)
+            own = place <= level < place + levels
+            for _ in range(levels):
+                # Missing loops are the outer ones: inside of a long loop there must be others.
+                near = place > level or place == level - 1
+                other = 2 if own and near else 1
+                steps = [chance.choice((0, 0, 1, -1, 2, 3)) for _ in moved]
+                loops.append(Loop(extent if place == level else other, tuple(steps)))
+                place += 1
+            nests[nest] = tuple(loops)
+        instruction = _filled_in(configuration, chance, family, memory, nests)
+        if not has_faults(instruction, configuration, DATA_BYTES):
+            return instruction
+    return None
+
+
+def _filled_in(
+    configuration: Configuration,
+    chance: random.Random,
+    family: type[Instruction],
+    memory: Memory | None,
+    nests: dict[str, tuple[Loop, ...]],
+) -> Instruction:
+    """An instruction with these loops, its operands anywhere."""
+    act, acc = configuration.rows(Memory.ACT), configuration.rows(Memory.ACC)
+    if issubclass(family, Load | Store):
+        assert memory is not None
+        places = {
+            "length": 1,
+            "local": chance.randrange(configuration.size_bytes(memory)),
+            "memory": DATA_BYTES // 2,
+            "loops": nests["loops"],
+        }
+        if family is Load:
+            return Load(destination=memory, **places)
+        return Store(source=memory, **places)
+    if family is Gemm:
+        return Gemm(act=chance.randrange(act), wgt=0, acc=chance.randrange(acc), **nests)
+    slices = configuration.lanes_in // configuration.vector_lanes
+    return Vector(
+        dst=chance.randrange((acc if memory is Memory.ACC else act) * slices),
+        to_acc=memory is Memory.ACC,
+        a=chance.randrange(act * slices),
+        **nests,
+    )
+
+
+def _filled(configuration: Configuration) -> list[Instruction]:
+    """ACT and WGT with something in them."""
+    return [
+        Load(
+            destination=memory,
+            length=min(configuration.size_bytes(memory), 2048),
+            memory=64,
+            local=0,
+        )
+        for memory in (Memory.ACT, Memory.WGT)
+    ]
+
+
+def tireless_rows(configuration: Configuration) -> list[Instruction]:
+    """GEMMs whose row loops come back to one row too early: only their time has a meaning."""
+    still = (0, 0)
+    body: list[Instruction] = []
+    for bit in range(configuration.extent_bits):
+        extent = (1 << bit) + 1
+        for level in range(configuration.row_loops):
+            inner = [Loop(2, still)] * (configuration.row_loops - 1 - level)
+            outer = [Loop(2, still)] * min(level, 1)
+            rows = (*outer, Loop(min(extent, 1 << configuration.extent_bits), still), *inner)
+            body.append(Gemm(act=0, wgt=0, acc=0, row_loops=rows))
+    return body
+
+
+def lengths(configuration: Configuration) -> Program:
+    """Runs of every length that is a power of two, and one more, filled and copied, in and out."""
+    image = np.random.default_rng(9).integers(0, 256, DATA_BYTES, dtype=np.uint8)
+    body: list[Instruction] = []
+    for memory in (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC):
+        size = configuration.size_bytes(memory)
+        found = {size} | {(1 << bit) + more for bit in range(13) for more in (0, 1)}
+        for length in sorted(n for n in found if n <= min(size, DATA_BYTES // 4)):
+            local, value = (size - length) // 2, length * 37 & 255
+            if memory is not Memory.ACC:
+                places = {"destination": memory, "length": length, "local": local}
+                body.append(Load(memory=length % 64, **places))
+                body.append(Load(fill=True, value=value, memory=0, **places))
+            if memory in (Memory.ACT, Memory.ACC):
+                at = DATA_BYTES // 2 + length % 32
+                body.append(Store(source=memory, length=length, local=local, memory=at))
+    return synthesise_tokens(body, configuration), image
+
+
+def small_sums(configuration: Configuration) -> Program:
+    """Sums of a few bits in ACC, combined with ACT in every way: comparisons are close."""
+    chance = random.Random(11)
+    image = np.random.default_rng(11).integers(0, 256, DATA_BYTES, dtype=np.uint8)
+    act = configuration.size_bytes(Memory.ACT) // configuration.vector_lanes
+    acc = configuration.size_bytes(Memory.ACC) // configuration.vector_lanes // 4
+    bank = act // configuration.act_banks
+    body: list[Instruction] = []
+    count = min(bank, acc, 64)
+    for _ in range(12):
+        body += [
+            Load(
+                destination=Memory.ACT, length=min(act * configuration.vector_lanes, 1024),
+                memory=64 * chance.randrange(64), local=0,
+            ),
+            Vector(to_acc=True, dst=0, a=0, map_loops=(Loop(count, (1, 1, 0, 0)),)),
+        ]  # fmt: skip
+        for combine in Combine:
+            for reduce in Reduce:
+                factor = chance.choice((1, -1, 3, 32767, -32768, chance.randint(-999, 999)))
+                extent = chance.choice((1, 2, 3))
+                loops = (Loop(count // extent, (1, extent, 1, 0)),)
+                body.append(
+                    Vector(
+                        a_from_acc=chance.random() < 0.8, to_acc=chance.random() < 0.5,
+                        combine=combine, reduce=reduce, b_multiplier=factor, a_multiplier=-factor,
+                        dst=0, a=0, b=chance.randrange(1, 3) * bank, map_loops=loops,
+                        reduce_loops=(Loop(extent, (1, 0)),),
+                    )
+                )  # fmt: skip
+    kept = [i for i in body if not has_faults(i, configuration, DATA_BYTES)]
+    return synthesise_tokens(kept, configuration), image
+
+
+def near_ties(configuration: Configuration, seed: int, rounds: int) -> Program:
+    """Requantise sums by scales for which the result is a tie or one binary32 step beside it.
+
+    All inputs are zero; the sums are the biases. Each round loads PARAM whole and requantises one
+    slice per row of it.
+    """
+    chance = np.random.default_rng(seed)
+    rows, lanes = configuration.param_depth, configuration.vector_lanes
+    rows = min(rows, 16)
+    count = rounds * rows * lanes
+    pairs = hard_pairs(chance, count)
+    size = rows * lanes * 8
+    image = np.concatenate([pairs.view(np.uint8).reshape(-1), np.zeros(4096, dtype=np.uint8)])
+    output = rounds * size
+    body: list[Instruction] = []
+    zero_points = (0, 0, 0, 5, -7)
+    for number in range(rounds):
+        body.append(Load(destination=Memory.PARAM, length=size, memory=number * size, local=0))
+        strides = (1, 0, 0, 1)
+        body.append(
+            Vector(
+                bias=True, scale=True, dst=0, a=configuration.rows(Memory.ACT) - 1,
+                zero_point=zero_points[number % len(zero_points)],
+                param=0, map_loops=(Loop(rows, strides),),
+            )
+        )  # fmt: skip
+        at = output + number * rows * lanes % 2048
+        body.append(Store(source=Memory.ACT, length=rows * lanes, local=0, memory=at))
+    return synthesise_tokens(body, configuration), image
+
+
+def hard_pairs(chance: np.random.Generator, count: int) -> np.ndarray:
+    """Sums and bit patterns of scales, uint32[count, 2], whose products lie beside a tie."""
+    bits = chance.integers(1, 25, count)
+    sums = (1 << bits) - chance.integers(1, 1 << np.minimum(bits, 23), count)
+    sums = np.maximum(sums, 1)
+    targets = chance.integers(0, 129, count) + 0.5
+    small = chance.random(count) < 0.5
+    targets = np.where(small, chance.integers(0, 3, count) + 0.5, targets)
+    scales = (targets / sums).astype(np.float32)
+    patterns = scales.view(np.uint32).astype(np.int64) + chance.integers(-3, 4, count)
+    sparse = chance.random(count) < 0.5
+    few_sums, few_patterns = _sparse_pairs(chance, count)
+    sums, patterns = np.where(sparse, few_sums, sums), np.where(sparse, few_patterns, patterns)
+    patterns |= chance.integers(0, 2, count) << 31
+    sums = np.where(chance.random(count) < 0.5, -sums, sums)
+    return np.stack([sums.astype(np.int32).view(np.uint32), patterns.astype(np.uint32)], axis=1)
+
+
+def _sparse_pairs(chance: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums and scales of one to three bits each; one bit of the product weighs one half.
+
+    The others are its integer part, or decide alone whether it lies beside the tie.
+    """
+    sum_bits = chance.integers(0, 24, (count, 3))
+    scale_bits = np.concatenate(
+        [np.full((count, 1), 23), chance.integers(0, 24, (count, 2))], axis=1
+    )
+    used = chance.integers(1, 4, (2, count))[:, :, None] > np.arange(3)
+    sums = np.bitwise_or.reduce(np.where(used[0], 1 << sum_bits, 0), axis=1)
+    significands = np.bitwise_or.reduce(np.where(used[1], 1 << scale_bits, 0), axis=1)
+    halves = sum_bits[:, 0] + scale_bits[np.arange(count), chance.integers(0, 2, count)]
+    exponents = np.clip(127 + 23 - 1 - halves, 1, 254)
+    return sums, significands & 0x7FFFFF | exponents << 23

@@ -1,0 +1,153 @@
+"""Programs as tables of integers, decoded in C++: what the compiled simulators read.
+
+A row is an instruction, a column a field. Columns are the same for every configuration, so that
+one library serves them all; the C++ knows them by name from a header that is generated here.
+"""
+
+import ctypes
+from functools import cache
+
+import numpy as np
+
+from ..isa.configuration import DEFAULT, Configuration, Memory
+from ..isa.encoding import decode_program, word_bytes
+from ..isa.instructions import FAMILIES, Combine, Halt, Instruction, Reduce, Unit, Vector
+from .native import build_native
+
+LEVELS = 6
+"""Loop levels that every nest has in a row, the most that a configuration may have."""
+
+OPCODES = 16
+"""Codes of the four opcode bits."""
+
+HEADER = "columns.h"
+"""What the C++ includes the columns as."""
+
+
+@cache
+def columns(family: type[Instruction]) -> dict[str, int]:
+    """Column of each field of a family by its dotted name, with `LEVELS` levels in every nest."""
+    names = ["opcode", "wait", "signal"]
+    names += [field.name for field in family.immediates(DEFAULT)]
+    names += [operand.name for operand in family.operands]
+    for nest, moved in family.nests.items():
+        for level in range(LEVELS):
+            names += [f"{nest}.{level}.{name}" for name in ("extent", *moved)]
+    return {name: column for column, name in enumerate(names)}
+
+
+COLUMNS = max(len(columns(family)) for family in FAMILIES)
+"""Columns of a table."""
+
+
+@cache
+def column_header() -> str:
+    """Columns, opcodes and codes as C++: `row[load::length]`; a nest's name is its first column."""
+    lines = ["#pragma once", "#include <cstdint>", "namespace tilewright {"]
+    lines.append(f"constexpr int COLUMNS = {COLUMNS}, LEVELS = {LEVELS};")
+    lines.append("constexpr int OPCODE = 0, WAIT = 1, SIGNAL = 2;")
+    for codes in (Memory, Unit):
+        named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
+        lines.append(f"namespace {codes.__name__.lower()} {{ enum {{ {named} }}; }}")
+    for codes in (Combine, Reduce):
+        named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
+        lines.append(f"enum class {codes.__name__} : std::int64_t {{ {named} }};")
+    for family in FAMILIES:
+        places = columns(family)
+        named = {name: places[name] for name in places if "." not in name}
+        named |= {nest: places[f"{nest}.0.extent"] for nest in family.nests}
+        body = ", ".join(f"{name} = {column}" for name, column in named.items())
+        lines.append(f"namespace {family.mnemonic} {{")
+        lines.append(f"constexpr std::int64_t code = {family.opcode};")
+        lines.append(f"enum {{ {body} }};")
+        lines.append("}")
+    return "\n".join([*lines, "}", ""])
+
+
+@cache
+def _tables(configuration: Configuration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `decode.h` is driven by: fields, families by opcode, idle rows by opcode."""
+    fields: list[tuple[int, int, int, int, int]] = []
+    families = np.zeros((OPCODES, 2), dtype=np.int64)
+    idle = np.zeros((OPCODES, COLUMNS), dtype=np.int64)
+    for family in FAMILIES:
+        places, bit, first = columns(family), 0, len(fields)
+        for field in family.layout(configuration):
+            if field.bits:
+                column = places[field.name]
+                fields.append((column, bit, field.bits, int(field.signed), field.offset))
+            bit += field.bits
+        families[family.opcode] = first, len(fields)
+        extents = [places[name] for name in places if name.endswith(".extent")]
+        idle[family.opcode, extents] = 1
+    return np.array(fields, dtype=np.int64), families, idle
+
+
+def native_decoder() -> ctypes.CDLL:
+    """The library of `decode_words`.
+
+    Raises
+    ------
+    ToolError
+        Without a compiler.
+    """
+    return _load(str(build_native("decode", ["decode.cpp", "decode.h"], generated=headers())))
+
+
+def headers() -> dict[str, str]:
+    """The generated headers that `decode.h` needs, for `build_native`."""
+    return {HEADER: column_header()}
+
+
+@cache
+def _load(path: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(path)
+    library.tilewright_decode.restype = ctypes.c_int64
+    return library
+
+
+def decode_words(code: bytes, configuration: Configuration) -> np.ndarray:
+    """Decode a program, several million instructions a second.
+
+    Parameters
+    ----------
+    code
+        Instruction words.
+
+    Returns
+    -------
+    int64[instructions, COLUMNS]
+        Values by `columns` of the instruction's family; columns that it does not have are 0. As
+        encoded: a fill's addresses in main memory, for example, mean nothing and are kept.
+
+    Raises
+    ------
+    IsaError
+        As `isa.encoding.decode_program`.
+    ToolError
+        Without a compiler.
+    """
+    size = word_bytes(configuration)
+    if len(code) % size:
+        decode_program(code, configuration)
+    count = len(code) // size
+    rows = np.empty((count, COLUMNS), dtype=np.int64)
+    done = native_decoder().tilewright_decode(
+        code,
+        ctypes.c_int64(count),
+        ctypes.c_int64(size),
+        *(ctypes.c_void_p(table.ctypes.data) for table in _tables(configuration)),
+        ctypes.c_void_p(rows.ctypes.data),
+    )
+    if done != count or _meaningless(rows).any():
+        decode_program(code, configuration)
+    return rows
+
+
+def _meaningless(rows: np.ndarray) -> np.ndarray:
+    """Instructions whose constructor refuses them, bool[instructions]."""
+    opcode = rows[:, 0]
+    vector, halt = columns(Vector), columns(Halt)
+    tokens = (rows[:, halt["wait"]] | rows[:, halt["signal"]]) != 0
+    bad_combine = rows[:, vector["combine"]] > max(Combine)
+    return (opcode == Vector.opcode) & bad_combine | (opcode == Halt.opcode) & tokens

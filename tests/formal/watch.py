@@ -1,0 +1,58 @@
+"""Monitors that benches share: what entered leaves, once, unchanged and in order."""
+
+from amaranth.hdl import Module, Signal, Value
+
+from .prove import Bench
+
+
+def watch_order(
+    bench: Bench,
+    m: Module,
+    name: str,
+    enters: Value,
+    entering: Value,
+    leaves: Value,
+    leaving: Value,
+    capacity: int,
+) -> Signal:
+    """Claim that what leaves is what entered, in order, none lost and none twice.
+
+    One arbitrary item is watched on its way. Since it can be any, the claim is for all of them:
+    the n-th item that leaves is the n-th that entered.
+
+    Parameters
+    ----------
+    bench, m
+        Where the claims go.
+    name : str
+        Of what flows, for the words of the claims.
+    enters, leaves : Value
+        High in a cycle in which an item passes.
+    entering, leaving : Value
+        The items, of the same width.
+    capacity : int
+        Most items inside.
+
+    Returns
+    -------
+    Signal
+        Items inside, before this cycle's transfers.
+    """
+    inside = Signal(range(capacity + 2), name=f"{name}_inside")
+    ahead = Signal(range(capacity + 2), name=f"{name}_ahead")
+    watching = Signal(name=f"{name}_watching")
+    watched = Signal(len(entering), name=f"{name}_watched")
+    picks = bench.any(m, f"{name}_picks")
+    m.d.sync += inside.eq(inside + enters - leaves)
+    with m.If(~watching & picks & enters):
+        m.d.sync += [watching.eq(1), watched.eq(entering), ahead.eq(inside - leaves)]
+    with m.Elif(watching & leaves & (ahead != 0)):
+        m.d.sync += ahead.eq(ahead - 1)
+    with m.Elif(watching & leaves):
+        m.d.sync += watching.eq(0)
+    full = inside - leaves >= capacity
+    bench.claim(m, ~enters | ~full, f"{name}: no more inside than there is room for")
+    bench.claim(m, ~leaves | (inside != 0), f"{name}: nothing leaves that did not enter")
+    at_exit = watching & leaves & (ahead == 0)
+    bench.claim(m, ~at_exit | (leaving == watched), f"{name}: what leaves is what entered, in order")
+    return inside
