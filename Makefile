@@ -4,16 +4,19 @@
 PYTHON ?= python3
 JOBS ?= auto
 PYTEST_ARGS ?=
+VERIFY_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help demo test lint format digits bench wheel clean
+.PHONY: help demo test verify lint format digits bench wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
 	@echo "make test    all tests: unit, co-simulation, whole networks (PYTEST_ARGS=... for some)"
+	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
+	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   the figures that the README quotes"
@@ -26,6 +29,9 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(PYTEST_ARGS)
+
+verify: $(VENV)/.installed
+	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
@@ -43,6 +49,7 @@ digits: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.bench
+	@$(BIN)/python -m tilewright.flows.bench_timing
 
 # Setuptools keeps deleted modules in `build`, so each wheel starts without it.
 wheel: $(BIN)/python

@@ -95,21 +95,22 @@ def realise(sketch: Sketch) -> Graph:
     quantisation = Quantisation(0.05, 0)
     builder = Builder("fuzzed")
     names = [
-        builder.input(Value(f"{NAMES[i]}", TensorType("int8", shape, quantisation)))
-        for i, shape in enumerate(sketch.inputs)
+        builder.input(Value(name, TensorType("int8", shape, quantisation)))
+        for name, shape in zip(NAMES, sketch.inputs, strict=False)
     ]
     for place, step in enumerate(sketch.steps):
         sources = [names[source] for source in step.sources]
         made = REALISE[step.kind](builder, step, sources, f"{step.kind}{place}")
-        if not 0 < builder.types[made].elements:
+        if not builder.types[made].elements > 0:
             raise CompileError(f"`{made}`: expected elements, got none")
         names.append(made)
     outputs = [Output(f"shown{i}", names[value]) for i, value in enumerate(sketch.outputs)]
     return verify(builder.graph(outputs), "random_graphs")
 
 
-def _emit(builder: Builder, operator, sources: list[str], name: str, zero_point: int = 0) -> str:
-    return builder.emit(operator, sources, name, name, Quantisation(0.05, zero_point))
+def _emit(builder: Builder, operator, sources: list[str], node: str, zero_point: int = 0) -> str:
+    name = NAMES[(len(builder.nodes) + len(builder.inputs)) % len(NAMES)]
+    return builder.emit(operator, sources, node, name, Quantisation(0.05, zero_point))
 
 
 def _conv(builder: Builder, step: Step, sources: list[str], name: str) -> str:

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..compiler.module import Module
 from ..runtime import Comparison, Session, open_device
-from ..runtime.devices import Device
+from ..runtime.devices import Device, Result
 from ..runtime.profile import Profile
+from ..runtime.session import Run
 from .arguments import progress_bar
 from .samples import Samples
 
@@ -24,6 +25,8 @@ class Outcome:
         The network's first output, [samples, ...].
     profile
         Of the first sample.
+    results
+        What the device said of each segment, for the first sample.
     comparison
         None where none was asked for.
     seconds
@@ -35,6 +38,7 @@ class Outcome:
     samples: Samples
     outputs: np.ndarray
     profile: Profile
+    results: tuple[Result, ...]
     comparison: Comparison | None
     seconds: float
 
@@ -60,7 +64,7 @@ def run_samples(
     """
     session = Session(module, device)
     comparison = Comparison(module) if compare else None
-    profiles: list[Profile] = []
+    runs: list[Run] = []
     outputs: list[np.ndarray] = []
     began = time.perf_counter()
     with contextlib.ExitStack() as held:
@@ -73,11 +77,14 @@ def run_samples(
             advance(f"running on {device.name}", index, samples.count)
             run = session.run(inputs)
             outputs.append(next(iter(run.outputs.values())))
-            profiles = profiles or [run.profile]
+            runs = runs or [run]
             if comparison is not None:
                 if other is not None and index < beside:
                     comparison.add_windows(run, other.run(inputs))
                 comparison.add(inputs, run)
     seconds = time.perf_counter() - began
     stacked = np.stack(outputs)
-    return Outcome(module, device, samples, stacked, profiles[0], comparison, seconds)
+    first = runs[0]
+    return Outcome(
+        module, device, samples, stacked, first.profile, first.results, comparison, seconds
+    )

@@ -15,7 +15,6 @@ import numpy as np
 from ..errors import UsageError
 from ..isa.assembly import format_instruction
 from ..isa.instructions import Unit
-from ..isa.instructions.control import Sync
 from .timed import TimedSegment
 from .trace_slices import Slice, Track, track_slices
 
@@ -31,8 +30,8 @@ def trace_events(segments: Sequence[TimedSegment]) -> Iterator[Event]:
     """All events of a trace; segments follow each other in time."""
     begin, flows = 0, count(1)
     for number, segment in enumerate(segments):
-        yield from _names(number, len(segments))
         slices = list(track_slices(segment))
+        yield from _names(number, len(segments), {piece.track for piece in slices})
         yield from (_slice_event(number, begin, piece, segment) for piece in slices)
         if segment.agrees:
             yield from _flows(number, begin, segment, slices, flows)
@@ -46,10 +45,10 @@ def _cycles(segment: TimedSegment) -> int:
     return int(segment.spans.max()) + 1
 
 
-def _names(number: int, segments: int) -> Iterator[Event]:
+def _names(number: int, segments: int, used: set[Track]) -> Iterator[Event]:
     title = "accelerator" if segments == 1 else f"accelerator, segment {number}"
     yield {"ph": "M", "name": "process_name", "pid": number, "args": {"name": title}}
-    for track in Track:
+    for track in sorted(used):
         common = {"ph": "M", "pid": number, "tid": int(track)}
         yield {**common, "name": "thread_name", "args": {"name": track.title}}
         yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(track)}}
@@ -138,7 +137,6 @@ def trace_json(segments: Sequence[TimedSegment], network: str, device: str) -> d
         "slices": "work and waits"
         if agrees
         else "start to retirement alone: random stalls are not in the timing model",
-        "synchronising instructions": sum(isinstance(i, Sync) for s in segments for i in s.program),
     }
     if first is not None:
         other["configuration"] = first.configuration.name
@@ -150,9 +148,7 @@ def trace_json(segments: Sequence[TimedSegment], network: str, device: str) -> d
     }
 
 
-def write_trace(
-    path: Path, segments: Sequence[TimedSegment], network: str, device: str
-) -> None:
+def write_trace(path: Path, segments: Sequence[TimedSegment], network: str, device: str) -> None:
     """Write a trace, one event a line.
 
     Raises

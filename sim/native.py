@@ -1,18 +1,19 @@
 """C++ files of this folder to shared libraries, compiled for this processor and kept.
 
 A library is kept by a hash of its sources, the flags, the compiler and the processor; two processes
-never build the same one twice, and none ever loads half a file.
+never build the same one twice, and none ever loads half a file. It takes a second or two, so it is
+told on a terminal alone and leaves no trace in a log.
 """
 
+import fcntl
 import os
+import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from .toolchain import (
-    acquire,
     cache_folder,
     call,
     digest,
@@ -61,7 +62,7 @@ def build_native(
     if library.is_file():
         return library
     with library.with_suffix(".lock").open("w") as lock:
-        acquire(lock, name, "sim")
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if library.is_file():
             return library
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
@@ -75,13 +76,12 @@ _fingerprint = cache(machine_fingerprint)
 def _compile(
     compiler: str, name: str, folder: Path, texts: Mapping[str, str], flags: Sequence[str]
 ) -> Path:
-    began = time.monotonic()
-    progress(f"compiling the `{name}` simulator (once; kept in {cache_folder()})", "sim")
+    if sys.stderr.isatty():
+        progress(f"compiling `{name}` (once; kept in {cache_folder()})", "sim")
     for file, text in texts.items():
         (folder / file).write_text(text)
     compiled = [str(folder / file) for file in texts if file.endswith(".cpp")]
     library = folder / "library.so"
     command = [compiler, *flags, "-shared", f"-I{folder}", "-o", str(library), *compiled]
-    call(command, f"the `{name}` simulator", _TASK)
-    progress(f"`{name}` compiled in {time.monotonic() - began:.0f} s", "sim")
+    call(command, f"`{name}`", _TASK)
     return library

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from ..errors import HardwareError, ToolError
 
@@ -183,7 +182,7 @@ def build_library(
     if library.is_file():
         return library
     with (library.parent / f"{library.stem}.lock").open("w") as lock:
-        acquire(lock, label)
+        _acquire(lock, label)
         if library.is_file():
             return library
         with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
@@ -205,12 +204,11 @@ def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
     return text
 
 
-def acquire(lock: IO[str], label: str, source: str = "rtl") -> None:
-    """Lock a file, and say so where another process has it."""
+def _acquire(lock, label: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        progress(f"{label}: another process is building it; waiting", source)
+        progress(f"{label}: another process is building it; waiting")
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 

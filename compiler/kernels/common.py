@@ -7,7 +7,6 @@ from ...isa.expressions import Affine, Call, Constant, Expression, Op
 from ..graph import Graph
 from ..tensor import Axis, Tensor
 
-
 OWN_NAMES = frozenset({"acc", "bias", "scale", "table", "w"})
 """Tensors that kernels make; an activation may have such a name too."""
 

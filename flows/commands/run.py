@@ -17,6 +17,8 @@ from ..arguments import add_configuration, chosen_configuration, load_module, re
 from ..json_output import write_json
 from ..running import Outcome, run_samples
 from ..samples import Samples, random_samples, read_samples
+from ..timed import time_segments
+from ..trace import write_trace
 
 DEFAULTS = MemoryModel()
 
@@ -35,6 +37,22 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--compare", action="store_true", help="compare every layer with the integer reference"
     )
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON; - is stdout")
+    memory = add_memory(parser)
+    memory.add_argument(
+        "--stalls", type=float, default=DEFAULTS.stall_probability, metavar="P",
+        help=f"chance that a cycle stalls a channel (default: {DEFAULTS.stall_probability})",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of stalls and random inputs")
+    parser.add_argument("--waveform", type=Path, metavar="FILE", help="write an FST (rtl)")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write the first sample's timeline for Perfetto (sim, rtl)",
+    )  # fmt: skip
+    parser.set_defaults(function=run)
+
+
+def add_memory(parser: argparse.ArgumentParser):
+    """Add the group of options that say how main memory behaves, and return it."""
     memory = parser.add_argument_group("main memory (sim, rtl)")
     memory.add_argument(
         "--latency", type=int, default=DEFAULTS.latency_cycles, metavar="CYCLES",
@@ -48,13 +66,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--outstanding", type=int, default=DEFAULTS.outstanding_bursts, metavar="BURSTS",
         help=f"bursts under way per direction (default: {DEFAULTS.outstanding_bursts})",
     )  # fmt: skip
-    memory.add_argument(
-        "--stalls", type=float, default=DEFAULTS.stall_probability, metavar="P",
-        help=f"chance that a cycle stalls a channel (default: {DEFAULTS.stall_probability})",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of stalls and random inputs")
-    parser.add_argument("--waveform", type=Path, metavar="FILE", help="write an FST (rtl)")
-    parser.set_defaults(function=run)
+    return memory
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -79,6 +91,9 @@ def run(arguments: argparse.Namespace) -> None:
         outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
     if arguments.json:
         write_json(arguments.json, to_json(outcome))
+    if arguments.trace:
+        segments = time_segments(module, memory, outcome.results)
+        write_trace(arguments.trace, segments, module.name, outcome.device.name)
     if arguments.json != "-":
         show(outcome)
     difference = outcome.comparison.first_difference() if outcome.comparison else None
@@ -109,6 +124,11 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only hardware has "
             "waveforms"
+        )
+    if arguments.trace and arguments.device == "reference":
+        raise UsageError(
+            "`--trace`: expected `--device sim` or `rtl`, got `reference`; the definition of the "
+            "instructions knows no time"
         )
 
 

@@ -110,7 +110,7 @@ class _Cut:
                 before |= {q: [d] for q, d in zip(ports["Q"], ports["D"], strict=True)}
             else:
                 inputs = [bit for port, bits in ports.items() if port != "RD_DATA" for bit in bits]
-                before |= {bit: inputs for bit in ports["RD_DATA"]}
+                before |= dict.fromkeys(ports["RD_DATA"], inputs)
         live: set[int | str] = set()
         while pending:
             bit = pending.pop()

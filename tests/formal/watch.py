@@ -56,3 +56,15 @@ def watch_order(
     at_exit = watching & leaves & (ahead == 0)
     bench.claim(m, ~at_exit | (leaving == watched), f"{name}: what leaves is what entered, in order")
     return inside
+
+
+def stays(bench: Bench, m: Module, name: str, valid: Value, ready: Value, payload: Value) -> None:
+    """Claim that what is offered stays as it is until it is taken, as AXI asks for.
+
+    Source: AMBA AXI protocol specification, ARM IHI 0022, issue H, section A3.2.1.
+    """
+    waiting = Signal(name=f"{name}_waiting")
+    before = Signal(len(payload), name=f"{name}_before")
+    m.d.sync += [waiting.eq(valid & ~ready), before.eq(payload)]
+    bench.claim(m, ~waiting | valid, f"{name}: an offer is not withdrawn")
+    bench.claim(m, ~waiting | (payload == before), f"{name}: what is offered does not change")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tilewright.errors import IsaError, ProgramError
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode_program, word_bytes
+from tilewright.isa.fields import pack
 from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
 from tilewright.isa.semantics import Machine
 from tilewright.sim.functional import FunctionalMachine
@@ -60,6 +61,9 @@ LEAVING = {
     "vector combines below ACT": Vector(
         combine=Combine.MAX, dst=0, a=0, b=1, map_loops=(Loop(3, (0, 0, -1, 0)),)
     ),
+    "vector adds a bias above PARAM": Vector(
+        bias=True, dst=0, a=0, param=PARAM_ROWS - 3, map_loops=(Loop(4, (1, 1, 0, 1)),)
+    ),
     "vector scales above PARAM": Vector(
         scale=True, dst=0, a=0, param=PARAM_ROWS - 1, map_loops=(Loop(2, (1, 1, 0, 1)),)
     ),
@@ -95,6 +99,16 @@ def test_operands_that_an_instruction_does_not_use_may_point_anywhere():
     machine = NativeMachine(SMALL, image())
     machine.run(unused)
     np.testing.assert_array_equal(machine.memories[Memory.LUT][4:15], [0] + [3] * 9 + [0])
+
+
+def test_a_fill_ignores_the_addresses_of_memory_in_its_word():
+    fill = Load(destination=Memory.LUT, fill=True, value=9, length=4, local=8)
+    values = fill.values(SMALL) | {"memory": (1 << 32) - 1}
+    values |= {"loops.3.extent": 2, "loops.3.memory": -(1 << 32), "loops.3.local": 4}
+    word = pack(Load.layout(SMALL), values).to_bytes(word_bytes(SMALL), "little")
+    machine = NativeMachine(SMALL, image())
+    machine.run_words(word)
+    np.testing.assert_array_equal(machine.memories[Memory.LUT][7:17], [0] + [9] * 8 + [0])
 
 
 @settings(max_examples=150, deadline=None)
