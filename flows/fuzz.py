@@ -2,8 +2,8 @@
 
 `python -m tilewright.flows.fuzz --graphs 500 --seed 1` tries seeds 1 to 500 on configurations taken
 in turn, on `sim`, and a share of them on `rtl` too. What the compiler refuses with a sentence is
-counted; anything else that is not equality is a failure, which is shrunk and printed with the
-numbers that make it again.
+counted; anything else that is not equality is a failure, an illegal program too, and is shrunk and
+printed with the numbers that make it again.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..compiler.compile import compile_graph
 from ..compiler.graph import Graph, print_graph
-from ..errors import TilewrightError, UsageError
+from ..errors import CompileError, UsageError
 from ..isa.configuration import PRESETS, Configuration
 from ..isa.random_configurations import verification_configurations
 from ..runtime.compare import Comparison
@@ -126,7 +126,7 @@ class Runner:
         """
         try:
             module = compile_graph(graph, configuration, keep_all=seed % 2 == 0)
-        except TilewrightError as refusal:
+        except CompileError as refusal:
             return Outcome("refused", str(refusal))
         except Exception as problem:
             return Outcome("failed", f"compiling raises {type(problem).__name__}: {problem}")

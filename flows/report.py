@@ -57,8 +57,8 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1)
 
 def layer_table(profile: Profile) -> Table:
     """The per-layer table with totals."""
-    estimated = profile.cycles is not None and not profile.exact
-    cycles = "cycles (est.)" if estimated else "cycles"
+    unstalled = profile.cycles is not None and not profile.exact
+    cycles = "cycles (no stalls)" if unstalled else "cycles"
     headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
     least, most = NAME_COLUMNS
     room = shutil.get_terminal_size((NUMBER_COLUMNS + most, 0)).columns - NUMBER_COLUMNS

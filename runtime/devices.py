@@ -1,7 +1,7 @@
 """Devices: what runs a program, behind one interface.
 
-`reference` executes the definition, `sim` the fast functional simulator with an estimate of the
-time, `rtl` the hardware itself. All leave the same bytes in main memory.
+`reference` executes the definition, `sim` the fast functional simulator beside the exact timing
+model, `rtl` the hardware itself. All leave the same bytes in main memory.
 """
 
 from abc import ABC, abstractmethod
@@ -16,11 +16,11 @@ import numpy as np
 from ..errors import DeviceError
 from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import decode_program, encode_program
-from ..isa.instructions import Instruction, Unit
+from ..isa.instructions import Instruction
 from ..isa.semantics import SCRATCHPADS, Machine
-from ..sim.estimate import estimate
 from ..sim.memory_model import MemoryModel
 from ..sim.native_functional import NativeMachine, functional_machine
+from ..sim.timing import Timer
 
 Program = bytes | Sequence[Instruction]
 """Instruction words, or instructions."""
@@ -69,7 +69,8 @@ class Result:
     cycles
         From start to done; None where the device knows no time.
     exact
-        Whether `cycles` and `spans` are the hardware's own; an estimate otherwise.
+        Whether cycles, spans and counters are the hardware's; False where random stalls are left
+        out.
     spans
         int64[instructions, 2]: cycles in which each instruction started and retired, -1 for HALT;
         None where the device knows no time.
@@ -176,9 +177,10 @@ class ReferenceDevice(Device):
 
 
 class SimDevice(ReferenceDevice):
-    """The fast functional simulator, compiled where there is a compiler; an estimate of the time.
+    """The fast functional simulator with the exact timing model, compiled where that is possible.
 
-    Times do not depend on data: they are computed once for any number of runs of a program.
+    Cycles, spans and counters are the RTL's, unless the memory stalls at random. They do not depend
+    on data: they are computed once for any number of runs of a program.
     """
 
     name = "sim"
@@ -195,22 +197,19 @@ class SimDevice(ReferenceDevice):
         else:
             machine.run(program.instructions)
         if program not in self._timed:
-            self._timed[program] = self._time(program.instructions)
+            self._timed[program] = self._time(program)
         return replace(self._timed[program], dram=dram)
 
-    def _time(self, program: tuple[Instruction, ...]) -> Result:
-        time = estimate(program, self.configuration, self.memory)
-        counters = {}
-        for unit in Unit:
-            counters[f"{unit.name}_INSTRUCTIONS"] = sum(i.home is unit for i in program)
-            counters[f"{unit.name}_BUSY"] = time.busy_cycles[unit]
-            counters[f"{unit.name}_BYTES"] = time.moved_bytes[unit]
+    def _time(self, program: LoadedProgram) -> Result:
+        timer = Timer(program.instructions, self.configuration, program.words)
+        timing = timer.run(self.memory)
         return Result(
             device=self.name,
             dram=np.empty(0, dtype=np.uint8),
-            cycles=time.cycles,
-            spans=time.spans,
-            counters=counters,
+            cycles=timing.cycles,
+            exact=self.memory.stall_probability == 0,
+            spans=timing.spans,
+            counters=timing.counters,
         )
 
 

@@ -68,7 +68,7 @@ class Profile:
     cycles
         None where the device knows no time.
     exact
-        Whether cycles are the hardware's own; an estimate otherwise.
+        Whether cycles are the hardware's; False where random stalls are left out.
     utilisation
         Of the multiplier array over `cycles`.
     counters

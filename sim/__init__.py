@@ -1,1 +1,1 @@
-"""Simulators: `functional` (fast, same bits), `estimate` (its time), `rtl` (the Verilated core)."""
+"""Simulators: `functional` (fast, same bits), `timing` (exact time), `rtl` (the Verilated core)."""

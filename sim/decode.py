@@ -83,6 +83,7 @@ def _tables(configuration: Configuration) -> tuple[np.ndarray, np.ndarray, np.nd
     return np.array(fields, dtype=np.int64), families, idle
 
 
+@cache
 def native_decoder() -> ctypes.CDLL:
     """The library of `decode_words`.
 

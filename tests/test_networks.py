@@ -7,6 +7,7 @@ runs all samples: `tilewright run MODEL --device rtl --input FILE --compare`.
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
@@ -17,6 +18,7 @@ from tilewright.flows.running import run_samples
 from tilewright.flows.samples import read_samples
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import open_device
+from tilewright.sim.memory_model import MemoryModel
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
 
@@ -80,6 +82,28 @@ def test_every_accelerator_layer_equals_the_integer_reference(name, configuratio
     assert found["equal_values"] >= network.equal_values
     if network.accuracy is not None and device == "rtl":
         assert found["accuracy"] >= network.accuracy
+
+
+@pytest.mark.parametrize("configuration", ["16x16", "8x16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_sim_knows_every_cycle_of_the_hardware(name, configuration):
+    machine = PRESETS[configuration]
+    graph = import_and_quantise(MODELS / f"{NETWORKS[name].path}.onnx")
+    module = compile_graph(graph, machine)
+    for memory in (MemoryModel(), MemoryModel(latency_cycles=200, beats=1, cycles=2)):
+        with (
+            open_device("sim", machine, memory) as sim,
+            open_device("rtl", machine, memory) as rtl,
+        ):
+            for segment in module.segments:
+                zeros = {each.name: np.zeros(each.shape, np.int8) for each in segment.inputs}
+                expected = rtl.run(segment.program, segment.image(zeros))
+                found = sim.run(segment.program, segment.image(zeros))
+                assert found.exact
+                assert found.cycles == expected.cycles
+                assert found.counters == expected.counters
+                np.testing.assert_array_equal(found.spans, expected.spans)
+                print(f"{name}, {configuration}, {memory}: {found.cycles} cycles on both")
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -179,7 +179,7 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     report.stdout().print(report.layer_table(profile))
     say("")
     if profile.cycles is not None:
-        kind = "exact, from the RTL" if profile.exact else "an estimate, not exact"
+        kind = "exact" if profile.exact else "without the memory's random stalls"
         say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
     if outcome.comparison is not None:

@@ -5,11 +5,13 @@ product lies so near to a rounding tie that every bit of it decides.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ...isa.configuration import Configuration, Memory
+from ...isa.encoding import word_bytes
+from ...isa.fields import pack, width
 from ...isa.instructions import (
     Combine,
     Gemm,
@@ -123,6 +125,65 @@ def _filled(configuration: Configuration) -> list[Instruction]:
         )
         for memory in (Memory.ACT, Memory.WGT)
     ]
+
+
+def encode_loosely(
+    program: Sequence[Instruction], configuration: Configuration, seed: int
+) -> bytes:
+    """Words that mean the same as `encode_program`'s: free bits and places taken by chance.
+
+    Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero.
+    """
+    chance = random.Random(seed)
+    words = []
+    for instruction in program:
+        values = instruction.values(configuration)
+        for nest, moved in instruction.nests.items():
+            loops, levels = getattr(instruction, nest), instruction.levels(nest, configuration)
+            places = sorted(chance.sample(range(levels), len(loops)))
+            found = dict(zip(places, loops, strict=True))
+            for level in range(levels):
+                loop = found.get(level)
+                strides = loop.strides if loop else [chance.choice((0, 1, -1)) for _ in moved]
+                values[f"{nest}.{level}.extent"] = loop.extent if loop else 1
+                for name, stride in zip(moved, strides, strict=True):
+                    values[f"{nest}.{level}.{name}"] = stride
+        layout = instruction.layout(configuration)
+        word = pack(layout, values)
+        size = 8 * word_bytes(configuration)
+        word |= chance.getrandbits(size) >> width(layout) << width(layout)
+        words.append(word.to_bytes(size // 8, "little"))
+    return b"".join(words)
+
+
+def lonely_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, Program]]:
+    """Per family, loops of every bit of an extent with at most one other round them.
+
+    Together with `encode_loosely`, every level is stepped while all inside of it stand still.
+    """
+    chance = random.Random(seed)
+    image = np.random.default_rng(seed).integers(0, 256, DATA_BYTES, dtype=np.uint8)
+    for family, memory in FAMILIES:
+        body = _filled(configuration)
+        for bit in range(configuration.extent_bits):
+            extent = min((1 << bit) + 1, 1 << configuration.extent_bits)
+            for nest, moved in family.nests.items():
+                levels = family.levels(nest, configuration)
+                for number in range(2 * levels if bit < 5 else 1):
+                    outer = number % 2 and levels > 1
+                    for _ in range(ATTEMPTS):
+                        strides = [
+                            tuple(chance.choice((0, 1, -1, 2)) for _ in moved) for _ in range(2)
+                        ]
+                        loops = (Loop(2, strides[0]),) if outer else ()
+                        loops += (Loop(extent, strides[1]),)
+                        nests = {name: loops if name == nest else () for name in family.nests}
+                        found = _filled_in(configuration, chance, family, memory, nests)
+                        if not has_faults(found, configuration, DATA_BYTES):
+                            body.append(found)
+                            break
+        name = f"lonely loops of {family.mnemonic}{f' {memory.name}' if memory else ''}"
+        yield name, (synthesise_tokens(body, configuration), image)
 
 
 def tireless_rows(configuration: Configuration) -> list[Instruction]:

@@ -36,6 +36,10 @@ tee -q -a proofs log FAULT {number}
 tee -q -a proofs sat -prove trigger 0 -timeout {seconds} miter
 """
 
+BITWISE = ("$and", "$or", "$xor", "$xnor", "$not", "$mux")
+UPWARD = ("$add", "$sub", "$mul", "$neg")
+"""A bit of the result depends on no higher bit of the operands."""
+
 _RESULT = re.compile(r"FAULT (\d+)\n(.*?)(?=^FAULT|\Z)", re.MULTILINE | re.DOTALL)
 
 Bits = list[int | str]
@@ -119,10 +123,7 @@ class _Cut:
             live.add(bit)
             pending += before.get(bit, [])
             if bit in self.drivers:
-                cell = self.cells[self.drivers[bit]]
-                for port, bits in cell["connections"].items():
-                    if cell["port_directions"][port] == "input":
-                        pending += bits
+                pending += _deciding(self.cells[self.drivers[bit]], bit)
         return live
 
     def cone(self, number: int) -> dict:
@@ -183,3 +184,23 @@ class _Cut:
 def _bit(bit: int | str) -> int:
     assert isinstance(bit, int)
     return bit
+
+
+def _deciding(cell: dict, bit: int) -> Bits:
+    """Inputs of a cell that may decide about one bit of its output."""
+    ports, kind = cell["connections"], cell["type"]
+    place = ports["Y"].index(bit) if "Y" in ports else 0
+    if kind in BITWISE:
+        return [
+            each
+            for port, bits in ports.items()
+            if port != "Y"
+            for each in (bits if port == "S" else bits[min(place, len(bits) - 1) :][:1])
+        ]
+    last = place + 1 if kind in UPWARD else None
+    return [
+        each
+        for port, bits in ports.items()
+        if cell["port_directions"][port] == "input"
+        for each in bits[:last]
+    ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.encoding import encode_program, word_bytes
+from ...isa.encoding import decode_program, encode_program, word_bytes
 from ...isa.instructions import (
     Gemm,
     Halt,
@@ -27,7 +27,15 @@ from ...isa.random_programs import random_program
 from ...isa.registers import OFFSETS, REGISTERS
 from ...isa.semantics import Machine
 from ...sim.memory_model import MemoryModel
-from .directed import lengths, long_loops, near_ties, small_sums, tireless_rows
+from .directed import (
+    encode_loosely,
+    lengths,
+    lonely_loops,
+    long_loops,
+    near_ties,
+    small_sums,
+    tireless_rows,
+)
 from .session import Kind, Observation, Run, Session, Stimulus
 
 START, STOP = 1, 2
@@ -63,13 +71,13 @@ def stimuli(configuration: Configuration, programs: int) -> dict[str, Stimulus]:
 def directed(configuration: Configuration) -> dict[str, Stimulus]:
     """Programs with one purpose each."""
     chance = random.Random(5)
-    named = list(long_loops(configuration, 3))
+    named = [*long_loops(configuration, 3), *lonely_loops(configuration, 4)]
     named += [(f"near ties {seed}", near_ties(configuration, seed, 100)) for seed in range(8)]
     named += [("lengths", lengths(configuration)), ("small sums", small_sums(configuration))]
     found = {
         name: _run(prepare(configuration, chance, *program, QUICK)) for name, program in named
     }
-    code = encode_program([*tireless_rows(configuration), Halt()], configuration)
+    code = encode_loosely([*tireless_rows(configuration), Halt()], configuration, 6)
     return found | {"loops of rows that stay": _run(Run(code, np.zeros(4096, np.uint8), QUICK))}
 
 
@@ -151,7 +159,8 @@ def prepare(
     program_base, place_of_data = place(configuration, chance, size, image.size)
     # The window begins below the data: offsets in instructions use all their bits.
     shift = chance.randrange(place_of_data // PAGE_BYTES) * PAGE_BYTES
-    code = encode_program([_shifted(i, shift) for i in program], configuration)
+    code = encode_loosely([_shifted(i, shift) for i in program], configuration, size)
+    assert decode_program(code, configuration) == tuple(_shifted(i, shift) for i in program)
     mood = memory or moody_memory(chance)
     window = place_of_data - shift, shift + image.size
     return Run(code, image, mood, machine, program_base, place_of_data, *window)

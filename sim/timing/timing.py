@@ -110,11 +110,18 @@ class Timer:
         That the checker accepts.
     configuration
         The machine that it is for.
+    words
+        The program encoded, where it is at hand already.
     """
 
-    def __init__(self, program: Sequence[Instruction], configuration: Configuration) -> None:
+    def __init__(
+        self,
+        program: Sequence[Instruction],
+        configuration: Configuration,
+        words: bytes | None = None,
+    ) -> None:
         self.program, self.configuration = program, configuration
-        self._native = _native(program, configuration)
+        self._native = _native(words or program, configuration)
 
     def run(self, memory: MemoryModel | None = None) -> Timing:
         """Place every instruction in time."""
@@ -126,7 +133,9 @@ class Timer:
         return Timing(self.program, self.configuration, memory, cycles, times)
 
 
-def _native(program: Sequence[Instruction], configuration: Configuration) -> TimedProgram | None:
+def _native(
+    program: Sequence[Instruction] | bytes, configuration: Configuration
+) -> TimedProgram | None:
     try:
         return TimedProgram(program, configuration)
     except ToolError as problem:

@@ -7,6 +7,7 @@ from tilewright.errors import DeviceError
 from tilewright.flows import demo
 from tilewright.flows.samples import Samples
 from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import devices
 from tilewright.sim.functional import FunctionalMachine
 
 SOFTWARE = {"sim": 6, "reference": 2}
@@ -37,6 +38,7 @@ def test_the_demo_fails_where_a_device_differs(monkeypatch, capsys):
         self.memories[0][vector.dst * self.configuration.vector_lanes] ^= 1
 
     monkeypatch.setattr(FunctionalMachine, "_vector", wrong)
+    monkeypatch.setattr(devices, "functional_machine", lambda _: FunctionalMachine)
     with pytest.raises(DeviceError, match=r"demo: failed; device `sim`: `conv1`: \d+ of \d+ "):
         demo.demo(PRESETS["8x16"], SOFTWARE)
     assert "demo: passed" not in capsys.readouterr().out

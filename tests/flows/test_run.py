@@ -10,6 +10,7 @@ from tilewright.errors import DeviceError
 from tilewright.flows.command import main
 from tilewright.flows.samples import random_samples, read_samples
 from tilewright.isa.configuration import DEFAULT, PRESETS
+from tilewright.runtime import devices
 from tilewright.sim.functional import FunctionalMachine
 
 
@@ -28,8 +29,7 @@ def test_the_table_names_layers_targets_and_totals(tilewright, model, scans):
     assert conv2[1:3] == ["conv", "accelerator"]
     assert conv2[4] == "73,728"
     assert any(line.startswith("total ") for line in lines)
-    assert "an estimate, not exact" in said
-    assert "cycles (est.)" in said
+    assert "(exact); a layer's are what it adds" in said
     assert "accuracy: 100.00% of 5 labels" in lines
     assert (
         "outputs equal to the input file's: 100.00% of 5 samples, 100.000% of all values" in lines
@@ -41,7 +41,7 @@ def test_json_holds_what_the_table_says(tilewright, model, scans):
     assert found["device"] == "sim"
     assert found["configuration"]["hash"] == f"{PRESETS['8x8'].hash:#010x}"
     assert found["samples"] == 3
-    assert found["totals"]["exact"] is False
+    assert found["totals"]["exact"] is True
     assert found["totals"]["macs"] == sum(layer["macs"] for layer in found["layers"])
     assert found["totals"]["read_bytes"] == sum(layer["read_bytes"] for layer in found["layers"])
     assert found["accuracy"] == 1.0
@@ -74,6 +74,7 @@ def test_a_difference_is_an_error(model, scans, monkeypatch, capsys):
         self.memories[4][:64] ^= 1
 
     monkeypatch.setattr(FunctionalMachine, "_gemm", wrong)
+    monkeypatch.setattr(devices, "functional_machine", lambda _: FunctionalMachine)
     code = main(["run", str(model), "--input", str(scans), "--samples", "1", "--compare"])
     assert code == DeviceError.exit_code
     said = capsys.readouterr()
@@ -99,14 +100,19 @@ def test_layers_that_were_overwritten_are_told(tilewright, model, tmp_path):
     assert "compile with `--keep-all` to compare them too" in said
 
 
-def test_memory_changes_the_estimate(tilewright, model):
+def test_memory_changes_the_cycles(tilewright, model):
     def cycles(*more):
         return results(tilewright, model, *more)["totals"]["cycles"]
 
     usual = cycles()
     assert cycles("--latency", 500) > usual
     assert cycles("--bandwidth", "1/4") > usual
-    assert cycles("--stalls", 0.5) > usual
+
+
+def test_stalls_cannot_be_foretold_and_are_named(tilewright, model):
+    said = tilewright("run", model, "--stalls", 0.5)
+    assert "(without the memory's random stalls)" in said
+    assert "cycles (no stalls)" in said
 
 
 def test_a_changed_parameter_is_told(tilewright, model):

@@ -1,8 +1,9 @@
-"""`tilewright run --trace`: a timeline that adds up, and says nothing that the machine did not do."""
+"""`tilewright run --trace`: a timeline that adds up, of what the machine did and nothing else."""
 
 import json
 from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -87,7 +88,7 @@ def test_slices_of_one_track_never_overlap(seed):
     assert len({pid for pid, _ in tracks}) == 2
     for spans in tracks.values():
         spans.sort()
-        assert all(end <= begin for (_, end), (begin, _) in zip(spans, spans[1:], strict=False))
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

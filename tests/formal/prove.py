@@ -270,7 +270,7 @@ def decide(
     return Outcome(
         status=word,
         reach=method.reach,
-        claim=_claims(netlist).get((name.rsplit(".", 1)[-1], place)) or name,
+        claim=_claims(netlist).get((re.split(r"\D", name)[-1], place)) or name,
         location=place,
         cycle=int(cycle) if cycle else None,
         trace=folder / trace[1] if trace else None,
@@ -291,14 +291,14 @@ def to_rtlil(bench: Bench) -> str:
 
 
 def _claims(netlist: str) -> dict[tuple[str, str], str]:
-    """Words of every assertion, by its name in SymbiYosys and its place."""
+    """Words of every assertion, by the number in its name and its place."""
     found, place = {}, ""
     name = ""
     for line in netlist.splitlines():
         if match := re.match(r'  attribute \\src "(.*)"', line):
             place = match[1]
         elif match := re.match(r"  cell \$check \$(\d+)", line):
-            name = f"check_{match[1]}"
+            name = match[1]
         elif match := re.match(r'    parameter \\FORMAT "(.*)"', line):
             found[name, place] = match[1]
     return found

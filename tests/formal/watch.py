@@ -38,11 +38,11 @@ def watch_order(
     Signal
         Items inside, before this cycle's transfers.
     """
-    inside = Signal(range(capacity + 2), name=f"{name}_inside")
-    ahead = Signal(range(capacity + 2), name=f"{name}_ahead")
-    watching = Signal(name=f"{name}_watching")
-    watched = Signal(len(entering), name=f"{name}_watched")
-    picks = bench.any(m, f"{name}_picks")
+    inside = Signal(range(capacity + 2), name=_identifier(name, "inside"))
+    ahead = Signal(range(capacity + 2), name=_identifier(name, "ahead"))
+    watching = Signal(name=_identifier(name, "watching"))
+    watched = Signal(len(entering), name=_identifier(name, "watched"))
+    picks = bench.any(m, _identifier(name, "picks"))
     m.d.sync += inside.eq(inside + enters - leaves)
     with m.If(~watching & picks & enters):
         m.d.sync += [watching.eq(1), watched.eq(entering), ahead.eq(inside - leaves)]
@@ -63,8 +63,12 @@ def stays(bench: Bench, m: Module, name: str, valid: Value, ready: Value, payloa
 
     Source: AMBA AXI protocol specification, ARM IHI 0022, issue H, section A3.2.1.
     """
-    waiting = Signal(name=f"{name}_waiting")
-    before = Signal(len(payload), name=f"{name}_before")
+    waiting = Signal(name=_identifier(name, "waiting"))
+    before = Signal(len(payload), name=_identifier(name, "before"))
     m.d.sync += [waiting.eq(valid & ~ready), before.eq(payload)]
     bench.claim(m, ~waiting | valid, f"{name}: an offer is not withdrawn")
     bench.claim(m, ~waiting | (payload == before), f"{name}: what is offered does not change")
+
+
+def _identifier(name: str, part: str) -> str:
+    return f"{name}_{part}".replace(" ", "_")

@@ -64,11 +64,13 @@ def test_every_run_starts_from_zeroed_scratchpads():
         np.testing.assert_array_equal(sim.run(program, image.copy()).dram, first)
 
 
-def test_sim_estimates_and_says_so():
+def test_sim_is_exact_unless_memory_stalls_at_random():
     program, image = random_program(SMALL, 5)
+    with open_device("sim", SMALL, MemoryModel(stall_probability=0.1)) as sim:
+        assert not sim.run(program, image.copy()).exact
     with open_device("sim", SMALL, MemoryModel(latency_cycles=8)) as sim:
         result = sim.run(program, image)
-    assert not result.exact
+    assert result.exact
     assert result.cycles is not None
     assert result.cycles > 0
     assert result.spans is not None

@@ -137,7 +137,7 @@ def test_layers_cycles_are_what_they_add_to_the_completion(module, scans):
     assert run.profile.cycles is not None
     assert run.profile.cycles == run.results[0].cycles
     assert run.profile.cycles >= sum(cycles)
-    assert not run.profile.exact
+    assert run.profile.exact
     for layer in run.profile.layers:
         if layer.cycles and layer.utilisation is not None:
             assert layer.utilisation == layer.macs / (layer.cycles * 8 * 16)

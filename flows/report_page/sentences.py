@@ -1,0 +1,116 @@
+"""A sentence per layer: why it takes the time that it takes, with its own figures."""
+
+from ...compiler.module import Module
+from ...isa.encoding import word_bytes
+from ...isa.instructions import Unit
+from ...sim.timing.stalls import Wait
+from .causes import Cause
+from .layers import LayerFacts, activation
+
+WORTH_TELLING = 0.2
+"""A second cause is told from this share of the critical path on."""
+
+FULL = 0.95
+"""An array that does this share of its multiplications for real is called full."""
+
+
+def sentence(module: Module, fact: LayerFacts) -> str:
+    """Why a layer is slow."""
+    if fact.bound is None:
+        return "It has no part in the critical path: all it does is hidden behind other layers."
+    shares = {cause: cycles / fact.path_cycles for cause, cycles in fact.causes.items()}
+    text = f"{shares[fact.bound]:.0%} of its critical path {_TELL[fact.bound](module, fact)}"
+    others = sorted(set(Cause) - {fact.bound}, key=lambda cause: -shares[cause])
+    if shares[others[0]] >= WORTH_TELLING:
+        text += f"; {shares[others[0]]:.0%} {_ALSO[others[0]]}"
+    return text + "."
+
+
+def _compute(module: Module, fact: LayerFacts) -> str:
+    gemm = fact.path_of(Unit.GEMM, Wait.WORK, Wait.UNIT)
+    vector = fact.path_of(Unit.VECTOR, Wait.WORK, Wait.UNIT)
+    if vector > gemm:
+        lanes = module.configuration.vector_lanes
+        return f"is VECTOR's work, {lanes} channels a cycle"
+    useful = fact.layer.macs / fact.gemm_multiplications if fact.gemm_multiplications else 1.0
+    if useful >= FULL:
+        return "is GEMM's work, and every lane of the array is of use: it is as fast as the array"
+    return f"is GEMM's work, of which {useful:.0%} is of use{_lanes(module, fact)}"
+
+
+def _lanes(module: Module, fact: LayerFacts) -> str:
+    """Which side of the array is not full."""
+    configuration = module.configuration
+    node = module.graph.producer(fact.layer.output)
+    sides = (
+        ("input", node.inputs[0] if node else "", configuration.lanes_in),
+        ("output", fact.layer.output, configuration.lanes_out),
+    )
+    poor = []
+    for side, name, lanes in sides:
+        binding = activation(module, fact, name)
+        if binding is not None and binding.shape[-1] % lanes:
+            poor.append(f"{binding.shape[-1]} {side} channels on {lanes} lanes")
+    return f": {' and '.join(poor)}" if poor else ": the lanes are not full"
+
+
+def _memory(module: Module, fact: LayerFacts) -> str:
+    timing = fact.segment.timing
+    most = timing.configuration.bus_bytes / timing.memory.beat_cycles
+    store = fact.path_of(Unit.STORE, Wait.WORK, Wait.UNIT)
+    if store > fact.path_of(Unit.LOAD, Wait.WORK, Wait.UNIT):
+        return (
+            f"moves data: STORE writes {size(fact.written_bytes)}, at most {most:g} bytes a cycle"
+        )
+    what = next(iter(fact.path_purposes), "data")
+    if what == "padding":
+        return "is padding: LOAD fills the border of its input"
+    rate = fact.read_bytes / fact.load_cycles if fact.load_cycles else 0.0
+    share = fact.purposes.get(what, 0)
+    return (
+        f"moves data: most of it {size(share)} of {what}; LOAD reads {rate:.1f} bytes in each "
+        f"cycle that it works, of at most {most:g}"
+    )
+
+
+def _latency(module: Module, fact: LayerFacts) -> str:
+    timing = fact.segment.timing
+    memory = sum(step.cycles for step in fact.steps if step.step.wait is Wait.MEMORY)
+    rest = fact.causes[Cause.LATENCY] - memory
+    return (
+        f"waits for what is on its way: {memory:,} cycles for answers of main memory, each "
+        f"{timing.memory.latency_cycles} or more, and {rest:,} for tokens and pipelines; its work "
+        "is too short to hide them"
+    )
+
+
+def _dispatch(module: Module, fact: LayerFacts) -> str:
+    configuration = module.configuration
+    beats = word_bytes(configuration) // configuration.bus_bytes
+    own = fact.segment.timing.links.unit[fact.layer.first : fact.layer.last]
+    gemms = int((own == Unit.GEMM).sum())
+    each = f", while a GEMM lasts {fact.gemm_cycles / gemms:.0f}" if gemms else ""
+    return (
+        f"waits for instructions: {fact.instructions} of them, {beats} cycles of the bus apiece"
+        f"{each}; larger tiles need fewer"
+    )
+
+
+_TELL = {
+    Cause.COMPUTE: _compute,
+    Cause.MEMORY: _memory,
+    Cause.LATENCY: _latency,
+    Cause.DISPATCH: _dispatch,
+}
+
+_ALSO = {
+    Cause.COMPUTE: "is work of GEMM or VECTOR",
+    Cause.MEMORY: "moves data",
+    Cause.LATENCY: "waits for what is on its way",
+    Cause.DISPATCH: "waits for instructions",
+}
+
+
+def size(count: int) -> str:
+    """Bytes in words."""
+    return f"{count} bytes" if count < 1000 else f"{count / 1000:.1f} kB"
