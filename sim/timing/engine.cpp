@@ -16,24 +16,15 @@ class Engine;
 // LOAD's or STORE's loop nest, the register that cuts a run, and the queue in front of the port.
 template <Rate RATE>
 class Issuer {
+    friend class Engine<RATE>;
     Engine<RATE> &engine;
     const bool is_load;
-    struct Level {
-        Cycle extent, left, memory, local;
-    };
-    Level levels[LEVELS];
-    int depth = 0;
-    Cycle run_memory = 0, run_local = 0, length = 0;
-    Cycle rest = 0, at_memory = 0, at_local = 0;  // of the run that is being cut
-    Cycle row_log = 0, burst_bytes = 0, beat_log = 0;
-    bool more_runs = false, fill = false;
-    Cycle queued = -1, left_nest = -1;
+    Cursor cursor;
+    Shape shape;
+    Cycle queued = -1, left_nest = -1;  // when the last burst, and the last run, went on
     std::int32_t command = -1;
     Burst planned[QUEUED_BURSTS];
     std::int64_t plans = 0;
-
-    Cuts known;  // and what follows from them, since most bursts are like the one before
-    Cycle pieces = 0, beats = 0, last_beat = 0, beat_before = 0;
 
 public:
     std::vector<std::int32_t> commands;  // that were dispatched
@@ -42,12 +33,12 @@ public:
     Issuer(Engine<RATE> &owner, bool loads) : engine(owner), is_load(loads) { sent.reset(4); }
 
     Cycle free(std::int32_t index) {
-        while (commands[command + 1] != index || more_runs) {
-            if (rest) {
+        while (commands[command + 1] != index || cursor.more_runs) {
+            if (cursor.rest) {
                 while (sent.size <= plans - QUEUED_BURSTS) is_load ? engine.read() : engine.write();
                 plan();
             } else {
-                next_run(more_runs ? -1 : begin_command());
+                next_run();
             }
         }
         return left_nest;
@@ -55,19 +46,35 @@ public:
 
     const Burst *head() {
         if (plans == sent.size) {
-            if (!rest) {
-                if (!more_runs && command + 1 == std::int32_t(commands.size())) return nullptr;
-                next_run(more_runs ? -1 : begin_command());
-            }
+            if (!cursor.more() && command + 1 == std::int32_t(commands.size())) return nullptr;
+            if (!cursor.rest) next_run();
             plan();
         }
         return &planned[sent.size % QUEUED_BURSTS];
     }
 
 private:
-    Cycle begin_command();
-    void next_run(Cycle started);
-    void plan();
+    // Let the next run leave the nest.
+    void next_run() {
+        Cycle started = -1;
+        if (!cursor.more_runs) {
+            const std::int32_t index = commands[command + 1];
+            started = engine.start(index);
+            ++command;
+            cursor.begin(engine.program.operations[index].row, engine.setting, is_load);
+        }
+        cursor.next_run();
+        left_nest = std::max(started + 1, queued);
+    }
+
+    // Let the next burst of the run into the queue; the one two before it has been sent.
+    void plan() {
+        const Cycle room = plans >= QUEUED_BURSTS ? sent[plans - QUEUED_BURSTS] : -1;
+        queued = std::max(std::max(queued, left_nest), room) + 1;
+        shape.see(cursor.cut());
+        planned[plans++ % QUEUED_BURSTS] = {commands[command], cursor.fill, !cursor.more(), queued,
+                                            shape};
+    }
 };
 
 template <Rate RATE>
@@ -83,13 +90,12 @@ class Engine {
     Cycle fetch_left, requested = 0;
     Cycle fetch_granted = START_CYCLE, fetch_ready = NEVER;
     Ring fetch_ends, arrived, shifted;
-    // The read channel.
-    Cycle accepted = -1, read_handshake = -1, taken[2] = {-1, -1};
+    // The read channel; per burst of it, and per burst of LOAD, when it ended.
+    ReadPort port;
     Ring read_ends, load_ends;
     Bandwidth read_bandwidth, write_bandwidth;
-    // The cutters: when the last piece entered the output register, and when it was taken.
-    Cycle load_loaded = -1, load_taken = -1, store_loaded = -1, store_taken = -1;
-    // The write channel.
+    // STORE's cutter, and the write channel.
+    Cycle store_loaded = -1, store_taken = -1;
     Cycle addressed = -1, written = -1, committed = -1;
     Ring responses, returned;
     // GEMM and VECTOR.
@@ -230,7 +236,11 @@ private:
         const Operation &op = program.operations[index];
         Times &time = times[index];
         start(index);
-        while (time.complete < 0) op.unit == unit::LOAD ? read() : write();
+        while (time.complete < 0) {
+            if constexpr (RATE == Rate::FULL)
+                if (op.unit == unit::LOAD && read_train() && time.complete >= 0) break;
+            op.unit == unit::LOAD ? read() : write();
+        }
         Cycle retired = std::max(time.complete, time.start + 1);
         if (op.place)
             retired = std::max(retired, times[program.of_unit[op.unit][op.place - 1]].retired + 1);
@@ -256,100 +266,126 @@ private:
                         load_ends.after(setting.outstanding));
     }
 
+    // Grant a burst; the first cycle in which its data may be offered.
     Cycle grant(Cycle cycle) {
-        accepted = std::max({cycle + 1, accepted + 1, read_ends.after(setting.memory_outstanding)});
-        return accepted + setting.latency;
+        port.accepted = std::max(std::max(cycle, port.accepted) + 1,
+                                 read_ends.after(setting.memory_outstanding));
+        return port.accepted + setting.latency;
     }
 
-    // Move the next beat on R; the first cycle in which the core can take it.
     Cycle deliver(Cycle ready) {
-        Cycle offered = std::max(ready, read_handshake + 1);
-        if constexpr (RATE == Rate::LIMITED) offered = read_bandwidth.take(offered);
-        read_handshake = std::max(offered, taken[0] + 1);
-        return std::max(read_handshake, taken[1]) + 1;
+        ready = std::max(ready, port.handshake + 1);
+        if constexpr (RATE == Rate::LIMITED) ready = read_bandwidth.take(ready);
+        return port.deliver(ready);
     }
 
-    void take(Cycle cycle) { taken[0] = taken[1], taken[1] = cycle; }
-
+    // Grant FETCH's next burst, and before it all that LOAD requests earlier.
     void fetch() {
-        for (const Burst *burst; (burst = load.head());) {
-            const Cycle ready = load_ready(*burst), cycle = std::max(fetch_ready, accepted);
-            if ((burst->fill ? ready : std::max(ready, accepted)) >= cycle) break;
+        for (;;) {
+            if constexpr (RATE == Rate::FULL) read_train();
+            const Burst *burst = load.head();
+            if (!burst) break;
+            const Cycle ready = load_ready(*burst), cycle = std::max(fetch_ready, port.accepted);
+            if ((burst->fill ? ready : std::max(ready, port.accepted)) >= cycle) break;
             read();
         }
-        const Cycle cycle = std::max(fetch_ready, accepted);
+        const Cycle cycle = std::max(fetch_ready, port.accepted);
         const Cycle beats = std::min(fetch_left, setting.fetch_burst_beats);
         fetch_left -= beats, requested += beats, fetch_granted = cycle;
         const Cycle ready = grant(cycle);
         for (Cycle beat = 0; beat < beats; ++beat) {
             const Cycle arrives = deliver(ready);
-            take(arrives);
+            port.take_beat(arrives);
             arrived.push(arrives);
         }
         fetch_ends.push(arrived.last());
-        read_ends.push(read_handshake);
+        read_ends.push(port.handshake);
         prepare_fetch();
     }
 
+    // Send LOAD's next burst, and before it all that FETCH requests earlier or as early.
     void read() {
         const Burst &burst = *load.head();
         Times &time = times[burst.command];
         Cycle cycle = load_ready(burst);
         if (!burst.fill) {
-            while (fetch_ready <= std::max(cycle, accepted)) fetch();
-            cycle = std::max(cycle, accepted);
+            while (fetch_ready <= std::max(cycle, port.accepted)) fetch();
+            cycle = std::max(cycle, port.accepted);
         }
         load.sent.push(cycle);
-        const Cycle loaded = std::max(std::max(cycle + 1, load_loaded) + 1, load_taken);
+        Cycle entered = port.next_loaded(cycle), first = entered + 1;
         if (burst.fill) {
-            if (time.first < 0) time.first = loaded + 1;
-            load_taken = loaded + burst.pieces;
-            load_loaded = load_taken - 1;
+            port.take_fill(burst.shape, entered);
         } else {
             const Cycle ready = grant(cycle);
             if constexpr (RATE == Rate::FULL) {
-                read_run(burst, ready, loaded, time);
+                first = port.take_burst(burst.shape, ready, entered);
+                time.starved += first - (entered + 1);
             } else {
-                read_beats(burst, ready, loaded, time);
+                first = read_beats(burst.shape, ready, entered, time);
             }
-            read_ends.push(read_handshake);
+            read_ends.push(port.handshake);
         }
-        load_ends.push(load_taken);
-        if (burst.last) time.last = load_taken, time.complete = load_taken + 1;
-    }
-
-    // The first piece waits for its beat; then a piece a cycle, and no beat is late.
-    void read_run(const Burst &burst, Cycle ready, Cycle loaded, Times &time) {
-        const Cycle before = taken[1], first = std::max(loaded + 1, deliver(ready));
-        time.starved += first - (loaded + 1);
         if (time.first < 0) time.first = first;
-        load_taken = first + burst.pieces - 1;
-        load_loaded = burst.pieces == 1 ? loaded : load_taken - 1;
-        if (burst.beats == 1) {
-            take(load_taken);
-            return;
-        }
-        const Cycle second = load_taken - burst.last_beat;
-        if (burst.beats == 2) {
-            read_handshake = std::max(read_handshake, before) + 1;
-        } else {
-            read_handshake =
-                std::max(read_handshake + burst.beats - 1, second - burst.beat_before + 1);
-        }
-        taken[0] = second, taken[1] = load_taken;
+        load_ends.push(port.taken);
+        if (burst.last) time.last = port.taken, time.complete = port.taken + 1;
     }
 
-    void read_beats(const Burst &burst, Cycle ready, Cycle loaded, Times &time) {
-        for (Cycle beat = 0; beat < burst.beats; ++beat) {
-            const Cycle pieces = burst.cuts.pieces_of(beat);
-            const Cycle first = std::max(loaded + 1, deliver(ready));
-            time.starved += first - (loaded + 1);
-            if (time.first < 0) time.first = first;
-            load_taken = first + pieces - 1;
-            load_loaded = pieces == 1 ? loaded : load_taken - 1;
-            loaded = load_taken;
-            take(load_taken);
+    Cycle read_beats(const Shape &shape, Cycle ready, Cycle entered, Times &time) {
+        Cycle begin = 0;
+        for (Cycle beat = 0; beat < shape.beats; ++beat) {
+            const Cycle pieces = shape.cuts.pieces_of(beat);
+            const Cycle first = std::max(entered + 1, deliver(ready));
+            time.starved += first - (entered + 1);
+            if (!beat) begin = first;
+            port.taken = first + pieces - 1;
+            port.loaded = pieces == 1 ? entered : port.taken - 1;
+            entered = port.taken;
+            port.take_beat(port.taken);
         }
+        return begin;
+    }
+
+    // Send what is left of LOAD's command as `read` would, until FETCH comes between: the same
+    // recurrences on copies, which a compiler keeps in registers.
+    bool read_train() {
+        if (load.plans != load.sent.size || !load.cursor.more()) return false;
+        Times &time = times[load.commands[load.command]];
+        Cursor cursor = load.cursor;
+        Shape shape = load.shape;
+        ReadPort reads = port;
+        Cycle queued = load.queued, left_nest = load.left_nest, starved = 0, first = time.first;
+        std::int64_t sent = load.sent.size;
+        Cycle last = load.sent.last(), older = sent > 1 ? load.sent[sent - 2] : -1;
+        const Cycle fetches = fetch_ready, latency = setting.latency;
+        const bool fill = cursor.fill;
+        while (cursor.more()) {
+            if (!cursor.rest) cursor.next_run(), left_nest = queued;
+            const Cycle enters = std::max(std::max(queued, left_nest), older) + 1;
+            Cycle cycle = std::max(std::max(enters, last) + 1, load_ends.after(setting.outstanding));
+            if (!fill) cycle = std::max(cycle, reads.accepted);
+            if (!fill && fetches <= cycle) break;
+            queued = enters, older = last, last = cycle, ++sent;
+            shape.see(cursor.cut());
+            const Cycle entered = reads.next_loaded(cycle);
+            Cycle begins = entered + 1;
+            if (fill) {
+                reads.take_fill(shape, entered);
+            } else {
+                reads.accepted = std::max(cycle + 1, read_ends.after(setting.memory_outstanding));
+                begins = reads.take_burst(shape, reads.accepted + latency, entered);
+                starved += begins - (entered + 1);
+                read_ends.push(reads.handshake);
+            }
+            if (first < 0) first = begins;
+            load_ends.push(reads.taken);
+        }
+        load.cursor = cursor, load.shape = shape, port = reads;
+        load.queued = queued, load.left_nest = left_nest, load.plans = sent;
+        load.sent.resume(sent, older, last);
+        time.first = first, time.starved += starved;
+        if (!cursor.more()) time.last = port.taken, time.complete = port.taken + 1;
+        return true;
     }
 
     void write() {
@@ -360,15 +396,15 @@ private:
         addressed = std::max(cycle + 1, responses.after(setting.memory_outstanding));
         Cycle loaded = std::max(std::max(cycle + 1, store_loaded) + 1, store_taken);
         Times &time = times[burst.command];
-        const Cycle pieces = burst.pieces;
+        const Cycle pieces = burst.shape.pieces;
         if constexpr (RATE == Rate::FULL) {
             if (time.first < 0) time.first = loaded + 1;
             store_taken = loaded + pieces;
             store_loaded = store_taken - 1;
             written = store_taken + PACKING_CYCLES + 1;
         } else {
-            for (Cycle beat = 0; beat < burst.beats; ++beat) {
-                const Cycle end = loaded + burst.cuts.pieces_of(beat);
+            for (Cycle beat = 0; beat < burst.shape.beats; ++beat) {
+                const Cycle end = loaded + burst.shape.cuts.pieces_of(beat);
                 store_loaded = end - 1;
                 store_taken = std::max(end, returned.after(QUEUED_BEATS));
                 if (time.first < 0) time.first = end == loaded + 1 ? store_taken : loaded + 1;
@@ -386,69 +422,6 @@ private:
         if (burst.last) time.last = store_taken, time.complete = answered + 1;
     }
 };
-
-// Begin the command that follows; return when it starts.
-template <Rate RATE>
-Cycle Issuer<RATE>::begin_command() {
-    const std::int32_t index = commands[command + 1];
-    const Cycle started = engine.start(index);
-    ++command;
-    const Row row = engine.program.operations[index].row;
-    const Setting &setting = engine.setting;
-    const int nest = is_load ? int(load::loops) : int(store::loops);
-    fill = is_load && row[load::fill];
-    length = row[is_load ? int(load::length) : int(store::length)];
-    run_local = row[is_load ? int(load::local) : int(store::local)];
-    run_memory = fill ? 0 : row[is_load ? int(load::memory) : int(store::memory)];
-    row_log = is_load ? setting.destination_row_log[row[load::destination]]
-                      : setting.source_row_log[row[store::source]];
-    beat_log = fill ? setting.fill_beat_log : setting.bus_bits_log;
-    burst_bytes = fill ? NEVER : setting.burst_bytes;
-    depth = 0;
-    // LOAD's loops move memory and local address, STORE's the other way round.
-    for (int level = 0; level < LEVELS; ++level) {
-        const Row loop = row + nest + 3 * level;
-        const Cycle memory = is_load ? loop[1] : loop[2], local = is_load ? loop[2] : loop[1];
-        if (loop[0] > 1) levels[depth++] = {loop[0], loop[0], fill ? 0 : memory, local};
-    }
-    more_runs = true;
-    return started;
-}
-
-// Begin the run that the nest stands at, and let the nest go on.
-template <Rate RATE>
-inline void Issuer<RATE>::next_run(Cycle started) {
-    left_nest = std::max(started + 1, queued);
-    rest = length, at_memory = run_memory, at_local = run_local;
-    for (int level = depth - 1; level >= 0; --level) {
-        Level &loop = levels[level];
-        if (--loop.left) {
-            run_memory += loop.memory, run_local += loop.local;
-            return;
-        }
-        loop.left = loop.extent;
-        run_memory -= (loop.extent - 1) * loop.memory, run_local -= (loop.extent - 1) * loop.local;
-    }
-    more_runs = false;
-}
-
-// Let the next burst of the run into the queue; the one two before it has been sent.
-template <Rate RATE>
-inline void Issuer<RATE>::plan() {
-    const Cycle room = plans >= QUEUED_BURSTS ? sent[plans - QUEUED_BURSTS] : -1;
-    queued = std::max(std::max(queued, left_nest), room) + 1;
-    const Cycle count = std::min(rest, burst_bytes - (at_memory & (burst_bytes - 1)));
-    const Cycle row_mask = (Cycle(1) << row_log) - 1, beat_mask = (Cycle(1) << beat_log) - 1;
-    const Cuts cuts{count, at_local & row_mask, row_log, at_memory & beat_mask, beat_log};
-    if (!(cuts == known)) {
-        known = cuts, pieces = cuts.pieces(), beats = cuts.beats();
-        last_beat = cuts.pieces_of(beats - 1);
-        beat_before = beats > 1 ? cuts.pieces_of(beats - 2) : 0;
-    }
-    rest -= count, at_memory += count, at_local += count;
-    planned[plans++ % QUEUED_BURSTS] = {commands[command], fill,   !rest && !more_runs, queued, cuts,
-                                        pieces,            beats, last_beat,           beat_before};
-}
 
 Cycle place(const Program &program, const Setting &setting, Times *times) {
     if (setting.beats == setting.cycles) return Engine<Rate::FULL>(program, setting, times).run();

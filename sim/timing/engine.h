@@ -130,6 +130,12 @@ public:
     void push(Cycle value) { values[size++ & mask] = value; }
     Cycle operator[](std::int64_t number) const { return values[number & mask]; }
     Cycle last() const { return size ? (*this)[size - 1] : -1; }
+    // Go on as after `count` values, of which the last two are these.
+    void resume(std::int64_t count, Cycle before, Cycle value) {
+        size = count;
+        if (count > 1) values[(count - 2) & mask] = before;
+        if (count) values[(count - 1) & mask] = value;
+    }
     // The cycle after the value `distance` back; 0 before there is one.
     Cycle after(std::int64_t distance) const {
         return size >= distance ? (*this)[size - distance] + 1 : 0;
@@ -179,13 +185,128 @@ struct Cuts {
     }
 };
 
-// A burst behind the cut.
+// What follows from a burst's cuts, kept since most bursts are like the one before.
+struct Shape {
+    Cuts cuts;
+    Cycle pieces = 0, beats = 0, last_beat = 0, beat_before = 0;  // the latter two in pieces
+
+    void see(const Cuts &seen) {
+        if (seen == cuts) return;
+        cuts = seen, pieces = cuts.pieces(), beats = cuts.beats();
+        last_beat = cuts.pieces_of(beats - 1);
+        beat_before = beats > 1 ? cuts.pieces_of(beats - 2) : 0;
+    }
+};
+
+// The loop nest of a LOAD or STORE, and the run that is being cut.
+struct Cursor {
+    struct Level {
+        Cycle extent, left, memory, local;
+    };
+    Level levels[LEVELS];
+    int depth = 0;
+    bool more_runs = false, fill = false;
+    Cycle run_memory = 0, run_local = 0, length = 0;
+    Cycle rest = 0, at_memory = 0, at_local = 0;
+    Cycle row_log = 0, burst_bytes = 1, beat_log = 0;
+
+    bool more() const { return rest || more_runs; }
+
+    void begin(Row row, const Setting &setting, bool is_load) {
+        const int nest = is_load ? int(load::loops) : int(store::loops);
+        fill = is_load && row[load::fill];
+        length = row[is_load ? int(load::length) : int(store::length)];
+        run_local = row[is_load ? int(load::local) : int(store::local)];
+        run_memory = fill ? 0 : row[is_load ? int(load::memory) : int(store::memory)];
+        row_log = is_load ? setting.destination_row_log[row[load::destination]]
+                          : setting.source_row_log[row[store::source]];
+        beat_log = fill ? setting.fill_beat_log : setting.bus_bits_log;
+        burst_bytes = fill ? NEVER : setting.burst_bytes;
+        depth = 0;
+        // LOAD's loops move memory and local address, STORE's the other way round.
+        for (int level = 0; level < LEVELS; ++level) {
+            const Row loop = row + nest + 3 * level;
+            const Cycle memory = is_load ? loop[1] : loop[2], local = is_load ? loop[2] : loop[1];
+            if (loop[0] > 1) levels[depth++] = {loop[0], loop[0], fill ? 0 : memory, local};
+        }
+        more_runs = true;
+    }
+
+    // Begin the run that the nest stands at, and let the nest go on.
+    void next_run() {
+        rest = length, at_memory = run_memory, at_local = run_local;
+        for (int level = depth - 1; level >= 0; --level) {
+            Level &loop = levels[level];
+            if (--loop.left) {
+                run_memory += loop.memory, run_local += loop.local;
+                return;
+            }
+            loop.left = loop.extent;
+            run_memory -= (loop.extent - 1) * loop.memory;
+            run_local -= (loop.extent - 1) * loop.local;
+        }
+        more_runs = false;
+    }
+
+    // Cut the next burst off the run.
+    Cuts cut() {
+        const Cycle row_mask = (Cycle(1) << row_log) - 1, beat_mask = (Cycle(1) << beat_log) - 1;
+        const Cycle count = std::min(rest, burst_bytes - (at_memory & (burst_bytes - 1)));
+        const Cuts cuts{count, at_local & row_mask, row_log, at_memory & beat_mask, beat_log};
+        rest -= count, at_memory += count, at_local += count;
+        return cuts;
+    }
+};
+
+// A burst behind the cut, and when it entered the queue in front of the port.
 struct Burst {
     std::int32_t command;
     bool fill, last;
     Cycle queued;
-    Cuts cuts;
-    Cycle pieces, beats, last_beat, beat_before;  // the latter two in pieces
+    Shape shape;
+};
+
+// The read channel and LOAD's cutter behind it.
+struct ReadPort {
+    Cycle accepted = -1, handshake = -1;    // the last ones on AR and on R
+    Cycle beat_before = -1, last_beat = -1;  // when the last beats left the read buffer
+    Cycle loaded = -1, taken = -1;  // when a piece entered the cutter's output, and was taken
+
+    // When the next burst's first piece can enter the cutter's output register.
+    Cycle next_loaded(Cycle sent) const { return std::max(std::max(sent + 1, loaded) + 1, taken); }
+
+    void take_beat(Cycle cycle) { beat_before = last_beat, last_beat = cycle; }
+
+    // Move a beat that may be offered from `ready` on; the first cycle in which it can be taken.
+    Cycle deliver(Cycle ready) {
+        handshake = std::max(ready, beat_before + 1);
+        return std::max(handshake, last_beat) + 1;
+    }
+
+    void take_fill(const Shape &shape, Cycle entered) {
+        taken = entered + shape.pieces, loaded = taken - 1;
+    }
+
+    // Take a whole burst while memory moves a beat a cycle: the first piece waits for its beat, then
+    // follows a piece a cycle, and no beat is late. Returns when the first one is taken.
+    Cycle take_burst(const Shape &shape, Cycle ready, Cycle entered) {
+        const Cycle before = last_beat;
+        const Cycle first = std::max(entered + 1, deliver(std::max(ready, handshake + 1)));
+        taken = first + shape.pieces - 1;
+        loaded = shape.pieces == 1 ? entered : taken - 1;
+        if (shape.beats == 1) {
+            take_beat(taken);
+            return first;
+        }
+        beat_before = taken - shape.last_beat, last_beat = taken;
+        if (shape.beats == 2) {
+            handshake = std::max(handshake, before) + 1;
+        } else {
+            const Cycle third = beat_before - shape.beat_before;
+            handshake = std::max(handshake + shape.beats - 1, third + 1);
+        }
+        return first;
+    }
 };
 
 }  // namespace tilewright
