@@ -273,13 +273,13 @@ def _nests(family, parts: list[Part], operands: list[str], configuration: Config
     outer_levels = family.levels(outer_name, configuration)
     if len(inner) > inner_levels:
         if reduces_inside:
-            raise CompileError(f"{family.mnemonic}: more than {inner_levels} reduction loops")
+            raise CompileError(_too_many(family, inner_name, inner, configuration))
         outer = inner[:-inner_levels] + outer
         inner = inner[-inner_levels:]
     spare = len(outer) - outer_levels
     loops = outer[:spare] if spare > 0 else []
     if any(part.reduced for part in loops):
-        raise CompileError(f"{family.mnemonic}: reduction loops exceed {outer_levels} levels")
+        raise CompileError(_too_many(family, outer_name, outer, configuration))
     outer = outer[len(loops) :]
     offsets = [(0,) * len(operands)]
     for part in loops:
@@ -295,6 +295,15 @@ def _nests(family, parts: list[Part], operands: list[str], configuration: Config
             for part in chosen
         )
     return nests, offsets
+
+
+def _too_many(family, nest: str, parts: list[Part], configuration: Configuration) -> str:
+    axes = ", ".join(dict.fromkeys(part.axis for part in parts))
+    return (
+        f"{family.mnemonic}: a reduction takes {len(parts)} loops of `{nest}` (axes {axes}), but "
+        f"configuration `{configuration.name}` has {family.levels(nest, configuration)}; raise "
+        f"`{nest}`"
+    )
 
 
 def _fuse(parts: list[Part], limit: int) -> list[Part]:

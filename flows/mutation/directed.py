@@ -38,7 +38,7 @@ FAMILIES: tuple[tuple[type[Instruction], Memory | None], ...] = (
 def long_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, Program]]:
     """Per family, a loop for every level and every bit of its extent, inside and round others.
 
-    An extent of one more than a power of two tells a bit that a comparison leaves out.
+    An extent of two more than a power of two tells a bit that a comparison leaves out.
     """
     chance = random.Random(seed)
     image = np.random.default_rng(seed).integers(0, 256, DATA_BYTES, dtype=np.uint8)
@@ -47,7 +47,7 @@ def long_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, P
         body = _filled(configuration)
         for level in range(levels):
             for bit in range(configuration.extent_bits):
-                found = _long(configuration, chance, family, memory, level, (1 << bit) + 1)
+                found = _long(configuration, chance, family, memory, level, (1 << bit) + 2)
                 body += [] if found is None else [found]
         name = f"loops of {family.mnemonic}{f' {memory.name}' if memory else ''}"
         yield name, (synthesise_tokens(body, configuration), image)
@@ -165,8 +165,9 @@ def lonely_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str,
     image = np.random.default_rng(seed).integers(0, 256, DATA_BYTES, dtype=np.uint8)
     for family, memory in FAMILIES:
         body = _filled(configuration)
-        for bit in range(configuration.extent_bits):
-            extent = min((1 << bit) + 1, 1 << configuration.extent_bits)
+        for step in range(2 * configuration.extent_bits):
+            bit = step // 2
+            extent = min((1 << bit) + 1 + step % 2, 1 << configuration.extent_bits)
             for nest, moved in family.nests.items():
                 levels = family.levels(nest, configuration)
                 for number in range(2 * levels if bit < 5 else 1):
@@ -190,8 +191,8 @@ def tireless_rows(configuration: Configuration) -> list[Instruction]:
     """GEMMs whose row loops come back to one row too early: only their time has a meaning."""
     still = (0, 0)
     body: list[Instruction] = []
-    for bit in range(configuration.extent_bits):
-        extent = (1 << bit) + 1
+    for number in range(2 * configuration.extent_bits):
+        extent = (1 << number // 2) + 1 + number % 2
         for level in range(configuration.row_loops):
             inner = [Loop(2, still)] * (configuration.row_loops - 1 - level)
             outer = [Loop(2, still)] * min(level, 1)
@@ -229,18 +230,18 @@ def small_sums(configuration: Configuration) -> Program:
     body: list[Instruction] = []
     count = min(bank, acc, 64)
     for _ in range(12):
-        body += [
+        body.append(
             Load(
                 destination=Memory.ACT, length=min(act * configuration.vector_lanes, 1024),
                 memory=64 * chance.randrange(64), local=0,
-            ),
-            Vector(to_acc=True, dst=0, a=0, map_loops=(Loop(count, (1, 1, 0, 0)),)),
-        ]  # fmt: skip
+            )
+        )  # fmt: skip
         for combine in Combine:
             for reduce in Reduce:
                 factor = chance.choice((1, -1, 3, 32767, -32768, chance.randint(-999, 999)))
                 extent = chance.choice((1, 2, 3))
                 loops = (Loop(count // extent, (1, extent, 1, 0)),)
+                body.append(Vector(to_acc=True, dst=0, a=0, map_loops=(Loop(count, (1, 1, 0, 0)),)))
                 body.append(
                     Vector(
                         a_from_acc=chance.random() < 0.8, to_acc=chance.random() < 0.5,

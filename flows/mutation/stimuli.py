@@ -419,8 +419,9 @@ class _Mishaps:
         full = [Sync(target=unit, signal=peers[unit]) for unit in Unit] * (limit + 1)
         for program in (waits, full):
             session.begin(self.run(self.encode(*program, Halt())))
-            yield session.go(LONG_CYCLES)
-            yield from session.registers()
+            for cycles in (LONG_CYCLES, 300, 1000, 5000):
+                yield session.go(cycles)
+                yield from session.registers()
             session.harness.write("CONTROL", STOP)
             yield session.register("STATUS")
 

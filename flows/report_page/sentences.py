@@ -13,6 +13,9 @@ WORTH_TELLING = 0.2
 FULL = 0.95
 """An array that does this share of its multiplications for real is called full."""
 
+NEAR_PEAK = 0.9
+"""From this share of useful work on, a layer is called as fast as the array."""
+
 
 def sentence(module: Module, fact: LayerFacts) -> str:
     """Why a layer is slow."""
@@ -22,7 +25,7 @@ def sentence(module: Module, fact: LayerFacts) -> str:
     text = f"{shares[fact.bound]:.0%} of its critical path {_TELL[fact.bound](module, fact)}"
     others = sorted(set(Cause) - {fact.bound}, key=lambda cause: -shares[cause])
     if shares[others[0]] >= WORTH_TELLING:
-        text += f"; {shares[others[0]]:.0%} {_ALSO[others[0]]}"
+        text += f"; {shares[others[0]]:.0%} {_also(others[0], fact)}"
     return text + "."
 
 
@@ -33,8 +36,10 @@ def _compute(module: Module, fact: LayerFacts) -> str:
         lanes = module.configuration.vector_lanes
         return f"is VECTOR's work, {lanes} channels a cycle"
     useful = fact.layer.macs / fact.gemm_multiplications if fact.gemm_multiplications else 1.0
+    if useful >= FULL and gemm >= NEAR_PEAK * fact.path_cycles:
+        return "is GEMM's work with every lane in use: little is left to win on this array"
     if useful >= FULL:
-        return "is GEMM's work, and every lane of the array is of use: it is as fast as the array"
+        return "is GEMM's work with every lane in use"
     return f"is GEMM's work, of which {useful:.0%} is of use{_lanes(module, fact)}"
 
 
@@ -91,8 +96,8 @@ def _dispatch(module: Module, fact: LayerFacts) -> str:
     gemms = int((own == Unit.GEMM).sum())
     each = f", while a GEMM lasts {fact.gemm_cycles / gemms:.0f}" if gemms else ""
     return (
-        f"waits for instructions: {fact.instructions} of them, {beats} cycles of the bus apiece"
-        f"{each}; larger tiles need fewer"
+        f"waits for instructions: {fact.instructions} of them, each {beats} cycles of the read "
+        f"channel that it shares with LOAD{each}; larger tiles need fewer"
     )
 
 
@@ -103,12 +108,18 @@ _TELL = {
     Cause.DISPATCH: _dispatch,
 }
 
-_ALSO = {
-    Cause.COMPUTE: "is work of GEMM or VECTOR",
-    Cause.MEMORY: "moves data",
-    Cause.LATENCY: "waits for what is on its way",
-    Cause.DISPATCH: "waits for instructions",
-}
+
+def _also(cause: Cause, fact: LayerFacts) -> str:
+    """A second cause, in short."""
+    what = next(iter(fact.path_purposes), "")
+    if cause is Cause.MEMORY and what in fact.purposes:
+        return f"moves data, most of it {size(fact.purposes[what])} of {what}"
+    return {
+        Cause.COMPUTE: "is work of GEMM or VECTOR",
+        Cause.MEMORY: "moves data",
+        Cause.LATENCY: "waits for what is on its way",
+        Cause.DISPATCH: "waits for instructions",
+    }[cause]
 
 
 def size(count: int) -> str:

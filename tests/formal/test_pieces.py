@@ -3,18 +3,19 @@
 from dataclasses import dataclass
 
 import pytest
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data
 
 from tilewright.hardware.beat_packer import QUEUED_BEATS, BeatPacker
 from tilewright.hardware.load import DESTINATIONS
 from tilewright.hardware.pieces import PieceCutter
+from tilewright.hardware.ram import READ_LATENCY
 from tilewright.hardware.selection import choose
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
 
 from .prove import Bench, bounded, induction, probe
-from .watch import watch_order
 
 TINY = PRESETS["tiny"]
 MEMORIES = {Load: DESTINATIONS, Store: SOURCES}
@@ -59,10 +60,11 @@ class PiecesBench(Bench):
             beats = (first + burst.bytes_minus_one) // bus_bytes
             self.assume(m, is_fill | (beats == burst.beats_minus_one))
 
-        # The definition: a piece ends with its row, its beat or its burst. A fill has no beats.
+        # The definition: a piece ends with its row, its beat or its burst. What a fill has for a
+        # beat is as long as the longest row, from its first byte on.
         at = Cursor(
-            local=Signal(len(burst.local) + 1),
-            beat_byte=Signal(range(bus_bytes)),
+            local=Signal(len(piece.row) + 6),
+            beat_byte=Signal.like(piece.bytes_minus_one),
             left=Signal(len(burst.bytes_minus_one)),
             beats_left=Signal.like(burst.beats_minus_one),
         )
@@ -71,36 +73,45 @@ class PiecesBench(Bench):
         row_bytes = Signal(range(65))
         sizes = [Const(TINY.row_bytes(memory)) for memory in MEMORIES[self.family]]
         m.d.comb += row_bytes.eq(choose(sizes, code))
+
+        def row_of(code: Value, local: Value) -> Value:
+            shifts = [TINY.row_bytes(memory).bit_length() - 1 for memory in MEMORIES[self.family]]
+            return choose([local >> shift for shift in shifts], code)[: len(piece.row)]
+
         byte = Signal(6)
         m.d.comb += byte.eq(at.local & (row_bytes - 1))
-        to_row, to_beat = row_bytes - 1 - byte, bus_bytes - 1 - at.beat_byte
+        beat_end = Mux(fill, (1 << len(at.beat_byte)) - 1, bus_bytes - 1)
+        to_row, to_beat = row_bytes - 1 - byte, beat_end & ~at.beat_byte
         length = Signal(len(at.left))
-        with m.If(fill):
-            m.d.comb += length.eq(smallest(at.left, to_row))
-        with m.Else():
-            m.d.comb += length.eq(smallest(at.left, to_row, to_beat))
+        m.d.comb += length.eq(smallest(at.left, to_row, to_beat))
         ends_burst = length == at.left
-        ends_beat = ends_burst | (~fill & (length == to_beat))
+        ends_beat = ends_burst | (length == to_beat)
 
         moves = ~cutter.pieces.valid | cutter.pieces.ready
         expected = {
             "code": code,
             "byte": byte,
             "bytes_minus_one": length,
+            "ends_beat": ends_beat,
             "ends_burst": ends_burst,
             "last": last & ends_burst,
         }
+        if self.family is Load:
+            constant = Signal(8)
+            expected |= {"fill": fill, "value": constant}
+            with m.If(cutter.bursts.valid & cutter.bursts.ready):
+                m.d.sync += constant.eq(burst.value)
         held = {name: Signal(len(piece[name]), name=f"expected_{name}") for name in expected}
-        held_row = Signal(len(at.local))
-        held_fill, held_ends_beat, held_beat_byte = Signal(), Signal(), Signal.like(at.beat_byte)
+        held_local = Signal.like(at.local)
+        held_fill, held_beat_byte = Signal(), Signal.like(at.beat_byte)
         present = Signal()
         with m.If(moves):
-            m.d.sync += [present.eq(cutting), held_row.eq(at.local - byte), held_fill.eq(fill)]
-            m.d.sync += [held_ends_beat.eq(ends_beat), held_beat_byte.eq(at.beat_byte)]
+            m.d.sync += [present.eq(cutting), held_local.eq(at.local), held_fill.eq(fill)]
+            m.d.sync += held_beat_byte.eq(at.beat_byte)
             m.d.sync += [held[name].eq(value) for name, value in expected.items()]
             m.d.sync += [
                 at.local.eq(at.local + length + 1),
-                at.beat_byte.eq(at.beat_byte + length + 1),
+                at.beat_byte.eq((at.beat_byte + length + 1) & beat_end),
                 at.left.eq(at.left - length - 1),
                 at.beats_left.eq(at.beats_left - ends_beat),
             ]
@@ -113,7 +124,7 @@ class PiecesBench(Bench):
                 fill.eq(is_fill),
                 last.eq(burst.last),
                 at.local.eq(burst.local),
-                at.beat_byte.eq(first),
+                at.beat_byte.eq(Mux(is_fill, 0, first)),
                 at.left.eq(burst.bytes_minus_one),
                 at.beats_left.eq(burst.beats_minus_one),
             ]
@@ -121,13 +132,10 @@ class PiecesBench(Bench):
         self.claim(m, shown == present, "a piece stands for what is cut")
         for name, value in held.items():
             self.claim(m, ~shown | (piece[name] == value), f"a piece has its {name}")
-        held_bytes = Signal(range(65))
-        m.d.comb += held_bytes.eq(choose(sizes, piece.code))
-        row = piece.row * held_bytes
-        same_row = (row ^ held_row)[: len(burst.local)] == 0
+        same_row = piece.row == row_of(piece.code, held_local)
         self.claim(m, ~shown | same_row, "a piece lies in its row")
-        beat_claims = (piece.beat_byte == held_beat_byte) & (piece.ends_beat == held_ends_beat)
-        self.claim(m, ~shown | held_fill | beat_claims, "a piece lies in its beat")
+        same_byte = piece.beat_byte == held_beat_byte
+        self.claim(m, ~shown | held_fill | same_byte, "a piece lies in its beat")
         ends = cutting & ~fill & moves & ends_burst
         if self.fault == "beats":
             self.claim(m, ~ends | (at.beats_left == 1), "a burst has as many beats as requested")
@@ -136,17 +144,17 @@ class PiecesBench(Bench):
 
         # Why: the cutter's state says the same as the definition's.
         self.claim(m, inside["valid"] == cutting, "both cut, or neither")
-        common = (inside["code"] == code) & (inside["last"] == last) & (inside["fill"] == fill)
+        common = (inside["code"] == code) & (inside["last"] == last) & (inside.get("fill", Const(0)) == fill)
         common &= (inside["to_burst"] == at.left) & (inside["to_row"] == to_row)
         common &= inside["row_end"] == row_bytes - 1
+        if self.family is Load:
+            common &= inside["value"] == constant
         self.claim(m, ~cutting | common, "both stand at the same byte")
-        rows = inside["row"] * row_bytes
-        same = (rows ^ (at.local - byte))[: len(burst.local)] == 0
+        same = inside["row"] == row_of(code, at.local)
         self.claim(m, ~cutting | same, "both stand in the same row")
-        beat = (inside["to_beat"] == to_beat) & (inside["beat_end"] == bus_bytes - 1)
-        self.claim(m, ~cutting | fill | beat, "both stand in the same beat")
-        endless = inside["to_beat"].all() & inside["beat_end"].all()
-        self.claim(m, ~(cutting & fill) | endless, "a fill has no beats")
+        beat = (inside["to_beat"] == to_beat) & (inside["beat_end"] == beat_end)
+        self.claim(m, ~cutting | beat, "both stand in the same beat")
+        self.claim(m, ~cutting | (at.beat_byte <= beat_end), "no byte lies beyond its beat")
         left = (at.beat_byte + at.left) // bus_bytes
         self.claim(m, ~cutting | fill | (at.beats_left == left), "beats left hold the bytes left")
 
@@ -158,5 +166,58 @@ def test_pieces_cover_their_burst(prover, family):
 
 def test_the_proof_of_pieces_can_fail(prover):
     prover.refutes(PiecesBench(Store, fault="beats"), "as many beats as requested", bounded(6))
-    prover.refutes(PiecesBench(Load, fault="any length"), "beats left", bounded(6))
+    prover.refutes(PiecesBench(Load, fault="any length"), "beats", bounded(6))
     prover.reaches(PiecesBench(Load), "three beats", bounded(8))
+
+
+class PackerBench(Bench):
+    """Pieces inside their beats, scratchpads with any data, a port of any speed."""
+
+    def world(self, m: Module) -> None:
+        packer = BeatPacker(TINY)
+        inside = probe(m, "packer", packer)
+        piece = packer.pieces.payload
+        bus_bytes = TINY.bus_bytes
+        m.d.comb += [
+            packer.pieces.valid.eq(self.any(m, "valid")),
+            packer.pieces.payload.eq(self.any(m, "piece", piece.shape())),
+            packer.act.data.eq(self.any(m, "act", len(packer.act.data))),
+            packer.acc.data.eq(self.any(m, "acc", len(packer.acc.data))),
+            packer.beats.ready.eq(self.any(m, "ready")),
+        ]
+        end = piece.beat_byte + piece.bytes_minus_one
+        self.assume(m, end < bus_bytes)
+        self.assume(m, ~piece.ends_burst | piece.ends_beat)
+
+        takes = packer.pieces.valid & packer.pieces.ready
+        covered, mask = Signal(bus_bytes), Signal(bus_bytes)
+        for byte in range(bus_bytes):
+            m.d.comb += mask[byte].eq((piece.beat_byte <= byte) & (end >= byte))
+        with m.If(takes):
+            m.d.sync += covered.eq(Mux(piece.ends_beat, 0, covered | mask))
+        # At the end stand the queue, which is proved elsewhere, and in front of it a delay.
+        beat_enters = Cat(takes & piece.ends_beat, piece.ends_burst, covered | mask)
+        travelling = Const(0)
+        for stage in range(READ_LATENCY + 2):
+            later = Signal(len(beat_enters), name=f"beat_{stage + 1}")
+            m.d.sync += later.eq(beat_enters)
+            beat_enters = later
+            travelling = travelling + later[0]
+        beat = data.View(packer.beats.payload.shape(), inside["input__payload"])
+        enters = inside["input__valid"]
+        self.claim(m, enters == beat_enters[0], "a beat follows the piece that ends it")
+        right = Cat(beat.last, beat.strobe) == beat_enters[1:]
+        self.claim(m, ~enters | right, "a beat has the strobes of its pieces")
+        reserved = Signal(range(QUEUED_BEATS + 2))
+        leaves = packer.beats.valid & packer.beats.ready
+        m.d.sync += reserved.eq(reserved + (takes & piece.ends_beat) - leaves)
+        level = inside["queue.fifo.level"]
+        self.claim(m, level + travelling == reserved, "beats inside have a place")
+        self.claim(m, inside["slots"] + reserved == QUEUED_BEATS, "places are counted")
+        self.claim(m, reserved <= QUEUED_BEATS, "no more beats than places")
+        self.goal(m, level == QUEUED_BEATS, "as many beats as there is room for")
+
+
+def test_every_beat_has_the_strobes_of_its_pieces(prover):
+    prover.proves(PackerBench(), induction(READ_LATENCY + 3))
+    prover.reaches(PackerBench(), "as many beats as there is room for", bounded(18))
