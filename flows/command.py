@@ -15,7 +15,8 @@ from .. import __version__
 from ..errors import TilewrightError, UsageError
 from ..isa.configuration import CONTRACT_VERSION
 from .commands import compile as compile_command
-from .commands import config, doctor, inspect, run
+from .commands import config, doctor, inspect, run, what_if
+from .commands import report as report_command
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         version=f"tilewright {__version__} (contract {CONTRACT_VERSION})",
     )
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, compile_command, inspect, config, doctor):
+    for command in (run, report_command, what_if, compile_command, inspect, config, doctor):
         command.add(commands, common)
     return made
 

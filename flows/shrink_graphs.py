@@ -156,7 +156,8 @@ def _smaller_inputs(sketch: Sketch) -> Iterator[Sketch]:
         for axis, extent in enumerate(shape):
             for size in dict.fromkeys((1, extent // 2, extent - 1)):
                 if 0 < size < extent:
-                    smaller = (*shape[:axis], size, *shape[axis + 1 :])
+                    n, h, w, c = (*shape[:axis], size, *shape[axis + 1 :])
+                    smaller = n, h, w, c
                     yield _resized(sketch, shape, smaller)
                     inputs = (*sketch.inputs[:place], smaller, *sketch.inputs[place + 1 :])
                     yield replace(sketch, inputs=inputs)

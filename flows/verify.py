@@ -11,7 +11,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -315,9 +315,17 @@ def _verify(options: argparse.Namespace) -> int:
                 tally = future.result()
                 tallies[tally.configuration].add(tally)
                 bar.advance(task, tally.programs)
+                _say_progress(console, tallies, options.programs, tally.programs)
                 for failure in tally.failures:
                     console.print(f"[red]{failure}")
     return _report(list(tallies.values()), options)
+
+
+def _say_progress(console: Console, tallies: Mapping[str, Tally], programs: int, more: int) -> None:
+    """Where there is no terminal for a bar, a line for every tenth."""
+    done = sum(tally.programs for tally in tallies.values())
+    if not console.is_terminal and 10 * done // programs != 10 * (done - more) // programs:
+        console.print(f"verify: {done} of {programs} programs")
 
 
 def _report(tallies: Sequence[Tally], options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ The head is comments, so that the file is assembly for everything else that read
 import json
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ class Case:
 
     why: str
     configuration: Configuration
-    memory: dict[str, int | float] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     image_seed: int
     data_bytes: int
     program: tuple[Instruction, ...]
@@ -81,7 +82,8 @@ def parse_case(text: str, source: str = "case") -> Case:
     IsaError
         When a line of the head is missing or not of its form, or the assembly is wrong.
     """
-    head = dict(match.groups() for line in text.splitlines() if (match := _LINE.fullmatch(line)))
+    lines = filter(None, map(_LINE.fullmatch, text.splitlines()))
+    head: dict[str, str] = {line[1]: line[2] for line in lines}
     for name in ("why", "configuration", "memory", "image"):
         if name not in head:
             raise IsaError(f"{source}: expected a line `# {name}: ...` in the head, got none")

@@ -6,6 +6,7 @@ equal there differ. So each named entry here moves a few parameters away from th
 """
 
 import random
+from typing import Any
 
 from .configuration import PRESETS, Configuration
 
@@ -132,7 +133,7 @@ def random_configuration(seed: int) -> Configuration:
     )
 
 
-def random_memory_parameters(seed: int) -> dict[str, int | float]:
+def random_memory_parameters(seed: int) -> dict[str, Any]:
     """Arguments of a `MemoryModel`: from a quick memory to one that mostly stalls.
 
     Ends are drawn as often as what lies between them; the same seed gives the same memory.

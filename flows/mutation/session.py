@@ -65,6 +65,8 @@ class Run:
         The definition's memories after the run; None where the run does not reach its end.
     program_base, image_base
         Byte addresses.
+    program_bytes
+        What the core is told; by default, the size of the code.
     data_base, data_bytes
         The window that the core is told; by default, the place of the image.
     """
@@ -74,6 +76,7 @@ class Run:
     memory: MemoryModel
     expected: Machine | None = None
     program_base: int = 0x8000
+    program_bytes: int | None = None
     image_base: int = 0x1000
     data_base: int = 0x1000
     data_bytes: int | None = None
@@ -140,7 +143,7 @@ class Session:
         self.scratchpads.clear()
         data_bytes = run.image.size if run.data_bytes is None else run.data_bytes
         harness.write("PROGRAM_BASE", run.program_base)
-        harness.write("PROGRAM_BYTES", len(run.code))
+        harness.write("PROGRAM_BYTES", len(run.code) if run.program_bytes is None else run.program_bytes)
         harness.write("DATA_BASE", run.data_base)
         harness.write("DATA_BYTES", data_bytes)
         harness.start()

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.encoding import decode_program, encode_program, word_bytes
+from ...isa.fields import pack
 from ...isa.instructions import (
     Gemm,
     Halt,
@@ -163,7 +164,7 @@ def prepare(
     assert decode_program(code, configuration) == tuple(_shifted(i, shift) for i in program)
     mood = memory or moody_memory(chance)
     window = place_of_data - shift, shift + image.size
-    return Run(code, image, mood, machine, program_base, place_of_data, *window)
+    return Run(code, image, mood, machine, program_base, None, place_of_data, *window)
 
 
 def _shifted(instruction: Instruction, by: int) -> Instruction:
@@ -223,6 +224,7 @@ def mishaps(configuration: Configuration) -> dict[str, Stimulus]:
     return {
         "illegal words": bench.illegal_words,
         "programs without HALT": bench.no_halt,
+        "declared sizes": bench.declared_sizes,
         "transfers outside of the window": bench.out_of_window,
         "failed responses": bench.failed_responses,
         "missing tokens": bench.missing_tokens,
@@ -247,7 +249,7 @@ class _Mishaps:
         self.moody = moody_memory(self.chance)
         self.busy = [
             prepare(configuration, self.chance, *random_program(configuration, seed, 40, 4096))
-            for seed in (1001, 1002, 1003)
+            for seed in range(1001, 1006)
         ]
 
     def again(self, session: Session) -> Iterator[Observation]:
@@ -279,6 +281,13 @@ class _Mishaps:
             place = 4 * self.word
             words[place] = words[place] & 0xF0 | opcode
             yield from self.fail(session, self.run(bytes(words)), recovers=opcode % 5 == 0)
+        for combine in (5, 6, 7):
+            words = bytearray(self.encode(Vector(dst=0, a=1)))
+            layout = Vector.layout(self.configuration)
+            values = Vector(dst=0, a=1).values(self.configuration) | {"combine": combine}
+            words[:] = pack(layout, values).to_bytes(self.word, "little")
+            code = bytes(words) + self.encode(Halt())
+            yield from self.fail(session, self.run(code), recovers=False)
         for bit in range(4, 10):
             words = bytearray(self.encode(Halt()))
             words[bit // 8] |= 1 << bit % 8
@@ -290,6 +299,16 @@ class _Mishaps:
         code = self.encode(load, Sync(target=Unit.GEMM), load, Sync(target=Unit.STORE))
         for size in (0, 4, self.word, self.word + 4, 2 * self.word - 4, len(code)):
             yield from self.fail(session, self.run(code[:size] or b""), recovers=size == 4)
+
+    def declared_sizes(self, session: Session) -> Iterator[Observation]:
+        """Programs that end long before the size that the host gives for them."""
+        load = Load(destination=Memory.ACT, length=4 * self.row, memory=256, local=0)
+        code = self.encode(*[load] * 6, Halt())
+        for bit in range(9, 32):
+            for more in (0, self.word, 3 * self.word):
+                size = (1 << bit) + more
+                run = self.run(code + bytes(4096), program_bytes=size)
+                yield from self.fail(session, run, recovers=False)
 
     def out_of_window(self, session: Session) -> Iterator[Observation]:
         """By a byte, by a lot, above and below; at the exact end nothing is wrong."""
@@ -428,9 +447,9 @@ class _Mishaps:
     def stops(self, session: Session) -> Iterator[Observation]:
         """At any moment, also of a run that has failed or is over; nothing stays behind."""
         chance = random.Random(7)
-        for number, run in enumerate(self.busy * 6):
+        for number, run in enumerate(self.busy * 12):
             session.begin(run)
-            yield session.go(chance.randint(1, 700))
+            yield session.go(chance.randint(1, chance.choice((40, 200, 900))))
             session.harness.write("CONTROL", STOP | number % 2)
             for _ in range(3):
                 yield session.register("STATUS")

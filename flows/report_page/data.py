@@ -1,5 +1,6 @@
 """All that the page shows, as JSON values: computed here, drawn by the page's script."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -7,14 +8,15 @@ from typing import Any
 
 from ... import __version__
 from ...compiler.module import Module
+from ...errors import ConfigurationError
 from ...isa.configuration import Configuration
 from ...isa.encoding import word_bytes
 from ...isa.instructions import Unit
 from ...isa.registers import UNIT_COUNTERS, counter_text
 from ...sim.memory_model import MemoryModel
-from ...sim.timing.stalls import WAIT_TEXT, Wait
+from ...sim.timing.stalls import WAIT_TEXT
 from .. import report
-from ..retiming import retime, settings
+from ..retiming import VARIABLE, retime, settings
 from ..timed import TimedSegment
 from .bins import activity_bins
 from .causes import CAUSE_TEXT, Cause, Step, by_cause, path_steps
@@ -25,9 +27,6 @@ from .timeline import timeline
 LATENCIES = 16, 64, 128, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
 """Of the page's what-if table; the run's own values are added."""
-
-MOST_QUEUE_DEPTH = 64
-"""Queues are doubled up to here."""
 
 
 def report_data(
@@ -203,20 +202,12 @@ def _what_if(module: Module, memory: MemoryModel) -> dict[str, Any]:
 
 
 def _machines(configuration: Configuration) -> dict[str, list[int]]:
-    """One step down and up of each parameter that the program does not depend on."""
+    """Half and twice each parameter that the program does not depend on, where there is such."""
     found: dict[str, list[int]] = {}
-    depth = configuration.queue_depth
-    found["queue_depth"] = [
-        value for value in (depth // 2, depth * 2, depth * 4) if 1 <= value <= MOST_QUEUE_DEPTH
-    ]
-    found["outstanding_bursts"] = [
-        value
-        for value in (configuration.outstanding_bursts // 2, configuration.outstanding_bursts * 2)
-        if _possible(configuration, "outstanding_bursts", value)
-    ]
-    found["bus_bits"] = [
-        value
-        for value in (configuration.bus_bits // 2, configuration.bus_bits * 2)
-        if _possible(configuration, "bus_bits", value)
-    ]
-    return {name: values for name, values in found.items() if values}
+    for name in VARIABLE:
+        now = configuration.parameters()[name]
+        for value in (now // 2, 2 * now):
+            with contextlib.suppress(ConfigurationError):
+                configuration.replace(**{name: value})
+                found.setdefault(name, []).append(value)
+    return found

@@ -3,17 +3,23 @@
 import json
 
 import numpy as np
+import onnx
 import pytest
 
 from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Graph, QConv, evaluate, verify
-from tilewright.flows.fuzz import Outcome, Runner, fuzz, main, report
+from tilewright.flows.fuzz import fuzz, fuzz_models, main, report
+from tilewright.flows.fuzz_runs import Outcome, Runner, random_inputs
 from tilewright.flows.random_graphs import REALISE, Sketch, Step, random_sketch, realise
+from tilewright.flows.random_models import random_model
 from tilewright.flows.shrink_graphs import shrink_sketch
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Halt
 from tilewright.runtime.devices import open_device
 from tilewright.runtime.session import Session
+
+from .onnx_models import run_onnxruntime
 
 ADD = {"multipliers": (3, -2), "constant": 5, "gain": 0, "zero_point_y": 1, "low": -90, "high": 90}
 
@@ -92,6 +98,46 @@ def test_activations_may_be_called_as_the_tensors_of_a_kernel():
         outputs(Sketch((shape,) * first, tuple(steps), shown), PRESETS["4x4"])
 
 
+def test_models_are_equal_in_every_layer_and_have_the_bits_of_onnxruntime():
+    with Runner() as run:
+        tally = fuzz_models(range(1, 41), run)
+    assert tally.failures == [], report(tally)
+    assert tally.equal + tally.refused == tally.models == 40
+    assert tally.layers > 60
+    for seed in range(1, 21):
+        model = random_model(seed)
+        graph = import_and_quantise(model)
+        inputs = random_inputs(graph, seed)
+        expected = run_onnxruntime(onnx.load_from_string(model), inputs, optimise=False)
+        got = evaluate(graph, inputs)
+        assert set(got) == set(expected)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(got[name], array, err_msg=f"seed {seed}: {name}")
+
+
+def test_fewer_steps_give_the_beginning_of_a_model():
+    """The weights of the first layers stay, so that a failure stays too."""
+    whole = onnx.load_from_string(random_model(4))
+    for steps in range(1, 6):
+        part = onnx.load_from_string(random_model(4, steps))
+        held = {array.name: array.raw_data for array in whole.graph.initializer}
+        assert all(held[array.name] == array.raw_data for array in part.graph.initializer)
+        assert list(part.graph.node) == list(whole.graph.node)[: len(part.graph.node)]
+
+
+def test_a_failing_model_is_cut_to_its_first_steps_that_fail():
+    def fails(graph: Graph, configuration: Configuration, seed: int, device: str) -> Outcome:
+        convolutions = [node for node in graph.nodes if isinstance(node.attributes, QConv)]
+        return Outcome("failed", "wrong") if len(convolutions) > 1 else Outcome("equal")
+
+    tally = fuzz_models(range(1, 30), fails)
+    assert len(tally.failures) > 5
+    for failure in tally.failures:
+        assert isinstance(failure.smallest, tuple)
+        assert failure.graph.count("= qconv(") == 2
+    assert f"smallest: {tally.failures[0].smallest}" in report(tally)
+
+
 def refuses_strides(graph: Graph, configuration: Configuration, seed: int, device: str) -> Outcome:
     """A compiler with a mistake: convolutions of stride 2 on more than two channels."""
     for node in graph.nodes:
@@ -105,6 +151,7 @@ def test_a_failing_graph_is_shrunk_to_the_operator_that_fails():
     tally = fuzz(range(1, 60), refuses_strides)
     assert len(tally.failures) > 3
     for failure in tally.failures:
+        assert isinstance(failure.smallest, Sketch)
         (step,) = failure.smallest.steps
         ((n, height, width, channels),) = failure.smallest.inputs
         assert step.kind == "conv"
@@ -161,16 +208,16 @@ def test_a_wrong_result_is_a_failure(monkeypatch):
 
 
 def test_the_command_prints_figures_and_stops_when_the_time_is_up(capsys):
-    assert main(["--graphs", "3", "--seed", "40", "--json"]) == 0
+    assert main(["--graphs", "3", "--models", "2", "--seed", "40", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["graphs"] == 3
+    assert (found["graphs"], found["models"]) == (3, 2)
     assert found["failures"] == []
     assert main(["--graphs", "1000000", "--seed", "40", "--budget", "0.5"]) == 0
     assert "0 failed" in capsys.readouterr().out
 
 
-def test_the_command_refuses_no_graphs(capsys):
-    assert main(["--graphs", "0"]) == 2
+def test_the_command_refuses_fewer_than_no_graphs(capsys):
+    assert main(["--graphs", "-1"]) == 2
     assert capsys.readouterr().err == (
-        "error: fuzz: expected --graphs of at least 1 and --rtl-share from 0 to 1\n"
+        "error: fuzz: expected --graphs and --models of at least 0 and --rtl-share from 0 to 1\n"
     )

@@ -190,26 +190,29 @@ class PackerBench(Bench):
         self.assume(m, ~piece.ends_burst | piece.ends_beat)
 
         takes = packer.pieces.valid & packer.pieces.ready
-        covered, mask = Signal(bus_bytes), Signal(bus_bytes)
-        for byte in range(bus_bytes):
-            m.d.comb += mask[byte].eq((piece.beat_byte <= byte) & (end >= byte))
-        with m.If(takes):
-            m.d.sync += covered.eq(Mux(piece.ends_beat, 0, covered | mask))
+        mask = Cat((piece.beat_byte <= byte) & (end >= byte) for byte in range(bus_bytes))
+        leaves = packer.beats.valid & packer.beats.ready
+
         # At the end stand the queue, which is proved elsewhere, and in front of it a delay.
-        beat_enters = Cat(takes & piece.ends_beat, piece.ends_burst, covered | mask)
+        travels = Cat(takes & piece.ends_beat, takes, piece.ends_burst, mask)
         travelling = Const(0)
         for stage in range(READ_LATENCY + 2):
-            later = Signal(len(beat_enters), name=f"beat_{stage + 1}")
-            m.d.sync += later.eq(beat_enters)
-            beat_enters = later
+            later = Signal(len(travels), name=f"piece_after_{stage + 1}")
+            m.d.sync += later.eq(travels)
+            travels = later
             travelling = travelling + later[0]
+        ends_beat, arrives, ends_burst, bytes_of_piece = *travels[:3], travels[3:]
+        strobes = Signal(bus_bytes)
+        covered = strobes | bytes_of_piece
+        with m.If(arrives):
+            m.d.sync += strobes.eq(Mux(ends_beat, 0, covered))
         beat = data.View(packer.beats.payload.shape(), inside["input__payload"])
         enters = inside["input__valid"]
-        self.claim(m, enters == beat_enters[0], "a beat follows the piece that ends it")
-        right = Cat(beat.last, beat.strobe) == beat_enters[1:]
+        self.claim(m, enters == ends_beat, "a beat follows the piece that ends it")
+        right = (beat.last == ends_burst) & (beat.strobe == covered)
         self.claim(m, ~enters | right, "a beat has the strobes of its pieces")
+        self.claim(m, inside["merged_strobe"] == strobes, "both merge the same pieces")
         reserved = Signal(range(QUEUED_BEATS + 2))
-        leaves = packer.beats.valid & packer.beats.ready
         m.d.sync += reserved.eq(reserved + (takes & piece.ends_beat) - leaves)
         level = inside["queue.fifo.level"]
         self.claim(m, level + travelling == reserved, "beats inside have a place")

@@ -11,6 +11,7 @@ from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit
 from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import SCRATCHPADS, Machine
+from tilewright.sim.hardware_sources import ROOT, hardware_sources
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore, build_core
 
@@ -160,3 +161,10 @@ def test_a_waveform_is_written(tmp_path):
     assert contents[0] == fst_header_block
     assert int.from_bytes(contents[1:9], "big") == header_bytes
     assert len(contents) > 2000
+
+
+def test_verilog_follows_from_the_hardware_and_what_it_imports():
+    names = {path.relative_to(ROOT).as_posix() for path in hardware_sources()}
+    assert {"hardware/core.py", "isa/configuration.py", "isa/instructions/store.py"} <= names
+    assert {"isa/encoding.py", "isa/registers.py", "errors.py"} <= names
+    assert not {"isa/checker.py", "isa/random_programs.py"} & names

@@ -1,0 +1,206 @@
+"""Random quantised ONNX models (QDQ form), as exporters write them, for the whole front door.
+
+A model grows step by step from its seed, so that the same seed with fewer steps gives a prefix of
+it: the fewest steps that fail are the model to look at.
+"""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+MOST_STEPS = 6
+LARGEST_ACTIVATION = 4000
+
+
+def random_model(seed: int, steps: int = MOST_STEPS) -> bytes:
+    """A serialised model of at most `steps` quantised operators, input `x`, float32 outputs.
+
+    Parameters
+    ----------
+    seed
+        The same seed gives the same model.
+    steps
+        Fewer steps give the beginning of the same model.
+    """
+    return _Growing(seed).model(steps)
+
+
+class _Growing:
+    """A model being made; values are float names after DequantizeLinear, with their shapes."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.held: dict[str, np.ndarray] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.scales: dict[str, float] = {}
+        self.unsigned = self.chance.random() < 0.3
+        self.count = 0
+
+    def model(self, steps: int) -> bytes:
+        chance = self.chance
+        shape = (
+            chance.choice((1, 1, 2)), chance.choice((1, 3, 4, 8, 13)), chance.randint(1, 12),
+            chance.randint(1, 12),
+        )  # fmt: skip
+        self.shapes["x"] = shape
+        current = self.quantised("x", 0.05)
+        wanted = chance.randint(1, MOST_STEPS)
+        for _ in range(min(wanted, steps)):
+            kinds = IMAGE_STEPS if len(self.shapes[current]) == 4 else FLAT_STEPS
+            current = chance.choice(kinds)(self, current)
+        outputs = [current]
+        if chance.random() < 0.3:
+            outputs.append(chance.choice([n for n in self.scales if n != current] or [current]))
+        held = [numpy_helper.from_array(array, name) for name, array in self.held.items()]
+        graph = helper.make_graph(
+            self.nodes,
+            f"random-{len(self.nodes)}",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(outputs)],
+            held,
+        )
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+        return made.SerializeToString()
+
+    # Pieces ------------------------------------------------------------------------------------
+
+    def name(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}_{self.count}"
+
+    def hold(self, array: np.ndarray, kind: str) -> str:
+        name = self.name(kind)
+        self.held[name] = array
+        return name
+
+    def node(self, operator: str, inputs: list[str], shape: tuple[int, ...], **attributes) -> str:
+        result = self.name(operator)
+        self.nodes.append(helper.make_node(operator, inputs, [result], **attributes))
+        self.shapes[result] = shape
+        return result
+
+    def quantised(self, source: str, scale: float) -> str:
+        """QuantizeLinear and DequantizeLinear, as they stand after every operator."""
+        kind = np.uint8 if self.unsigned else np.int8
+        low, high = (0, 255) if self.unsigned else (-128, 127)
+        zero = self.chance.choice((low, (low + high + 1) // 2, self.chance.randint(low, high)))
+        held = [
+            self.hold(np.array(scale, np.float32), "scale"),
+            self.hold(np.array(zero, kind), "zero"),
+        ]
+        shape = self.shapes[source]
+        integers = self.node("QuantizeLinear", [source, *held], shape)
+        result = self.node("DequantizeLinear", [integers, *held], shape)
+        self.scales[result] = float(np.float32(scale))
+        return result
+
+    def weights(self, source: str, shape: tuple[int, ...], axis: int) -> tuple[str, str]:
+        """Dequantised weights and bias; per channel or per tensor."""
+        channels = shape[axis]
+        per_channel = self.chance.random() < 0.7
+        count = (channels,) if per_channel else ()
+        taps = int(np.prod(shape)) // channels
+        scale = self.numbers.uniform(0.005, 0.02, count).astype(np.float32) / np.sqrt(taps)
+        scale = np.asarray(scale, np.float32)
+        integers = self.numbers.integers(-127, 128, shape).astype(np.int8)
+        zero = np.zeros(count, np.int8)
+        attributes = {"axis": axis} if per_channel else {}
+        named = [self.hold(integers, "w"), self.hold(scale, "ws"), self.hold(zero, "wz")]
+        made = self.node("DequantizeLinear", named, shape, **attributes)
+        bias = self.numbers.integers(-3000, 3001, channels).astype(np.int32)
+        bias_scale = np.asarray(scale * np.float32(self.scales[source]), np.float32)
+        zero = np.zeros(count, np.int32)
+        named = [self.hold(bias, "b"), self.hold(bias_scale, "bs"), self.hold(zero, "bz")]
+        attributes = {"axis": 0} if per_channel else {}
+        return made, self.node("DequantizeLinear", named, (channels,), **attributes)
+
+    def activated(self, source: str) -> str:
+        """Now and then Relu or Clip before the next quantisation."""
+        shape, chosen = self.shapes[source], self.chance.random()
+        if chosen < 0.3:
+            return self.node("Relu", [source], shape)
+        if chosen < 0.45:
+            ends = [self.hold(np.array(end, np.float32), "end") for end in (0.0, 6.0)]
+            return self.node("Clip", [source, *ends], shape)
+        return source
+
+    # Steps -------------------------------------------------------------------------------------
+
+    def convolution(self, source: str) -> str:
+        chance, (n, channels, height, width) = self.chance, self.shapes[source]
+        kernel = [chance.randint(1, min(4, height)), chance.randint(1, min(4, width))]
+        depthwise = chance.random() < 0.3
+        group = channels if depthwise else 1
+        made = channels if depthwise else chance.choice((1, 4, 7, 8, 16))
+        strides = [chance.choice((1, 1, 2)), chance.choice((1, 1, 2))]
+        pads = [k // 2 for k in kernel * 2] if chance.random() < 0.6 else [0, 0, 0, 0]
+        shape = (n, made, *_extents((height, width), kernel, strides, pads))
+        weights = (made, channels // group, *kernel)
+        inputs = [source, *self.weights(source, weights, 0)]
+        out = self.node(
+            "Conv", inputs, shape, kernel_shape=kernel, strides=strides, pads=pads, group=group
+        )
+        return self.quantised(self.activated(out), chance.uniform(0.01, 0.06))
+
+    def pool(self, source: str) -> str:
+        chance, (n, channels, height, width) = self.chance, self.shapes[source]
+        kernel = [chance.randint(1, min(3, height)), chance.randint(1, min(3, width))]
+        strides = [chance.choice((1, 2)), chance.choice((1, 2))]
+        operator = chance.choice(("MaxPool", "MaxPool", "AveragePool"))
+        shape = (n, channels, *_extents((height, width), kernel, strides, [0, 0, 0, 0]))
+        out = self.node(operator, [source], shape, kernel_shape=kernel, strides=strides)
+        if operator == "AveragePool":
+            return self.quantised(out, chance.uniform(0.01, 0.06))
+        self.scales[out] = self.scales[source]
+        return out
+
+    def global_pool(self, source: str) -> str:
+        shape = (*self.shapes[source][:2], 1, 1)
+        out = self.node("GlobalAveragePool", [source], shape)
+        return self.quantised(out, self.chance.uniform(0.01, 0.06))
+
+    def residual(self, source: str) -> str:
+        """A sum with a value of the same shape, itself if there is no other."""
+        shape = self.shapes[source]
+        alike = [name for name in self.scales if self.shapes[name] == shape]
+        operands = [source, self.chance.choice(alike)]
+        out = self.node("Add", operands, shape)
+        return self.quantised(self.activated(out), self.chance.uniform(0.02, 0.12))
+
+    def function(self, source: str) -> str:
+        operator = self.chance.choice(("Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Relu"))
+        out = self.node(operator, [source], self.shapes[source])
+        return self.quantised(out, self.chance.uniform(0.004, 0.02))
+
+    def flatten(self, source: str) -> str:
+        n, *rest = self.shapes[source]
+        out = self.node("Flatten", [source], (n, int(np.prod(rest))), axis=1)
+        self.scales[out] = self.scales[source]
+        return out
+
+    def dense(self, source: str) -> str:
+        n, inner = self.shapes[source]
+        columns = self.chance.choice((1, 5, 8, 12))
+        weights, bias = self.weights(source, (columns, inner), 0)
+        out = self.node("Gemm", [source, weights, bias], (n, columns), transB=1)
+        return self.quantised(self.activated(out), self.chance.uniform(0.01, 0.06))
+
+
+def _extents(size, kernel, strides, pads) -> tuple[int, int]:
+    y, x = ((size[i] + pads[i] + pads[i + 2] - kernel[i]) // strides[i] + 1 for i in range(2))
+    return y, x
+
+
+Grow = Callable[[_Growing, str], str]
+
+IMAGE_STEPS: tuple[Grow, ...] = (
+    _Growing.convolution, _Growing.convolution, _Growing.convolution, _Growing.convolution,
+    _Growing.pool, _Growing.residual, _Growing.residual, _Growing.function, _Growing.global_pool,
+    _Growing.flatten,
+)  # fmt: skip
+FLAT_STEPS: tuple[Grow, ...] = (_Growing.dense, _Growing.dense, _Growing.function)

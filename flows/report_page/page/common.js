@@ -1,0 +1,94 @@
+// What all parts of the page share: data, elements, numbers, colours, and the tooltip.
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const byId = (id) => document.getElementById(id);
+
+// An element: make("td", {class: "left"}, "text", child, ...). Text is never taken for markup.
+function make(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+function draw(name, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+const grouped = (number) => Math.round(number).toLocaleString("en-US");
+const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(1)}%`);
+const colour = (name) => `var(--${name})`;
+
+function bytes(count) {
+  if (count < 1000) return `${count} B`;
+  if (count < 1e6) return `${(count / 1e3).toFixed(1)} kB`;
+  return `${(count / 1e6).toFixed(2)} MB`;
+}
+
+function millions(count) {
+  if (count >= 1e9) return `${(count / 1e9).toFixed(2)} G`;
+  if (count >= 1e6) return `${(count / 1e6).toFixed(2)} M`;
+  return count >= 1e4 ? `${(count / 1e3).toFixed(1)} k` : grouped(count);
+}
+
+const LIGHT = new Set(["memory", "latency", "dispatch", "token", "fill", "fetch"]);
+const CAUSES = Object.keys(DATA.causes);
+const WAITS = ["work", "memory", "token", "queue", "fetch", "unit", "fill"];
+const WAIT_NAMES = {
+  work: "work", memory: "main memory", token: "token", queue: "full queue", fetch: "FETCH",
+  unit: "own pipeline", fill: "pipeline fills", done: "done",
+};
+
+const swatch = (name) => make("i", { class: "swatch", style: `background:${colour(name)}` });
+const legendEntry = (name, text) => make("span", {}, swatch(name), text);
+
+// Distances between marks on an axis: 1, 2 or 5 times a power of ten.
+function niceStep(range, marks) {
+  const rough = range / Math.max(1, marks);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return Math.max(1, [1, 2, 5, 10].find((each) => each * power >= rough) * power);
+}
+
+const tip = byId("tip");
+
+function showTip(event, ...children) {
+  tip.replaceChildren(...children);
+  tip.hidden = false;
+  const box = tip.getBoundingClientRect();
+  const left = Math.min(event.clientX + 14, innerWidth - box.width - 8);
+  const below = event.clientY + 18;
+  const top = below + box.height > innerHeight ? event.clientY - box.height - 12 : below;
+  tip.style.left = `${Math.max(8, left)}px`;
+  tip.style.top = `${Math.max(8, top)}px`;
+}
+
+const hideTip = () => { tip.hidden = true; };
+const tipLine = (name, text, value) =>
+  make("div", { class: "line" }, legendEntry(name, text), make("span", {}, value));
+
+function hovers(element, children) {
+  element.addEventListener("pointermove", (event) => showTip(event, ...children()));
+  element.addEventListener("pointerleave", hideTip);
+}
+
+// Calls again whenever the element's width changes.
+function whenSized(element, redraw) {
+  let width = 0;
+  const check = () => {
+    const now = Math.floor(element.clientWidth);
+    if (now && now !== width) redraw((width = now));
+  };
+  new ResizeObserver(check).observe(element);
+  check();
+}
+
+function table(headings, bodies, left = 1) {
+  const cells = headings.map((heading, index) => {
+    const { text, wide } = typeof heading === "string" ? { text: heading } : heading;
+    const classes = [index < left ? "left" : "", wide ? "wide" : ""].join(" ").trim();
+    return make("th", classes ? { class: classes, scope: "col" } : { scope: "col" }, text);
+  });
+  return make("table", {}, make("thead", {}, make("tr", {}, ...cells)), ...bodies);
+}

@@ -1,0 +1,116 @@
+// The roofline (Williams, Waterman and Patterson, CACM 2009) on logarithmic axes.
+function showRoofline() {
+  const shown = DATA.layers
+    .map((layer, index) => ({ ...layer, number: index + 1 }))
+    .filter((layer) => layer.macs_per_cycle);
+  const others = DATA.layers.filter((layer) => !layer.macs_per_cycle);
+  if (others.length) {
+    byId("roofline-note").textContent =
+      `Not shown, without MACs: ${others.map((layer) => layer.name).join(", ")}.`;
+  }
+  whenSized(byId("roofline"), (width) =>
+    byId("roofline").replaceChildren(rooflineChart(shown, width, 440)));
+}
+
+function rooflineChart(layers, width, height) {
+  const { peak, bytes_per_cycle: slope } = DATA.roofline;
+  const [left, right, top, bottom] = [46, 14, 22, 42];
+  const xs = [peak / slope, ...layers.map((layer) => layer.macs_per_byte)];
+  const ys = [peak, ...layers.map((layer) => layer.macs_per_cycle)];
+  const lowX = 2 ** Math.floor(Math.log2(Math.min(...xs)) - 1);
+  const highX = 2 ** Math.ceil(Math.log2(Math.max(...xs)) + 1);
+  const lowY = 2 ** Math.floor(Math.log2(Math.min(...ys)) - 0.5);
+  const highY = peak * 1.6;
+  const along = (value, low, high) => Math.log(value / low) / Math.log(high / low);
+  const x = (value) => left + along(value, lowX, highX) * (width - left - right);
+  const y = (value) => height - bottom - along(value, lowY, highY) * (height - top - bottom);
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": "Roofline: MACs per cycle over MACs per byte" });
+  for (let mark = lowX, n = 0; mark <= highX; mark *= 2, n += 1) {
+    svg.append(draw("line", { x1: x(mark), x2: x(mark), y1: top, y2: height - bottom,
+      stroke: "var(--grid)" }));
+    if ((x(lowX * 2) - x(lowX)) > 30 || n % 2 === 0) {
+      svg.append(draw("text", { x: x(mark), y: height - bottom + 17, "text-anchor": "middle" },
+        mark < 1 ? `1/${1 / mark}` : String(mark)));
+    }
+  }
+  for (let mark = lowY; mark <= highY; mark *= 2) {
+    svg.append(
+      draw("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), stroke: "var(--grid)" }),
+      draw("text", { x: left - 8, y: y(mark) + 4, "text-anchor": "end" },
+        mark < 1 ? `1/${1 / mark}` : String(mark)));
+  }
+  const ridge = peak / slope;
+  const start = Math.max(lowX, lowY / slope);
+  svg.append(
+    draw("path", { d: `M${x(start)} ${y(start * slope)}L${x(ridge)} ${y(peak)}H${x(highX)}`,
+      fill: "none", stroke: "var(--ink)", "stroke-width": 2, "stroke-linejoin": "round" }),
+    draw("text", { x: width - right, y: y(peak) - 8, "text-anchor": "end", class: "strong" },
+      `${peak} MACs a cycle`));
+  const tilt = (Math.atan2(y(peak) - y(start * slope), x(ridge) - x(start)) * 180) / Math.PI;
+  const middle = Math.sqrt(start * ridge);
+  svg.append(draw("text", { x: 0, y: 0, "text-anchor": "middle", class: "strong", transform:
+    `translate(${x(middle)} ${y(middle * slope) - 8}) rotate(${tilt})` },
+    `${slope} bytes a cycle`));
+  svg.append(
+    draw("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" },
+      "MACs per byte moved"),
+    draw("text", { x: 0, y: 11 }, "MACs per cycle"));
+  const roof = [{ x: width - right - 62, y: y(peak) - 12, across: 62, down: 9 }];
+  for (let at = start; at < highX; at *= 1.06) {
+    roof.push({ x: x(at), y: y(Math.min(peak, at * slope)), across: 3, down: 3 });
+  }
+  drawDots(svg, layers.map((layer) =>
+    ({ layer, x: x(layer.macs_per_byte), y: y(layer.macs_per_cycle) })), roof);
+  return svg;
+}
+
+// Dots, and one label for those that lie on each other, where it covers least.
+function drawDots(svg, dots, roof) {
+  const groups = [];
+  for (const dot of dots) {
+    const near = groups.find((group) => Math.hypot(group[0].x - dot.x, group[0].y - dot.y) < 11);
+    if (near) near.push(dot);
+    else groups.push([dot]);
+  }
+  const taken = [...roof, ...dots.map(({ x, y }) => ({ x, y, across: 8, down: 8 }))];
+  for (const group of groups) {
+    for (const { layer, x, y } of group) {
+      svg.append(draw("circle", { cx: x, cy: y, r: 6.5, fill: colour(layer.bound || "token"),
+        stroke: "var(--card)", "stroke-width": 1.5, class: "dot" }));
+    }
+  }
+  for (const group of groups) {
+    const [{ x, y }] = group;
+    const text = group.map((dot) => dot.layer.number).join(", ");
+    const place = freePlace(x, y, 3.6 * text.length, taken);
+    taken.push(place);
+    svg.append(draw("text", { x: place.x, y: place.y + 4, class: "strong",
+      "text-anchor": "middle" }, text));
+    const target = draw("circle", { cx: x, cy: y, r: 14, fill: "transparent" });
+    hovers(target, () => group.flatMap(({ layer }) => [
+      make("b", {}, `${layer.number}  ${layer.name}`),
+      make("div", {}, `${layer.macs_per_cycle.toFixed(1)} MACs a cycle, ` +
+        `${layer.macs_per_byte.toFixed(1)} MACs a byte; ${layer.bound || "hidden"}`)]));
+    svg.append(target);
+  }
+}
+
+// Centre and half extents of a label around a dot that overlaps least with what is taken.
+function freePlace(x, y, across, taken) {
+  let best = null;
+  for (const away of [15, 20, 27]) {
+    for (let turn = 0; turn < 16; turn += 1) {
+      const angle = (turn * Math.PI) / 8 + Math.PI / 4;
+      const place = { x: x + (away + across - 4) * Math.cos(angle), y: y + away * Math.sin(angle),
+        across, down: 7 };
+      const over = taken.reduce((sum, other) => {
+        const wide = across + other.across - Math.abs(place.x - other.x);
+        const high = 7 + other.down - Math.abs(place.y - other.y);
+        return sum + (wide > 0 && high > 0 ? wide * high : 0);
+      }, away);
+      if (!best || over < best.over) best = { ...place, over };
+    }
+  }
+  return best;
+}

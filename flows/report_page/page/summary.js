@@ -1,0 +1,79 @@
+// The heading, the headline figures, and the bar of where the cycles went.
+function showSummary() {
+  const { summary, configuration, memory, measured } = DATA;
+  byId("network").textContent = DATA.network;
+  const rate = Number(DATA.roofline.bytes_per_cycle.toFixed(2));
+  byId("machine").textContent =
+    `${configuration.sentence}. Main memory: latency ${memory.latency_cycles} cycles, ` +
+    `${rate} bytes a cycle in each direction, ${memory.outstanding_bursts} bursts under way.`;
+  byId("measured").textContent = measured === null
+    ? "Times are those of the exact timing model."
+    : measured.equal
+      ? `Measured on the RTL; the timing model gives the same start and retirement for all ` +
+        `${grouped(measured.instructions)} instructions.`
+      : "The RTL's times differ from those of the timing model, which this page shows.";
+  const host = summary.host_steps ? `, ${summary.host_steps} steps on the host` : "";
+  const largest = CAUSES.reduce((a, b) => (DATA.path.causes[b] > DATA.path.causes[a] ? b : a));
+  const share = DATA.path.causes[largest] / summary.cycles;
+  const moved = summary.read_bytes + summary.written_bytes + summary.program_bytes;
+  byId("cards").append(
+    figure("Cycles", grouped(summary.cycles), `${DATA.layers.length} layers${host}`),
+    figure("Of peak", percent(summary.of_peak),
+      `${millions(summary.macs)} MACs; the array does ${summary.peak} a cycle`),
+    figure("Bound by", largest, `${percent(share)} of the critical path`),
+    figure("Bytes moved", bytes(moved),
+      `${bytes(summary.read_bytes)} read, ${bytes(summary.written_bytes)} written, ` +
+      `${bytes(summary.program_bytes)} program`),
+    figure("Instructions", grouped(summary.instructions),
+      `one in ${(summary.cycles / summary.instructions).toFixed(0)} cycles`),
+  );
+  byId("made").textContent =
+    `Made by tilewright ${DATA.version} for device “${DATA.device}”, configuration ` +
+    `${configuration.name} (${configuration.hash}). One cycle is one cycle of the core's clock.`;
+}
+
+function figure(name, value, more) {
+  return make("div", { class: "figure" }, make("div", { class: "name" }, name),
+    make("div", { class: "value" }, value), make("div", { class: "more" }, more));
+}
+
+function stack(cycles, total, className, labelled) {
+  const bar = make("div", { class: className });
+  for (const cause of CAUSES) {
+    if (!cycles[cause]) continue;
+    const share = cycles[cause] / total;
+    const part = make("div", {
+      class: LIGHT.has(cause) ? "on-light" : "",
+      style: `width:${100 * share}%;background:${colour(cause)}`,
+    });
+    if (labelled && share > 0.09) part.textContent = percent(share);
+    bar.append(part);
+  }
+  hovers(bar, () => CAUSES.filter((cause) => cycles[cause]).map((cause) =>
+    tipLine(cause, cause, `${grouped(cycles[cause])} (${percent(cycles[cause] / total)})`)));
+  return bar;
+}
+
+function showCauses() {
+  const { causes, rows } = DATA.path;
+  const total = DATA.summary.cycles;
+  const legend = make("div", { class: "legend" });
+  for (const cause of CAUSES) {
+    legend.append(legendEntry(cause, `${cause}: ${grouped(causes[cause])} cycles`));
+  }
+  byId("causes").append(stack(causes, total, "stack", true), legend);
+  const body = make("tbody", { class: "plain" });
+  for (const row of rows) {
+    const share = row.cycles / total;
+    const bar = make("span", { class: "share" },
+      make("i", { style: `width:${100 * share}%;background:${colour(row.cause)}` }));
+    body.append(make("tr", {},
+      make("td", { class: "left" }, row.unit === "start" ? "start-up" : row.unit),
+      make("td", { class: "left" }, row.does === "work" ? "work" : WAIT_NAMES[row.does]),
+      make("td", { class: "left" }, make("span", { class: "chip" }, swatch(row.cause), row.cause)),
+      make("td", {}, grouped(row.cycles)), make("td", {}, percent(share)),
+      make("td", { class: "left wide" }, bar)));
+  }
+  byId("path-table").append(
+    table(["Unit", "Does", "Cause", "Cycles", "Share", { text: "", wide: true }], [body], 3));
+}

@@ -1,0 +1,110 @@
+"""LOAD and STORE as a whole keep AXI's rules and their limits, whatever the commands are."""
+
+from dataclasses import replace
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+
+from tilewright.hardware.axi import BURST_INCR
+from tilewright.hardware.load import LoadUnit
+from tilewright.hardware.store import StoreUnit
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.registers import Error
+
+from .prove import Bench, bounded, induction, probe
+from .watch import stays
+
+SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
+LIMIT = SMALL.outstanding_bursts
+
+
+class StoreBench(Bench):
+    """Any commands, scratchpads with any data, a memory of any speed, a host that may stop."""
+
+    def __init__(self, lengths: bool = False) -> None:
+        super().__init__()
+        self.lengths = lengths
+
+    def world(self, m: Module) -> None:
+        store = StoreUnit(SMALL)
+        inside = probe(m, "store", store)
+        port = store.memory
+        commands = store.commands
+        m.d.comb += [
+            commands.valid.eq(self.any(m, "valid")),
+            commands.payload.eq(self.any(m, "command", commands.payload.shape())),
+            store.retired.ready.eq(self.any(m, "retires")),
+            store.act.data.eq(self.any(m, "act", len(store.act.data))),
+            store.acc.data.eq(self.any(m, "acc", len(store.acc.data))),
+            store.data_base.eq(self.some(m, "data_base", SMALL.address_bits)),
+            store.data_bytes.eq(self.some(m, "data_bytes", 32)),
+            store.stop.eq(self.any(m, "stop")),
+            port.awready.eq(self.any(m, "awready")),
+            port.wready.eq(self.any(m, "wready")),
+            port.bresp.eq(self.any(m, "bresp", 2)),
+        ]
+        addressed = port.awvalid & port.awready
+        sent = port.wvalid & port.wready & port.wlast
+        answered = port.bvalid & port.bready
+        # Memory answers a burst whose address and whose last beat it has.
+        addresses, bursts = (Signal(range(2 * LIMIT + 4), name=n) for n in ("addresses", "bursts"))
+        m.d.sync += [
+            addresses.eq(addresses + addressed - answered),
+            bursts.eq(bursts + sent - answered),
+        ]
+        may_answer = (addresses != 0) & (bursts != 0)
+        m.d.comb += port.bvalid.eq(self.any(m, "bvalid") & may_answer)
+
+        request = Cat(port.awaddr, port.awlen, port.awsize, port.awburst)
+        stays(self, m, "write address", port.awvalid, port.awready, request)
+        beat = Cat(port.wdata, port.wstrb, port.wlast)
+        stays(self, m, "write beat", port.wvalid, port.wready, beat)
+        self.claim(m, ~port.awvalid | (port.awburst == BURST_INCR), "all bursts are INCR")
+        beat_bits = (SMALL.bus_bytes - 1).bit_length()
+        self.claim(m, port.awsize == beat_bits, "all beats are whole")
+        self.claim(m, port.awaddr[:beat_bits] == 0, "addresses are of whole beats")
+        halted = store.stop | (store.error != Error.NONE)
+        quiet = Signal()
+        m.d.sync += quiet.eq(halted & (~port.awvalid | port.awready))
+        self.claim(m, ~quiet | ~port.awvalid, "stopped or failed, it asks for nothing more")
+        unanswered = inside["unanswered.fifo.level"]
+        waiting = addresses + port.awvalid
+        self.claim(m, unanswered == waiting, "each request waits for a response of its own")
+        self.claim(m, unanswered <= LIMIT, "no more bursts in flight than agreed")
+        if self.lengths:
+            self.watch_lengths(m, port)
+        self.goal(m, sent, "a burst is written")
+
+    def watch_lengths(self, m: Module, port) -> None:
+        """Claim that a burst has the beats that its address announced; any burst is watched."""
+        held = Signal()
+        offers = port.awvalid & ~held
+        beat = port.wvalid & port.wready
+        ahead, behind = Signal(range(2 * LIMIT + 4)), Signal(range(2 * LIMIT + 4))
+        watching, length = Signal(), Signal.like(port.awlen)
+        index = Signal.like(port.awlen)
+        ends = beat & port.wlast
+        m.d.sync += [held.eq(port.awvalid & ~port.awready), ahead.eq(ahead + offers - ends)]
+        with m.If(beat):
+            m.d.sync += index.eq(Mux(port.wlast, 0, index + 1))
+        with m.If(~watching & self.any(m, "picks") & offers):
+            m.d.sync += [watching.eq(1), length.eq(port.awlen), behind.eq(ahead - ends)]
+        with m.Elif(watching & ends & (behind != 0)):
+            m.d.sync += behind.eq(behind - 1)
+        with m.Elif(watching & ends):
+            m.d.sync += watching.eq(0)
+        self.claim(m, ~port.wvalid | (ahead != 0), "no beat precedes its address")
+        watched = watching & beat & (behind == 0)
+        right = port.wlast == (index == length)
+        self.claim(m, ~watched | right, "the last beat is the one that the address announced")
+
+
+def test_store_keeps_the_rules_of_its_port(prover):
+    prover.proves(StoreBench())
+    prover.reaches(StoreBench(), "a burst is written", bounded(16))
+
+
+def test_lengths(prover):
+    prover.proves(StoreBench(lengths=True))
+
+def test_reach(prover):
+    prover.reaches(StoreBench(), "a burst is written")
