@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..compiler.module import Module, Segment
+from ..errors import CompileError
 from ..isa.instructions import Instruction
 from ..runtime.devices import Result
 from ..runtime.profile import layer_names
@@ -86,6 +87,21 @@ class TimedSegment:
             return ""
         prefix = f"{self.segment.layers[number].name}: "
         return self.segment.notes[index].removeprefix(prefix)
+
+
+def require_segments(module: Module) -> None:
+    """Refuse a network of which nothing runs on the accelerator: there is no time to speak of.
+
+    Raises
+    ------
+    CompileError
+        Saying what to do.
+    """
+    if not module.segments:
+        raise CompileError(
+            f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "
+            "cycles to tell of; quantise the model to int8 first"
+        )
 
 
 def time_segments(

@@ -13,7 +13,7 @@ from ..arguments import add_configuration, chosen_configuration, load_module, re
 from ..json_output import write_json
 from ..report_page import render, report_data
 from ..samples import random_samples, read_samples
-from ..timed import time_segments
+from ..timed import require_segments, time_segments
 from .run import add_memory, memory_model
 
 DEVICES = "sim", "rtl"
@@ -53,6 +53,7 @@ def write_report(arguments: argparse.Namespace) -> None:
     memory = memory_model(arguments)
     require_tools(arguments.device)
     module = load_module(arguments.source, chosen_configuration(arguments))
+    require_segments(module)
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory)

@@ -17,7 +17,7 @@ from ..arguments import add_configuration, chosen_configuration, load_module, re
 from ..json_output import write_json
 from ..running import Outcome, run_samples
 from ..samples import Samples, random_samples, read_samples
-from ..timed import time_segments
+from ..timed import require_segments, time_segments
 from ..trace import write_trace
 
 DEFAULTS = MemoryModel()
@@ -84,6 +84,8 @@ def run(arguments: argparse.Namespace) -> None:
     module = load_module(
         arguments.source, chosen_configuration(arguments), keep_all=arguments.compare
     )
+    if arguments.trace:
+        require_segments(module)
     samples = choose_samples(arguments, module)
     options = {"trace": arguments.waveform} if arguments.waveform else {}
     with open_device(arguments.device, module.configuration, memory, **options) as device:

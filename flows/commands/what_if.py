@@ -13,6 +13,7 @@ from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module
 from ..json_output import write_json
 from ..retiming import VARIABLE, Setting, check_variable, retime, settings
+from ..timed import require_segments
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
@@ -50,6 +51,7 @@ def what_if(arguments: argparse.Namespace) -> None:
     """
     memories, machines = asked(arguments)
     module = load_module(arguments.source, chosen_configuration(arguments))
+    require_segments(module)
     for name in machines:
         check_variable(module.configuration, name)
     base_memory = MemoryModel()

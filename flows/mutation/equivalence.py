@@ -11,7 +11,10 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 
-from .netlist import CONTROL, FAULTY, run_yosys
+from .netlist import CONTROL, CONTROL_BITS, FAULTY, run_yosys
+
+DEPTHS = 4, None
+"""Cells behind a fault within which differences are looked for; None for all."""
 
 SECONDS = 20
 """For one proof; a fault without proof counts as one that can be seen."""
@@ -48,6 +51,8 @@ Bits = list[int | str]
 def prove_equal(netlist: str, numbers: Sequence[int]) -> set[int]:
     """Those of the faults that are proved never to be seen.
 
+    First it is tried to prove that no bit differs a few cells behind the fault, which is quick.
+
     Parameters
     ----------
     netlist
@@ -56,20 +61,48 @@ def prove_equal(netlist: str, numbers: Sequence[int]) -> set[int]:
     if not numbers:
         return set()
     cut = _Cut(json.loads(netlist)["modules"][FAULTY])
-    modules = {f"cone_{number}": cut.cone(number) for number in numbers}
-    empty = {number for number in numbers if not modules[f"cone_{number}"]["ports"]}
-    left = [number for number in numbers if number not in empty]
-    if not left:
-        return empty
-    script = "read_json cones.json\ndesign -save all\n"
-    for number in left:
-        name = f"cone_{number}"
-        script += PROOF.format(
-            name=name, others="cone_*", control=CONTROL, bits=32, number=number, seconds=SECONDS
+    proved: set[int] = set()
+    for depth in DEPTHS:
+        left = [number for number in numbers if number not in proved]
+        cones = {f"cone_{number}": cut.cone(number, depth) for number in left}
+        proved |= {number for number in left if not cones[f"cone_{number}"]["ports"]}
+        script = "read_json cones.json\ndesign -save all\n"
+        for number in (n for n in left if n not in proved):
+            script += PROOF.format(
+                name=f"cone_{number}", others="cone_*", control=CONTROL, bits=CONTROL_BITS,
+                number=number, seconds=SECONDS,
+            )  # fmt: skip
+        modules = {name: module for name, module in cones.items() if module["ports"]}
+        if modules:
+            text = json.dumps({"modules": modules})
+            log = run_yosys({"cones.json": text}, script, ("proofs",))["proofs"]
+            proved |= {int(n) for n, result in _RESULT.findall(log) if "no model found" in result}
+    return proved
+
+
+def reached_registers(netlist: str, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Per fault, the registers and outputs that it can change in one cycle, without their bits."""
+    module = json.loads(netlist)["modules"][FAULTY]
+    cut = _Cut(module)
+    names: dict[int | str, str] = {}
+    for name, wire in sorted(module["netnames"].items(), key=lambda item: len(item[0])):
+        if not wire.get("hide_name"):
+            for bit in wire["bits"]:
+                names.setdefault(bit, name)
+    states: dict[int | str, set[str]] = defaultdict(set)
+    for kind, ports in cut.state:
+        if kind == "$dff":
+            for d, q in zip(ports["D"], ports["Q"], strict=True):
+                if q in names:
+                    states[d].add(names[q])
+    found = {}
+    for number in numbers:
+        ports = cut.cone(number)["ports"].values()
+        bits = [bit for port in ports if port["direction"] == "output" for bit in port["bits"]]
+        found[number] = tuple(
+            sorted({name for bit in bits for name in states.get(bit, {names.get(bit, "?")})})
         )
-    kept = {name: module for name, module in modules.items() if module["ports"]}
-    log = run_yosys({"cones.json": json.dumps({"modules": kept})}, script, ("proofs",))["proofs"]
-    return empty | {int(n) for n, text in _RESULT.findall(log) if "no model found" in text}
+    return found
 
 
 class _Cut:
@@ -126,14 +159,18 @@ class _Cut:
                 pending += _deciding(self.cells[self.drivers[bit]], bit)
         return live
 
-    def cone(self, number: int) -> dict:
-        """What decides about the outputs that a fault reaches; without ports if there are none."""
-        reached = self._reached(self._chosen_by(number))
-        outputs = {}
+    def cone(self, number: int, depth: int | None = None) -> dict:
+        """What decides about the outputs that a fault reaches; without ports if there are none.
+
+        With a depth, outputs are also the bits so many cells behind the fault.
+        """
+        reached, border = self._reached(self._chosen_by(number), depth)
+        outputs = {"border": [bit for bit in border if bit in self.live]} if border else {}
         for name, bits in self.outputs.items():
             touched = [bit for bit in bits if bit in reached and bit in self.live]
             if touched:
                 outputs[name] = touched
+        outputs = {name: bits for name, bits in outputs.items() if bits}
         needed, pending = set(), [bit for bits in outputs.values() for bit in bits]
         kept: dict[str, dict] = {}
         while pending:
@@ -160,30 +197,28 @@ class _Cut:
         control = self.inputs[CONTROL]
         wanted = list(format(number, f"0{len(control)}b")[::-1])
         found = []
-        for name in self.readers[_bit(control[0])]:
+        lowest = control[0]
+        assert isinstance(lowest, int)
+        for name in self.readers[lowest]:
             connections = self.cells[name]["connections"]
             if connections.get("A") == control and connections.get("B") == wanted:
                 found += connections["Y"]
         return found
 
-    def _reached(self, bits: list[int]) -> set[int | str]:
-        reached: set[int | str] = set()
-        while bits:
-            bit = bits.pop()
-            if bit in reached:
-                continue
-            reached.add(bit)
-            for name in self.readers[bit]:
+    def _reached(self, bits: list[int], depth: int | None) -> tuple[set[int | str], list[int]]:
+        """All bits behind these, and those of them at which the walk stopped."""
+        reached: set[int | str] = set(bits)
+        level = 0
+        while bits and (depth is None or level < depth):
+            behind = []
+            for name in {name for bit in bits for name in self.readers[bit]}:
                 cell = self.cells[name]
                 for port, outs in cell["connections"].items():
                     if cell["port_directions"][port] == "output":
-                        bits += outs
-        return reached
-
-
-def _bit(bit: int | str) -> int:
-    assert isinstance(bit, int)
-    return bit
+                        behind += [out for out in outs if out not in reached]
+            reached.update(behind)
+            bits, level = list(dict.fromkeys(behind)), level + 1
+        return reached, bits
 
 
 def _deciding(cell: dict, bit: int) -> Bits:

@@ -115,7 +115,7 @@ class Fault:
     def place(self) -> str:
         """Module, wire or cell, port and mode, as a stable description."""
         control = "" if self.control_bit is None else f" by bit {self.control_bit}"
-        where = self.wire or self.cell.split("$")[-2 if self.cell.startswith("$auto") else -1]
+        where = self.wire or self.cell
         module = self.module.removeprefix(FAULTY).lstrip(".") or "core"
         return f"{module}: {where} {self.port}[{self.bit}] {self.mode}{control}"
 

@@ -47,7 +47,7 @@ EARLY_PROGRAMS = 5
 LONG = "long waits"
 """Name of the stimulus that only faults in the counters need."""
 
-LONG_CYCLES = (1 << 20) + (1 << 18)
+LONG_CYCLES = (1 << 19) + (1 << 17)
 """Of the longest stimulus; bits of counters beyond are out of reach."""
 
 QUICK = MemoryModel(latency_cycles=3)

@@ -1,12 +1,13 @@
-"""Why a cycle of the critical path passes, in five words that a layer can be bound by.
+"""Why a cycle of the critical path passes, in four words that a layer can be bound by.
 
 The timing model names what an instruction does; whether that is compute or transfer depends on the
-unit that does it.
+unit that does it. What LOAD and STORE wait for is transfer while their channel of main memory is
+busy, with whatever was asked for before, and latency while it is idle.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ...isa.instructions import Unit
@@ -26,12 +27,16 @@ class Cause(StrEnum):
 
 CAUSE_TEXT = {
     Cause.COMPUTE: "GEMM or VECTOR works",
-    Cause.MEMORY: "LOAD or STORE moves data, as fast as main memory and the bus allow",
-    Cause.LATENCY: "an answer of main memory, a token or a result is on its way",
+    Cause.MEMORY: "LOAD or STORE moves data, or waits while its channel of main memory is busy",
+    Cause.LATENCY: "an answer of main memory, a token or a result is on its way; nothing moves",
     Cause.DISPATCH: "the next instruction is not there yet: it is fetched, or stands behind others",
 }
 
+PORT_CYCLES = 6
+"""Registers between two units, and between a unit and main memory."""
+
 _COMPUTES = (Unit.GEMM, Unit.VECTOR)
+_MOVES = (Unit.LOAD, Unit.STORE)
 
 
 def cause_of(unit: Unit | None, wait: Wait) -> Cause:
@@ -61,33 +66,66 @@ class Step:
         Whose it is; None for the start.
     layer
         Index of the layer in its segment, or `NO_LAYER`.
+    cause
+        What its cycles go to.
     """
 
     step: PathStep
     unit: Unit | None
     layer: int
+    cause: Cause
 
     @property
     def cycles(self) -> int:
         """How long it takes."""
         return self.step.cycles
 
-    @property
-    def cause(self) -> Cause:
-        """What its cycles go to."""
-        return cause_of(self.unit, self.step.wait)
-
 
 def path_steps(segment: TimedSegment) -> list[Step]:
     """The critical path of a segment."""
     units = segment.timing.links.unit
-    steps = []
-    for step in critical_path(segment.timing):
-        index = step.instruction
+    steps: list[Step] = []
+    for whole in critical_path(segment.timing):
+        index = whole.instruction
         known = index != START and units[index] >= 0
         unit = Unit(int(units[index])) if known else None
-        steps.append(Step(step, unit, int(segment.layer[index]) if known else NO_LAYER))
+        layer = int(segment.layer[index]) if known else NO_LAYER
+        steps += [Step(step, unit, layer, cause) for step, cause in _split(segment, whole, unit)]
     return steps
+
+
+def _split(
+    segment: TimedSegment, step: PathStep, unit: Unit | None
+) -> Iterator[tuple[PathStep, Cause]]:
+    """A step with its cause; one of LOAD or STORE as two where its channel is partly idle."""
+    handed_over = step.wait is Wait.FILL and step.cycles <= PORT_CYCLES
+    if unit is None or unit not in _MOVES or step.wait is Wait.FETCH or handed_over:
+        yield step, cause_of(unit, step.wait)
+        return
+    idle = step.cycles - _busy_cycles(segment, unit, step)
+    if step.wait is Wait.WORK:
+        idle = min(idle, _starved_cycles(segment, step.instruction))
+    turn = step.end - idle
+    if turn > step.begin:
+        yield replace(step, end=turn), Cause.MEMORY
+    if turn < step.end:
+        yield replace(step, begin=turn), Cause.LATENCY
+
+
+def _busy_cycles(segment: TimedSegment, unit: Unit, step: PathStep) -> int:
+    """Cycles that the beats on the unit's channel take during a step."""
+    channel = segment.beats[unit is Unit.STORE].cycle
+    first, last = channel.searchsorted([step.begin, step.end])
+    return min(step.cycles, round((last - first) * segment.timing.memory.beat_cycles))
+
+
+def _starved_cycles(segment: TimedSegment, index: int) -> int:
+    """Cycles in which a LOAD waits for a beat after its first one."""
+    timing = segment.timing
+    if timing.links.unit[index] != Unit.LOAD:
+        return 0
+    starved, start, first = (int(timing.column(c)[index]) for c in ("starved", "start", "first"))
+    return max(0, starved - (first - start))
 
 
 def by_cause(steps: Sequence[Step]) -> dict[Cause, int]:

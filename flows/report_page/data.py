@@ -19,7 +19,7 @@ from .. import report
 from ..retiming import VARIABLE, retime, settings
 from ..timed import TimedSegment
 from .bins import activity_bins
-from .causes import CAUSE_TEXT, Cause, Step, by_cause, path_steps
+from .causes import CAUSE_TEXT, Step, by_cause, path_steps
 from .layers import LayerFacts, layer_facts, layer_row
 from .sentences import sentence
 from .timeline import timeline

@@ -17,6 +17,8 @@ from ...sim.timing.stalls import Wait
 from ..timed import TimedSegment
 from .causes import Cause, Step, bound, by_cause
 
+PADDING = "padding"
+
 _PURPOSE = re.compile(r"(?:^|: )(load|store) (.*)$")
 
 
@@ -118,7 +120,10 @@ def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts
         loads: Counter[str] = Counter()
         for step in mine:
             if step.unit is Unit.LOAD:
-                loads[purpose(segment, step.step.instruction)] += step.cycles
+                what = purpose(segment, step.step.instruction)
+                # Padding does not wait for memory: what holds it back are other LOADs.
+                if what != PADDING or step.step.wait is Wait.WORK:
+                    loads[what] += step.cycles
         facts.append(
             LayerFacts(
                 segment=segment,
@@ -141,7 +146,7 @@ def purpose(segment: TimedSegment, index: int) -> str:
     """What a LOAD brings: weights, parameters, activations or padding."""
     instruction = segment.program[index]
     if isinstance(instruction, Load) and instruction.fill:
-        return "padding"
+        return PADDING
     found = _PURPOSE.search(segment.note(index))
     text = found[2] if found else "data"
     return "activations" if text.startswith("`") else text

@@ -5,7 +5,7 @@ from ...isa.encoding import word_bytes
 from ...isa.instructions import Unit
 from ...sim.timing.stalls import Wait
 from .causes import Cause
-from .layers import LayerFacts, activation
+from .layers import PADDING, LayerFacts, activation
 
 WORTH_TELLING = 0.2
 """A second cause is told from this share of the critical path on."""
@@ -45,6 +45,8 @@ def _compute(module: Module, fact: LayerFacts) -> str:
 
 def _lanes(module: Module, fact: LayerFacts) -> str:
     """Which side of the array is not full."""
+    if fact.layer.op == "depthwise":
+        return ": a channel sums over no other, so that one input lane in many works"
     configuration = module.configuration
     node = module.graph.producer(fact.layer.output)
     sides = (
@@ -55,7 +57,8 @@ def _lanes(module: Module, fact: LayerFacts) -> str:
     for side, name, lanes in sides:
         binding = activation(module, fact, name)
         if binding is not None and binding.shape[-1] % lanes:
-            poor.append(f"{binding.shape[-1]} {side} channels on {lanes} lanes")
+            count = binding.shape[-1]
+            poor.append(f"{count} {side} channel{'s' * (count != 1)} on {lanes} lanes")
     return f": {' and '.join(poor)}" if poor else ": the lanes are not full"
 
 
@@ -68,7 +71,7 @@ def _memory(module: Module, fact: LayerFacts) -> str:
             f"moves data: STORE writes {size(fact.written_bytes)}, at most {most:g} bytes a cycle"
         )
     what = next(iter(fact.path_purposes), "data")
-    if what == "padding":
+    if what == PADDING:
         return "is padding: LOAD fills the border of its input"
     rate = fact.read_bytes / fact.load_cycles if fact.load_cycles else 0.0
     share = fact.purposes.get(what, 0)
@@ -80,7 +83,8 @@ def _memory(module: Module, fact: LayerFacts) -> str:
 
 def _latency(module: Module, fact: LayerFacts) -> str:
     timing = fact.segment.timing
-    memory = sum(step.cycles for step in fact.steps if step.step.wait is Wait.MEMORY)
+    late = [step for step in fact.steps if step.cause is Cause.LATENCY]
+    memory = sum(step.cycles for step in late if step.step.wait is Wait.MEMORY)
     rest = fact.causes[Cause.LATENCY] - memory
     return (
         f"waits for what is on its way: {memory:,} cycles for answers of main memory, each "

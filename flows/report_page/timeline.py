@@ -15,9 +15,7 @@ MOST_SLICES = 40_000
 """A page with more would be slow to open; the trace has them all."""
 
 
-def timeline(
-    segments: Sequence[TimedSegment], paths: Sequence[Sequence[Step]]
-) -> dict[str, Any]:
+def timeline(segments: Sequence[TimedSegment], paths: Sequence[Sequence[Step]]) -> dict[str, Any]:
     """Slices as [begin, cycles, kind, name, instruction], tracks, names and instructions.
 
     Parameters
@@ -80,5 +78,7 @@ def _tokens(segment: TimedSegment, first: int, offset: int) -> list[list[int]]:
     for taker, unit in zip(*(timing.links.givers >= 0).nonzero(), strict=True):
         giver = int(timing.links.givers[taker, unit])
         home = Unit(int(timing.links.unit[taker]))
-        rows.append([int(unit), offset + int(retired[giver]), int(home), offset + int(ready[taker])])
+        rows.append(
+            [int(unit), offset + int(retired[giver]), int(home), offset + int(ready[taker])]
+        )
     return rows

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import pytest
 from onnx import numpy_helper
 
 
@@ -67,4 +68,23 @@ def test_a_scale_that_is_not_a_number(fail, spoilt):
         "error: model `spoilt`: node `scan_QuantizeLinear` (QuantizeLinear): expected positive, "
         "finite scales, got `nan`; quantise the model again with calibration data that reaches "
         "this tensor",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [("report", "-o", "page.html"), ("what-if",), ("run", "--trace", "t")]
+)
+def test_a_model_of_which_nothing_runs_on_the_accelerator(fail, tmp_path, words):
+    kind = onnx.TensorProto.FLOAT
+    values = [onnx.helper.make_tensor_value_info(name, kind, [1, 4]) for name in "xy"]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Softmax", ["x"], ["y"])], "floats", values[:1], values[1:]
+    )
+    opset = [onnx.helper.make_opsetid("", 21)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset), tmp_path / "floats.onnx")
+    command, *options = words
+    assert fail(command, tmp_path / "floats.onnx", *options) == (
+        1,
+        "error: model `floats`: expected layers on the accelerator, got none, so there are no "
+        "cycles to tell of; quantise the model to int8 first",
     )

@@ -23,6 +23,17 @@ from tilewright.flows.command import guarded, main
          "for example `--bandwidth 1/4`"),
         (["run", "m.onnx", "--waveform", "w.fst"], "`--waveform`: expected `--device rtl`, got "
          "`sim`; only hardware has waveforms"),
+        (["run", "m.onnx", "--device", "reference", "--trace", "t.json"], "`--trace`: expected "
+         "`--device sim` or `rtl`, got `reference`; the definition of the instructions knows no "
+         "time"),
+        (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
+         "sim, rtl; choose one"),
+        (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "
+         "commas between them, for example `--latency 16,64`"),
+        (["what-if", "m.onnx", "--bandwidth", "1,half"], "`--bandwidth 1,half`: expected "
+         "BEATS/CYCLES with commas between them, for example `--bandwidth 1/4,1/2,1`"),
+        (["what-if", "m.onnx", "--vary", "bus_bits"], "`--vary bus_bits=`: expected whole numbers "
+         "with commas between them, for example `--vary bus_bits=16,64`"),
         (["config", "show", "16x16", "--set", "name=3"], "`--set name=...`: expected a parameter "
          "of the machine; leave it out"),
     ],
@@ -37,6 +48,42 @@ def test_a_result_file_that_cannot_be_written(model, tmp_path, capsys):
     assert capsys.readouterr().err == (
         f"error: `--json {target}`: cannot be written, got `No such file or directory`; choose "
         "another path\n"
+    )
+
+
+@pytest.mark.parametrize("words", [("run", "--trace"), ("report", "--output")])
+def test_a_timeline_or_page_that_cannot_be_written(fail, model, tmp_path, words):
+    command_word, option = words
+    target = tmp_path / "nowhere" / "file"
+    code, said = fail(command_word, model, "--config", "8x8", option, target)
+    assert (code, said) == (
+        2,
+        f"error: `{option} {target}`: cannot be written, got `No such file or directory`; choose "
+        "another path",
+    )
+
+
+def test_a_machine_that_needs_another_program(fail, model):
+    assert fail("what-if", model, "--config", "8x8", "--vary", "lanes_in=4,8") == (
+        2,
+        "error: `--vary lanes_in=...`: expected one of `queue_depth`, `outstanding_bursts`, "
+        "`bus_bits`, `burst_beats`, which leave the program as it is; `lanes_in` changes its words "
+        "or its tokens: compile the model for each value with `--set lanes_in=...`",
+    )
+
+
+def test_a_parameter_that_no_machine_has(fail, model):
+    assert fail("what-if", model, "--config", "8x8", "--vary", "clock=2") == (
+        2,
+        "error: `--vary clock=...`: expected one of `queue_depth`, `outstanding_bursts`, "
+        "`bus_bits`, `burst_beats`; choose one",
+    )
+
+
+def test_a_memory_that_no_memory_is(fail, model):
+    assert fail("what-if", model, "--config", "8x8", "--latency", "64,0") == (
+        1,
+        "error: memory model: `latency_cycles` must lie in 1 to 1048576, not 0",
     )
 
 

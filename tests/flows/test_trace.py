@@ -171,6 +171,7 @@ def test_a_measurement_that_is_not_the_models_is_shown_as_it_is():
     assert "stalls are not in the timing model" in made["otherData"]["slices"]
     assert {event["cat"] for event in slices(made)} == {"work"}
     ends = {e["args"]["instruction"]: e["ts"] + e["dur"] for e in slices(made)}
+    assert moved.spans is not None
     retired = moved.spans[:-1, 1]
     assert [ends[index] for index in range(len(retired))] == (retired + 1).tolist()
 

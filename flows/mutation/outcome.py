@@ -1,0 +1,131 @@
+"""What became of a fault, and the tables and texts that say so for all of them."""
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from rich.console import Console
+from rich.table import Table
+
+
+class Verdict(StrEnum):
+    """What became of a fault."""
+
+    KILLED = "killed"
+    EQUAL = "proved equal"
+    ARGUED = "argued equal"
+    SURVIVED = "survived"
+    UNTRIED = "not tried"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One fault and its end.
+
+    Parameters
+    ----------
+    number, part, place
+        Its number, the part of the whole that it is in, and where and what it is.
+    source
+        The line of source that it comes from, `file:line: text`, or nothing.
+    verdict, by
+        What became of it, and what showed that: a test and what was seen, or an argument.
+    """
+
+    number: int
+    part: str
+    place: str
+    source: str
+    verdict: Verdict
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """All outcomes of one target.
+
+    Parameters
+    ----------
+    target
+        What the faults are in.
+    outcomes
+        In the order of their numbers.
+    seconds
+        Spent on finding out.
+    """
+
+    target: str
+    outcomes: tuple[Outcome, ...]
+    seconds: float
+
+    def count(self, *verdicts: Verdict) -> int:
+        """Faults with one of these ends."""
+        return sum(outcome.verdict in verdicts for outcome in self.outcomes)
+
+    @property
+    def share(self) -> float:
+        """Killed faults among those that were tried and are not equal to no fault."""
+        killed = self.count(Verdict.KILLED)
+        return killed / max(1, killed + self.count(Verdict.SURVIVED))
+
+    @property
+    def strict_share(self) -> float:
+        """The same with faults that are only argued to be equal counted as survivors."""
+        killed = self.count(Verdict.KILLED)
+        return killed / max(1, killed + self.count(Verdict.SURVIVED, Verdict.ARGUED))
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "target": self.target,
+            "faults": len(self.outcomes),
+            **{verdict.name.lower(): self.count(verdict) for verdict in Verdict},
+            "score": self.share,
+            "score_without_arguments": self.strict_share,
+            "seconds": self.seconds,
+            "outcomes": [asdict(outcome) for outcome in self.outcomes],
+        }
+
+
+def print_score(score: Score) -> None:
+    """The table by part, what killed, and every fault that was not killed, on stdout."""
+    console = Console(width=120)
+    table = Table(title=f"Mutation score of {score.target}")
+    table.add_column("part")
+    for verdict in Verdict:
+        table.add_column(verdict.value, justify="right")
+    parts = sorted({outcome.part for outcome in score.outcomes})
+    for part in parts:
+        counts = Counter(o.verdict for o in score.outcomes if o.part == part)
+        table.add_row(part, *(str(counts[verdict] or "") for verdict in Verdict))
+    table.add_section()
+    table.add_row("all", *(str(score.count(verdict)) for verdict in Verdict))
+    console.print(table)
+    killers = Counter(o.by for o in score.outcomes if o.verdict is Verdict.KILLED)
+    listed = ", ".join(f"{by} {count}" for by, count in killers.most_common(12))
+    print(f"killed by: {listed}")
+    for verdict in (Verdict.EQUAL, Verdict.ARGUED, Verdict.SURVIVED):
+        _print_list(verdict, [o for o in score.outcomes if o.verdict is verdict])
+    print(
+        f"score: {score.share:.1%} of {score.count(Verdict.KILLED, Verdict.SURVIVED)} faults that "
+        f"can be seen ({score.strict_share:.1%} with the argued ones), {len(score.outcomes)} "
+        f"faults in {score.seconds:.0f} s"
+    )
+
+
+def _print_list(verdict: Verdict, outcomes: Sequence[Outcome]) -> None:
+    if not outcomes:
+        return
+    print(f"{verdict.value}:")
+    for outcome in outcomes:
+        print(f"  {outcome.number}: {outcome.place}")
+        for text in (outcome.source, outcome.by):
+            if text:
+                print(f"      {text}")
+
+
+def progress(text: str) -> None:
+    """Say what is going on, on stderr."""
+    print(f"mutation: {text}", file=sys.stderr, flush=True)

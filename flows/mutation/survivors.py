@@ -1,0 +1,105 @@
+"""Why some faults of the hardware cannot be seen although one clock cycle from any state tells.
+
+`equivalence` proves most equal faults so. These need to know which states the machine reaches, or
+what the rest of a program's life looks like. A fault is matched by what is stable about it: its
+place, the text of its source line, and the registers that it can change in one cycle.
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """An argument, and the faults that it holds for."""
+
+    place: str
+    source: str
+    registers: str
+    text: str
+
+
+_INNERMOST = {"tiles": 3, "rows": 5, "targets": 3, "channels": 3, "steps": 5}
+
+REASONS = (
+    Reason(
+        r"rst\[0\] const0|rst\[0\].*cnot", r"", r"[\w.]*\.fetched",
+        "reset of a RAM's `fetched`: it moves read data that nobody takes after a reset",
+    ),
+    Reason(
+        r"fetched\[0\] \w+\[0\] const1", r"ram\.py", r"[\w.]*read__data\w*",
+        "the RAM's output stands still while it is not read, so that taking it again takes the same",
+    ),
+    Reason(
+        r"rst\[0\].*const0", r"", r"(?!control|interrupt|events)[\w.]*",
+        "every start clears this again (Prepare), and nothing of it shows between reset and start",
+    ),
+    Reason(
+        r"clear\[0\].*const0", r"", r"store\.(pending|unanswered)[\w.]*",
+        "a clear comes only after draining, which has emptied this queue",
+    ),
+    Reason(
+        r"nest|steps|targets|channels|rows|tiles", r"", r"[\w.]*at_end_(3|5)",
+        "`at_end` of the innermost level: read only while the level neither steps nor is at its "
+        "end, which cannot be; this register can be deleted",
+    ),
+    Reason(
+        r"at_end_(3|5)\[0\]", r"", r"[\w.]*",
+        "`at_end` of the innermost level: read only while the level neither steps nor is at its "
+        "end, which cannot be; this register can be deleted",
+    ),
+    Reason(
+        r"nest|steps|targets|channels", r"", r"[\w.]*\.single_0",
+        "`single` of the outermost level: read only when that level is at its end, which is the "
+        "nest's; this register can be deleted",
+    ),
+    Reason(
+        r"nest|steps|targets|channels", r"(?:extent_minus_one == 0|^$)", r"[\w.]*\.ends_\d",
+        "`ends` right after the load: where it chooses between `single` and `at_end`, both are "
+        "equal then, and where it reloads, the registers hold the extents already",
+    ),
+    Reason(
+        r"vector\.datapath: busy", r"", r"vector\.datapath\.lingers",
+        "keeps the lanes running while they have nothing to do: power, not results",
+    ),
+    Reason(
+        r"row\[0\].* inv", r"gemm_walkers\.py", r"gemm\.weights_row|wgt\.[\w.]*",
+        "the rows of a weight tile are read and kept in another order, the same on both sides",
+    ),
+    Reason(
+        r"", r"vector\.py", r"vector\.b__\d+",
+        "operand `b` of an instruction that does not use it: multiplied by zero, never chosen",
+    ),
+    Reason(
+        r"_counters: ", r"self\.enable & \(increment != 0\)", r"control\.\w+_counters\.bytes",
+        "counts bytes also while no run is on: none move then",
+    ),
+    Reason(
+        r"store\.unanswered\.fifo: r_rdy.* const1", r"", r"",
+        "a response without a request, which AXI forbids the memory",
+    ),
+)
+
+
+def reason(place: str, source: str, registers: tuple[str, ...]) -> str | None:
+    """Why a fault cannot be seen, if that is known.
+
+    Parameters
+    ----------
+    place
+        `Fault.place`.
+    source
+        File and text of the line that it comes from.
+    registers
+        What it can change in one cycle.
+    """
+    for found in REASONS:
+        if (
+            re.search(found.place, place)
+            and re.search(found.source, source)
+            and (
+                not found.registers
+                or all(re.fullmatch(found.registers, name) for name in registers)
+            )
+        ):
+            return found.text
+    return None
