@@ -129,14 +129,11 @@ def _counters(number: int, begin: int, segment: TimedSegment) -> Iterator[Event]
 def trace_json(segments: Sequence[TimedSegment], network: str, device: str) -> dict[str, Any]:
     """A whole trace as JSON values."""
     first = segments[0].timing if segments else None
-    agrees = all(segment.agrees for segment in segments)
     other = {
         "network": network,
         "device": device,
         "time": "1 us is 1 cycle",
-        "slices": "work and waits"
-        if agrees
-        else "start to retirement alone: random stalls are not in the timing model",
+        "slices": _what(segments),
     }
     if first is not None:
         other["configuration"] = first.configuration.name
@@ -146,6 +143,15 @@ def trace_json(segments: Sequence[TimedSegment], network: str, device: str) -> d
         "displayTimeUnit": "ms",
         "otherData": other,
     }
+
+
+def _what(segments: Sequence[TimedSegment]) -> str:
+    """What the slices are: the model's, or what hardware measured where the two differ."""
+    if not all(segment.agrees for segment in segments):
+        return "start to retirement alone: random stalls are not in the timing model"
+    if any(segment.timing.memory.stall_probability for segment in segments):
+        return "work and waits, without the memory's random stalls"
+    return "work and waits"
 
 
 def write_trace(path: Path, segments: Sequence[TimedSegment], network: str, device: str) -> None:

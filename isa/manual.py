@@ -310,6 +310,7 @@ def _family(family: type[Instruction], configuration: Configuration) -> Iterator
     yield from (f"### {family.mnemonic}", "")
     yield from _paragraphs(sections[""])
     yield from (f"    {family.law}", "")
+    yield from (f"Time: {family.time}.", "")
     if "Parameters" in sections:
         entries = _entries(sections["Parameters"])
         yield from _table(("field", "meaning"), ((_ticks(n), text) for n, text in entries))

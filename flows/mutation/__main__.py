@@ -9,6 +9,7 @@ from ...isa.configuration import load_configuration
 from ..json_output import write_json
 from .hardware import score_hardware
 from .outcome import Score, print_score
+from .software import score_checker, score_timing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,13 +44,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _score(options: argparse.Namespace) -> Score:
-    return score_hardware(
-        load_configuration(options.configuration),
-        options.faults,
-        options.seed,
-        jobs=options.jobs,
-        budget_s=options.budget,
-    )
+    limits = {"jobs": options.jobs, "budget_s": options.budget}
+    if options.target == "checker":
+        return score_checker(options.faults, options.seed, **limits)
+    if options.target == "timing":
+        return score_timing(options.faults, options.seed, **limits)
+    configuration = load_configuration(options.configuration)
+    return score_hardware(configuration, options.faults, options.seed, **limits)
 
 
 if __name__ == "__main__":

@@ -229,7 +229,7 @@ def small_sums(configuration: Configuration) -> Program:
     bank = act // configuration.act_banks
     body: list[Instruction] = []
     count = min(bank, acc, 64)
-    for _ in range(12):
+    for _ in range(20):
         body.append(
             Load(
                 destination=Memory.ACT, length=min(act * configuration.vector_lanes, 1024),
@@ -244,13 +244,15 @@ def small_sums(configuration: Configuration) -> Program:
                 factor = chance.choice((1, -1, 3, 32767, -32768, chance.randint(-999, 999)))
                 extent = chance.choice((1, 2, 3))
                 loops = (Loop(count // extent, (1, extent, 1, 0)),)
-                body.append(Vector(to_acc=True, dst=0, a=0, map_loops=(Loop(count, (1, 1, 0, 0)),)))
+                if chance.random() < 0.6:
+                    fresh = (Loop(count, (1, 1, 0, 0)),)
+                    body.append(Vector(to_acc=True, dst=0, a=0, map_loops=fresh))
                 body.append(
                     Vector(
                         a_from_acc=chance.random() < 0.8, to_acc=chance.random() < 0.5,
                         combine=combine, reduce=reduce, b_multiplier=factor, a_multiplier=-factor,
                         bias=chance.random() < 0.5, dst=0, a=0, b=chance.randrange(1, 3) * bank, map_loops=loops,
-                        reduce_loops=(Loop(extent, (1, 0)),),
+                        reduce_loops=(Loop(extent, (1, chance.choice((0, 1)))),),
                     )
                 )  # fmt: skip
     kept = [i for i in body if not has_faults(i, configuration, DATA_BYTES)]
@@ -310,28 +312,39 @@ def _barely_beyond(chance: np.random.Generator, count: int) -> tuple[np.ndarray,
     """Sums and scales whose product is an even integer, a half, half a binary32 step and one bit.
 
     That last bit, anywhere below, decides alone that the product rounds up; in a quarter of the
-    pairs it is missing. `odd` sums are multiplied by the inverse that leaves these low bits.
+    pairs it is missing. An odd sum is multiplied by the inverse that leaves these low bits.
     """
-    sums, patterns = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    done = 0
-    while done < count:
-        whole_bits = int(chance.integers(1, 9))
-        missing = chance.random() < 0.25
-        below = 0 if missing else int(chance.integers(1, whole_bits + 1))
+    found = np.zeros((0, 2), dtype=np.int64)
+    while len(found) < count:
+        draws = 1 << 16
+        whole_bits = chance.integers(1, 9, draws)
+        below = chance.integers(0, whole_bits + 10)
+        below[chance.random(draws) < 0.25] = 0
         span = below + 24 - whole_bits
-        odd = int(chance.integers(1, 1 << whole_bits + 2)) | 1
-        rest = 1 if missing else 1 + (1 << below)
-        factor = pow(odd, -1, 1 << span) * rest % (1 << span)
-        top = odd * factor >> span
-        if top.bit_length() != whole_bits + 1 or top % 4 != 1:
-            continue
-        scaled = 24 - factor.bit_length()
-        shift = int(chance.integers(0, 25 - odd.bit_length()))
-        half = shift + scaled + span
-        exponent = 149 - half
-        if not 1 <= exponent <= 254:
-            continue
-        sums[done] = odd << shift
-        patterns[done] = exponent << 23 | (factor << scaled) & 0x7FFFFF
-        done += 1
-    return sums, patterns
+        odd = chance.integers(1, 1 << np.minimum(below + 2 + whole_bits % 3, 24)) | 1
+        rest = np.where(below == 0, 1, 1 + (1 << below)).astype(np.uint64)
+        low = (np.uint64(1) << span.astype(np.uint64)) - np.uint64(1)
+        factor = (_inverse(odd.astype(np.uint64)) * rest & low).astype(np.int64)
+        top = odd * np.minimum(factor, 1 << 24) >> span
+        scaled = 24 - _bit_length(factor)
+        shift = (chance.random(draws) * (25 - _bit_length(odd))).astype(np.int64)
+        exponent = 149 - (shift + scaled + span)
+        legal = (scaled >= 0) & (_bit_length(top) == whole_bits + 1) & (top % 4 == 1)
+        legal &= (exponent >= 1) & (exponent <= 254)
+        sums = odd << shift
+        patterns = exponent << 23 | (factor << np.maximum(scaled, 0)) & 0x7FFFFF
+        found = np.concatenate([found, np.stack([sums, patterns], axis=1)[legal]])
+    return found[:count, 0], found[:count, 1]
+
+
+def _inverse(odd: np.ndarray) -> np.ndarray:
+    """Inverses of odd numbers modulo 2**64, by Newton's iteration, uint64[...]."""
+    inverse = odd.copy()
+    for _ in range(6):
+        inverse *= np.uint64(2) - odd * inverse
+    return inverse
+
+
+def _bit_length(values: np.ndarray) -> np.ndarray:
+    """Bits of numbers below 2**53, int64[...]; 0 has none."""
+    return np.frexp(values.astype(np.float64))[1].astype(np.int64)

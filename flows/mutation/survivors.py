@@ -18,15 +18,13 @@ class Reason(NamedTuple):
     text: str
 
 
-_INNERMOST = {"tiles": 3, "rows": 5, "targets": 3, "channels": 3, "steps": 5}
-
 REASONS = (
     Reason(
         r"rst\[0\] const0|rst\[0\].*cnot", r"", r"[\w.]*\.fetched",
         "reset of a RAM's `fetched`: it moves read data that nobody takes after a reset",
     ),
     Reason(
-        r"fetched\[0\] \w+\[0\] const1", r"ram\.py", r"[\w.]*read__data\w*",
+        r"fetched\[0\] \w+\[0\] const1", r"ram\.py", r"[\w.]*read_+data\w*",
         "the RAM's output stands still while it is not read, so that taking it again takes the same",
     ),
     Reason(

@@ -12,6 +12,7 @@ from ...compiler.module import Binding, Layer, Module
 from ...isa.encoding import word_bytes
 from ...isa.instructions import Gemm, Load, Store, Unit
 from ...runtime.profile import layer_cycles
+from ...sim.timing.beats import FETCH
 from ...sim.timing.links import moved_bytes
 from ...sim.timing.stalls import Wait
 from ..timed import TimedSegment
@@ -43,7 +44,8 @@ class LayerFacts:
     purposes
         Bytes read by what they are: weights, parameters, activations.
     path_purposes
-        Cycles of LOAD on the critical path by the same names, padding too.
+        What the read channel carries of the layer while LOAD is on the critical path, in beats by
+        the same names, most first; padding, which it does not carry, in cycles.
     """
 
     segment: TimedSegment
@@ -117,13 +119,6 @@ def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts
         for index in own:
             if isinstance(segment.program[index], Load):
                 read[purpose(segment, index)] += moved_bytes(segment.program[index])
-        loads: Counter[str] = Counter()
-        for step in mine:
-            if step.unit is Unit.LOAD:
-                what = purpose(segment, step.step.instruction)
-                # Padding does not wait for memory: what holds it back are other LOADs.
-                if what != PADDING or step.step.wait is Wait.WORK:
-                    loads[what] += step.cycles
         facts.append(
             LayerFacts(
                 segment=segment,
@@ -136,7 +131,7 @@ def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts
                 read_bytes=read.total(),
                 written_bytes=sum(moved_bytes(i) for i in program if isinstance(i, Store)),
                 purposes={name: size for name, size in read.most_common() if size},
-                path_purposes=dict(loads.most_common()),
+                path_purposes=_path_purposes(segment, number, mine),
             )
         )
     return facts
@@ -150,6 +145,22 @@ def purpose(segment: TimedSegment, index: int) -> str:
     found = _PURPOSE.search(segment.note(index))
     text = found[2] if found else "data"
     return "activations" if text.startswith("`") else text
+
+
+def _path_purposes(segment: TimedSegment, layer: int, steps: Sequence[Step]) -> dict[str, int]:
+    read, _ = segment.beats
+    found: Counter[str] = Counter()
+    for step in (each for each in steps if each.unit is Unit.LOAD):
+        index = step.step.instruction
+        if step.step.wait is Wait.WORK and purpose(segment, index) == PADDING:
+            found[PADDING] += step.cycles
+            continue
+        first, last = read.cycle.searchsorted([step.step.begin, step.step.end])
+        owners, beats = np.unique(read.instruction[first:last], return_counts=True)
+        for owner, count in zip(owners.tolist(), beats.tolist(), strict=True):
+            if owner != FETCH and segment.layer[owner] == layer:
+                found[purpose(segment, owner)] += count
+    return dict(found.most_common())
 
 
 def _work_cycles(segment: TimedSegment) -> np.ndarray:

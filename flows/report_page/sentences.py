@@ -26,7 +26,22 @@ def sentence(module: Module, fact: LayerFacts) -> str:
     others = sorted(set(Cause) - {fact.bound}, key=lambda cause: -shares[cause])
     if shares[others[0]] >= WORTH_TELLING:
         text += f"; {shares[others[0]]:.0%} {_also(others[0], fact)}"
-    return text + "."
+    moves = shares[Cause.MEMORY] + shares[Cause.LATENCY]
+    return text + (_held_back(fact) if moves >= WORTH_TELLING else "") + "."
+
+
+def _held_back(fact: LayerFacts) -> str:
+    """Who keeps the layer's first LOAD from starting, where that is another layer."""
+    segment, index = fact.segment, fact.steps[0].step.instruction
+    if fact.steps[0].unit is not Unit.LOAD:
+        return ""
+    timing = segment.timing
+    for unit, giver in zip(Unit, timing.links.givers[index].tolist(), strict=True):
+        last = giver >= 0 and timing.column("retired")[giver] + 1 == timing.column("ready")[index]
+        if last and segment.layer[giver] != segment.layer[index]:
+            name = segment.layer_name(giver)
+            return f"; its first LOAD waits until {unit.name} is done with {name}"
+    return ""
 
 
 def _compute(module: Module, fact: LayerFacts) -> str:

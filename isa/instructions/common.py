@@ -118,6 +118,7 @@ class Instruction:
     opcode: ClassVar[int]
     mnemonic: ClassVar[str]
     law: ClassVar[str]
+    time: ClassVar[str]
     operands: ClassVar[tuple[Operand, ...]] = ()
     nests: ClassVar[dict[str, tuple[str, ...]]] = {}
 

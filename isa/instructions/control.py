@@ -16,6 +16,7 @@ class Sync(Instruction):
     opcode: ClassVar[int] = 5
     mnemonic: ClassVar[str] = "sync"
     law: ClassVar[str] = "nothing but tokens"
+    time: ClassVar[str] = "one cycle; it retires in order with its unit's other instructions"
 
     target: Unit
 
@@ -42,3 +43,4 @@ class Halt(Instruction):
     opcode: ClassVar[int] = 6
     mnemonic: ClassVar[str] = "halt"
     law: ClassVar[str] = "stop"
+    time: ClassVar[str] = "until every unit has run dry"

@@ -34,6 +34,10 @@ class Load(Instruction):
     opcode: ClassVar[int] = 1
     mnemonic: ClassVar[str] = "load"
     law: ClassVar[str] = "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)"
+    time: ClassVar[str] = (
+        "one piece a cycle from its beat's arrival on, a piece being what lies in one row of the "
+        "scratchpad and one beat of the port; complete one cycle after the last piece"
+    )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("memory", reads=True),
         Operand("local", writes=True),

@@ -32,6 +32,10 @@ class Store(Instruction):
     opcode: ClassVar[int] = 4
     mnemonic: ClassVar[str] = "store"
     law: ClassVar[str] = "DRAM[memory + 0..length) = source[local + 0..length)"
+    time: ClassVar[str] = (
+        "one piece a cycle, a piece being what lies in one row of the scratchpad and one beat of "
+        "the port; complete one cycle after main memory's last response"
+    )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("local", reads=True),
         Operand("memory", writes=True),

@@ -67,6 +67,7 @@ class Vector(Instruction):
         "dst = lookup(clamp(saturate8("
         "requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
     )
+    time: ClassVar[str] = "one step a cycle; complete 10 cycles after the last one (to ACC), or 21"
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("dst", writes=True),
         Operand("a", reads=True),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...hardware.in_flight import commands_in_flight
+from ...isa import durations
 from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration
 from ...isa.instructions import Gemm, Halt, Instruction, Sync, Unit, Vector
 from ..memory_model import MemoryModel
@@ -20,12 +21,6 @@ from .transfers import COLUMNS, Burst, Cutter, Entry, Issuer
 
 GEMMS_IN_FLIGHT, VECTORS_IN_FLIGHT = 4, 2
 """Commands between acceptance and retirement; LOAD's and STORE's follow from the configuration."""
-
-GEMM_CYCLES = 7
-"""From the last step of a GEMM to its completion, without the levels of the adder trees."""
-
-VECTOR_TOTAL_CYCLES, VECTOR_RESULT_CYCLES = 10, 21
-"""From the last step of a VECTOR to its completion: into ACC, or into ACT."""
 
 
 class Model:
@@ -45,8 +40,6 @@ class Model:
         self.writes = WriteChannel(memory, configuration.outstanding_bursts)
         self.fetch = Fetch(configuration, len(program))
         self.remembered = commands_in_flight(configuration)
-        self.tile_cycles = max(configuration.lanes_in, GEMM_REVISIT_STEPS)
-        self.gemm_cycles = GEMM_CYCLES + (configuration.lanes_in - 1).bit_length()
 
         self.entries: dict[Unit, list[Entry]] = {unit: [] for unit in Unit}
         self.started = dict.fromkeys(Unit, 0)
@@ -176,11 +169,12 @@ class Model:
         if len(self.gemms) >= GEMMS_IN_FLIGHT:
             entry.start = max(entry.start, self.retire(self.gemms[-GEMMS_IN_FLIGHT]) + 1)
         self.gemms.append(entry)
-        tile = max(entry.ready, self.last_tile + 1) + self.tile_cycles
+        tile_cycles = durations.tile_cycles(self.configuration)
+        tile = max(entry.ready, self.last_tile + 1) + tile_cycles
         entry.first = max(entry.start + 1, self.last_step + GEMM_REVISIT_STEPS, tile)
-        self.last_tile = entry.first + (gemm.tiles() - 1) * max(gemm.rows(), self.tile_cycles)
-        entry.last = self.last_step = self.last_tile + gemm.rows() - 1
-        entry.complete = self.last_step + self.gemm_cycles
+        entry.last = entry.first + durations.gemm_rows_cycles(gemm, self.configuration) - 1
+        self.last_step, self.last_tile = entry.last, entry.last - gemm.rows() + 1
+        entry.complete = entry.last + durations.gemm_tail_cycles(self.configuration)
 
     def _start_vector(self, entry: Entry, vector: Vector) -> None:
         entry.start = entry.ready
@@ -190,8 +184,7 @@ class Model:
             entry.start = max(entry.start, self.retire(self.vectors[-VECTORS_IN_FLIGHT]) + 1)
         self.vectors.append(entry)
         entry.first, entry.last = entry.start + 1, entry.start + vector.steps()
-        cycles = VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES
-        entry.complete = entry.last + cycles
+        entry.complete = entry.last + durations.vector_tail_cycles(vector)
 
     def _retire(self, entry: Entry) -> None:
         self.start(entry)

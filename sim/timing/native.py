@@ -10,14 +10,14 @@ import numpy as np
 
 from ...hardware.in_flight import commands_in_flight
 from ...hardware.load import DESTINATIONS
-from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration
+from ...isa import durations
+from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ...isa.instructions.store import SOURCES
 from ..decode import decode_words, headers
 from ..memory_model import MemoryModel
 from ..native import build_native
-from .definition import GEMM_CYCLES, VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from .fetch import Fetch
 from .transfers import COLUMNS, fill_beat_bytes
 
@@ -66,10 +66,10 @@ def _machine(configuration: Configuration) -> tuple[int, ...]:
         configuration.queue_depth,
         commands_in_flight(configuration),
         configuration.outstanding_bursts,
-        max(configuration.lanes_in, GEMM_REVISIT_STEPS),
-        GEMM_CYCLES + _log2(configuration.lanes_in),
-        VECTOR_TOTAL_CYCLES,
-        VECTOR_RESULT_CYCLES,
+        durations.tile_cycles(configuration),
+        durations.gemm_tail_cycles(configuration),
+        durations.VECTOR_TOTAL_CYCLES,
+        durations.VECTOR_RESULT_CYCLES,
     )
 
 
@@ -79,13 +79,12 @@ def _log2(power: int) -> int:
 
 def setting(configuration: Configuration, memory: MemoryModel) -> tuple[int, ...]:
     """Machine and memory as the compiled model takes them."""
-    return (
-        *_machine(configuration),
-        memory.latency_cycles,
-        memory.beats,
-        memory.cycles,
-        memory.outstanding_bursts,
-    )
+    return *_machine(configuration), *_memory(memory)
+
+
+def _memory(memory: MemoryModel) -> tuple[int, ...]:
+    """The memory's part of a setting, its last fields."""
+    return memory.latency_cycles, memory.beats, memory.cycles, memory.outstanding_bursts
 
 
 class TimedProgram:
@@ -112,6 +111,7 @@ class TimedProgram:
         self.configuration = configuration
         self._library = library()
         self._rows = decode_words(code, configuration)
+        self._setting = np.array(setting(configuration, MemoryModel()), dtype=np.int64)
         self._handle = self._library.tilewright_timing_open(
             self._rows.ctypes.data, len(self._rows), configuration.token_limit
         )
@@ -143,7 +143,10 @@ class TimedProgram:
             int64[instructions, columns], by `COLUMNS`.
         """
         times = np.full((len(self._rows), len(COLUMNS)), -1, dtype=np.int64)
-        chosen = np.array(setting(machine or self.configuration, memory), dtype=np.int64)
+        chosen = self._setting.copy()
+        if machine is not None:
+            chosen[:] = setting(machine, memory)
+        chosen[-len(_memory(memory)) :] = _memory(memory)
         cycles = self._library.tilewright_timing_run(
             self._handle, chosen.ctypes.data, times.ctypes.data
         )

@@ -194,6 +194,22 @@ def test_lanes_that_do_nothing_are_told(data, module):
     assert f"of which {useful:.0%} is of use" in conv1["sentence"]
 
 
+def test_a_layer_that_another_holds_back_names_it(data, module):
+    sentences = {layer["name"]: layer["sentence"] for layer in data["layers"]}
+    held = {
+        name: re.search(r"its first LOAD waits until (\w+) is done with (\w+)", sentence)
+        for name, sentence in sentences.items()
+    }
+    assert held["conv1"] is None
+    assert held["conv3"] is not None
+    assert held["conv3"].groups() == ("VECTOR", "conv2")
+    (segment,) = time_segments(module)
+    conv2, conv3 = (segment.segment.layers[number] for number in (1, 2))
+    vectors = [i for i in range(conv2.first, conv2.last) if segment.program[i].home is Unit.VECTOR]
+    done = segment.timing.column("retired")[vectors[-1]]
+    assert segment.timing.column("first")[conv3.first] > done
+
+
 def test_the_page_is_one_file_that_may_not_request_anything(data):
     page = render(data)
     assert (
