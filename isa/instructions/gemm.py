@@ -35,8 +35,8 @@ class Gemm(Instruction):
         "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]"
     )
     time: ClassVar[str] = (
-        "each tile takes max(rows, lanes_in, 4) cycles; complete 7 + log2(lanes_in) cycles after the "
-        "last row"
+        "each tile takes max(rows, lanes_in, 4) cycles; complete 7 + log2(lanes_in) cycles after "
+        "the last row"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("act", reads=True),

@@ -5,6 +5,7 @@ read from ABC's status file, and the lines that SymbiYosys looks for are written
 be read counts as no verdict.
 """
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -45,25 +46,27 @@ def run(commands: str) -> list[str]:
     subprocess.run(command, check=False, capture_output=True)
     if not status.is_file():
         return ["ABC left no status"]
-    return verdict(status.read_text(), "bmc3" in commands)
+    bound = re.search(r"bmc3 -F (\d+)", commands)
+    return verdict(status.read_text(), int(bound[1]) if bound else None)
 
 
-def verdict(status: str, bounded: bool) -> list[str]:
+def verdict(status: str, bound: int | None) -> list[str]:
     """Put ABC's status file into the words that ABC prints.
 
     Parameters
     ----------
     status : str
         `snl_UNSAT|snl_SAT|snl_UNK frames name`, and of a counterexample its output and its frame.
-    bounded : bool
-        Whether a bound was searched, so that the absence of a counterexample is the verdict.
+    bound : int or None
+        Frames to search, where the absence of a counterexample in all of them is the verdict.
     """
     kind, frames, _, *where = status.splitlines()[0].split()
     if kind == "snl_SAT":
         output, frame = where[:2]
         return [f"Output {output} of miter design was asserted in frame {frame}."]
-    if bounded:
-        return [f"No output asserted in {frames} frames."]
+    # ABC counts from frame 0.
+    if bound is not None and int(frames) + 1 >= bound:
+        return [f"No output asserted in {bound} frames."]
     return ["Property proved."] if kind == "snl_UNSAT" else ["Property undecided."]
 
 

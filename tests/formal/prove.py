@@ -69,8 +69,13 @@ def induction(steps: int = 2) -> Method:
 
 
 def bounded(cycles: int) -> Method:
-    """Search all behaviour of so many cycles from reset."""
+    """Search all behaviour of so many cycles from reset, with z3."""
     return Method("bmc", "smtbmc z3", cycles, f"the first {cycles} cycles")
+
+
+def unrolled(cycles: int) -> Method:
+    """Search all behaviour of so many cycles from reset, bit by bit: for control, not numbers."""
+    return Method("bmc", "abc bmc3", cycles, f"the first {cycles} cycles")
 
 
 JOB = """
@@ -223,7 +228,7 @@ def _driven(fragment: Fragment, prefix: str) -> Iterator[tuple[str, str, Signal]
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 60
+    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 120
 ) -> Outcome:
     """Decide all claims of a bench, those inside its blocks included.
 

@@ -14,7 +14,7 @@ from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Unit, peers
 
-from .prove import REACHABILITY, Bench, bounded
+from .prove import Bench, unrolled
 
 SMALL = replace(PRESETS["tiny"], name="one place in each queue", queue_depth=1)
 IN_FLIGHT = 1
@@ -119,13 +119,13 @@ class MachineBench(Bench):
                     self.assume(m, ~offered.valid | ~gives | (pending != limit))
 
 
-@pytest.mark.parametrize("units", [2, 3])
+@pytest.mark.parametrize("units", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_checked_programs_do_not_stop_halfway(prover, units):
     prover.proves(MachineBench(units))
 
 
 def test_checked_programs_for_all_units_do_not_stop_halfway(prover):
-    prover.proves(MachineBench(4), bounded(12))
+    prover.proves(MachineBench(4), unrolled(12))
 
 
 def test_the_proof_of_progress_can_fail(prover):

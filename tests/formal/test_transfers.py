@@ -10,7 +10,7 @@ from tilewright.hardware.store import StoreUnit
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.registers import Error
 
-from .prove import Bench, bounded, induction, probe
+from .prove import Bench, probe, unrolled
 from .watch import stays
 
 SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
@@ -100,11 +100,11 @@ class StoreBench(Bench):
 
 def test_store_keeps_the_rules_of_its_port(prover):
     prover.proves(StoreBench())
-    prover.reaches(StoreBench(), "a burst is written", bounded(16))
 
 
-def test_lengths(prover):
-    prover.proves(StoreBench(lengths=True))
+def test_bursts_of_store_have_the_beats_that_their_address_announced(prover):
+    prover.proves(StoreBench(lengths=True), unrolled(16))
 
-def test_reach(prover):
+
+def test_the_proof_of_store_can_fail(prover):
     prover.reaches(StoreBench(), "a burst is written")

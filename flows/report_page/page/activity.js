@@ -52,7 +52,8 @@ function activityChart(width) {
   svg.append(guide);
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
-    const at = Math.floor((((event.clientX - box.left) * width) / box.width - LABEL) / scale / slot);
+    const across = ((event.clientX - box.left) * width) / box.width;
+    const at = Math.floor((across - LABEL) / scale / slot);
     const row = Math.floor((event.clientY - box.top - LAYER_ROW - GAP) / (ROW + GAP));
     if (at < 0 || at >= count || row < 0 || row >= names.length + CHANNELS.length) {
       guide.setAttribute("opacity", 0);
@@ -78,8 +79,10 @@ function activityTip(names, at, row) {
   const channel = CHANNELS[row - names.length];
   const width = DATA.what_if.bus_bytes;
   return [make("b", {}, `Main memory, ${channel.name}, ${span}`),
-    ...channel.parts.map(([owner, look]) => tipLine(look, owner,
-      `${grouped(beats[owner][at])} beats, ${((beats[owner][at] * width) / slot).toFixed(1)} B a cycle`))];
+    ...channel.parts.map(([owner, look]) => {
+      const rate = ((beats[owner][at] * width) / slot).toFixed(1);
+      return tipLine(look, owner, `${grouped(beats[owner][at])} beats, ${rate} B a cycle`);
+    })];
 }
 
 function drawRow(svg, top, width, name) {

@@ -36,7 +36,8 @@ function rooflineChart(layers, width, height) {
   }
   for (let mark = lowY; mark <= highY; mark *= 2) {
     svg.append(
-      draw("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), stroke: "var(--grid)" }),
+      draw("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark),
+        stroke: "var(--grid)" }),
       draw("text", { x: left - 8, y: y(mark) + 4, "text-anchor": "end" },
         mark < 1 ? `1/${1 / mark}` : String(mark)));
   }

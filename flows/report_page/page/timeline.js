@@ -207,8 +207,9 @@ function sliceAt(event) {
 function tellSlice(event) {
   const slice = sliceAt(event);
   if (!slice) return hideTip();
-  const lines = [make("b", {}, slice.name), make("div", {},
-    `cycles ${grouped(slice.begin)} to ${grouped(slice.end)}: ${grouped(slice.end - slice.begin)}`)];
+  const span = `cycles ${grouped(slice.begin)} to ${grouped(slice.end)}`;
+  const lines = [make("b", {}, slice.name),
+    make("div", {}, `${span}: ${grouped(slice.end - slice.begin)}`)];
   if (slice.at >= 0) {
     const [label, note, assembly] = DATA.timeline.instructions[slice.at];
     if (label !== slice.name) lines.push(make("div", {}, label));
