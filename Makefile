@@ -6,6 +6,8 @@ JOBS ?= auto
 PYTEST_ARGS ?=
 VERIFY_ARGS ?=
 
+BROWSER := $(shell command -v chromium chromium-browser google-chrome)
+
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
@@ -28,7 +30,9 @@ demo: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.demo
 
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(PYTEST_ARGS)
+	@$(if $(BROWSER),,echo "test: no Chromium, so without the tests of the report's page")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(if $(BROWSER),,-m "not browser") \
+	    $(PYTEST_ARGS)
 
 verify: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)

@@ -134,16 +134,29 @@ def regions_of(inputs: int, configuration: Configuration) -> Regions:
 
 
 def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
-    """The legal schedule with the least bound.
+    """The legal schedule with the least bound; the first of equals.
 
     Raises
     ------
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
+    legal = legal_schedules(kernel, configuration)
+    best = min(legal, key=lambda schedule: schedule.bound_cycles, default=None)
+    if best is None:
+        raise CompileError(
+            f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
+            f"(ACT {configuration.size_bytes(Memory.ACT)} bytes, WGT "
+            f"{configuration.size_bytes(Memory.WGT)}, ACC bank {configuration.acc_depth} rows, "
+            f"PARAM {configuration.param_depth} rows); raise these depths"
+        )
+    return best
+
+
+def legal_schedules(kernel: Kernel, configuration: Configuration) -> Iterator[Schedule]:
+    """Every schedule considered that fits the scratchpads; the lowering takes any of them."""
     shape, reads = shape_of(kernel), activation_reads(kernel)
     regions = regions_of(len(reads), configuration)
-    best: Schedule | None = None
     for tile in _tiles(shape, configuration):
         for channels_outer in (False, True):
             bound = _bound(
@@ -155,16 +168,8 @@ def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
                 channels_outer,
                 configuration,
             )
-            if bound is not None and (best is None or bound < best.bound_cycles):
-                best = Schedule(tuple(tile.items()), channels_outer, bound)
-    if best is None:
-        raise CompileError(
-            f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
-            f"(ACT {configuration.size_bytes(Memory.ACT)} bytes, WGT "
-            f"{configuration.size_bytes(Memory.WGT)}, ACC bank {configuration.acc_depth} rows, "
-            f"PARAM {configuration.param_depth} rows); raise these depths"
-        )
-    return best
+            if bound is not None:
+                yield Schedule(tuple(tile.items()), channels_outer, bound)
 
 
 def _steps(extent: int, unit: int = 1) -> list[int]:

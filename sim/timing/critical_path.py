@@ -145,8 +145,12 @@ class _Walk:
         unit = Unit(int(self.links.unit[index]))
         before = self.works[unit][index]
         if self.times["start"][index] > self.times["ready"][index] and before != START:
-            self._step(index, Wait.UNIT, self.times["last"][before] + 1)
-            return ("last" if self.times["last"][before] < self.now else "start"), before
+            if self.times["last"][before] < self.now:
+                self._step(index, Wait.UNIT, self.times["last"][before] + 1)
+                return "last", before
+            # The one before still moves data, and its requests keep the nest.
+            self._step(before, Wait.MEMORY, self.times["start"][before])
+            return "start", before
         self._step(index, Wait.FILL, self.times["ready"][index])
         return "ready", index
 

@@ -1,14 +1,17 @@
 """Random graphs keep their meaning on the machine, and a failing one becomes a small one."""
 
 import json
+import random
 
 import numpy as np
 import onnx
 import pytest
 
+from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Graph, QConv, evaluate, verify
+from tilewright.compiler.tensor import Kernel
 from tilewright.flows.fuzz import fuzz, fuzz_models, main, report
 from tilewright.flows.fuzz_runs import Outcome, Runner, random_inputs
 from tilewright.flows.random_graphs import REALISE, Sketch, Step, random_sketch, realise
@@ -32,6 +35,27 @@ def test_a_hundred_graphs_are_equal_in_every_layer():
     assert tally.equal > 70
     assert tally.equal + tally.refused == 100
     assert tally.layers > 150
+
+
+def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
+    """The best schedules of small graphs seldom cut; others cut everywhere."""
+    chance = random.Random(0)
+    cuts = 0
+
+    def any_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
+        nonlocal cuts
+        legal = tuple(legal_schedules(kernel, configuration))
+        if not legal:
+            return choose_schedule(kernel, configuration)
+        cuts += len(legal) > 1
+        return chance.choice(legal)
+
+    monkeypatch.setattr("tilewright.compiler.compile.choose_schedule", any_schedule)
+    with Runner() as run:
+        tally = fuzz(range(500, 540), run)
+    assert tally.failures == [], report(tally)
+    assert tally.equal > 30
+    assert cuts > 60
 
 
 @pytest.mark.slow

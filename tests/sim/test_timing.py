@@ -124,6 +124,16 @@ def test_slow_memory_shows_as_memory():
     assert slow.cycles - quick.cycles == 2 * 499  # once for the program, once for the data
 
 
+def test_a_transfer_that_keeps_its_unit_is_blamed_on_memory():
+    load = Load(destination=0, length=2048, memory=0, local=0)
+    program = [load, replace(load, memory=2048), GEMM, Halt()]
+    slow = MemoryModel(latency_cycles=10, beats=1, cycles=32)
+    path = critical_path(time_program(program, DEFAULT.replace(outstanding_bursts=1), slow))
+    loads = sum(step.cycles for step in path if step.instruction in (0, 1))
+    assert loads > 2 * 256 * 32
+    assert {step.wait for step in path if step.cycles > 100} <= {Wait.WORK, Wait.MEMORY, Wait.FETCH}
+
+
 def test_a_full_queue_is_blamed_on_the_unit_that_it_belongs_to():
     store = Store(source=0, length=1024, memory=0, local=0)
     crowd = [replace(store, memory=1024 * place) for place in range(14)]
