@@ -261,6 +261,7 @@ def test_a_measurement_stands_beside_the_model(artifact, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 500])
 def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, width):
     page = tmp_path / "report.html"
