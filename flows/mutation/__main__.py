@@ -11,10 +11,14 @@ from .hardware import score_hardware
 from .outcome import Score, print_score
 from .software import score_checker, score_timing
 
+COMMAND = "python -m tilewright.flows.mutation"
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Draw faults, try them, print the score and what survived."""
-    parser = argparse.ArgumentParser(prog="python -m tilewright.flows.mutation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.flows.mutation", description=__doc__
+    )
     parser.add_argument(
         "--target", default="hardware", choices=("hardware", "checker", "timing"),
         help="what gets the faults (hardware)",

@@ -6,6 +6,7 @@ product lies so near to a rounding tie that every bit of it decides.
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,7 +65,8 @@ def _long(
     """A legal instruction with a loop of this extent at `level`, if chance finds one."""
     extent = min(extent, 1 << configuration.extent_bits)
     for _ in range(ATTEMPTS):
-        nests, place = {}, 0
+        nests: dict[str, Any] = {}
+        place = 0
         for nest, moved in family.nests.items():
             loops = []
             levels = family.levels(nest, configuration)
@@ -88,13 +90,13 @@ def _filled_in(
     chance: random.Random,
     family: type[Instruction],
     memory: Memory | None,
-    nests: dict[str, tuple[Loop, ...]],
+    nests: dict[str, Any],
 ) -> Instruction:
     """An instruction with these loops, its operands anywhere."""
     act, acc = configuration.rows(Memory.ACT), configuration.rows(Memory.ACC)
     if issubclass(family, Load | Store):
         assert memory is not None
-        places = {
+        places: dict[str, Any] = {
             "length": 1,
             "local": chance.randrange(configuration.size_bytes(memory)),
             "memory": DATA_BYTES // 2,
@@ -211,7 +213,7 @@ def lengths(configuration: Configuration) -> Program:
         for length in sorted(n for n in found if n <= min(size, DATA_BYTES // 4)):
             local, value = (size - length) // 2, length * 37 & 255
             if memory is not Memory.ACC:
-                places = {"destination": memory, "length": length, "local": local}
+                places: dict[str, Any] = {"destination": memory, "length": length, "local": local}
                 body.append(Load(memory=length % 64, **places))
                 body.append(Load(fill=True, value=value, memory=0, **places))
             if memory in (Memory.ACT, Memory.ACC):
@@ -251,7 +253,8 @@ def small_sums(configuration: Configuration) -> Program:
                     Vector(
                         a_from_acc=chance.random() < 0.8, to_acc=chance.random() < 0.5,
                         combine=combine, reduce=reduce, b_multiplier=factor, a_multiplier=-factor,
-                        bias=chance.random() < 0.5, dst=0, a=0, b=chance.randrange(1, 3) * bank, map_loops=loops,
+                        bias=chance.random() < 0.5, dst=0, a=0, b=chance.randrange(1, 3) * bank,
+                        map_loops=loops,
                         reduce_loops=(Loop(extent, (1, chance.choice((0, 1)))),),
                     )
                 )  # fmt: skip

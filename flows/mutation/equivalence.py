@@ -141,7 +141,7 @@ class _Cut:
 
     def _live(self, pending: Bits) -> set[int | str]:
         """Bits on which an output of the core depends, now or later."""
-        before: dict[int | str, list[int | str]] = {}
+        before: dict[int | str, Bits] = {}
         for kind, ports in self.state:
             if kind == "$dff":
                 before |= {q: [d] for q, d in zip(ports["Q"], ports["D"], strict=True)}
@@ -165,7 +165,7 @@ class _Cut:
         With a depth, outputs are also the bits so many cells behind the fault.
         """
         reached, border = self._reached(self._chosen_by(number), depth)
-        outputs = {"border": [bit for bit in border if bit in self.live]} if border else {}
+        outputs: dict[str, Bits] = {"border": [bit for bit in border if bit in self.live]}
         for name, bits in self.outputs.items():
             touched = [bit for bit in bits if bit in reached and bit in self.live]
             if touched:

@@ -178,7 +178,9 @@ def _generate(configuration: Configuration, count: int, seed: int) -> dict[str, 
     core = Core(configuration)
     draw = LIST.format(count=count, seed=seed, control=CONTROL, bits=CONTROL_BITS)
     made = run_yosys(
-        {"core.il": core_rtlil(core)}, f"{PASSES}{draw}{WRITE}", ("faults.ys", "faulty.v", "flat.json")
+        {"core.il": core_rtlil(core)},
+        f"{PASSES}{draw}{WRITE}",
+        ("faults.ys", "faulty.v", "flat.json"),
     )
     faults = [_parse(line) for line in made["faults.ys"].splitlines() if line.strip()]
     return {

@@ -110,9 +110,7 @@ def _variants(node: ast.AST) -> Iterator[ast.AST]:
         for place, operator in enumerate(node.ops):
             for other in COMPARISONS[type(operator)]:
                 operators = [*node.ops[:place], other(), *node.ops[place + 1 :]]
-                yield ast.copy_location(
-                    ast.Compare(node.left, operators, node.comparators), node
-                )
+                yield ast.copy_location(ast.Compare(node.left, operators, node.comparators), node)
     elif isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
         operator = OPERATORS[type(node.op)]()
         yield ast.copy_location(ast.BinOp(node.left, operator, node.right), node)

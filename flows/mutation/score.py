@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ...errors import DeviceError, HardwareError
@@ -87,23 +88,29 @@ class Suite:
 
 
 def try_all(
-    attempt: Callable[[int], object], numbers: Sequence[int], jobs: int, budget_s: float
+    attempt: Callable[[int], object],
+    numbers: Sequence[int],
+    jobs: int,
+    budget_s: float,
+    limit_s: float = 120,
 ) -> Iterator[tuple[int, object]]:
     """Call `attempt` for every number, each in a process of its own; results as they come.
 
     Parameters
     ----------
     attempt
-        Its result must be picklable. A process that dies yields a `Crash`.
+        Its result must be picklable. A process that dies or does not end yields a `Crash`.
     jobs
         Processes at once.
     budget_s
         No more are begun after so many seconds.
+    limit_s
+        A process that takes longer does not end.
     """
     context = multiprocessing.get_context("fork")
     began = time.monotonic()
     left = list(reversed(numbers))
-    running: dict[Connection, tuple[int, multiprocessing.process.BaseProcess]] = {}
+    running: dict[Connection, tuple[int, BaseProcess, float]] = {}
     try:
         while running or left:
             while left and len(running) < jobs:
@@ -115,10 +122,13 @@ def try_all(
                 process = context.Process(target=_call, args=(attempt, number, theirs))
                 process.start()
                 theirs.close()
-                running[ours] = number, process
-            for ready in wait(list(running)):
+                running[ours] = number, process, time.monotonic()
+            for _, process, started in running.values():
+                if time.monotonic() - started > limit_s:
+                    process.kill()
+            for ready in wait(list(running), timeout=1):
                 assert isinstance(ready, Connection)
-                number, process = running.pop(ready)
+                number, process, _ = running.pop(ready)
                 try:
                     result = ready.recv()
                 except EOFError:
@@ -127,7 +137,7 @@ def try_all(
                 ready.close()
                 yield number, result
     finally:
-        for _, process in running.values():
+        for _, process, _ in running.values():
             process.terminate()
             process.join()
 

@@ -142,8 +142,9 @@ class Session:
         harness.set_memory(run.memory)
         self.scratchpads.clear()
         data_bytes = run.image.size if run.data_bytes is None else run.data_bytes
+        program_bytes = len(run.code) if run.program_bytes is None else run.program_bytes
         harness.write("PROGRAM_BASE", run.program_base)
-        harness.write("PROGRAM_BYTES", len(run.code) if run.program_bytes is None else run.program_bytes)
+        harness.write("PROGRAM_BYTES", program_bytes)
         harness.write("DATA_BASE", run.data_base)
         harness.write("DATA_BYTES", data_bytes)
         harness.start()

@@ -6,7 +6,7 @@ Those of the timing model meet programs whose cycles the RTL has shown.
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -19,10 +19,12 @@ from ...isa.configuration import PRESETS, Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ...isa.mutants import mutants
+from ...isa.random_configurations import verification_configurations
 from ...isa.random_programs import random_program
 from ...sim.memory_model import MemoryModel
 from ...sim.rtl import RtlCore
 from ...sim.timing import COLUMNS, channels, definition, fetch, transfers
+from ...sim.timing.native import TimedProgram
 from .outcome import Outcome, Score, Verdict, progress
 from .python_faults import PythonFault, draw_faults, put_fault
 from .reasons import software_reason
@@ -40,14 +42,14 @@ CHECKER_TESTS = (
     "tests/isa/test_tokens.py",
 )
 CONFIGURATIONS = ("tiny", "4x4")
-PROGRAMS, SPOILT = 24, 16
+PROGRAMS, SPOILT = 10, 12
 DATA_BYTES = 4096
 TIMED_PROGRAMS = 30
+COMPILED_PROGRAMS = 5
+"""Per configuration of the verification: compared with the compiled model, in all columns."""
 
 
-def score_checker(
-    count: int, seed: int, *, jobs: int = 2, budget_s: float = float("inf")
-) -> Score:
+def score_checker(count: int, seed: int, *, jobs: int = 2, budget_s: float = float("inf")) -> Score:
     """Faults in the checker, in footprints, legality and tokens.
 
     Raises
@@ -59,28 +61,32 @@ def score_checker(
     known = _verdicts()
 
     def attempt() -> str | None:
-        return _unit_tests() or _other_verdict(known)
+        return _other_verdict(known) or _unit_tests()
 
-    return _score("the checker", modules, attempt, count, seed, jobs, budget_s)
+    return _score("the checker", modules, attempt, count, seed, jobs, budget_s, 90)
 
 
 def score_timing(count: int, seed: int, *, jobs: int = 2, budget_s: float = float("inf")) -> Score:
-    """Faults in the timing model's definition, found by what the RTL did."""
+    """Faults in the timing model's definition, found by what the RTL and the compiled model say."""
     modules = (definition, fetch, transfers, channels)
     runs = [run for name in CONFIGURATIONS for run in _rtl_runs(PRESETS[name])]
+    compiled = list(_compiled_runs())
 
     def attempt() -> str | None:
-        for number, (program, configuration, memory, cycles, spans) in enumerate(runs):
+        for program, configuration, memory, cycles, spans in runs:
             found, times = definition.Model(program, configuration, memory).run()
             if found != cycles:
                 return "RTL: cycles of the run"
             columns = [COLUMNS.index("start"), COLUMNS.index("retired")]
             if not np.array_equal(times[:-1, columns], spans[:-1]):
                 return "RTL: cycles of an instruction"
-            del number
+        for program, configuration, memory, cycles, expected in compiled:
+            found, times = definition.Model(program, configuration, memory).run()
+            if found != cycles or not np.array_equal(times, expected):
+                return "compiled model"
         return None
 
-    return _score("the timing model", modules, attempt, count, seed, jobs, budget_s)
+    return _score("the timing model", modules, attempt, count, seed, jobs, budget_s, 20)
 
 
 def _score(
@@ -91,6 +97,7 @@ def _score(
     seed: int,
     jobs: int,
     budget_s: float,
+    limit_s: float,
 ) -> Score:
     began = time.monotonic()
     faults = dict(enumerate(draw_faults(modules, count, seed), start=1))
@@ -106,7 +113,7 @@ def _score(
             return f"raises {type(problem).__name__}"
 
     found: dict[int, object] = {}
-    for number, result in try_all(with_fault, [0, *faults], jobs, budget_s):
+    for number, result in try_all(with_fault, [0, *faults], jobs, budget_s, limit_s):
         if number == 0 and result is not None:
             raise ToolError(f"mutation: {target} without faults does not pass: {result}")
         found[number] = result
@@ -126,7 +133,7 @@ def _outcome(number: int, fault: PythonFault, found: dict[int, object]) -> Outco
     if result is fault:
         verdict = Verdict.UNTRIED
     elif isinstance(result, Crash):
-        verdict, by = Verdict.KILLED, "ends the process"
+        verdict, by = Verdict.KILLED, "does not end, or ends the process"
     elif isinstance(result, str):
         verdict, by = Verdict.KILLED, result
     elif argument := software_reason(fault.text, text):
@@ -186,21 +193,37 @@ def _other_verdict(known: list[tuple[Program, Configuration, object]]) -> str | 
 # The timing model -------------------------------------------------------------------------------
 
 
-def _rtl_runs(
-    configuration: Configuration,
-) -> list[tuple[Program, Configuration, MemoryModel, int, np.ndarray]]:
+Timed = tuple[Program, Configuration, MemoryModel, int, np.ndarray]
+
+
+def _steady_memory(chance: random.Random) -> MemoryModel:
+    """Any memory without random stalls."""
+    cycles = chance.choice((1, 1, 2, 3, 7))
+    return MemoryModel(
+        latency_cycles=chance.choice((1, 2, 16, 64, 200)),
+        beats=chance.randint(1, cycles),
+        cycles=cycles,
+        outstanding_bursts=chance.choice((1, 2, 64)),
+    )
+
+
+def _compiled_runs() -> Iterator[Timed]:
+    """Programs on all configurations of the verification, timed by the compiled model."""
+    for configuration in verification_configurations().values():
+        for seed in range(COMPILED_PROGRAMS):
+            chance = random.Random(seed)
+            program, _ = random_program(configuration, 100 + seed, chance.choice((20, 40, 90)))
+            memory = _steady_memory(chance)
+            yield program, configuration, memory, *TimedProgram(program, configuration).run(memory)
+
+
+def _rtl_runs(configuration: Configuration) -> list[Timed]:
     """Programs, memories without random stalls, and the cycles that the RTL took."""
     core = RtlCore(configuration)
     runs = []
     for seed in range(TIMED_PROGRAMS):
         chance = random.Random(seed)
-        cycles = chance.choice((1, 1, 2, 3, 7))
-        core.memory = MemoryModel(
-            latency_cycles=chance.choice((1, 2, 16, 64, 200)),
-            beats=chance.randint(1, cycles),
-            cycles=cycles,
-            outstanding_bursts=chance.choice((1, 2, 64)),
-        )
+        core.memory = _steady_memory(chance)
         program, image = random_program(configuration, seed, chance.choice((20, 40, 90)))
         run = core.run(encode_program(program, configuration), image, program)
         runs.append((program, configuration, core.memory, run.cycles, run.spans(program)))

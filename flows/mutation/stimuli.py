@@ -75,9 +75,7 @@ def directed(configuration: Configuration) -> dict[str, Stimulus]:
     named = [*long_loops(configuration, 3), *lonely_loops(configuration, 4)]
     named += [(f"near ties {seed}", near_ties(configuration, seed, 100)) for seed in range(8)]
     named += [("lengths", lengths(configuration)), ("small sums", small_sums(configuration))]
-    found = {
-        name: _run(prepare(configuration, chance, *program, QUICK)) for name, program in named
-    }
+    found = {name: _run(prepare(configuration, chance, *program, QUICK)) for name, program in named}
     code = encode_loosely([*tireless_rows(configuration), Halt()], configuration, 6)
     return found | {"loops of rows that stay": _run(Run(code, np.zeros(4096, np.uint8), QUICK))}
 

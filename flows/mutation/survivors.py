@@ -20,59 +20,85 @@ class Reason(NamedTuple):
 
 REASONS = (
     Reason(
-        r"rst\[0\] const0|rst\[0\].*cnot", r"", r"[\w.]*\.fetched",
+        r"rst\[0\] const0|rst\[0\].*cnot",
+        r"",
+        r"[\w.]*\.fetched",
         "reset of a RAM's `fetched`: it moves read data that nobody takes after a reset",
     ),
     Reason(
-        r"fetched\[0\] \w+\[0\] const1", r"ram\.py", r"[\w.]*read_+data\w*",
-        "the RAM's output stands still while it is not read, so that taking it again takes the same",
+        r"fetched\[0\] \w+\[0\] const1",
+        r"ram\.py",
+        r"[\w.]*read_+data\w*",
+        "the RAM's output stands still while it is not read: taking it again takes the same",
     ),
     Reason(
-        r"rst\[0\].*const0", r"", r"(?!control|interrupt|events)[\w.]*",
+        r"rst\[0\].*const0",
+        r"",
+        r"(?!control|interrupt|events)[\w.]*",
         "every start clears this again (Prepare), and nothing of it shows between reset and start",
     ),
     Reason(
-        r"clear\[0\].*const0", r"", r"store\.(pending|unanswered)[\w.]*",
+        r"clear\[0\].*const0",
+        r"",
+        r"store\.(pending|unanswered)[\w.]*",
         "a clear comes only after draining, which has emptied this queue",
     ),
     Reason(
-        r"nest|steps|targets|channels|rows|tiles", r"", r"[\w.]*at_end_(3|5)",
+        r"nest|steps|targets|channels|rows|tiles",
+        r"",
+        r"[\w.]*at_end_(3|5)",
         "`at_end` of the innermost level: read only while the level neither steps nor is at its "
         "end, which cannot be; this register can be deleted",
     ),
     Reason(
-        r"at_end_(3|5)\[0\]", r"", r"[\w.]*",
+        r"at_end_(3|5)\[0\]",
+        r"",
+        r"[\w.]*",
         "`at_end` of the innermost level: read only while the level neither steps nor is at its "
         "end, which cannot be; this register can be deleted",
     ),
     Reason(
-        r"nest|steps|targets|channels", r"", r"[\w.]*\.single_0",
+        r"nest|steps|targets|channels",
+        r"",
+        r"[\w.]*\.single_0",
         "`single` of the outermost level: read only when that level is at its end, which is the "
         "nest's; this register can be deleted",
     ),
     Reason(
-        r"nest|steps|targets|channels", r"(?:extent_minus_one == 0|^$)", r"[\w.]*\.ends_\d",
+        r"nest|steps|targets|channels",
+        r"(?:extent_minus_one == 0|^$)",
+        r"[\w.]*\.ends_\d",
         "`ends` right after the load: where it chooses between `single` and `at_end`, both are "
         "equal then, and where it reloads, the registers hold the extents already",
     ),
     Reason(
-        r"vector\.datapath: busy", r"", r"vector\.datapath\.lingers",
+        r"vector\.datapath: busy",
+        r"",
+        r"vector\.datapath\.lingers",
         "keeps the lanes running while they have nothing to do: power, not results",
     ),
     Reason(
-        r"row\[0\].* inv", r"gemm_walkers\.py", r"gemm\.weights_row|wgt\.[\w.]*",
+        r"row\[0\].* inv",
+        r"gemm_walkers\.py",
+        r"gemm\.weights_row|wgt\.[\w.]*",
         "the rows of a weight tile are read and kept in another order, the same on both sides",
     ),
     Reason(
-        r"", r"vector\.py", r"vector\.b__\d+",
+        r"",
+        r"vector\.py",
+        r"vector\.b__\d+",
         "operand `b` of an instruction that does not use it: multiplied by zero, never chosen",
     ),
     Reason(
-        r"_counters: ", r"self\.enable & \(increment != 0\)", r"control\.\w+_counters\.bytes",
+        r"_counters: ",
+        r"self\.enable & \(increment != 0\)",
+        r"control\.\w+_counters\.bytes",
         "counts bytes also while no run is on: none move then",
     ),
     Reason(
-        r"store\.unanswered\.fifo: r_rdy.* const1", r"", r"",
+        r"store\.unanswered\.fifo: r_rdy.* const1",
+        r"",
+        r"",
         "a response without a request, which AXI forbids the memory",
     ),
 )

@@ -1,11 +1,11 @@
 """A prover for each test; its files, waveforms included, lie in the test's own folder."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .prove import REACHABILITY, Bench, Method, Outcome, ProofError, decide
+from .bench import Bench, ProofError
+from .prove import REACHABILITY, Method, Outcome, decide
 
 
 class Prover:
@@ -43,6 +43,6 @@ class Prover:
 
 
 @pytest.fixture
-def prover(tmp_path: Path) -> Callable[..., Prover]:
+def prover(tmp_path: Path) -> Prover:
     """Prover whose evidence stays in the test's folder."""
     return Prover(tmp_path)

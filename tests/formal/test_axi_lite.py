@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 
 from tilewright.hardware.axi_lite import AxiLiteRegisters
 
-from .prove import Bench
+from .bench import Bench
 from .watch import stays, watch_order
 
 ADDRESS_BITS = 4
@@ -59,13 +59,25 @@ class RegistersBench(Bench):
         self.claim(m, ~written | (addresses != 0), "a write has an address")
         offset, low = registers.write_offset, ADDRESS_BITS - 2
         watch_order(
-            self, m, "register write", data & whole & strobes.all(), port.wdata,
-            written & whole, registers.write_data, 1,
+            self,
+            m,
+            "register write",
+            data & whole & strobes.all(),
+            port.wdata,
+            written & whole,
+            registers.write_data,
+            1,
         )
         self.claim(m, (registers.read_offset[:2] == 0) & (offset[:2] == 0), "offsets are of words")
         watch_order(
-            self, m, "read address", request, port.araddr[-low:],
-            registers.read, registers.read_offset[-low:], 1,
+            self,
+            m,
+            "read address",
+            request,
+            port.araddr[-low:],
+            registers.read,
+            registers.read_offset[-low:],
+            1,
         )
         watch_order(
             self, m, "register read", registers.read, registers.read_data, result, port.rdata, 1

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import and_, or_
 
 import pytest
-from amaranth.hdl import Const, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
 from tilewright.hardware.dispatcher import FAMILY_OF, Dispatcher
@@ -14,7 +14,8 @@ from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Unit, peers
 
-from .prove import Bench, unrolled
+from .bench import Bench
+from .prove import unrolled
 
 SMALL = replace(PRESETS["tiny"], name="one place in each queue", queue_depth=1)
 IN_FLIGHT = 1

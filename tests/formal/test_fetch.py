@@ -4,17 +4,19 @@ from dataclasses import replace
 from functools import reduce
 from operator import or_
 
+import pytest
 from amaranth.hdl import Module, Signal
 
 from tilewright.hardware.fetch import FetchUnit
-from tilewright.hardware.read_arbiter import FETCH_BURSTS
 from tilewright.hardware.layouts import instruction_fields
-from tilewright.isa.configuration import PRESETS
+from tilewright.hardware.read_arbiter import FETCH_BURSTS
+from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import FAMILIES, Combine, Halt, Sync, Vector
 from tilewright.isa.registers import Error
 
+from .bench import Bench, probe
 from .memory import Reads
-from .prove import Bench, induction, probe
+from .prove import induction
 
 SMALL = replace(
     PRESETS["tiny"],
@@ -34,12 +36,13 @@ SMALL = replace(
 class FetchBench(Bench):
     """Any program at any place, a memory with any data and delays, a host that may stop."""
 
-    def __init__(self, most_quiet: int) -> None:
+    def __init__(self, most_quiet: int, configuration: Configuration = SMALL) -> None:
         super().__init__()
-        self.most_quiet = most_quiet
+        self.most_quiet, self.configuration = most_quiet, configuration
 
     def world(self, m: Module) -> None:
-        fetch = FetchUnit(SMALL)
+        configuration = self.configuration
+        fetch = FetchUnit(configuration)
         inside = probe(m, "fetch", fetch)
         requested = fetch.requests.valid & fetch.requests.ready
         length = fetch.requests.payload.beats_minus_one + 1
@@ -47,11 +50,11 @@ class FetchBench(Bench):
         m.d.comb += [
             fetch.start.eq(self.any(m, "start")),
             fetch.stop.eq(self.any(m, "stop")),
-            fetch.program_base.eq(self.some(m, "program_base", SMALL.address_bits)),
+            fetch.program_base.eq(self.some(m, "program_base", configuration.address_bits)),
             fetch.program_bytes.eq(self.some(m, "program_bytes", 32)),
             fetch.requests.ready.eq(self.any(m, "request_taken")),
             fetch.beats.valid.eq(memory.valid),
-            fetch.beats.payload.data.eq(self.any(m, "data", SMALL.bus_bits)),
+            fetch.beats.payload.data.eq(self.any(m, "data", configuration.bus_bits)),
             fetch.beats.payload.failed.eq(self.any(m, "failed")),
             fetch.beats.payload.last.eq(memory.last),
             fetch.instructions.ready.eq(self.any(m, "instruction_taken")),
@@ -59,8 +62,8 @@ class FetchBench(Bench):
 
         offered = fetch.instructions.valid
         instruction = fetch.instructions.payload
-        header = instruction_fields(instruction.word, Sync, SMALL)
-        vector = instruction_fields(instruction.word, Vector, SMALL)
+        header = instruction_fields(instruction.word, Sync, configuration)
+        vector = instruction_fields(instruction.word, Vector, configuration)
         opcode = header.opcode
         for family in FAMILIES:
             if family.unit is not None:
@@ -90,6 +93,9 @@ class FetchBench(Bench):
         self.claim(m, ~ends | ~offered, "nothing is handed out after the end")
         self.claim(m, ~inside["running"] | ~ends, "it runs until an end")
         self.claim(m, ~(fetch.halted & (fetch.error != Error.NONE)), "one end, not two")
+        handed_out = Signal()
+        m.d.sync += handed_out.eq(offered & fetch.instructions.ready)
+        self.claim(m, ~(fetch.halted & handed_out), "a halt is two cycles after what it follows")
         acts = offered | fetch.requests.valid
         self.claim(m, ~fetch.stop | ~acts, "stopped, it asks for nothing")
 
@@ -121,8 +127,12 @@ class FetchBench(Bench):
         self.claim(m, ~ahead, "a request has room for its burst")
 
 
-def test_every_word_is_handed_out_or_ends_the_program(prover):
-    prover.proves(FetchBench(most_quiet=8), induction(10))
+# Words of two beats, and of eight. What is quiet longest is a buffered word being put together.
+@pytest.mark.parametrize(
+    ("configuration", "most_quiet"), [(SMALL, 8), (PRESETS["tiny"], 12)], ids=["small", "tiny"]
+)
+def test_every_word_is_handed_out_or_ends_the_program(prover, configuration, most_quiet):
+    prover.proves(FetchBench(most_quiet, configuration), induction(most_quiet + 2))
 
 
 def test_the_proof_of_fetch_can_fail(prover):

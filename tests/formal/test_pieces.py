@@ -15,7 +15,8 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
 
-from .prove import Bench, bounded, induction, probe
+from .bench import Bench, probe
+from .prove import bounded, induction
 
 TINY = PRESETS["tiny"]
 MEMORIES = {Load: DESTINATIONS, Store: SOURCES}
@@ -76,7 +77,8 @@ class PiecesBench(Bench):
 
         def row_of(code: Value, local: Value) -> Value:
             shifts = [TINY.row_bytes(memory).bit_length() - 1 for memory in MEMORIES[self.family]]
-            return choose([local >> shift for shift in shifts], code)[: len(piece.row)]
+            rows = choose([local >> shift for shift in shifts], code)
+            return Value.cast(rows[: len(piece.row)])
 
         byte = Signal(6)
         m.d.comb += byte.eq(at.local & (row_bytes - 1))
@@ -144,7 +146,11 @@ class PiecesBench(Bench):
 
         # Why: the cutter's state says the same as the definition's.
         self.claim(m, inside["valid"] == cutting, "both cut, or neither")
-        common = (inside["code"] == code) & (inside["last"] == last) & (inside.get("fill", Const(0)) == fill)
+        common = (
+            (inside["code"] == code)
+            & (inside["last"] == last)
+            & (inside.get("fill", Const(0)) == fill)
+        )
         common &= (inside["to_burst"] == at.left) & (inside["to_row"] == to_row)
         common &= inside["row_end"] == row_bytes - 1
         if self.family is Load:

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Signal
 from tilewright.hardware.in_flight import InFlight
 from tilewright.hardware.queue import Queue
 
-from .prove import Bench
+from .bench import Bench
 from .watch import watch_order
 
 PAYLOAD_BITS = 2
@@ -48,8 +48,13 @@ class QueueBench(Bench):
         late = Signal()
         m.d.sync += late.eq(~queue.input.ready & (self.depth == 2) & self.buffered)
         room = inside != self.depth
-        self.claim(m, queue.input.ready == room if not self.buffered else
-            (queue.input.ready | ~room | (self.depth == 2)) & (room | ~queue.input.ready), "room is used")
+        self.claim(
+            m,
+            queue.input.ready == room
+            if not self.buffered
+            else (queue.input.ready | ~room | (self.depth == 2)) & (room | ~queue.input.ready),
+            "room is used",
+        )
         self.goal(m, inside == self.depth, "full")
 
 

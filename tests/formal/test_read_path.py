@@ -7,7 +7,7 @@ from tilewright.hardware.read_arbiter import FETCH_BURSTS, ReadArbiter
 from tilewright.hardware.read_buffer import DEPTH, ReadBuffer
 from tilewright.isa.configuration import PRESETS
 
-from .prove import Bench
+from .bench import Bench
 from .watch import stays, watch_order
 
 TINY = PRESETS["tiny"]
@@ -126,11 +126,15 @@ class ReadBufferBench(Bench):
         beat = ("data", "resp", "last")
         m.d.comb += [
             *(
-                getattr(core, f"ar{name}").eq(self.any(m, f"ar{name}", len(getattr(core, f"ar{name}"))))
+                getattr(core, f"ar{name}").eq(
+                    self.any(m, f"ar{name}", len(getattr(core, f"ar{name}")))
+                )
                 for name in ("addr", "len", "size", "burst", "valid")
             ),
             *(
-                getattr(memory, f"r{name}").eq(self.any(m, f"r{name}", len(getattr(memory, f"r{name}"))))
+                getattr(memory, f"r{name}").eq(
+                    self.any(m, f"r{name}", len(getattr(memory, f"r{name}")))
+                )
                 for name in (*beat, "valid")
             ),
             memory.arready.eq(self.any(m, "arready")),

@@ -9,7 +9,7 @@ from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Store, Unit, peers
 
-from .prove import Bench
+from .bench import Bench
 from .watch import watch_order
 
 TINY = replace(PRESETS["tiny"], name="two commands")
@@ -124,7 +124,12 @@ class GateBench(Bench):
             self.claim(m, moves | ~acts, f"tokens and commands move only at a {name}")
         self.claim(m, ~(gate.consume & ~gate.available).any(), "only tokens that are there")
         self.claim(m, ~(gate.produce & ~gate.room).any(), "only tokens for which there is room")
-        self.claim(m, ~gate.dry | ~started.any() & (waits <= 1), "dry is empty, but for one entering")
+        # An instruction is seen two cycles after it entered; FETCH says later than that that it
+        # has halted, so that the end of a run is never reported too early.
+        entered = Signal()
+        m.d.sync += entered.eq(enters)
+        nothing = (waits == 0) & (started == 0)
+        self.claim(m, ~gate.dry | entered | nothing, "dry is empty, but for what just entered")
         self.goal(m, (started == IN_FLIGHT) & (waits == TINY.queue_depth), "full")
 
 

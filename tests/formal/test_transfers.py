@@ -3,14 +3,19 @@
 from dataclasses import replace
 
 from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data
 
 from tilewright.hardware.axi import BURST_INCR
-from tilewright.hardware.load import LoadUnit
+from tilewright.hardware.load import DESTINATIONS, LoadUnit
+from tilewright.hardware.pieces import piece_layout
+from tilewright.hardware.queue import Queue
 from tilewright.hardware.store import StoreUnit
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.instructions import Load
 from tilewright.isa.registers import Error
 
-from .prove import Bench, probe, unrolled
+from .bench import Bench, probe
+from .prove import unrolled
 from .watch import stays
 
 SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
@@ -20,9 +25,9 @@ LIMIT = SMALL.outstanding_bursts
 class StoreBench(Bench):
     """Any commands, scratchpads with any data, a memory of any speed, a host that may stop."""
 
-    def __init__(self, lengths: bool = False) -> None:
+    def __init__(self, lengths: bool = False, hasty: bool = False) -> None:
         super().__init__()
-        self.lengths = lengths
+        self.lengths, self.hasty = lengths, hasty
 
     def world(self, m: Module) -> None:
         store = StoreUnit(SMALL)
@@ -52,7 +57,7 @@ class StoreBench(Bench):
             bursts.eq(bursts + sent - answered),
         ]
         may_answer = (addresses != 0) & (bursts != 0)
-        m.d.comb += port.bvalid.eq(self.any(m, "bvalid") & may_answer)
+        m.d.comb += port.bvalid.eq(self.any(m, "bvalid") & (may_answer | self.hasty))
 
         request = Cat(port.awaddr, port.awlen, port.awsize, port.awburst)
         stays(self, m, "write address", port.awvalid, port.awready, request)
@@ -103,8 +108,80 @@ def test_store_keeps_the_rules_of_its_port(prover):
 
 
 def test_bursts_of_store_have_the_beats_that_their_address_announced(prover):
-    prover.proves(StoreBench(lengths=True), unrolled(16))
+    prover.proves(StoreBench(lengths=True), unrolled(18))
 
 
 def test_the_proof_of_store_can_fail(prover):
+    prover.refutes(StoreBench(hasty=True), "each request waits for a response of its own")
     prover.reaches(StoreBench(), "a burst is written")
+
+
+class LoadBench(Bench):
+    """Any commands and data, a memory of any speed, a host that may stop.
+
+    Either memory counts the beats of each request itself, or a burst ends where LOAD expects it,
+    which `test_pieces` proves to be the same, and which makes room for a proof without a bound.
+    """
+
+    def __init__(self, lengths: bool = False, greedy: bool = False) -> None:
+        super().__init__()
+        self.lengths, self.greedy = lengths, greedy
+
+    def world(self, m: Module) -> None:
+        load = LoadUnit(SMALL)
+        inside = probe(m, "load", load)
+        commands, requests, beats = load.commands, load.requests, load.beats
+        m.d.comb += [
+            commands.valid.eq(self.any(m, "valid")),
+            commands.payload.eq(self.any(m, "command", commands.payload.shape())),
+            load.retired.ready.eq(self.any(m, "retires")),
+            load.data_base.eq(self.some(m, "data_base", SMALL.address_bits)),
+            load.data_bytes.eq(self.some(m, "data_bytes", 32)),
+            load.stop.eq(self.any(m, "stop")),
+            requests.ready.eq(self.any(m, "request_taken")),
+            beats.payload.data.eq(self.any(m, "data", SMALL.bus_bits)),
+            beats.payload.failed.eq(self.any(m, "failed")),
+        ]
+        requested = requests.valid & requests.ready
+        arrives = beats.valid & beats.ready
+        ended = arrives & beats.payload.last
+        open_bursts = Signal(range(2 * LIMIT + 2))
+        m.d.sync += open_bursts.eq(open_bursts + requested - ended)
+        m.d.comb += beats.valid.eq(self.any(m, "answers") & (open_bursts != 0))
+        if self.lengths:
+            m.submodules.asked = asked = Queue(len(requests.payload.beats_minus_one), LIMIT)
+            sent = Signal.like(requests.payload.beats_minus_one)
+            m.d.comb += [
+                asked.input.valid.eq(requested),
+                asked.input.payload.eq(requests.payload.beats_minus_one),
+                asked.output.ready.eq(ended),
+                beats.payload.last.eq(sent == asked.output.payload),
+            ]
+            with m.If(arrives):
+                m.d.sync += sent.eq(Mux(beats.payload.last, 0, sent + 1))
+        else:
+            layout = piece_layout(Load, SMALL, DESTINATIONS)
+            piece = data.View(layout, inside["cutter.pieces__payload"])
+            m.d.comb += beats.payload.last.eq(piece.ends_burst)
+
+        halted = load.stop | (load.error != Error.NONE)
+        self.claim(m, ~halted | ~requests.valid, "stopped or failed, it asks for nothing more")
+        self.claim(m, ~halted | ~load.retired.valid, "stopped or failed, nothing retires")
+        limit = LIMIT - (1 if self.greedy else 0)
+        self.claim(m, open_bursts <= limit, "no more bursts in flight than agreed")
+        expected = inside["expected.fifo.level"]
+        self.claim(m, expected <= LIMIT, "every burst is remembered")
+        self.goal(m, arrives & beats.payload.last, "a burst arrives")
+
+
+def test_load_keeps_its_limits(prover):
+    prover.proves(LoadBench())
+
+
+def test_bursts_of_load_have_the_beats_that_were_requested(prover):
+    prover.proves(LoadBench(lengths=True), unrolled(12))
+
+
+def test_the_proof_of_load_can_fail(prover):
+    prover.refutes(LoadBench(greedy=True), "no more bursts in flight than agreed")
+    prover.reaches(LoadBench(lengths=True), "a burst arrives")

@@ -8,10 +8,11 @@ from amaranth.lib import data
 
 from tilewright.hardware.axi import PAGE_BYTES, WINDOW_BITS
 from tilewright.hardware.bursts import BurstIssuer
-from tilewright.isa.configuration import PRESETS
+from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load, Store
 
-from .prove import Bench, bounded, induction, probe
+from .bench import Bench, probe
+from .prove import bounded, induction
 
 SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
 
@@ -21,14 +22,15 @@ PAGE_BITS = (PAGE_BYTES - 1).bit_length()
 class WindowBench(Bench):
     """Commands with arbitrary fields, a window with an arbitrary place and size."""
 
-    def __init__(self, family, fault: str = "") -> None:
+    def __init__(self, family, configuration: Configuration = SMALL, fault: str = "") -> None:
         super().__init__()
-        self.family, self.fault = family, fault
+        self.family, self.configuration, self.fault = family, configuration, fault
 
     def world(self, m: Module) -> None:
-        issuer = BurstIssuer(self.family, SMALL)
+        configuration = self.configuration
+        issuer = BurstIssuer(self.family, configuration)
         inside = probe(m, "issuer", issuer)
-        base = self.some(m, "data_base", SMALL.address_bits)
+        base = self.some(m, "data_base", configuration.address_bits)
         size = self.some(m, "data_bytes", WINDOW_BITS)
         m.d.comb += [
             issuer.data_base.eq(base),
@@ -38,24 +40,26 @@ class WindowBench(Bench):
             issuer.bursts.ready.eq(self.any(m, "ready")),
         ]
         window = (base >> PAGE_BITS) << PAGE_BITS
-        burst_bits = (SMALL.burst_bytes - 1).bit_length()
+        burst_bits = (configuration.burst_bytes - 1).bit_length()
 
         # Bursts on their way into the queue at the output, which is proved elsewhere to hand out
         # what it takes.
         burst = data.View(issuer.layout, inside["input__payload"])
         is_fill = burst.fill if self.family is Load else Const(0)
         accesses = inside["input__valid"] & ~is_fill
-        offset = Signal(SMALL.address_bits)
+        offset = Signal(configuration.address_bits)
         m.d.comb += offset.eq(burst.address - window)
         length = burst.bytes_minus_one + (3 if self.fault else 1)
         self.claim(m, ~accesses | (offset + length <= size), "every byte lies in the window")
         end = burst.address[:burst_bits] + burst.bytes_minus_one
-        self.claim(m, ~accesses | (end < SMALL.burst_bytes), "no burst crosses a boundary")
-        beat = SMALL.bus_bytes
+        self.claim(m, ~accesses | (end < configuration.burst_bytes), "no burst crosses a boundary")
+        beat = configuration.bus_bytes
         first = burst.address[: (beat - 1).bit_length()]
         beats = (first + burst.bytes_minus_one) // beat
         self.claim(m, ~accesses | (beats == burst.beats_minus_one), "as many beats as bytes need")
-        self.goal(m, accesses & (burst.beats_minus_one == SMALL.burst_beats - 1), "a long burst")
+        self.goal(
+            m, accesses & (burst.beats_minus_one == configuration.burst_beats - 1), "a long burst"
+        )
 
         # Why: `room` belongs to the length, and what remains of a run ends inside the window.
         carried, run = (data.View(issuer.layout, inside[name]) for name in ("carried", "run"))
@@ -65,7 +69,7 @@ class WindowBench(Bench):
         if self.family is Load:
             to_memory = ~run.fill
         stands = inside["valid"] & ~inside["leaves"] & to_memory
-        start = Signal(SMALL.address_bits)
+        start = Signal(configuration.address_bits)
         m.d.comb += start.eq(run.address - window)
         final = Cat(Const(0, burst_bits), start[burst_bits:]) + inside["end"]
         self.claim(m, ~stands | (final < size), "a run ends in the window")
@@ -83,11 +87,14 @@ class WindowBench(Bench):
         self.claim(m, ~left | ~inside["input__valid"], "after an error nothing is issued")
 
 
+@pytest.mark.parametrize("configuration", [SMALL, PRESETS["16x16"]], ids=lambda c: c.name)
 @pytest.mark.parametrize("family", [Load, Store])
-def test_no_burst_leaves_the_window(prover, family):
-    prover.proves(WindowBench(family), induction())
+def test_no_burst_leaves_the_window(prover, family, configuration):
+    prover.proves(WindowBench(family, configuration), induction())
 
 
 def test_the_proof_of_windows_can_fail(prover):
-    prover.refutes(WindowBench(Store, fault="two bytes more"), "every byte lies in the window", bounded(8))
+    prover.refutes(
+        WindowBench(Store, fault="two bytes more"), "every byte lies in the window", bounded(8)
+    )
     prover.reaches(WindowBench(Load), "a long burst", bounded(12))

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module, Signal, Value
 
-from .prove import Bench
+from .bench import Bench
 
 
 def watch_order(
@@ -54,7 +54,9 @@ def watch_order(
     bench.claim(m, ~enters | ~full, f"{name}: no more inside than there is room for")
     bench.claim(m, ~leaves | (inside != 0), f"{name}: nothing leaves that did not enter")
     at_exit = watching & leaves & (ahead == 0)
-    bench.claim(m, ~at_exit | (leaving == watched), f"{name}: what leaves is what entered, in order")
+    bench.claim(
+        m, ~at_exit | (leaving == watched), f"{name}: what leaves is what entered, in order"
+    )
     return inside
 
 

@@ -1,0 +1,162 @@
+"""The requantiser is the integer arithmetic of `rounding`, whatever the product is.
+
+With `test_rounding`, which proves that arithmetic to be IEEE-754's, the block rounds as binary32
+does for every total, every scale and every zero point, and clamps as it is told.
+"""
+
+import pytest
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+
+from tilewright.hardware import requantizer
+from tilewright.hardware.multiplier import Multiplier
+from tilewright.hardware.registers import delayed
+from tilewright.isa.numbers import (
+    EXACT_BITS,
+    EXACT_LIMIT,
+    EXPONENT_BIAS,
+    FRACTION_BITS,
+    PRODUCT_ZEROS,
+    SATURATED,
+    SATURATING_EXPONENT,
+    VANISHING_SHIFT,
+)
+
+from .bench import Bench, probe
+from .prove import bounded, induction
+from .rounding import PRODUCT_BITS, Hardware, align, round_aligned
+
+
+class AnyProduct(Multiplier):
+    """A multiplier that may be wrong: its product is any number, the same as its bench sees."""
+
+    arbitrary: Signal
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.comb += self.product.eq(self.arbitrary)
+        return m
+
+
+class RequantizerBench(Bench):
+    """Totals and scales with any bits, one each cycle; constants with any value.
+
+    Of the product only one thing is assumed: that of 0 is 0.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:
+        super().__init__()
+        self.monkeypatch, self.fault = monkeypatch, fault
+
+    def world(self, m: Module) -> None:
+        arbitrary = self.any(m, "product", PRODUCT_BITS)
+        multiplier = AnyProduct(EXACT_BITS, EXACT_BITS)
+        multiplier.arbitrary = arbitrary
+        self.monkeypatch.setattr(requantizer, "Multiplier", lambda *shapes: multiplier)
+        block = requantizer.Requantizer()
+        inside = probe(m, "block", block)
+        m.d.comb += [
+            block.total.eq(self.any(m, "total", signed(32))),
+            block.scale.eq(self.any(m, "scale", 32)),
+            block.scaled.eq(self.some(m, "scaled")),
+            block.zero_point.eq(self.some(m, "zero_point", signed(8))),
+            block.low.eq(self.some(m, "low", signed(8))),
+            block.high.eq(self.some(m, "high", signed(8))),
+        ]
+        one = Const(EXPONENT_BIAS << (EXACT_BITS - 1), 32)
+        scale, magnitude = Signal(32), Signal(32)
+        m.d.comb += [scale.eq(Mux(block.scaled, block.scale, one)), magnitude.eq(abs(block.total))]
+        operands = multiplier.left == magnitude[:EXACT_BITS]
+        operands &= multiplier.right == Cat(scale[: EXACT_BITS - 1], Const(1, 1))
+        self.claim(m, operands, "the multiplier gets magnitude and significand")
+
+        # When the product is there: what the definition makes of it.
+        early = Cat(magnitude, block.total[31] ^ scale[31], scale[EXACT_BITS - 1 : 31])
+        early = delayed(m, early, Multiplier.LATENCY, "expected_early")
+        magnitude, negative, exponent = early[:32], early[32], early[33:]
+        self.assume(m, magnitude[:EXACT_BITS].any() | (arbitrary == 0))
+        distance = SATURATING_EXPONENT - 1 - exponent
+        limited = Mux(distance > VANISHING_SHIFT, VANISHING_SHIFT, distance)
+        shift = Signal(range(VANISHING_SHIFT + 1))
+        m.d.comb += shift.eq(Mux(exponent >= SATURATING_EXPONENT, 0, limited))
+        saturates = magnitude >= EXACT_LIMIT
+        saturates |= (exponent >= SATURATING_EXPONENT) & (magnitude != 0)
+        aligned, sticky = Signal(PRODUCT_BITS + PRODUCT_ZEROS), Signal()
+        wide, drops = align(Hardware, arbitrary, shift)
+        m.d.comb += [aligned.eq(wide), sticky.eq(drops)]
+
+        # The stages of the block one after the other, so that each is compared by itself.
+        ages = Signal(range(block.LATENCY + 1))
+        with m.If(ages != block.LATENCY):
+            m.d.sync += ages.eq(ages + 1)
+        known = Cat(aligned, sticky, saturates, negative)
+        known = delayed(m, known, 2, "expected_alignment")
+        aligned, sticky, saturates, negative = (
+            known[: len(aligned)],
+            known[-3],
+            known[-2],
+            known[-1],
+        )
+        same = inside["fraction"] == Cat(sticky, aligned[:FRACTION_BITS])
+        whole = aligned[FRACTION_BITS:]
+        overflows = saturates | (whole >= SATURATED)
+        same &= inside["whole"] == whole[: len(inside["whole"])]
+        same = (inside["overflows"] == overflows) & (overflows | same)
+        filled = Multiplier.LATENCY + 2
+        self.claim(m, (ages < filled) | same, "the block aligns as the definition does")
+
+        rounded, later_negative = Signal(range(SATURATED + 1)), Signal()
+        nearest = round_aligned(Hardware, aligned, sticky)
+        m.d.sync += rounded.eq(Mux(saturates, SATURATED, nearest))
+        m.d.sync += later_negative.eq(negative)
+        same = inside["rounded"] == rounded
+        self.claim(m, (ages < filled + 1) | same, "the block rounds as the definition does")
+
+        shifted, result = Signal(signed(11)), Signal(signed(8))
+        m.d.sync += shifted.eq(Mux(later_negative, -rounded, rounded) + block.zero_point)
+        saturated = limit(shifted, Const(-128), Const(127))
+        m.d.sync += result.eq(limit(saturated, block.low, block.high))
+        ready = ages >= block.LATENCY - (1 if self.fault else 0)
+        self.claim(m, ~ready | (block.result == result), "the block is the integer arithmetic")
+
+
+def limit(value: Value, low: Value, high: Value) -> Value:
+    raised = Mux(value > low, value, low)
+    return Mux(raised < high, raised, high)
+
+
+def test_the_block_is_the_integer_arithmetic_for_every_product(prover, monkeypatch):
+    prover.proves(RequantizerBench(monkeypatch), induction(requantizer.Requantizer.LATENCY + 1))
+
+
+def test_the_proof_of_the_block_can_fail(prover, monkeypatch):
+    words = "the block is the integer arithmetic"
+    prover.refutes(RequantizerBench(monkeypatch, fault="early"), words, bounded(9))
+
+
+class MultiplierBench(Bench):
+    """Operands with any value; narrow, since the block has no other use for its width."""
+
+    BITS = 4
+
+    def __init__(self, latency: int = Multiplier.LATENCY) -> None:
+        super().__init__()
+        self.latency = latency
+
+    def world(self, m: Module) -> None:
+        m.submodules.multiplier = multiplier = Multiplier(self.BITS, self.BITS)
+        m.d.comb += [
+            multiplier.left.eq(self.any(m, "left", self.BITS)),
+            multiplier.right.eq(self.any(m, "right", self.BITS)),
+        ]
+        operands = delayed(m, Cat(multiplier.left, multiplier.right), self.latency, "both")
+        product = operands[: self.BITS] * operands[self.BITS :]
+        filled = Signal(range(self.latency + 1))
+        with m.If(filled != self.latency):
+            m.d.sync += filled.eq(filled + 1)
+        ready = filled == self.latency
+        self.claim(m, ~ready | (multiplier.product == product), "the product of its operands")
+
+
+def test_the_multiplier_multiplies(prover):
+    prover.proves(MultiplierBench(), induction(Multiplier.LATENCY + 1))
+    prover.refutes(MultiplierBench(latency=2), "the product of its operands", bounded(6))
