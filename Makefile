@@ -5,6 +5,8 @@ PYTHON ?= python3
 JOBS ?= auto
 PYTEST_ARGS ?=
 VERIFY_ARGS ?=
+FUZZ_ARGS ?=
+MUTATION_ARGS ?=
 
 BROWSER := $(shell command -v chromium chromium-browser google-chrome)
 
@@ -12,13 +14,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help demo test verify lint format digits bench wheel clean
+.PHONY: help demo test verify fuzz mutation lint format digits bench wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
 	@echo "make test    all tests: unit, co-simulation, whole networks (PYTEST_ARGS=... for some)"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
+	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
+	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   the figures that the README quotes"
@@ -36,6 +40,12 @@ test: $(VENV)/.installed-test
 
 verify: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
+
+fuzz: $(VENV)/.installed-test
+	@$(BIN)/python -m tilewright.flows.fuzz $(FUZZ_ARGS)
+
+mutation: $(VENV)/.installed-test
+	@$(BIN)/python -m tilewright.flows.mutation $(MUTATION_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

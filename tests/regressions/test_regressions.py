@@ -72,3 +72,18 @@ def test_the_simulator_leaves_the_same_bytes(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_hardware_leaves_the_same_bytes(path):
     assert_device_leaves("rtl", path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_timing_model_knows_every_cycle(path):
+    case = kept(path)
+    memory = MemoryModel(**case.memory | {"stall_probability": 0.0})
+    results = []
+    for device in ("sim", "rtl"):
+        with open_device(device, case.configuration, memory) as opened:
+            results.append(opened.run(case.program, case.image()))
+    sim, rtl = results
+    assert sim.cycles == rtl.cycles
+    assert sim.counters == rtl.counters
+    np.testing.assert_array_equal(sim.spans, rtl.spans)

@@ -13,180 +13,21 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from ..errors import DeviceError, TilewrightError, UsageError
-from ..isa.configuration import Configuration, load_configuration
-from ..isa.encoding import encode_program
-from ..isa.instructions import Instruction
-from ..isa.random_configurations import random_memory_parameters, verification_configurations
-from ..isa.random_programs import random_program
-from ..isa.semantics import SCRATCHPADS, Machine
-from ..sim.memory_model import MemoryModel
-from ..sim.native_functional import functional_machine
-from ..sim.rtl import RtlCore
-from ..sim.timing import Timer, Timing
-from ..sim.timing.definition import Model
+from ...errors import TilewrightError, UsageError
+from ...isa.configuration import Configuration, load_configuration
+from ...isa.random_configurations import verification_configurations
+from .comparison import Tally, verify_programs
 
 CHUNK_PROGRAMS = 20
 """Programs between two looks at the clock."""
-
-STALLED_EVERY = 4
-"""One program in so many also runs with a stalling memory."""
-
-DEFINITION_EVERY = 5
-"""One program in so many is also timed by the Python definition."""
-
-MOST_FAILURES = 3
-"""Failures that are described; the others are counted."""
-
-
-@dataclass
-class Tally:
-    """What was seen of one configuration.
-
-    Parameters
-    ----------
-    programs, instructions, cycles
-        How many; cycles of the RTL.
-    stalled
-        Programs that also ran with a stalling memory.
-    largest_error
-        Cycles between model and RTL, in total or of any instruction.
-    failures
-        One sentence per program with a difference, the first few.
-    failed
-        How many programs had one.
-    """
-
-    configuration: str
-    programs: int = 0
-    instructions: int = 0
-    cycles: int = 0
-    stalled: int = 0
-    largest_error: int = 0
-    failed: int = 0
-    failures: list[str] = field(default_factory=list)
-    rtl_s: float = 0.0
-    model_s: float = 0.0
-    definition_s: float = 0.0
-    definition_instructions: int = 0
-
-    def add(self, other: "Tally") -> None:
-        """Take in another one of the same configuration."""
-        for name, value in vars(other).items():
-            if name == "largest_error":
-                self.largest_error = max(self.largest_error, value)
-            elif name == "failures":
-                self.failures = (self.failures + value)[:MOST_FAILURES]
-            elif name != "configuration":
-                setattr(self, name, getattr(self, name) + value)
-
-
-@lru_cache(maxsize=2)
-def _core(configuration: Configuration) -> RtlCore:
-    return RtlCore(configuration)
-
-
-def verify_programs(configuration: Configuration, seeds: Sequence[int], length: int) -> Tally:
-    """Run the programs of some seeds everywhere and compare."""
-    tally = Tally(configuration.name)
-    core = _core(configuration)
-    for seed in seeds:
-        try:
-            differences = list(_differences(configuration, core, seed, length, tally))
-        except DeviceError as problem:
-            differences = [str(problem)]
-        tally.programs += 1
-        if differences:
-            tally.failed += 1
-            tally.failures.append(f"{configuration.name}, seed {seed}: {differences[0]}")
-    del tally.failures[MOST_FAILURES:]
-    return tally
-
-
-def _differences(
-    configuration: Configuration, core: RtlCore, seed: int, length: int, tally: Tally
-) -> Iterator[str]:
-    program, image = random_program(configuration, seed, length)
-    reference = Machine(configuration, image.copy())
-    reference.run(program)
-    fast = functional_machine(configuration)(configuration, image.copy())
-    fast.run(program)
-    for memory, contents in reference.memories.items():
-        if not np.array_equal(fast.memories[memory], contents):
-            yield f"`sim` differs from the definition in {memory.name}"
-
-    core.memory = memory = memory_of(seed)
-    dram, code = image.copy(), encode_program(program, configuration)
-    began = time.perf_counter()
-    run = core.run(code, dram, program)
-    tally.rtl_s += time.perf_counter() - began
-    yield from _values(core, reference, dram)
-
-    timer = Timer(program, configuration)
-    began = time.perf_counter()
-    timing = timer.run(memory)
-    tally.model_s += time.perf_counter() - began
-    tally.instructions += len(program)
-    tally.cycles += run.cycles
-    yield from _times(timing, run.cycles, run.spans(program), tally)
-    for name, count in run.counters.items():
-        if timing.counters[name] != count:
-            yield f"counter {name}: model {timing.counters[name]}, RTL {count}"
-    if seed % DEFINITION_EVERY == 0:
-        yield from _definition(program, timing, tally)
-    if seed % STALLED_EVERY == 0:
-        tally.stalled += 1
-        core.memory = MemoryModel(**random_memory_parameters(seed) | {"stall_probability": 0.5})
-        dram = image.copy()
-        core.run(code, dram, program)
-        yield from (f"{text}, under stalls" for text in _values(core, reference, dram))
-
-
-def memory_of(seed: int) -> MemoryModel:
-    """The memory that a program runs with: the default one, or a random one without stalls."""
-    if seed % 3 == 0:
-        return MemoryModel()
-    return MemoryModel(**random_memory_parameters(seed) | {"stall_probability": 0.0})
-
-
-def _values(core: RtlCore, reference: Machine, dram: np.ndarray) -> Iterator[str]:
-    scratchpads = core.scratchpads()
-    for memory, contents in reference.memories.items():
-        found = scratchpads[memory] if memory in SCRATCHPADS else dram
-        if not np.array_equal(found, contents):
-            place = int(np.flatnonzero(found != contents)[0])
-            yield f"the RTL differs from the definition in {memory.name}, byte {place}"
-
-
-def _times(timing: Timing, cycles: int, spans: np.ndarray, tally: Tally) -> Iterator[str]:
-    errors = np.abs(timing.spans - spans).max(axis=1)
-    worst = max(int(errors.max()), abs(timing.cycles - cycles))
-    tally.largest_error = max(tally.largest_error, worst)
-    if worst:
-        first = int(np.argmax(errors > 0))
-        yield (
-            f"model and RTL differ by up to {worst} cycles ({timing.cycles} and {cycles} in all), "
-            f"first at instruction {first}: model {timing.spans[first]}, RTL {spans[first]}"
-        )
-
-
-def _definition(program: Sequence[Instruction], timing: Timing, tally: Tally) -> Iterator[str]:
-    began = time.perf_counter()
-    cycles, times = Model(program, timing.configuration, timing.memory).run()
-    tally.definition_s += time.perf_counter() - began
-    tally.definition_instructions += len(program)
-    if cycles != timing.cycles or not np.array_equal(times, timing.times):
-        yield f"the compiled model differs from its definition ({timing.cycles}, {cycles} cycles)"
 
 
 def chunks(names: Sequence[str], programs: int, seed: int) -> Iterator[tuple[str, range]]:
@@ -266,6 +107,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help="comma-separated: presets or names of the table (default: all of the table)",
     )
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="write failing programs here, made small"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     return parser
 
@@ -305,9 +149,8 @@ def _verify(options: argparse.Namespace) -> int:
                 if chunk is None:
                     break
                 name, seeds = chunk
-                running.add(
-                    pool.submit(verify_programs, configurations[name], seeds, options.length)
-                )
+                work_of = configurations[name], seeds, options.length, options.keep
+                running.add(pool.submit(verify_programs, *work_of))
             if not running:
                 break
             done, running = wait(running, return_when=FIRST_COMPLETED)

@@ -1,0 +1,1 @@
+"""Verification on random programs: `comparison` of all machines, and the command."""
