@@ -5,14 +5,12 @@ product lies so near to a rounding tie that every bit of it decides.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.encoding import word_bytes
-from ...isa.fields import pack, width
 from ...isa.instructions import (
     Combine,
     Gemm,
@@ -30,6 +28,9 @@ Program = tuple[tuple[Instruction, ...], np.ndarray]
 
 DATA_BYTES = 1 << 14
 ATTEMPTS = 400
+MANY = 300
+"""Loops of more iterations than this stand alone, so that the programs stay short."""
+
 FAMILIES: tuple[tuple[type[Instruction], Memory | None], ...] = (
     (Load, Memory.ACT), (Store, Memory.ACT), (Gemm, None), (Vector, Memory.ACT),
     (Vector, Memory.ACC), (Load, Memory.WGT), (Store, Memory.ACC),
@@ -74,7 +75,7 @@ def _long(
             for _ in range(levels):
                 # Missing loops are the outer ones: inside of a long loop there must be others.
                 near = place > level or place == level - 1
-                other = 2 if own and near else 1
+                other = 2 if own and near and extent < MANY else 1
                 steps = [chance.choice((0, 0, 1, -1, 2, 3)) for _ in moved]
                 loops.append(Loop(extent if place == level else other, tuple(steps)))
                 place += 1
@@ -127,35 +128,6 @@ def _filled(configuration: Configuration) -> list[Instruction]:
         )
         for memory in (Memory.ACT, Memory.WGT)
     ]
-
-
-def encode_loosely(
-    program: Sequence[Instruction], configuration: Configuration, seed: int
-) -> bytes:
-    """Words that mean the same as `encode_program`'s: free bits and places taken by chance.
-
-    Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero.
-    """
-    chance = random.Random(seed)
-    words = []
-    for instruction in program:
-        values = instruction.values(configuration)
-        for nest, moved in instruction.nests.items():
-            loops, levels = getattr(instruction, nest), instruction.levels(nest, configuration)
-            places = sorted(chance.sample(range(levels), len(loops)))
-            found = dict(zip(places, loops, strict=True))
-            for level in range(levels):
-                loop = found.get(level)
-                strides = loop.strides if loop else [chance.choice((0, 1, -1)) for _ in moved]
-                values[f"{nest}.{level}.extent"] = loop.extent if loop else 1
-                for name, stride in zip(moved, strides, strict=True):
-                    values[f"{nest}.{level}.{name}"] = stride
-        layout = instruction.layout(configuration)
-        word = pack(layout, values)
-        size = 8 * word_bytes(configuration)
-        word |= chance.getrandbits(size) >> width(layout) << width(layout)
-        words.append(word.to_bytes(size // 8, "little"))
-    return b"".join(words)
 
 
 def lonely_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, Program]]:
@@ -258,7 +230,18 @@ def small_sums(configuration: Configuration) -> Program:
                         reduce_loops=(Loop(extent, (1, chance.choice((0, 1)))),),
                     )
                 )  # fmt: skip
-    kept = [i for i in body if not has_faults(i, configuration, DATA_BYTES)]
+    kept: list[Instruction] = []
+    for number, instruction in enumerate(body):
+        if has_faults(instruction, configuration, DATA_BYTES):
+            continue
+        kept.append(instruction)
+        if isinstance(instruction, Vector):
+            # What it wrote, before the next one writes there.
+            source = Memory.ACC if instruction.to_acc else Memory.ACT
+            length = 4 * count if instruction.to_acc else count
+            length *= configuration.vector_lanes
+            at = DATA_BYTES // 2 + number * 128 % (DATA_BYTES // 2 - length)
+            kept.append(Store(source=source, length=length, local=0, memory=at))
     return synthesise_tokens(kept, configuration), image
 
 
@@ -306,9 +289,17 @@ def hard_pairs(chance: np.random.Generator, count: int) -> np.ndarray:
     few_sums, few_patterns = _barely_beyond(chance, count)
     barely = chance.random(count) < 0.6
     sums, patterns = np.where(barely, few_sums, sums), np.where(barely, few_patterns, patterns)
+    # One bit of a sum, and a scale so large that it saturates or just does not.
+    single = chance.random(count) < 0.1
+    sums = np.where(single, 1 << chance.integers(0, 25, count), sums)
+    patterns = np.where(single, chance.integers(125, 256, count) << 23, patterns)
     patterns |= chance.integers(0, 2, count) << 31
     sums = np.where(chance.random(count) < 0.5, -sums, sums)
     return np.stack([sums.astype(np.int32).view(np.uint32), patterns.astype(np.uint32)], axis=1)
+
+
+DEEPEST_BIT = 20
+"""How far below half a binary32 step the deciding bit is put."""
 
 
 def _barely_beyond(chance: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -317,15 +308,13 @@ def _barely_beyond(chance: np.random.Generator, count: int) -> tuple[np.ndarray,
     That last bit, anywhere below, decides alone that the product rounds up; in a quarter of the
     pairs it is missing. An odd sum is multiplied by the inverse that leaves these low bits.
     """
-    found = np.zeros((0, 2), dtype=np.int64)
-    while len(found) < count:
-        draws = 1 << 16
-        whole_bits = chance.integers(1, 9, draws)
-        below = chance.integers(0, whole_bits + 10)
-        below[chance.random(draws) < 0.25] = 0
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    for below in (0, *range(DEEPEST_BIT)):
+        draws = 1 << 14 + max(0, below - 6) // 2
+        whole_bits = chance.integers(0, 9, draws)
         span = below + 24 - whole_bits
         odd = chance.integers(1, 1 << np.minimum(below + 2 + whole_bits % 3, 24)) | 1
-        rest = np.where(below == 0, 1, 1 + (1 << below)).astype(np.uint64)
+        rest = np.uint64(1 if below == 0 else 1 + (1 << below))
         low = (np.uint64(1) << span.astype(np.uint64)) - np.uint64(1)
         factor = (_inverse(odd.astype(np.uint64)) * rest & low).astype(np.int64)
         top = odd * np.minimum(factor, 1 << 24) >> span
@@ -333,11 +322,13 @@ def _barely_beyond(chance: np.random.Generator, count: int) -> tuple[np.ndarray,
         shift = (chance.random(draws) * (25 - _bit_length(odd))).astype(np.int64)
         exponent = 149 - (shift + scaled + span)
         legal = (scaled >= 0) & (_bit_length(top) == whole_bits + 1) & (top % 4 == 1)
+        legal |= (scaled >= 0) & (whole_bits == 0) & (top == 1)
         legal &= (exponent >= 1) & (exponent <= 254)
         sums = odd << shift
         patterns = exponent << 23 | (factor << np.maximum(scaled, 0)) & 0x7FFFFF
-        found = np.concatenate([found, np.stack([sums, patterns], axis=1)[legal]])
-    return found[:count, 0], found[:count, 1]
+        found.append(np.stack([sums, patterns], axis=1)[legal][: count // 8])
+    pairs = np.concatenate(found)
+    return tuple(chance.choice(pairs, count).T)
 
 
 def _inverse(odd: np.ndarray) -> np.ndarray:

@@ -68,7 +68,7 @@ def score_hardware(
     equal = prove_equal(core.netlist, alive)
     registers = reached_registers(core.netlist, [n for n in alive if n not in equal])
     outcomes = [
-        _outcome(fault, found, number in equal, registers.get(number, ()))
+        _outcome(configuration, fault, found, number in equal, registers.get(number, ()))
         for number, fault in faults.items()
     ]
     target = f"the hardware, configuration `{configuration.name}`, seed {seed}"
@@ -76,7 +76,11 @@ def score_hardware(
 
 
 def _outcome(
-    fault: Fault, found: dict[int, object], equal: bool, registers: tuple[str, ...]
+    configuration: Configuration,
+    fault: Fault,
+    found: dict[int, object],
+    equal: bool,
+    registers: tuple[str, ...],
 ) -> Outcome:
     source = source_of(fault)
     verdict, by = Verdict.SURVIVED, ""
@@ -89,7 +93,7 @@ def _outcome(
         verdict, by = Verdict.KILLED, f"{_kind(result.stimulus)}: {result.kind}"
     elif equal:
         verdict = Verdict.EQUAL
-    elif argument := reason(fault.place, source, registers):
+    elif argument := reason(f"{configuration.name}/{fault.place}", source, registers):
         verdict, by = Verdict.ARGUED, argument
     else:
         listed = ", ".join(registers[:4]) + (", ..." if len(registers) > 4 else "")

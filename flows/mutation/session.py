@@ -22,7 +22,7 @@ from ...sim.harness import INTERRUPTED, VIOLATED, Harness
 from ...sim.memory_model import MemoryModel
 from ...sim.scratchpad_arrays import ScratchpadArrays
 
-UNLIMITED_CYCLES = 200_000
+UNLIMITED_CYCLES = 4_000_000
 """More than any stimulus takes on a core without faults, unless it says so."""
 
 SILENCE_CYCLES = 1 << 40

@@ -7,7 +7,8 @@ Those of the timing model meet programs whose cycles the RTL has shown.
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, permutations
 from pathlib import Path
 from types import ModuleType
 
@@ -15,9 +16,9 @@ import numpy as np
 
 from ...errors import ToolError
 from ...isa import checker, footprints, legality, tokens
-from ...isa.configuration import PRESETS, Configuration
+from ...isa.configuration import PRESETS, Configuration, Memory
 from ...isa.encoding import encode_program
-from ...isa.instructions import Instruction
+from ...isa.instructions import Gemm, Halt, Instruction, Load, Loop, Store, Unit, Vector
 from ...isa.mutants import mutants
 from ...isa.random_configurations import verification_configurations
 from ...isa.random_programs import random_program
@@ -86,7 +87,7 @@ def score_timing(count: int, seed: int, *, jobs: int = 2, budget_s: float = floa
                 return "compiled model"
         return None
 
-    return _score("the timing model", modules, attempt, count, seed, jobs, budget_s, 20)
+    return _score("the timing model", modules, attempt, count, seed, jobs, budget_s, 10)
 
 
 def _score(
@@ -176,7 +177,9 @@ def _verdict(program: Program, configuration: Configuration) -> object:
     report = checker.check(program, configuration, DATA_BYTES)
     fields = (report.instructions, report.tokens, report.concurrent_pairs)
     peaks = sorted(report.peak_tokens.items())
-    return fields, peaks, tokens.synthesise_tokens(program, configuration)
+    legal = [legality.has_faults(each, configuration, DATA_BYTES) for each in program]
+    woven = tokens.synthesise_tokens(program, configuration, lambda count: 0 if count else None)
+    return fields, peaks, legal, tokens.synthesise_tokens(program, configuration), woven
 
 
 def _verdicts() -> list[tuple[Program, Configuration, object]]:
@@ -210,6 +213,10 @@ def _steady_memory(chance: random.Random) -> MemoryModel:
 def _compiled_runs() -> Iterator[Timed]:
     """Programs on all configurations of the verification, timed by the compiled model."""
     for configuration in verification_configurations().values():
+        for giver, taker in permutations(Unit, 2):
+            program = _full_counters(giver, taker, configuration)
+            memory = MemoryModel(latency_cycles=3)
+            yield program, configuration, memory, *TimedProgram(program, configuration).run(memory)
         for seed in range(COMPILED_PROGRAMS):
             chance = random.Random(seed)
             program, _ = random_program(configuration, 100 + seed, chance.choice((20, 40, 90)))
@@ -217,14 +224,35 @@ def _compiled_runs() -> Iterator[Timed]:
             yield program, configuration, memory, *TimedProgram(program, configuration).run(memory)
 
 
+def _full_counters(giver: Unit, taker: Unit, configuration: Configuration) -> Program:
+    """One unit runs ahead of another until it may not signal; the other begins with much work."""
+    loops = (Loop(16, (0, 0)),)
+    work: dict[Unit, Instruction] = {
+        Unit.LOAD: Load(destination=Memory.LUT, length=1, memory=64, local=0, loops=loops),
+        Unit.GEMM: Gemm(act=0, wgt=0, acc=0),
+        Unit.VECTOR: Vector(dst=0, a=1, reduce_loops=(Loop(16, (0, 0)),)),
+        Unit.STORE: Store(source=Memory.ACC, length=1, local=0, memory=512, loops=loops),
+    }
+    gives = replace(work[giver], signal=frozenset({taker}))
+    takes = replace(work[taker], wait=frozenset({giver}))
+    limit = configuration.token_limit
+    turns = [takes, gives] * 6
+    return (*[work[taker]] * 2, *[gives] * limit, *turns, *[takes] * limit, Halt())
+
+
 def _rtl_runs(configuration: Configuration) -> list[Timed]:
     """Programs, memories without random stalls, and the cycles that the RTL took."""
     core = RtlCore(configuration)
     runs = []
+    programs = [
+        (_full_counters(*pair, configuration), np.zeros(DATA_BYTES, dtype=np.uint8))
+        for pair in permutations(Unit, 2)
+    ]
     for seed in range(TIMED_PROGRAMS):
         chance = random.Random(seed)
-        core.memory = _steady_memory(chance)
-        program, image = random_program(configuration, seed, chance.choice((20, 40, 90)))
+        programs.append(random_program(configuration, seed, chance.choice((20, 40, 90))))
+    for seed, (program, image) in enumerate(programs):
+        core.memory = _steady_memory(random.Random(seed))
         run = core.run(encode_program(program, configuration), image, program)
         runs.append((program, configuration, core.memory, run.cycles, run.spans(program)))
     core.close()

@@ -96,6 +96,31 @@ REASONS = (
         "counts bytes also while no run is on: none move then",
     ),
     Reason(
+        r"requantizer: \S+ [AY]\[(3[3-9]|[45]\d)\]",
+        r"dropped = product & low_bits",
+        r"",
+        "alignment is limited to 33 bits before, so that no bit from here on is ever dropped",
+    ),
+    Reason(
+        r"^tiny/store\.cutter: .* cnot\d by bit [4-7]",
+        r"pieces\.py.*difference",
+        r"",
+        "a burst of `tiny` has 16 bytes at most, so that what is left of it never has this bit",
+    ),
+    Reason(
+        r"^tiny/store\.packer: .* const1",
+        r"slots != 0",
+        r"",
+        "`tiny` has two bursts of four beats unanswered at most: they never fill the eight slots",
+    ),
+    Reason(
+        r"^tiny/store\.pending\.fifo: ",
+        r"",
+        r"store\.pending\.fifo\.level",
+        "`tiny` has two bursts unanswered at most, and one of them is in the cutter: the queue "
+        "never holds two",
+    ),
+    Reason(
         r"store\.unanswered\.fifo: r_rdy.* const1",
         r"",
         r"",
@@ -110,7 +135,7 @@ def reason(place: str, source: str, registers: tuple[str, ...]) -> str | None:
     Parameters
     ----------
     place
-        `Fault.place`.
+        Name of the configuration, a slash, and `Fault.place`.
     source
         File and text of the line that it comes from.
     registers

@@ -13,6 +13,10 @@ enum class Rate { FULL, LIMITED };
 template <Rate RATE>
 class Engine;
 
+// The last run of a command leaves the nest when no burst of the last runs, at most so many, has to
+// be sent: the cut is as far ahead of the port.
+constexpr Cycle LAST_RUNS = QUEUED_BURSTS + 1;
+
 // LOAD's or STORE's loop nest, the register that cuts a run, and the queue in front of the port.
 template <Rate RATE>
 class Issuer {
@@ -33,8 +37,11 @@ public:
     Issuer(Engine<RATE> &owner, bool loads) : engine(owner), is_load(loads) { sent.reset(4); }
 
     Cycle free(std::int32_t index) {
-        while (commands[command + 1] != index || cursor.more_runs) {
-            if (cursor.rest) {
+        while (commands[command + 1] != index || cursor.runs) {
+            if (RATE == Rate::FULL && is_load && cursor.runs > LAST_RUNS) {
+                while (sent.size < plans) engine.read();
+                if (!engine.read_train(LAST_RUNS)) engine.read();
+            } else if (cursor.rest) {
                 while (sent.size <= plans - QUEUED_BURSTS) is_load ? engine.read() : engine.write();
                 plan();
             } else {
@@ -57,7 +64,7 @@ private:
     // Let the next run leave the nest.
     void next_run() {
         Cycle started = -1;
-        if (!cursor.more_runs) {
+        if (!cursor.runs) {
             const std::int32_t index = commands[command + 1];
             started = engine.start(index);
             ++command;
@@ -347,8 +354,8 @@ private:
     }
 
     // Send what is left of LOAD's command as `read` would, until FETCH comes between: the same
-    // recurrences on copies, which a compiler keeps in registers.
-    bool read_train() {
+    // recurrences on copies, which a compiler keeps in registers. Returns whether it sent any.
+    bool read_train(Cycle last_runs = 0) {
         if (load.plans != load.sent.size || !load.cursor.more()) return false;
         Times &time = times[load.commands[load.command]];
         Cursor cursor = load.cursor;
@@ -359,7 +366,8 @@ private:
         Cycle last = load.sent.last(), older = sent > 1 ? load.sent[sent - 2] : -1;
         const Cycle fetches = fetch_ready, latency = setting.latency;
         const bool fill = cursor.fill;
-        while (cursor.more()) {
+        const std::int64_t before = sent;
+        while (cursor.more() && cursor.runs >= last_runs + !cursor.rest) {
             if (!cursor.rest) cursor.next_run(), left_nest = queued;
             const Cycle enters = std::max(std::max(queued, left_nest), older) + 1;
             Cycle cycle = std::max(std::max(enters, last) + 1, load_ends.after(setting.outstanding));
@@ -385,7 +393,7 @@ private:
         load.sent.resume(sent, older, last);
         time.first = first, time.starved += starved;
         if (!cursor.more()) time.last = port.taken, time.complete = port.taken + 1;
-        return true;
+        return sent > before;
     }
 
     void write() {

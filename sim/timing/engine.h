@@ -205,12 +205,13 @@ struct Cursor {
     };
     Level levels[LEVELS];
     int depth = 0;
-    bool more_runs = false, fill = false;
+    bool fill = false;
+    Cycle runs = 0;  // that have not begun
     Cycle run_memory = 0, run_local = 0, length = 0;
     Cycle rest = 0, at_memory = 0, at_local = 0;
     Cycle row_log = 0, burst_bytes = 1, beat_log = 0;
 
-    bool more() const { return rest || more_runs; }
+    bool more() const { return rest || runs; }
 
     void begin(Row row, const Setting &setting, bool is_load) {
         const int nest = is_load ? int(load::loops) : int(store::loops);
@@ -222,19 +223,20 @@ struct Cursor {
                           : setting.source_row_log[row[store::source]];
         beat_log = fill ? setting.fill_beat_log : setting.bus_bits_log;
         burst_bytes = fill ? NEVER : setting.burst_bytes;
-        depth = 0;
+        depth = 0, runs = 1;
         // LOAD's loops move memory and local address, STORE's the other way round.
         for (int level = 0; level < LEVELS; ++level) {
             const Row loop = row + nest + 3 * level;
             const Cycle memory = is_load ? loop[1] : loop[2], local = is_load ? loop[2] : loop[1];
             if (loop[0] > 1) levels[depth++] = {loop[0], loop[0], fill ? 0 : memory, local};
+            runs *= loop[0];
         }
-        more_runs = true;
     }
 
     // Begin the run that the nest stands at, and let the nest go on.
     void next_run() {
         rest = length, at_memory = run_memory, at_local = run_local;
+        --runs;
         for (int level = depth - 1; level >= 0; --level) {
             Level &loop = levels[level];
             if (--loop.left) {
@@ -245,7 +247,6 @@ struct Cursor {
             run_memory -= (loop.extent - 1) * loop.memory;
             run_local -= (loop.extent - 1) * loop.local;
         }
-        more_runs = false;
     }
 
     // Cut the next burst off the run.

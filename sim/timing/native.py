@@ -17,7 +17,7 @@ from ...isa.instructions import Instruction
 from ...isa.instructions.store import SOURCES
 from ..decode import decode_words, headers
 from ..memory_model import MemoryModel
-from ..native import build_native
+from ..native import NATIVE_FLAGS, build_native
 from .fetch import Fetch
 from .transfers import COLUMNS, fill_beat_bytes
 
@@ -33,7 +33,8 @@ def library() -> ctypes.CDLL:
     """
     folder = Path(__file__).parent
     sources = [folder / "engine.cpp", folder / "engine.h", folder.parent / "decode.h"]
-    return _load(str(build_native("timing", sources, generated=headers())))
+    flags = (*NATIVE_FLAGS, "-fvisibility-inlines-hidden", "-fno-semantic-interposition")
+    return _load(str(build_native("timing", sources, flags, generated=headers())))
 
 
 @cache

@@ -80,6 +80,28 @@ class FetchBench(Bench):
         masks = (instruction.wait == header.wait) & (instruction.signal == header.signal)
         self.claim(m, ~offered | masks, "tokens are those of the word")
 
+        # Every word has one of four fates, by its bits alone.
+        word = inside["word"]
+        header, vector = (instruction_fields(word, f, configuration) for f in (Sync, Vector))
+        known = reduce(or_, (header.opcode == f.opcode for f in FAMILIES))
+        unknown = (header.opcode == Vector.opcode) & (vector.combine > max(Combine))
+        is_halt = header.opcode == Halt.opcode
+        legal = known & ~unknown & ~(is_halt & (header.wait | header.signal).any())
+        present = inside["running"] & (inside["missing"] == 0) & ~fetch.stop
+        arrived = present & ~inside["failed"]
+        self.claim(m, offered == (arrived & legal & ~is_halt), "legal words are handed out")
+        fates = {
+            "halts": (arrived & legal & is_halt, fetch.halted),
+            "is_illegal": (arrived & ~legal, fetch.error == Error.ILLEGAL_INSTRUCTION),
+            "failed_to_arrive": (present & inside["failed"], fetch.error == Error.MEMORY_RESPONSE),
+        }
+        for name, (happens, follows) in fates.items():
+            words = name.replace("_", " ")
+            happened, followed = Signal(name=name), Signal(name=f"{name}_before")
+            starts = fetch.start & ~fetch.busy & ~fetch.stop
+            m.d.sync += [happened.eq(happens), followed.eq(follows & ~starts)]
+            self.claim(m, follows == (happened | followed), f"a word that {words} ends the program")
+
         # An end is final: what FETCH says stays until the next start.
         ended, failed = Signal(), Signal()
         starts = fetch.start & ~fetch.busy & ~fetch.stop

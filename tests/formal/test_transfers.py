@@ -16,7 +16,7 @@ from tilewright.isa.registers import Error
 
 from .bench import Bench, probe
 from .prove import unrolled
-from .watch import stays
+from .watch import stays, watch_order
 
 SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
 LIMIT = SMALL.outstanding_bursts
@@ -71,6 +71,11 @@ class StoreBench(Bench):
         quiet = Signal()
         m.d.sync += quiet.eq(halted & (~port.awvalid | port.awready))
         self.claim(m, ~quiet | ~port.awvalid, "stopped or failed, it asks for nothing more")
+        # Between the packer, which `test_pieces` is about, and the port no beat is lost.
+        packed = inside["packer.beats__valid"] & inside["beats__ready"]
+        last = inside["packer.beats__payload"][-1]
+        taken = port.wvalid & port.wready
+        watch_order(self, m, "write beat", packed, last, taken, port.wlast, 1)
         unanswered = inside["unanswered.fifo.level"]
         waiting = addresses + port.awvalid
         self.claim(m, unanswered == waiting, "each request waits for a response of its own")
