@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -76,7 +77,7 @@ def programs(
 
 def measure(
     name: str, program: tuple[Instruction, ...], image: np.ndarray, core: RtlCore
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Time one program on the RTL, by the compiled model and by its definition."""
     configuration, memory = core.configuration, MemoryModel()
     code = encode_program(program, configuration)

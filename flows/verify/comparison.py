@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -185,7 +185,7 @@ def _differences(
         yield from _definition(program, timing, tally)
     if seed % STALLED_EVERY == 0:
         tally.stalled += 1
-        core.memory = MemoryModel(**random_memory_parameters(seed) | {"stall_probability": 0.5})
+        core.memory = replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.5)
         dram = image.copy()
         core.run(code, dram, program)
         yield from (f"{text}, under stalls" for text in _values(core, reference, dram))
@@ -195,7 +195,7 @@ def memory_of(seed: int) -> MemoryModel:
     """The memory that a program runs with: the default one, or a random one without stalls."""
     if seed % 3 == 0:
         return MemoryModel()
-    return MemoryModel(**random_memory_parameters(seed) | {"stall_probability": 0.0})
+    return replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.0)
 
 
 def _values(core: RtlCore, reference: Machine, dram: np.ndarray) -> Iterator[str]:

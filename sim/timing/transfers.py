@@ -191,6 +191,7 @@ class Issuer:
             command = self.commands[self.command + 1]
             accepted = self.start(command)
             self.command += 1
+            assert isinstance(command.instruction, Load | Store)
             self.runs.extend(cut_runs(command.instruction, self.configuration))
         self.bursts.extend(self.runs.popleft())
         self.left_nest = max(accepted + 1, self.queued)

@@ -3,6 +3,7 @@
 A file is assembly under a head (`isa/cases.py`); `isa/shrink.py` makes one of a failing program.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_the_hardware_leaves_the_same_bytes(path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_timing_model_knows_every_cycle(path):
     case = kept(path)
-    memory = MemoryModel(**case.memory | {"stall_probability": 0.0})
+    memory = replace(MemoryModel(**case.memory), stall_probability=0.0)
     results = []
     for device in ("sim", "rtl"):
         with open_device(device, case.configuration, memory) as opened:

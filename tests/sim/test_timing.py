@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.isa.configuration import DEFAULT, PRESETS
+from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
 from tilewright.isa.random_configurations import (
     random_configuration,
@@ -30,7 +30,7 @@ GEMM = Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(9, (16, 1, 0)),), row_loops=(L
 
 def steady_memory(seed: int) -> MemoryModel:
     """A memory without random stalls."""
-    return MemoryModel(**random_memory_parameters(seed) | {"stall_probability": 0.0})
+    return replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.0)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -115,7 +115,7 @@ def test_a_wait_for_a_token_names_its_giver():
 
 
 def test_slow_memory_shows_as_memory():
-    load = Load(destination=0, length=2048, memory=0, local=0)
+    load = Load(destination=Memory.ACT, length=2048, memory=0, local=0)
     slow = time_program([load, Halt()], DEFAULT, MemoryModel(latency_cycles=500))
     seen = activity(slow).cycles(Unit.LOAD)
     assert seen[Wait.MEMORY] >= 495
@@ -125,7 +125,7 @@ def test_slow_memory_shows_as_memory():
 
 
 def test_a_transfer_that_keeps_its_unit_is_blamed_on_memory():
-    load = Load(destination=0, length=2048, memory=0, local=0)
+    load = Load(destination=Memory.ACT, length=2048, memory=0, local=0)
     program = [load, replace(load, memory=2048), GEMM, Halt()]
     slow = MemoryModel(latency_cycles=10, beats=1, cycles=32)
     path = critical_path(time_program(program, DEFAULT.replace(outstanding_bursts=1), slow))
@@ -135,7 +135,7 @@ def test_a_transfer_that_keeps_its_unit_is_blamed_on_memory():
 
 
 def test_a_full_queue_is_blamed_on_the_unit_that_it_belongs_to():
-    store = Store(source=0, length=1024, memory=0, local=0)
+    store = Store(source=Memory.ACT, length=1024, memory=0, local=0)
     crowd = [replace(store, memory=1024 * place) for place in range(14)]
     timing = time_program([*crowd, GEMM, Halt()], DEFAULT.replace(outstanding_bursts=1))
     seen = activity(timing)
