@@ -130,7 +130,7 @@ public:
         std::int32_t index = 0;
         for (const Operation &op : program.operations) {
             Times &time = times[index];
-            time = {-1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
+            time = NO_TIMES;
             time.word = word(dispatched);
             dispatched = time.word;
             if (op.kind == HALTS) break;
@@ -140,6 +140,7 @@ public:
             if (op.kind == STORES) store.commands.push_back(index);
             ++index;
         }
+        std::fill(times + program.operations.size(), times + program.count, NO_TIMES);
         for (int unit = 0; unit < UNITS; ++unit)
             if (entered[unit]) done = std::max(done, retire(program.of_unit[unit].back()));
         return std::max(done, dispatched) + 1 - START_CYCLE + 1;
@@ -458,7 +459,7 @@ void tilewright_timing_sweep(const Program *program, const Setting *settings, st
                              Cycle *cycles, std::int64_t threads) {
     std::atomic<std::int64_t> next{0};
     auto work = [&] {
-        std::vector<Times> times(program->operations.size());
+        std::vector<Times> times(program->count);
         for (std::int64_t index; (index = next++) < count;)
             cycles[index] = tilewright::place(*program, settings[index], times.data());
     };

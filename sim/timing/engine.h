@@ -34,6 +34,8 @@ struct Times {
     Cycle word, entered, valid, ready, start, first, last, complete, retired, starved;
 };
 
+constexpr Times NO_TIMES{-1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
+
 enum Kind : std::uint8_t { HALTS, SYNCS, LOADS, GEMMS, VECTORS, STORES };
 
 struct Operation {
@@ -49,8 +51,10 @@ class Program {
 public:
     std::vector<Operation> operations;
     std::vector<std::int32_t> of_unit[UNITS];
+    const std::int64_t count;  // of instructions, those after a HALT too
 
-    Program(const std::int64_t *rows, std::int64_t count, std::int64_t token_limit) {
+    Program(const std::int64_t *rows, std::int64_t instructions, std::int64_t token_limit)
+        : count(instructions) {
         std::vector<std::int32_t> given[UNITS][UNITS], taken[UNITS][UNITS];
         operations.reserve(count);
         for (std::int64_t index = 0; index < count; ++index) {

@@ -112,7 +112,7 @@ class TimedProgram:
         self.configuration = configuration
         self._library = library()
         self._rows = decode_words(code, configuration)
-        self._setting = np.array(setting(configuration, MemoryModel()), dtype=np.int64)
+        self._chosen: tuple[MemoryModel, Configuration | None] | None = None
         self._handle = self._library.tilewright_timing_open(
             self._rows.ctypes.data, len(self._rows), configuration.token_limit
         )
@@ -143,15 +143,20 @@ class TimedProgram:
         times
             int64[instructions, columns], by `COLUMNS`.
         """
-        times = np.full((len(self._rows), len(COLUMNS)), -1, dtype=np.int64)
-        chosen = self._setting.copy()
-        if machine is not None:
-            chosen[:] = setting(machine, memory)
-        chosen[-len(_memory(memory)) :] = _memory(memory)
+        times = np.empty((len(self._rows), len(COLUMNS)), dtype=np.int64)
         cycles = self._library.tilewright_timing_run(
-            self._handle, chosen.ctypes.data, times.ctypes.data
+            self._handle, self._setting_of(memory, machine), times.ctypes.data
         )
         return cycles, times
+
+    def _setting_of(self, memory: MemoryModel, machine: Configuration | None) -> int:
+        """Address of the setting; the last one is kept, since many runs in a row share it."""
+        if self._chosen is None or self._chosen[0] is not memory or self._chosen[1] is not machine:
+            self._chosen = memory, machine
+            chosen = setting(machine or self.configuration, memory)
+            self._setting = np.array(chosen, dtype=np.int64)
+            self._setting_address = self._setting.ctypes.data
+        return self._setting_address
 
     def sweep(
         self, settings: Sequence[tuple[Configuration, MemoryModel]], threads: int | None = None

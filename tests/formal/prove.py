@@ -98,9 +98,9 @@ class Outcome:
     reach
         What a proof covers.
     claim
-        The claim that fails, in words.
+        What fails, in words; more than one claim can fail at once.
     location
-        Where it stands, `file:line`.
+        Where that stands, `file:line`.
     cycle
         When it fails, counted from 0.
     trace
@@ -131,7 +131,7 @@ class Outcome:
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 120
+    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 300
 ) -> Outcome:
     """Decide all claims of a bench, those inside its blocks included.
 
@@ -170,15 +170,22 @@ def decide(
     word = status.read_text().split()[0] if status.is_file() else "ERROR"
     if word == "ERROR":
         raise ProofError(f"the tools failed in {folder}:\n{done.stdout[-3000:]}{done.stderr}")
-    failed = FAILED.search(done.stdout)
-    name, place, cycle = failed.groups() if failed else ("", "", None)
+    # Several claims can fail in the same cycle, named in no certain order.
+    words = _claims(netlist)
+    failed = [
+        (words.get((re.split(r"\D", name)[-1], place)) or name, place, cycle)
+        for name, place, cycle in FAILED.findall(done.stdout)
+    ]
+    # A step of the induction that fails has no cycle; a counterexample says more.
+    failed = [found for found in failed if found[2]] or failed
+    claims, places, cycles = zip(*sorted(set(failed)), strict=True) if failed else ((), (), ())
     trace = TRACE.search(done.stdout)
     return Outcome(
         status=word,
         reach=method.reach,
-        claim=_claims(netlist).get((re.split(r"\D", name)[-1], place)) or name,
-        location=place,
-        cycle=int(cycle) if cycle else None,
+        claim="; ".join(claims),
+        location="; ".join(places),
+        cycle=int(cycles[0]) if cycles and cycles[0] else None,
         trace=folder / trace[1] if trace else None,
         folder=folder,
         seconds=time.monotonic() - began,
