@@ -96,7 +96,11 @@ class Engine {
     // FETCH.
     Cycle fetch_left, requested = 0;
     Cycle fetch_granted = START_CYCLE, fetch_ready = NEVER;
-    Ring fetch_ends, arrived, shifted;
+    Ring fetch_ends;
+    // Per beat, when it arrived and when it left the buffer for its word. At full rate both are a
+    // beat a cycle within a burst: `arrived` then keeps its first beat, and `shifted` its last.
+    Ring arrived, shifted;
+    Cycle arrived_beats = 0, shifted_beats = 0, last_shift = -1;
     // The read channel; per burst of it, and per burst of LOAD, when it ended.
     ReadPort port;
     Ring read_ends, load_ends;
@@ -148,14 +152,25 @@ public:
 
 private:
     Cycle word(Cycle dispatched) {
-        for (Cycle beat = 0; beat < setting.word_beats; ++beat) {
-            while (arrived.size <= shifted.size) fetch();
-            Cycle cycle = std::max(arrived[shifted.size], shifted.last()) + 1;
-            if (!beat) cycle = std::max(cycle, dispatched);
-            shifted.push(cycle);
+        for (Cycle left = setting.word_beats; left;) {
+            while (arrived_beats <= shifted_beats) fetch();
+            Cycle beats = 1, arrives = 0, to_burst = 0;
+            if constexpr (RATE == Rate::FULL) {
+                const Cycle place = shifted_beats & (setting.fetch_burst_beats - 1);
+                to_burst = setting.fetch_burst_beats - place;
+                beats = std::min(left, to_burst);
+                arrives = arrived[shifted.size] + place;
+            } else {
+                arrives = arrived[shifted_beats];
+            }
+            Cycle begin = std::max(arrives, last_shift) + 1;
+            if (left == setting.word_beats) begin = std::max(begin, dispatched);
+            last_shift = begin + beats - 1;
+            shifted_beats += beats, left -= beats;
+            if (RATE == Rate::LIMITED || beats == to_burst) shifted.push(last_shift);
         }
         if (fetch_ready == NEVER) prepare_fetch();
-        return shifted.last() + 1;
+        return last_shift + 1;
     }
 
     Cycle room(int unit) {
@@ -263,9 +278,12 @@ private:
     void prepare_fetch() {
         const Cycle needed = requested - (setting.fetch_buffer_beats - setting.fetch_burst_beats);
         fetch_ready = NEVER;
-        if (!fetch_left || needed > shifted.size) return;
+        if (!fetch_left || needed > shifted_beats) return;
         Cycle ready = std::max(fetch_granted + 1, fetch_ends.after(FETCH_BURSTS));
-        if (needed > 0) ready = std::max(ready, shifted[needed - 1] + 1);
+        if (needed > 0) {
+            const Cycle per = RATE == Rate::FULL ? setting.fetch_burst_beats : 1;
+            ready = std::max(ready, shifted[needed / per - 1] + 1);
+        }
         fetch_ready = ready + 1;
     }
 
@@ -301,12 +319,17 @@ private:
         const Cycle beats = std::min(fetch_left, setting.fetch_burst_beats);
         fetch_left -= beats, requested += beats, fetch_granted = cycle;
         const Cycle ready = grant(cycle);
-        for (Cycle beat = 0; beat < beats; ++beat) {
-            const Cycle arrives = deliver(ready);
-            port.take_beat(arrives);
-            arrived.push(arrives);
+        if constexpr (RATE == Rate::FULL) {
+            arrived.push(port.take_beats(beats, ready));
+        } else {
+            for (Cycle beat = 0; beat < beats; ++beat) {
+                const Cycle arrives = deliver(ready);
+                port.take_beat(arrives);
+                arrived.push(arrives);
+            }
         }
-        fetch_ends.push(arrived.last());
+        arrived_beats += beats;
+        fetch_ends.push(port.last_beat);
         read_ends.push(port.handshake);
         prepare_fetch();
     }

@@ -288,6 +288,20 @@ struct ReadPort {
         return std::max(handshake, last_beat) + 1;
     }
 
+    // Take all beats of a burst as they come while memory moves one a cycle; when the first is taken.
+    Cycle take_beats(Cycle beats, Cycle ready) {
+        const Cycle before = last_beat, first = deliver(std::max(ready, handshake + 1));
+        const Cycle end = first + beats - 1;
+        if (beats == 1) {
+            take_beat(first);
+            return first;
+        }
+        handshake = beats == 2 ? std::max(handshake, before) + 1
+                               : std::max(handshake + beats - 1, end - 1);
+        beat_before = end - 1, last_beat = end;
+        return first;
+    }
+
     void take_fill(const Shape &shape, Cycle entered) {
         taken = entered + shape.pieces, loaded = taken - 1;
     }
