@@ -23,7 +23,8 @@ class Issuer {
     friend class Engine<RATE>;
     Engine<RATE> &engine;
     const bool is_load;
-    Cursor cursor;
+    Level levels[LEVELS];
+    Cursor cursor{levels};
     Shape shape;
     Cycle queued = -1, left_nest = -1;  // when the last burst, and the last run, went on
     std::int32_t command = -1;

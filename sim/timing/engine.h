@@ -202,12 +202,13 @@ struct Shape {
     }
 };
 
-// The loop nest of a LOAD or STORE, and the run that is being cut.
+struct Level {
+    Cycle extent, left, memory, local;
+};
+
+// The loop nest of a LOAD or STORE, whose levels lie elsewhere, and the run that is being cut.
 struct Cursor {
-    struct Level {
-        Cycle extent, left, memory, local;
-    };
-    Level levels[LEVELS];
+    Level *levels;
     int depth = 0;
     bool fill = false;
     Cycle runs = 0;  // that have not begun
