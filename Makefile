@@ -7,6 +7,7 @@ PYTEST_ARGS ?=
 VERIFY_ARGS ?=
 FUZZ_ARGS ?=
 MUTATION_ARGS ?=
+MODELS ?=
 
 BROWSER := $(shell command -v chromium chromium-browser google-chrome)
 
@@ -25,7 +26,7 @@ help:
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
-	@echo "make bench   the figures that the README quotes"
+	@echo "make bench   the figures that the README quotes (MODELS=... for whole networks)"
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make wheel   dist/tilewright-*.whl"
 	@echo "make clean   remove all of the above, .venv included"
@@ -63,7 +64,7 @@ digits: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.bench
-	@$(BIN)/python -m tilewright.flows.bench_timing
+	@$(BIN)/python -m tilewright.flows.bench_timing $(MODELS)
 
 # Setuptools keeps deleted modules in `build`, so each wheel starts without it.
 wheel: $(BIN)/python
