@@ -6,326 +6,378 @@
 
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <vector>
-
-#include "decode.h"
+#include "issuer.h"
 
 namespace tilewright {
 
-using Cycle = std::int64_t;
-constexpr Cycle NEVER = Cycle(1) << 62;
-constexpr int UNITS = 4, QUEUED_BURSTS = 2, QUEUED_BEATS = 8, PACKING_CYCLES = 5;
-constexpr int FETCH_BURSTS = 4, GEMMS_IN_FLIGHT = 4, VECTORS_IN_FLIGHT = 2;
-constexpr Cycle START_CYCLE = 2, REVISIT_CYCLES = 4;
+template <Rate RATE>
+class Engine {
+    friend class Issuer<RATE>;
+    const Program &program;
+    const Setting &setting;
+    Times *times;
+    std::int32_t started[UNITS] = {}, ended[UNITS] = {}, entered[UNITS] = {};
+    Issuer<RATE> load{*this, true}, store{*this, false};
 
-// One setting of machine and memory; filled in `native.py`, in this order.
-struct Setting {
-    Cycle word_beats, fetch_burst_beats, fetch_buffer_beats, bus_bits_log, burst_bytes;
-    Cycle fill_beat_log, destination_row_log[4], source_row_log[2];
-    Cycle queue_depth, remembered, outstanding;
-    Cycle tile_cycles, gemm_cycles, vector_total_cycles, vector_result_cycles;
-    Cycle latency, beats, cycles, memory_outstanding;
-};
+    // FETCH.
+    Cycle fetch_left, requested = 0;
+    Cycle fetch_granted = START_CYCLE, fetch_ready = NEVER;
+    Ring fetch_ends;
+    // Per beat, when it arrived and when it left the buffer for its word. At full rate both are a
+    // beat a cycle within a burst: `arrived` then keeps its first beat, and `shifted` its last.
+    Ring arrived, shifted;
+    Cycle arrived_beats = 0, shifted_beats = 0, last_shift = -1;
+    // The read channel; per burst of it, and per burst of LOAD, when it ended.
+    ReadPort port;
+    Ring read_ends, load_ends;
+    Bandwidth read_bandwidth, write_bandwidth;
+    // STORE's cutter, and the write channel.
+    Cycle store_loaded = -1, store_taken = -1;
+    Cycle addressed = -1, written = -1, committed = -1;
+    Ring responses, returned;
+    // GEMM and VECTOR.
+    Cycle last_step = -REVISIT_CYCLES, last_tile = -1, vector_complete = 0;
+    Ring gemms, vectors;
 
-// What is known of an instruction; `native.py` names the columns.
-struct Times {
-    Cycle word, entered, valid, ready, start, first, last, complete, retired, starved;
-};
-
-constexpr Times NO_TIMES{-1, -1, -1, -1, -1, -1, -1, -1, -1, 0};
-
-enum Kind : std::uint8_t { HALTS, SYNCS, LOADS, GEMMS, VECTORS, STORES };
-
-struct Operation {
-    Kind kind;
-    std::int8_t unit;
-    std::int32_t place, giver[3], taker[3];  // -1 where none
-    Cycle steps, rows;                       // of VECTOR; of GEMM with its tiles in `steps`
-    Row row;
-};
-
-// A program, its tokens matched: who waits for whom is the same in every setting.
-class Program {
 public:
-    std::vector<Operation> operations;
-    std::vector<std::int32_t> of_unit[UNITS];
-    const std::int64_t count;  // of instructions, those after a HALT too
+    Engine(const Program &p, const Setting &s, Times *t) : program(p), setting(s), times(t) {
+        fetch_left = Cycle(program.operations.size()) * setting.word_beats;
+        fetch_ends.reset(FETCH_BURSTS);
+        arrived.reset(2 * setting.fetch_buffer_beats);
+        shifted.reset(2 * setting.fetch_buffer_beats);
+        read_ends.reset(setting.memory_outstanding);
+        load_ends.reset(setting.outstanding);
+        responses.reset(std::max(setting.memory_outstanding, setting.outstanding));
+        returned.reset(QUEUED_BEATS);
+        gemms.reset(GEMMS_IN_FLIGHT), vectors.reset(VECTORS_IN_FLIGHT);
+        read_bandwidth.reset(setting), write_bandwidth.reset(setting);
+        for (auto *issuer : {&load, &store}) issuer->commands.reserve(program.operations.size());
+        prepare_fetch();
+    }
 
-    Program(const std::int64_t *rows, std::int64_t instructions, std::int64_t token_limit)
-        : count(instructions) {
-        std::vector<std::int32_t> given[UNITS][UNITS], taken[UNITS][UNITS];
-        operations.reserve(count);
-        for (std::int64_t index = 0; index < count; ++index) {
-            Row row = rows + index * COLUMNS;
-            Operation op = describe(row);
-            if (op.kind != HALTS) match(op, std::int32_t(index), token_limit, given, taken);
-            operations.push_back(op);
+    Cycle run() {
+        Cycle dispatched = 0, done = 0;
+        std::int32_t index = 0;
+        for (const Operation &op : program.operations) {
+            Times &time = times[index];
+            time = NO_TIMES;
+            time.word = word(dispatched);
+            dispatched = time.word;
             if (op.kind == HALTS) break;
+            dispatched = time.entered = std::max(time.word, room(op.unit));
+            ++entered[op.unit];
+            if (op.kind == LOADS) load.commands.push_back(index);
+            if (op.kind == STORES) store.commands.push_back(index);
+            ++index;
         }
+        std::fill(times + program.operations.size(), times + program.count, NO_TIMES);
+        for (int unit = 0; unit < UNITS; ++unit)
+            if (entered[unit]) done = std::max(done, retire(program.of_unit[unit].back()));
+        return std::max(done, dispatched) + 1 - START_CYCLE + 1;
     }
 
 private:
-    static Cycle product(Row nest, int stride) {
-        Cycle total = 1;
-        for (int level = 0; level < LEVELS; ++level) total *= nest[level * stride];
-        return total;
-    }
-
-    static Operation describe(Row row) {
-        Operation op{HALTS, -1, 0, {-1, -1, -1}, {-1, -1, -1}, 1, 1, row};
-        switch (row[OPCODE]) {
-            case load::code: op.kind = LOADS, op.unit = unit::LOAD; break;
-            case store::code: op.kind = STORES, op.unit = unit::STORE; break;
-            case gemm::code:
-                op.kind = GEMMS, op.unit = unit::GEMM;
-                op.steps = product(row + gemm::tile_loops, 4);
-                op.rows = product(row + gemm::row_loops, 3);
-                break;
-            case vector::code:
-                op.kind = VECTORS, op.unit = unit::VECTOR;
-                op.steps = product(row + vector::map_loops, 5) *
-                           product(row + vector::reduce_loops, 3);
-                break;
-            case sync::code: op.kind = SYNCS, op.unit = std::int8_t(row[sync::target]); break;
-        }
-        return op;
-    }
-
-    template <typename Lists>
-    void match(Operation &op, std::int32_t index, std::int64_t limit, Lists &given, Lists &taken) {
-        op.place = std::int32_t(of_unit[op.unit].size());
-        of_unit[op.unit].push_back(index);
-        for (int bit = 0; bit < 3; ++bit) {
-            const int other = bit + (bit >= op.unit);
-            if (op.row[WAIT] >> bit & 1) {
-                auto &takers = taken[other][op.unit];
-                const auto &givers = given[other][op.unit];
-                if (takers.size() < givers.size()) op.giver[bit] = givers[takers.size()];
-                takers.push_back(index);
+    Cycle word(Cycle dispatched) {
+        for (Cycle left = setting.word_beats; left;) {
+            while (arrived_beats <= shifted_beats) fetch();
+            Cycle beats = 1, arrives = 0, to_burst = 0;
+            if constexpr (RATE == Rate::FULL) {
+                const Cycle place = shifted_beats & (setting.fetch_burst_beats - 1);
+                to_burst = setting.fetch_burst_beats - place;
+                beats = std::min(left, to_burst);
+                arrives = arrived[shifted.size] + place;
+            } else {
+                arrives = arrived[shifted_beats];
             }
-            if (op.row[SIGNAL] >> bit & 1) {
-                auto &givers = given[op.unit][other];
-                const auto &takers = taken[op.unit][other];
-                const std::int64_t earlier = std::int64_t(givers.size()) - limit;
-                if (earlier >= 0 && earlier < std::int64_t(takers.size()))
-                    op.taker[bit] = takers[earlier];
-                givers.push_back(index);
-            }
+            Cycle begin = std::max(arrives, last_shift) + 1;
+            if (left == setting.word_beats) begin = std::max(begin, dispatched);
+            last_shift = begin + beats - 1;
+            shifted_beats += beats, left -= beats;
+            if (RATE == Rate::LIMITED || beats == to_burst) shifted.push(last_shift);
         }
+        if (fetch_ready == NEVER) prepare_fetch();
+        return last_shift + 1;
     }
-};
 
-// The last values of a series, by their number; `depth` is a power of two.
-class Ring {
-    std::vector<Cycle> values;
-    std::size_t mask = 0;
-
-public:
-    std::int64_t size = 0;
-
-    void reset(std::int64_t least) {
-        std::size_t depth = 1;
-        while (depth < std::size_t(least)) depth *= 2;
-        values.assign(depth, -1);
-        mask = depth - 1, size = 0;
+    Cycle room(int unit) {
+        const std::int32_t count = entered[unit];
+        const auto depth = std::int32_t(setting.queue_depth);
+        if (count < depth) return 0;
+        const auto &order = program.of_unit[unit];
+        if (depth == 1) return start(order[count - 1]) + 1;
+        return moved(unit, count - depth + 1) + 1;
     }
-    void push(Cycle value) { values[size++ & mask] = value; }
-    Cycle operator[](std::int64_t number) const { return values[number & mask]; }
-    Cycle last() const { return size ? (*this)[size - 1] : -1; }
-    // Go on as after `count` values, of which the last two are these.
-    void resume(std::int64_t count, Cycle before, Cycle value) {
-        size = count;
-        if (count > 1) values[(count - 2) & mask] = before;
-        if (count) values[(count - 1) & mask] = value;
+
+    // When an instruction moves from the queue's memory to the register at its output.
+    Cycle moved(int unit, std::int32_t place) {
+        const auto &order = program.of_unit[unit];
+        const Cycle before = place ? start(order[place - 1]) : 0;
+        return std::max(times[order[place]].entered + 1, before);
     }
-    // The cycle after the value `distance` back; 0 before there is one.
-    Cycle after(std::int64_t distance) const {
-        return size >= distance ? (*this)[size - distance] + 1 : 0;
+
+    Cycle start(std::int32_t index) {
+        const Operation &op = program.operations[index];
+        const auto &order = program.of_unit[op.unit];
+        while (started[op.unit] <= op.place) {
+            place_start(order[started[op.unit]]);
+            ++started[op.unit];
+        }
+        return times[index].start;
     }
-};
 
-// At most `beats` beats every `cycles` cycles, without saving up.
-class Bandwidth {
-    Cycle beats = 1, cycles = 1, most = 1, credit = 1, seen = 0;
-
-    Cycle at(Cycle cycle) const { return std::min(most, credit + beats * (cycle - seen)); }
-
-public:
-    void reset(const Setting &setting) {
-        beats = setting.beats, cycles = setting.cycles;
-        most = credit = cycles + beats - 1, seen = 0;
+    Cycle retire(std::int32_t index) {
+        const Operation &op = program.operations[index];
+        const auto &order = program.of_unit[op.unit];
+        while (ended[op.unit] <= op.place) {
+            place_end(order[ended[op.unit]]);
+            ++ended[op.unit];
+        }
+        return times[index].retired;
     }
-    // Move a beat in the first cycle from `cycle` on that allows it.
-    Cycle take(Cycle cycle) {
-        const Cycle missing = cycles - at(cycle);
-        if (missing > 0) cycle += (missing + beats - 1) / beats;
-        credit = at(cycle) - cycles, seen = cycle;
-        return cycle;
-    }
-};
 
-// A burst's bytes against rows and beats: how many pieces, and in which beat.
-struct Cuts {
-    Cycle count = 0, row_phase = 0, row_log = 0, beat_phase = 0, beat_log = 0;
-
-    bool operator==(const Cuts &) const = default;
-
-    Cycle rows_to(Cycle position) const { return (row_phase + position) >> row_log; }
-    Cycle beat_cuts() const { return (beat_phase + count - 1) >> beat_log; }
-    Cycle beats() const { return beat_cuts() + 1; }
-    Cycle pieces() const {
-        const Cycle rows = rows_to(count - 1), beats = beat_cuts();
-        const Cycle finer = std::min(row_log, beat_log);
-        const bool together = ((row_phase - beat_phase) & ((Cycle(1) << finer) - 1)) == 0;
-        return 1 + (together ? std::max(rows, beats) : rows + beats);
-    }
-    // Pieces of a beat, counted from 0.
-    Cycle pieces_of(Cycle beat) const {
-        const Cycle begin = std::max<Cycle>(0, (beat << beat_log) - beat_phase);
-        const Cycle end = std::min(count, ((beat + 1) << beat_log) - beat_phase);
-        return 1 + rows_to(end - 1) - rows_to(begin);
-    }
-};
-
-// What follows from a burst's cuts, kept since most bursts are like the one before.
-struct Shape {
-    Cuts cuts;
-    Cycle pieces = 0, beats = 0, last_beat = 0, beat_before = 0;  // the latter two in pieces
-
-    void see(const Cuts &seen) {
-        if (seen == cuts) return;
-        cuts = seen, pieces = cuts.pieces(), beats = cuts.beats();
-        last_beat = cuts.pieces_of(beats - 1);
-        beat_before = beats > 1 ? cuts.pieces_of(beats - 2) : 0;
-    }
-};
-
-struct Level {
-    Cycle extent, left, memory, local;
-};
-
-// The loop nest of a LOAD or STORE, whose levels lie elsewhere, and the run that is being cut.
-struct Cursor {
-    Level *levels;
-    int depth = 0;
-    bool fill = false;
-    Cycle runs = 0;  // that have not begun
-    Cycle run_memory = 0, run_local = 0, length = 0;
-    Cycle rest = 0, at_memory = 0, at_local = 0;
-    Cycle row_log = 0, burst_bytes = 1, beat_log = 0;
-
-    bool more() const { return rest || runs; }
-
-    void begin(Row row, const Setting &setting, bool is_load) {
-        const int nest = is_load ? int(load::loops) : int(store::loops);
-        fill = is_load && row[load::fill];
-        length = row[is_load ? int(load::length) : int(store::length)];
-        run_local = row[is_load ? int(load::local) : int(store::local)];
-        run_memory = fill ? 0 : row[is_load ? int(load::memory) : int(store::memory)];
-        row_log = is_load ? setting.destination_row_log[row[load::destination]]
-                          : setting.source_row_log[row[store::source]];
-        beat_log = fill ? setting.fill_beat_log : setting.bus_bits_log;
-        burst_bytes = fill ? NEVER : setting.burst_bytes;
-        depth = 0, runs = 1;
-        // LOAD's loops move memory and local address, STORE's the other way round.
-        for (int level = 0; level < LEVELS; ++level) {
-            const Row loop = row + nest + 3 * level;
-            const Cycle memory = is_load ? loop[1] : loop[2], local = is_load ? loop[2] : loop[1];
-            if (loop[0] > 1) levels[depth++] = {loop[0], loop[0], fill ? 0 : memory, local};
-            runs *= loop[0];
+    void place_start(std::int32_t index) {
+        const Operation &op = program.operations[index];
+        const auto &order = program.of_unit[op.unit];
+        Times &time = times[index];
+        time.valid = 1 + (setting.queue_depth == 1 ? time.entered : moved(op.unit, op.place));
+        Cycle ready = time.valid;
+        if (op.place >= setting.remembered)
+            ready = std::max(ready, retire(order[op.place - setting.remembered]) + 1);
+        for (std::int32_t giver : op.giver)
+            if (giver >= 0) ready = std::max(ready, retire(giver) + 1);
+        time.ready = time.start = ready;
+        switch (op.kind) {
+            case LOADS: time.start = std::max(ready, load.free(index)); break;
+            case STORES: time.start = std::max(ready, store.free(index)); break;
+            case GEMMS: place_gemm(op, time, index); break;
+            case VECTORS: place_vector(op, time, index); break;
+            default: time.first = time.last = ready, time.complete = ready + 1;
         }
     }
 
-    // Begin the run that the nest stands at, and let the nest go on.
-    void next_run() {
-        rest = length, at_memory = run_memory, at_local = run_local;
-        --runs;
-        for (int level = depth - 1; level >= 0; --level) {
-            Level &loop = levels[level];
-            if (--loop.left) {
-                run_memory += loop.memory, run_local += loop.local;
-                return;
-            }
-            loop.left = loop.extent;
-            run_memory -= (loop.extent - 1) * loop.memory;
-            run_local -= (loop.extent - 1) * loop.local;
+    void place_gemm(const Operation &op, Times &time, std::int32_t index) {
+        time.start = std::max(time.ready, last_step + 1);
+        if (gemms.size >= GEMMS_IN_FLIGHT)
+            time.start = std::max(time.start,
+                                  retire(std::int32_t(gemms[gemms.size - GEMMS_IN_FLIGHT])) + 1);
+        gemms.push(index);
+        const Cycle tile = std::max(time.ready, last_tile + 1) + setting.tile_cycles;
+        time.first = std::max({time.start + 1, last_step + REVISIT_CYCLES, tile});
+        last_tile = time.first + (op.steps - 1) * std::max(op.rows, setting.tile_cycles);
+        time.last = last_step = last_tile + op.rows - 1;
+        time.complete = last_step + setting.gemm_cycles;
+    }
+
+    void place_vector(const Operation &op, Times &time, std::int32_t index) {
+        time.start = std::max(time.ready, vector_complete);
+        if (vectors.size >= VECTORS_IN_FLIGHT)
+            time.start = std::max(
+                time.start, retire(std::int32_t(vectors[vectors.size - VECTORS_IN_FLIGHT])) + 1);
+        vectors.push(index);
+        time.first = time.start + 1;
+        time.last = time.start + op.steps;
+        vector_complete = time.complete =
+            time.last +
+            (op.row[vector::to_acc] ? setting.vector_total_cycles : setting.vector_result_cycles);
+    }
+
+    void place_end(std::int32_t index) {
+        const Operation &op = program.operations[index];
+        Times &time = times[index];
+        start(index);
+        while (time.complete < 0) {
+            if constexpr (RATE == Rate::FULL)
+                if (op.unit == unit::LOAD && read_train() && time.complete >= 0) break;
+            op.unit == unit::LOAD ? read() : write();
         }
+        Cycle retired = std::max(time.complete, time.start + 1);
+        if (op.place)
+            retired = std::max(retired, times[program.of_unit[op.unit][op.place - 1]].retired + 1);
+        for (std::int32_t taker : op.taker)
+            if (taker >= 0) retired = std::max(retired, start(taker) + 1);
+        time.retired = retired;
     }
 
-    // Cut the next burst off the run.
-    Cuts cut() {
-        const Cycle row_mask = (Cycle(1) << row_log) - 1, beat_mask = (Cycle(1) << beat_log) - 1;
-        const Cycle count = std::min(rest, burst_bytes - (at_memory & (burst_bytes - 1)));
-        const Cuts cuts{count, at_local & row_mask, row_log, at_memory & beat_mask, beat_log};
-        rest -= count, at_memory += count, at_local += count;
-        return cuts;
+    // The memory port ---------------------------------------------------------------------------
+
+    // Note when FETCH's next request stands at the arbiter; NEVER while something misses for it.
+    void prepare_fetch() {
+        const Cycle needed = requested - (setting.fetch_buffer_beats - setting.fetch_burst_beats);
+        fetch_ready = NEVER;
+        if (!fetch_left || needed > shifted_beats) return;
+        Cycle ready = std::max(fetch_granted + 1, fetch_ends.after(FETCH_BURSTS));
+        if (needed > 0) {
+            const Cycle per = RATE == Rate::FULL ? setting.fetch_burst_beats : 1;
+            ready = std::max(ready, shifted[needed / per - 1] + 1);
+        }
+        fetch_ready = ready + 1;
     }
-};
 
-// A burst behind the cut, and when it entered the queue in front of the port.
-struct Burst {
-    std::int32_t command;
-    bool fill, last;
-    Cycle queued;
-    Shape shape;
-};
+    Cycle load_ready(const Burst &burst) const {
+        return std::max(std::max(burst.queued, load.sent.last()) + 1,
+                        load_ends.after(setting.outstanding));
+    }
 
-// The read channel and LOAD's cutter behind it.
-struct ReadPort {
-    Cycle accepted = -1, handshake = -1;    // the last ones on AR and on R
-    Cycle beat_before = -1, last_beat = -1;  // when the last beats left the read buffer
-    Cycle loaded = -1, taken = -1;  // when a piece entered the cutter's output, and was taken
+    // Grant a burst; the first cycle in which its data may be offered.
+    Cycle grant(Cycle cycle) {
+        port.accepted = std::max(std::max(cycle, port.accepted) + 1,
+                                 read_ends.after(setting.memory_outstanding));
+        return port.accepted + setting.latency;
+    }
 
-    // When the next burst's first piece can enter the cutter's output register.
-    Cycle next_loaded(Cycle sent) const { return std::max(std::max(sent + 1, loaded) + 1, taken); }
-
-    void take_beat(Cycle cycle) { beat_before = last_beat, last_beat = cycle; }
-
-    // Move a beat that may be offered from `ready` on; the first cycle in which it can be taken.
     Cycle deliver(Cycle ready) {
-        handshake = std::max(ready, beat_before + 1);
-        return std::max(handshake, last_beat) + 1;
+        ready = std::max(ready, port.handshake + 1);
+        if constexpr (RATE == Rate::LIMITED) ready = read_bandwidth.take(ready);
+        return port.deliver(ready);
     }
 
-    // Take all beats of a burst as they come while memory moves one a cycle; when the first is taken.
-    Cycle take_beats(Cycle beats, Cycle ready) {
-        const Cycle before = last_beat, first = deliver(std::max(ready, handshake + 1));
-        const Cycle end = first + beats - 1;
-        if (beats == 1) {
-            take_beat(first);
-            return first;
+    // Grant FETCH's next burst, and before it all that LOAD requests earlier.
+    void fetch() {
+        for (;;) {
+            if constexpr (RATE == Rate::FULL) read_train();
+            const Burst *burst = load.head();
+            if (!burst) break;
+            const Cycle ready = load_ready(*burst), cycle = std::max(fetch_ready, port.accepted);
+            if ((burst->fill ? ready : std::max(ready, port.accepted)) >= cycle) break;
+            read();
         }
-        handshake = beats == 2 ? std::max(handshake, before) + 1
-                               : std::max(handshake + beats - 1, end - 1);
-        beat_before = end - 1, last_beat = end;
-        return first;
-    }
-
-    void take_fill(const Shape &shape, Cycle entered) {
-        taken = entered + shape.pieces, loaded = taken - 1;
-    }
-
-    // Take a whole burst while memory moves a beat a cycle: the first piece waits for its beat, then
-    // follows a piece a cycle, and no beat is late. Returns when the first one is taken.
-    Cycle take_burst(const Shape &shape, Cycle ready, Cycle entered) {
-        const Cycle before = last_beat;
-        const Cycle first = std::max(entered + 1, deliver(std::max(ready, handshake + 1)));
-        taken = first + shape.pieces - 1;
-        loaded = shape.pieces == 1 ? entered : taken - 1;
-        if (shape.beats == 1) {
-            take_beat(taken);
-            return first;
-        }
-        beat_before = taken - shape.last_beat, last_beat = taken;
-        if (shape.beats == 2) {
-            handshake = std::max(handshake, before) + 1;
+        const Cycle cycle = std::max(fetch_ready, port.accepted);
+        const Cycle beats = std::min(fetch_left, setting.fetch_burst_beats);
+        fetch_left -= beats, requested += beats, fetch_granted = cycle;
+        const Cycle ready = grant(cycle);
+        if constexpr (RATE == Rate::FULL) {
+            arrived.push(port.take_beats(beats, ready));
         } else {
-            const Cycle third = beat_before - shape.beat_before;
-            handshake = std::max(handshake + shape.beats - 1, third + 1);
+            for (Cycle beat = 0; beat < beats; ++beat) {
+                const Cycle arrives = deliver(ready);
+                port.take_beat(arrives);
+                arrived.push(arrives);
+            }
         }
-        return first;
+        arrived_beats += beats;
+        fetch_ends.push(port.last_beat);
+        read_ends.push(port.handshake);
+        prepare_fetch();
+    }
+
+    // Send LOAD's next burst, and before it all that FETCH requests earlier or as early.
+    void read() {
+        const Burst &burst = *load.head();
+        Times &time = times[burst.command];
+        Cycle cycle = load_ready(burst);
+        if (!burst.fill) {
+            while (fetch_ready <= std::max(cycle, port.accepted)) fetch();
+            cycle = std::max(cycle, port.accepted);
+        }
+        load.sent.push(cycle);
+        Cycle entered = port.next_loaded(cycle), first = entered + 1;
+        if (burst.fill) {
+            port.take_fill(burst.shape, entered);
+        } else {
+            const Cycle ready = grant(cycle);
+            if constexpr (RATE == Rate::FULL) {
+                first = port.take_burst(burst.shape, ready, entered);
+                time.starved += first - (entered + 1);
+            } else {
+                first = read_beats(burst.shape, ready, entered, time);
+            }
+            read_ends.push(port.handshake);
+        }
+        if (time.first < 0) time.first = first;
+        load_ends.push(port.taken);
+        if (burst.last) time.last = port.taken, time.complete = port.taken + 1;
+    }
+
+    Cycle read_beats(const Shape &shape, Cycle ready, Cycle entered, Times &time) {
+        Cycle begin = 0;
+        for (Cycle beat = 0; beat < shape.beats; ++beat) {
+            const Cycle pieces = shape.cuts.pieces_of(beat);
+            const Cycle first = std::max(entered + 1, deliver(ready));
+            time.starved += first - (entered + 1);
+            if (!beat) begin = first;
+            port.taken = first + pieces - 1;
+            port.loaded = pieces == 1 ? entered : port.taken - 1;
+            entered = port.taken;
+            port.take_beat(port.taken);
+        }
+        return begin;
+    }
+
+    // Send what is left of LOAD's command as `read` would, until FETCH comes between: the same
+    // recurrences on copies, which a compiler keeps in registers. Returns whether it sent any.
+    bool read_train(Cycle last_runs = 0) {
+        if (load.plans != load.sent.size || !load.cursor.more()) return false;
+        Times &time = times[load.commands[load.command]];
+        Cursor cursor = load.cursor;
+        Shape shape = load.shape;
+        ReadPort reads = port;
+        Cycle queued = load.queued, left_nest = load.left_nest, starved = 0, first = time.first;
+        std::int64_t sent = load.sent.size;
+        Cycle last = load.sent.last(), older = sent > 1 ? load.sent[sent - 2] : -1;
+        const Cycle fetches = fetch_ready, latency = setting.latency;
+        const bool fill = cursor.fill;
+        const std::int64_t before = sent;
+        while (cursor.more() && cursor.runs >= last_runs + !cursor.rest) {
+            if (!cursor.rest) cursor.next_run(), left_nest = queued;
+            const Cycle enters = std::max(std::max(queued, left_nest), older) + 1;
+            Cycle cycle = std::max(std::max(enters, last) + 1, load_ends.after(setting.outstanding));
+            if (!fill) cycle = std::max(cycle, reads.accepted);
+            if (!fill && fetches <= cycle) break;
+            queued = enters, older = last, last = cycle, ++sent;
+            shape.see(cursor.cut());
+            const Cycle entered = reads.next_loaded(cycle);
+            Cycle begins = entered + 1;
+            if (fill) {
+                reads.take_fill(shape, entered);
+            } else {
+                reads.accepted = std::max(cycle + 1, read_ends.after(setting.memory_outstanding));
+                begins = reads.take_burst(shape, reads.accepted + latency, entered);
+                starved += begins - (entered + 1);
+                read_ends.push(reads.handshake);
+            }
+            if (first < 0) first = begins;
+            load_ends.push(reads.taken);
+        }
+        load.cursor = cursor, load.shape = shape, port = reads;
+        load.queued = queued, load.left_nest = left_nest, load.plans = sent;
+        load.sent.resume(sent, older, last);
+        time.first = first, time.starved += starved;
+        if (!cursor.more()) time.last = port.taken, time.complete = port.taken + 1;
+        return sent > before;
+    }
+
+    void write() {
+        const Burst &burst = *store.head();
+        const Cycle cycle = std::max({std::max(burst.queued, store.sent.last()) + 1, addressed,
+                                      responses.after(setting.outstanding)});
+        store.sent.push(cycle);
+        addressed = std::max(cycle + 1, responses.after(setting.memory_outstanding));
+        Cycle loaded = std::max(std::max(cycle + 1, store_loaded) + 1, store_taken);
+        Times &time = times[burst.command];
+        const Cycle pieces = burst.shape.pieces;
+        if constexpr (RATE == Rate::FULL) {
+            if (time.first < 0) time.first = loaded + 1;
+            store_taken = loaded + pieces;
+            store_loaded = store_taken - 1;
+            written = store_taken + PACKING_CYCLES + 1;
+        } else {
+            for (Cycle beat = 0; beat < burst.shape.beats; ++beat) {
+                const Cycle end = loaded + burst.shape.cuts.pieces_of(beat);
+                store_loaded = end - 1;
+                store_taken = std::max(end, returned.after(QUEUED_BEATS));
+                if (time.first < 0) time.first = end == loaded + 1 ? store_taken : loaded + 1;
+                loaded = store_taken;
+                const Cycle leaves = std::max(store_taken + PACKING_CYCLES, written);
+                returned.push(leaves);
+                written = write_bandwidth.take(leaves + 1);
+            }
+        }
+        committed = std::max({written, addressed, committed});
+        const Cycle before = responses.last();
+        const Cycle answered = std::max(committed + setting.latency, before + 1);
+        responses.push(answered);
+        time.starved += answered - std::max(cycle, before) - pieces;
+        if (burst.last) time.last = store_taken, time.complete = answered + 1;
     }
 };
 

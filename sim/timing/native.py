@@ -32,7 +32,8 @@ def library() -> ctypes.CDLL:
         Without a compiler.
     """
     folder = Path(__file__).parent
-    sources = [folder / "engine.cpp", folder / "engine.h", folder.parent / "decode.h"]
+    names = ("engine.cpp", "engine.h", "issuer.h", "ports.h", "program.h", "../decode.h")
+    sources = [folder / name for name in names]
     flags = (*NATIVE_FLAGS, "-fvisibility-inlines-hidden", "-fno-semantic-interposition")
     return _load(str(build_native("timing", sources, flags, generated=headers())))
 
@@ -54,7 +55,7 @@ def _load(path: str) -> ctypes.CDLL:
 
 @cache
 def _machine(configuration: Configuration) -> tuple[int, ...]:
-    """The configuration's part of a setting, in the order of `engine.h`."""
+    """The configuration's part of a setting, in the order of `program.h`."""
     fetch = Fetch(configuration, 0)
     return (
         fetch.word_beats,
