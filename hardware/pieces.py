@@ -50,9 +50,9 @@ def piece_layout(
 class PieceCutter(wiring.Component):
     """Cut bursts into pieces, one piece per cycle without bubbles.
 
-    A piece is as long as the row, the beat and the burst allow; a fill has beats as long as the
-    longest row or beat, from its first byte on, which nothing but the counter of beats asks for. The
-    first piece stands at `pieces` two cycles after its burst was accepted.
+    A piece is as long as the row, the beat and the burst allow. The beats of a fill, which is not
+    read, are as long as the longest row or beat and begin with its first byte. The first piece
+    stands at `pieces` two cycles after its burst was accepted.
 
     Parameters
     ----------

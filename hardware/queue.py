@@ -11,7 +11,7 @@ class Queue(wiring.Component):
 
     Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls
     only while `depth` payloads wait, whatever `output` does in that cycle, so no ready passes
-    through. A buffered queue of two also stalls in the cycle in which a payload moves to its output.
+    through. A buffered queue of two also stalls while a payload moves to its output.
 
     Parameters
     ----------
