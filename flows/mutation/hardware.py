@@ -9,7 +9,7 @@ from .netlist import Fault, build_faulty_core
 from .outcome import Outcome, Score, Verdict, progress
 from .score import Crash, Kill, Suite, try_all
 from .stimuli import LONG, stimuli
-from .survivors import reason
+from .survivors import beyond_reach, reason
 
 PROGRAMS = 60
 COUNTERS = "control"
@@ -97,7 +97,7 @@ def _outcome(
         verdict, by = Verdict.ARGUED, argument
     else:
         listed = ", ".join(registers[:4]) + (", ..." if len(registers) > 4 else "")
-        by = f"can change {listed}"
+        by = beyond_reach(fault.place) or f"can change {listed}"
     return Outcome(fault.number, fault.unit, fault.place, source, verdict, by)
 
 

@@ -121,12 +121,40 @@ REASONS = (
         "never holds two",
     ),
     Reason(
+        r"^tiny/store\.pending\.fifo: w_port__en",
+        r"",
+        r"store\.pending\.fifo\.storage\[\d\]",
+        "writes the place of the next burst before it comes: `tiny` never fills the queue",
+    ),
+    Reason(
+        r"^tiny/(arbiter|store): .* by bit 2[2-7]$",
+        r"",
+        r"m_axi_a[rw]\w+",
+        "the bit belongs to the length of a request, after 20 bits of address: a burst of `tiny` "
+        "has four beats at most, so that it is never set",
+    ),
+    Reason(
         r"store\.unanswered\.fifo: r_rdy.* const1",
         r"",
         r"",
         "a response without a request, which AXI forbids the memory",
     ),
 )
+
+
+BEYOND_REACH = (
+    (
+        r"_counters: .*\[(1[89]|2\d|3[01])\]",
+        "an upper bit of a performance counter: it can be seen after more cycles, instructions or "
+        "bytes than any stimulus has",
+    ),
+)
+"""Faults that can be seen, and why the stimuli do not: they count as survivors."""
+
+
+def beyond_reach(place: str) -> str:
+    """Why a fault that can be seen is not, or nothing."""
+    return next((text for pattern, text in BEYOND_REACH if re.search(pattern, place)), "")
 
 
 def reason(place: str, source: str, registers: tuple[str, ...]) -> str | None:

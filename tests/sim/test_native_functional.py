@@ -15,6 +15,8 @@ from tilewright.isa.encoding import encode_program, word_bytes
 from tilewright.isa.fields import pack
 from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
 from tilewright.isa.semantics import Machine
+from tilewright.sim import native_functional
+from tilewright.sim.decode import native_decoder
 from tilewright.sim.functional import FunctionalMachine
 from tilewright.sim.native_functional import NativeMachine, functional_machine
 
@@ -177,7 +179,18 @@ def test_words_that_mean_nothing_are_refused_like_the_decoder_does():
         machine.run_words(code[:-1])
 
 
-def test_without_a_compiler_numpy_simulates_and_says_so_once(monkeypatch, capfd):
+@pytest.fixture
+def nothing_loaded():
+    """Libraries as in a new process, before and after."""
+    kept = (native_decoder, native_functional._library, native_functional._say_once)
+    for function in kept:
+        function.cache_clear()
+    yield
+    for function in kept:
+        function.cache_clear()
+
+
+def test_without_a_compiler_numpy_simulates_and_says_so_once(nothing_loaded, monkeypatch, capfd):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert functional_machine(SMALL) is FunctionalMachine
     assert functional_machine(SMALL) is FunctionalMachine
