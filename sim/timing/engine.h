@@ -315,12 +315,14 @@ private:
         std::int64_t sent = load.sent.size;
         Cycle last = load.sent.last(), older = sent > 1 ? load.sent[sent - 2] : -1;
         const Cycle fetches = fetch_ready, latency = setting.latency;
+        const Cycle outstanding = setting.outstanding, most = setting.memory_outstanding;
+        Series ends = load_ends, ended = read_ends;
         const bool fill = cursor.fill;
         const std::int64_t before = sent;
         while (cursor.more() && cursor.runs >= last_runs + !cursor.rest) {
             if (!cursor.rest) cursor.next_run(), left_nest = queued;
             const Cycle enters = std::max(std::max(queued, left_nest), older) + 1;
-            Cycle cycle = std::max(std::max(enters, last) + 1, load_ends.after(setting.outstanding));
+            Cycle cycle = std::max(std::max(enters, last) + 1, ends.after(outstanding));
             if (!fill) cycle = std::max(cycle, reads.accepted);
             if (!fill && fetches <= cycle) break;
             queued = enters, older = last, last = cycle, ++sent;
@@ -330,14 +332,15 @@ private:
             if (fill) {
                 reads.take_fill(shape, entered);
             } else {
-                reads.accepted = std::max(cycle + 1, read_ends.after(setting.memory_outstanding));
+                reads.accepted = std::max(cycle + 1, ended.after(most));
                 begins = reads.take_burst(shape, reads.accepted + latency, entered);
                 starved += begins - (entered + 1);
-                read_ends.push(reads.handshake);
+                ended.push(reads.handshake);
             }
             if (first < 0) first = begins;
-            load_ends.push(reads.taken);
+            ends.push(reads.taken);
         }
+        load_ends.size = ends.size, read_ends.size = ended.size;
         load.cursor = cursor, load.shape = shape, port = reads;
         load.queued = queued, load.left_nest = left_nest, load.plans = sent;
         load.sent.resume(sent, older, last);

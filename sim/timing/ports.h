@@ -9,32 +9,37 @@
 
 namespace tilewright {
 
-// The last values of a series, by their number; `depth` is a power of two.
-class Ring {
-    std::vector<Cycle> values;
+// The last values of a series, by their number. It can be copied cheaply: the values are not.
+struct Series {
+    Cycle *values = nullptr;
     std::size_t mask = 0;
-
-public:
     std::int64_t size = 0;
 
-    void reset(std::int64_t least) {
-        std::size_t depth = 1;
-        while (depth < std::size_t(least)) depth *= 2;
-        values.assign(depth, -1);
-        mask = depth - 1, size = 0;
-    }
     void push(Cycle value) { values[size++ & mask] = value; }
     Cycle operator[](std::int64_t number) const { return values[number & mask]; }
     Cycle last() const { return size ? (*this)[size - 1] : -1; }
+    // The cycle after the value `distance` back; 0 before there is one.
+    Cycle after(std::int64_t distance) const {
+        return size >= distance ? (*this)[size - distance] + 1 : 0;
+    }
+};
+
+// A series with its values, whose number is a power of two.
+class Ring : public Series {
+    std::vector<Cycle> storage;
+
+public:
+    void reset(std::int64_t least) {
+        std::size_t depth = 1;
+        while (depth < std::size_t(least)) depth *= 2;
+        storage.assign(depth, -1);
+        values = storage.data(), mask = depth - 1, size = 0;
+    }
     // Go on as after `count` values, of which the last two are these.
     void resume(std::int64_t count, Cycle before, Cycle value) {
         size = count;
         if (count > 1) values[(count - 2) & mask] = before;
         if (count) values[(count - 1) & mask] = value;
-    }
-    // The cycle after the value `distance` back; 0 before there is one.
-    Cycle after(std::int64_t distance) const {
-        return size >= distance ? (*this)[size - distance] + 1 : 0;
     }
 };
 
@@ -62,7 +67,12 @@ public:
 struct Cuts {
     Cycle count = 0, row_phase = 0, row_log = 0, beat_phase = 0, beat_log = 0;
 
-    bool operator==(const Cuts &) const = default;
+    // Compared by hand: a compiler makes vectors of this, which then wait for single stores.
+    bool operator==(const Cuts &other) const {
+        return !((count ^ other.count) | (row_phase ^ other.row_phase) |
+                 (row_log ^ other.row_log) | (beat_phase ^ other.beat_phase) |
+                 (beat_log ^ other.beat_log));
+    }
 
     Cycle rows_to(Cycle position) const { return (row_phase + position) >> row_log; }
     Cycle beat_cuts() const { return (beat_phase + count - 1) >> beat_log; }
