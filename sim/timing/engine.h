@@ -186,8 +186,10 @@ private:
         Times &time = times[index];
         start(index);
         while (time.complete < 0) {
-            if constexpr (RATE == Rate::FULL)
-                if (op.unit == unit::LOAD && read_train() && time.complete >= 0) break;
+            if constexpr (RATE == Rate::FULL) {
+                op.unit == unit::LOAD ? read_train() : write_train();
+                if (time.complete >= 0) break;
+            }
             op.unit == unit::LOAD ? read() : write();
         }
         Cycle retired = std::max(time.complete, time.start + 1);
@@ -346,6 +348,49 @@ private:
         load.sent.resume(sent, older, last);
         time.first = first, time.starved += starved;
         if (!cursor.more()) time.last = port.taken, time.complete = port.taken + 1;
+        return sent > before;
+    }
+
+    // The same for STORE, whose channel is its own.
+    bool write_train(Cycle last_runs = 0) {
+        if (store.plans != store.sent.size || !store.cursor.more()) return false;
+        Times &time = times[store.commands[store.command]];
+        Cursor cursor = store.cursor;
+        Shape shape = store.shape;
+        Cycle queued = store.queued, left_nest = store.left_nest, starved = 0, first = time.first;
+        const std::int64_t before = store.sent.size;
+        std::int64_t sent = before;
+        Cycle last = store.sent.last(), older = sent > 1 ? store.sent[sent - 2] : -1;
+        Cycle address = addressed, loaded = store_loaded, taken = store_taken, commit = committed;
+        const Cycle outstanding = setting.outstanding, most = setting.memory_outstanding;
+        const Cycle latency = setting.latency;
+        Series answers = responses;
+        Cycle answered = answers.last();
+        while (cursor.more() && cursor.runs >= last_runs + !cursor.rest) {
+            if (!cursor.rest) cursor.next_run(), left_nest = queued;
+            queued = std::max(std::max(queued, left_nest), older) + 1;
+            const Cycle cycle = std::max(std::max(std::max(queued, last) + 1, address),
+                                         answers.after(outstanding));
+            older = last, last = cycle, ++sent;
+            shape.see(cursor.cut());
+            address = std::max(cycle + 1, answers.after(most));
+            const Cycle entered = std::max(std::max(cycle + 1, loaded) + 1, taken);
+            if (first < 0) first = entered + 1;
+            taken = entered + shape.pieces, loaded = taken - 1;
+            commit = std::max(std::max(taken + PACKING_CYCLES + 1, address), commit);
+            const Cycle earlier = answered;
+            answered = std::max(commit + latency, earlier + 1);
+            answers.push(answered);
+            starved += answered - std::max(cycle, earlier) - shape.pieces;
+        }
+        responses.size = answers.size;
+        store.cursor = cursor, store.shape = shape;
+        store.queued = queued, store.left_nest = left_nest, store.plans = sent;
+        store.sent.resume(sent, older, last);
+        addressed = address, store_loaded = loaded, store_taken = taken, committed = commit;
+        written = taken + PACKING_CYCLES + 1;
+        time.first = first, time.starved += starved;
+        if (!cursor.more()) time.last = taken, time.complete = answered + 1;
         return sent > before;
     }
 

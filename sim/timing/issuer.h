@@ -39,9 +39,10 @@ public:
 
     Cycle free(std::int32_t index) {
         while (commands[command + 1] != index || cursor.runs) {
-            if (RATE == Rate::FULL && is_load && cursor.runs > LAST_RUNS) {
-                while (sent.size < plans) engine.read();
-                if (!engine.read_train(LAST_RUNS)) engine.read();
+            if (RATE == Rate::FULL && cursor.runs > LAST_RUNS) {
+                while (sent.size < plans) is_load ? engine.read() : engine.write();
+                if (!(is_load ? engine.read_train(LAST_RUNS) : engine.write_train(LAST_RUNS)))
+                    is_load ? engine.read() : engine.write();
             } else if (cursor.rest) {
                 while (sent.size <= plans - QUEUED_BURSTS) is_load ? engine.read() : engine.write();
                 plan();
