@@ -102,6 +102,30 @@ REASONS = (
         "alignment is limited to 33 bits before, so that no bit from here on is ever dropped",
     ),
     Reason(
+        r"requantizer: \S+ B\[\d+\] cnot\d by bit (3[3-9]|[45]\d)",
+        r"dropped = product & low_bits",
+        r"",
+        "alignment is limited to 33 bits before, so that the mask never has this bit",
+    ),
+    Reason(
+        r"requantizer: \S+ D\[(4[0-9]|5\d)\] cnot\d by bit (4[1-9]|5\d)",
+        r"coarsely_aligned",
+        r"[\w.]*coarsely_aligned",
+        "where the other bit is set, the result saturates, whatever this one is",
+    ),
+    Reason(
+        r"^tiny/load\.cutter: .* const1",
+        r"ends_beat = ends_by\(\"beat\", \"row\"\) & ends_by\(\"beat\", \"burst\"\)",
+        r"load\.cutter\.pieces__payload",
+        "differs only where the burst ends first, and then `ends_burst` says all that this would",
+    ),
+    Reason(
+        r"^tiny/gemm\.array: .* const1",
+        r"self\.write & \(self\.row == row\)",
+        r"gemm\.array\.shadow_\d\d_01",
+        "the last row of a tile's weights: what the rows before it leave there, it overwrites",
+    ),
+    Reason(
         r"^tiny/store\.cutter: .* cnot\d by bit [4-7]",
         r"pieces\.py.*difference",
         r"",
@@ -147,6 +171,11 @@ BEYOND_REACH = (
         r"_counters: .*\[(1[89]|2\d|3[01])\]",
         "an upper bit of a performance counter: it can be seen after more cycles, instructions or "
         "bytes than any stimulus has",
+    ),
+    (
+        r"bus__arready\[0\] port__arready\[0\] inv",
+        "the host of the stimuli keeps its address until ready, takes the wrong ready a cycle "
+        "later, and reads the same; nothing checks that the core had taken the address by then",
     ),
 )
 """Faults that can be seen, and why the stimuli do not: they count as survivors."""
