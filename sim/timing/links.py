@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from ...isa.instructions import Gemm, Halt, Instruction, Load, Store, Sync, Unit, Vector
+from ...isa.instructions import Gemm, Halt, Instruction, Load, Store, Sync, Unit
 
 NOBODY = -1
 
@@ -80,13 +80,3 @@ def moved_bytes(instruction: Instruction) -> int:
     if isinstance(instruction, Store) or (isinstance(instruction, Load) and not instruction.fill):
         return instruction.length * prod(loop.extent for loop in instruction.loops)
     return 0
-
-
-def macs(instruction: Instruction, lanes: int) -> int:
-    """Multiplications of a GEMM on an array of so many lanes; 0 for all others."""
-    return instruction.steps() * lanes if isinstance(instruction, Gemm) else 0
-
-
-def steps(instruction: Instruction) -> int:
-    """Rows of a GEMM or steps of a VECTOR; 0 for all others."""
-    return instruction.steps() if isinstance(instruction, Gemm | Vector) else 0

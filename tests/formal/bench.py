@@ -5,6 +5,7 @@ of a run leaves behind.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from amaranth.back import rtlil
@@ -27,7 +28,7 @@ class ProofError(AssertionError):
     """A claim does not have the verdict that a test expects."""
 
 
-class Bench(Elaboratable):
+class Bench(Elaboratable, ABC):
     """A closed world: a block, what its surroundings may do, and what must hold.
 
     Subclasses describe it in `world`. A bench that is asked to reach its goals claims nothing else
@@ -38,9 +39,9 @@ class Bench(Elaboratable):
         self.domain = ClockDomain("sync", reset_less=True)
         self.reaching = False
 
+    @abstractmethod
     def world(self, m: Module) -> None:
         """Add the block, assumptions, claims and goals."""
-        raise NotImplementedError
 
     def elaborate(self, platform) -> Module:
         m = Module()
