@@ -11,9 +11,8 @@ from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.dma import Resident
 from .accelerator.lower import Emitted, Lowering
-from .accelerator.schedule import choose_schedule
-from .graph import Graph, Node, QConv, is_accelerated
-from .kernels import build_kernel
+from .fusion import Group, form_groups
+from .graph import Graph, Node, is_accelerated
 from .kernels.common import channel_block, padded
 from .memory_plan import Lifetime, MemoryPlan, plan_memory
 from .module import Binding, Layer, Module, Segment
@@ -87,25 +86,33 @@ def _compile_segment(
     keep_all: bool,
 ) -> Segment:
     inputs, outputs = _boundary(graph, nodes)
-    plan = _plan(graph, nodes, inputs, outputs, configuration, keep_all)
+    groups = form_groups(graph, nodes, outputs, configuration)
+    plan = _plan(graph, groups, inputs, outputs, configuration, keep_all)
     shapes = _stored_shapes(graph, plan, configuration)
     residents = {name: Resident(offset, shapes[name]) for name, offset in plan.offsets.items()}
     pool = ConstantPool(base=align(plan.size))
     lowering = Lowering(configuration, residents, pool)
-    spans: list[tuple[Node, int, str, int]] = []
-    for node in nodes:
-        kernel = build_kernel(node, graph, configuration)
-        schedule = choose_schedule(kernel, configuration)
-        lowering.lower(kernel, schedule)
-        spans.append((node, kernel.macs, str(schedule), len(lowering.stream)))
-        progress(f"{node.name}: {schedule}, bound {schedule.bound_cycles} cycles")
+    ends: list[int] = []
+    for group in groups:
+        lowering.lower(group.kernel, group.schedule)
+        ends.append(len(lowering.stream))
+        progress(f"{group.name}: {group.schedule}, bound {group.schedule.bound_cycles} cycles")
     program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)
     notes, positions = _annotate(program, lowering.stream)
     layers, first = [], 0
-    for node, macs, schedule, end in spans:
+    for group, end in zip(groups, ends, strict=True):
         last = positions[end - 1] + 1 if end else 0
-        kind = node.attributes.kind if isinstance(node.attributes, QConv) else node.op
-        layers.append(Layer(node.name, kind, node.output.name, macs, schedule, first, last))
+        layers.append(
+            Layer(
+                name=group.name,
+                op=group.op,
+                output=group.output,
+                macs=group.kernel.macs,
+                schedule=str(group.schedule),
+                first=first,
+                last=last,
+            )
+        )
         first = last
     data_bytes = align(pool.base + pool.size)
     check(program, configuration, data_bytes)
@@ -144,17 +151,19 @@ def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
     return list(entering), leaving
 
 
-def _plan(graph, nodes, inputs, outputs, configuration, keep_all) -> MemoryPlan:
-    """Lifetimes in node order; inputs exist before the first node, outputs after the last."""
+def _plan(
+    graph: Graph, groups: list[Group], inputs, outputs, configuration, keep_all
+) -> MemoryPlan:
+    """Lifetimes in order; inputs exist before the first group, outputs after the last."""
     first = dict.fromkeys(inputs, -1)
     last: dict[str, int] = dict.fromkeys(inputs, -1)
-    for step, node in enumerate(nodes):
-        for name in node.inputs:
+    for step, group in enumerate(groups):
+        for name in group.inputs:
             if not graph.is_constant(name):
                 last[name] = step
-        first[node.output.name] = last[node.output.name] = step
+        first[group.output] = last[group.output] = step
     for name in first if keep_all else outputs:
-        last[name] = len(nodes)
+        last[name] = len(groups)
     lifetimes = []
     for name in first:
         shape = graph.types[name].shape

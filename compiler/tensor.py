@@ -6,7 +6,7 @@ each reads what the one before defined. `evaluate` is the executable meaning.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -108,8 +108,35 @@ class Kernel:
             dict.fromkeys(n for n in names if n not in defined and n not in self.constants)
         )
 
+    def renamed(self, names: Mapping[str, str]) -> "Kernel":
+        """The same kernel with other names for some tensors."""
+        tensors = {
+            names.get(name, name): replace(tensor, name=names.get(name, name))
+            for name, tensor in self.tensors.items()
+        }
+        stages = tuple(
+            replace(
+                stage,
+                output=replace(stage.output, name=names.get(stage.output.name, stage.output.name)),
+                body=_renamed(stage.body, names),
+            )
+            for stage in self.stages
+        )
+        constants = {names.get(name, name): data for name, data in self.constants.items()}
+        return replace(self, stages=stages, tensors=tensors, constants=constants)
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.stages))
+
+
+def _renamed(tree: Expression, names: Mapping[str, str]) -> Expression:
+    if isinstance(tree, Read):
+        return Read(names.get(tree.tensor, tree.tensor), tree.index)
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(_renamed(argument, names) for argument in tree.arguments))
+    if isinstance(tree, Reduction):
+        return Reduction(tree.op, _renamed(tree.body, names))
+    return tree
 
 
 def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:

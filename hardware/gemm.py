@@ -72,7 +72,9 @@ class GemmUnit(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         configuration = self.configuration
-        m.submodules.array = array = MacArray(configuration.lanes_in, configuration.lanes_out)
+        m.submodules.array = array = MacArray(
+            configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
+        )
         m.submodules.tiles = tiles = TileWalker(configuration)
         m.submodules.rows = rows = RowWalker(configuration)
         m.submodules.in_flight = in_flight = InFlight(IN_FLIGHT)
@@ -119,6 +121,11 @@ class GemmUnit(wiring.Component):
             array.swap.eq(swaps[vector_delay]),
             *_assign(array.vector, elements(self.act.data, ELEMENT_BITS)),
         ]
+        if configuration.depthwise_taps:
+            for name in ("depthwise", "begins", "part"):
+                source = step.begins_run if name == "begins" else getattr(step, name)
+                waiting = delayed(m, Value.cast(source), vector_delay, f"vector_{name}")
+                m.d.comb += getattr(array, name).eq(waiting)
 
         # Accumulators: read so that they meet the sums, written in the cycle after.
         reads_at, writes_at = sums_delay - READ_LATENCY, sums_delay + 1

@@ -1,6 +1,6 @@
 """The two halves of GEMM's control: which weight tile to fetch, and which row to issue."""
 
-from amaranth.hdl import Assert, Cat, Module, Signal
+from amaranth.hdl import Assert, Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -84,8 +84,13 @@ class TileWalker(wiring.Component):
 
 
 def step_layout(configuration: Configuration) -> data.StructLayout:
-    """One GEMM step: the rows, whether it opens a tile, overwrites, or ends the command."""
+    """One GEMM step.
+
+    The rows; whether it opens a tile, overwrites, or ends the command; where there is a depthwise
+    mode, whether it begins a run of the innermost row loop, and how the command takes channels.
+    """
     bits = _address_bits(configuration)
+    channels = {"begins_run": 1, "depthwise": 1, "part": range(configuration.depthwise_parts)}
     return data.StructLayout(
         {
             "valid": 1,
@@ -94,6 +99,7 @@ def step_layout(configuration: Configuration) -> data.StructLayout:
             "first_row": 1,
             "overwrites": 1,
             "last": 1,
+            **(channels if configuration.depthwise_taps else {}),
         }
     )
 
@@ -165,4 +171,25 @@ class RowWalker(wiring.Component):
                 for level in range(tile_loops)
             ]
         m.d.comb += step.overwrites.eq(~accumulates & (nest.zeros[:tile_loops] | moves).all())
+        if self.configuration.depthwise_taps:
+            self._mark_runs(m, nest.zeros[tile_loops:])
         return m
+
+    def _mark_runs(self, m: Module, zeros: Value) -> None:
+        """Mark first steps of the innermost row loop: the last one of more than one iteration."""
+        step = self.step
+        inner = Signal(len(zeros), reset_less=True)
+        depthwise = Signal(reset_less=True)
+        part = Signal.like(step.part, reset_less=True)
+        with m.If(self.load):
+            m.d.sync += [depthwise.eq(self.command.depthwise), part.eq(self.command.part)]
+            several: Value = Const(0)
+            for level in reversed(range(len(zeros))):
+                loops = getattr(self.command, f"row_loops__{level}__extent") != 0
+                m.d.sync += inner[level].eq(loops & ~several)
+                several = several | loops
+        m.d.comb += [
+            step.begins_run.eq((zeros | ~inner).all()),
+            step.depthwise.eq(depthwise),
+            step.part.eq(part),
+        ]

@@ -1,8 +1,15 @@
-"""The weight-stationary array: one activation vector times a tile of weights per cycle."""
+"""The weight-stationary array: one activation vector times a tile of weights per cycle.
 
-from amaranth.hdl import Cat, Module, Signal, signed
+In a depthwise step the first rows of the array do not broadcast: each output lane has an operand
+register of its own there, and these registers pass a channel's values on from row to row, so that
+they are the delay line of the convolution as well.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+
+from .selection import choose
 
 ELEMENT_BITS = 8
 
@@ -22,10 +29,16 @@ class MacArray(wiring.Component):
     over; it multiplies the vector that comes in the same cycle as the swap. A row written in that
     cycle already belongs to the next tile.
 
+    With `depthwise`, row `j` of the tile, up to `taps`, multiplies the vector that was valid `j`
+    times before, channel by channel; rows beyond count for nothing. `begins` marks the vector that
+    has none before it: those of rows 1 and up are zero then.
+
     Parameters
     ----------
     lanes_in, lanes_out : int
         Inputs and outputs.
+    taps : int
+        Rows that take part in a depthwise step; 0 for an array without that mode.
 
     Members
     -------
@@ -38,14 +51,24 @@ class MacArray(wiring.Component):
     vector : In(int8)[lanes_in]
     valid : In(1)
         A vector is there; stages without one hold still.
+    depthwise, begins : In(1)
+    part : In(range(parts))
+        Output `o` takes channel `part * lanes_out + o % lanes_in` of a depthwise vector. These
+        three only where there are taps.
     sums : Out(signed)[lanes_out]
         Products summed over the inputs, exact.
     """
 
-    def __init__(self, lanes_in: int, lanes_out: int):
-        self.lanes_in, self.lanes_out = lanes_in, lanes_out
+    def __init__(self, lanes_in: int, lanes_out: int, taps: int = 0):
+        self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
+        self.channels = min(lanes_in, lanes_out)
         self.levels = (lanes_in - 1).bit_length()
         self.latency = 2 + self.levels
+        mode = {
+            "depthwise": In(1),
+            "begins": In(1),
+            "part": In(range(lanes_in // self.channels)),
+        }
         super().__init__(
             {
                 "weights": In(signed(ELEMENT_BITS)).array(lanes_out),
@@ -55,6 +78,7 @@ class MacArray(wiring.Component):
                 "vector": In(signed(ELEMENT_BITS)).array(lanes_in),
                 "valid": In(1),
                 "sums": Out(signed(sum_bits(lanes_in))).array(lanes_out),
+                **(mode if taps else {}),
             }
         )
 
@@ -62,14 +86,9 @@ class MacArray(wiring.Component):
         m = Module()
         # A simulator lays signals out by name, and vectorises what it does alike to neighbours: so
         # names put the output lane first and sort as numbers, and the trees add half to half.
-        vector = [
-            Signal.like(lane, name=f"vector_{index:02}", reset_less=True)
-            for index, lane in enumerate(self.vector)
-        ]
         valids = Signal(self.latency - 1)
         m.d.sync += valids.eq(Cat(self.valid, valids))
-        with m.If(self.valid):
-            m.d.sync += [held.eq(lane) for held, lane in zip(vector, self.vector, strict=True)]
+        operands = self._operands(m)
 
         for lane in range(self.lanes_out):
             terms = []
@@ -82,7 +101,7 @@ class MacArray(wiring.Component):
                     m.d.sync += shadow.eq(self.weights[lane])
                 with m.If(self.swap):
                     m.d.sync += weight.eq(shadow)
-                terms.append(vector[row] * weight)
+                terms.append(operands[row][lane] * weight)
             for stage, valid in enumerate(valids):
                 registers = [
                     Signal(term.shape(), name=f"sum_{lane:02}_{stage}_{index:02}", reset_less=True)
@@ -96,3 +115,28 @@ class MacArray(wiring.Component):
                 terms = [a + b for a, b in zip(registers[:half], registers[half:], strict=False)]
             m.d.comb += self.sums[lane].eq(registers[0])
         return m
+
+    def _operands(self, m: Module) -> list[list[Signal]]:
+        """The registered vector, by row and output lane."""
+        operands = []
+        following: list[Value] = []
+        if self.taps:
+            channels = (self.vector[channel :: self.channels] for channel in range(self.channels))
+            following = [choose(parts, self.part) for parts in channels]
+        for row, element in enumerate(self.vector):
+            if row < self.taps:
+                registers = [
+                    Signal.like(element, name=f"channel_{channel:02}_{row:02}", reset_less=True)
+                    for channel in range(self.channels)
+                ]
+                values = [Mux(self.depthwise, channel, element) for channel in following]
+                following = [Mux(self.begins, 0, register) for register in registers]
+            else:
+                registers = [Signal.like(element, name=f"vector_{row:02}", reset_less=True)]
+                values = [Mux(self.depthwise, 0, element) if self.taps else element]
+            with m.If(self.valid):
+                m.d.sync += [
+                    register.eq(value) for register, value in zip(registers, values, strict=True)
+                ]
+            operands.append(registers * (self.lanes_out // len(registers)))
+        return operands

@@ -70,6 +70,8 @@ class Configuration:
         Loop levels of GEMM (outer, inner), VECTOR (outer, inner), and LOAD and STORE.
     address_bits
         Width of a memory address and of the offsets in instructions.
+    depthwise_taps
+        ACT rows that a depthwise GEMM combines in a step; 0 for a machine without that mode.
 
     Raises
     ------
@@ -101,6 +103,7 @@ class Configuration:
     reduce_loops: int = 2
     dma_loops: int = 4
     address_bits: int = 32
+    depthwise_taps: int = 3
 
     def __post_init__(self) -> None:
         problems = [sentence for holds, sentence in self._rules() if not holds]
@@ -111,9 +114,10 @@ class Configuration:
         for field in fields(self):
             if field.name == "name":
                 continue
-            value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                yield False, f"`{field.name}` must be a positive whole number, not {value!r}"
+            value, least = getattr(self, field.name), int(field.name != "depthwise_taps")
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                kind = "positive whole number" if least else "whole number, 0 or more"
+                yield False, f"`{field.name}` must be a {kind}, not {value!r}"
                 return
         for name, low, high in (
             ("lanes_in", 2, 64),
@@ -155,6 +159,11 @@ class Configuration:
                 value % vector == 0,
                 f"`{name}` must be a multiple of vector_lanes ({vector}), not {value}",
             )
+        yield (
+            self.depthwise_taps <= self.lanes_in,
+            f"`depthwise_taps` must be at most lanes_in ({self.lanes_in}), since each tap has a "
+            f"row of the weight tile, not {self.depthwise_taps}",
+        )
         yield (
             self.wgt_depth % self.lanes_in == 0,
             f"`wgt_depth` must be a multiple of lanes_in ({self.lanes_in}), so that no weight tile "
@@ -231,6 +240,11 @@ class Configuration:
         if memory is Memory.DRAM:
             return 1 << self.address_bits
         return self.rows(memory) * self.row_bytes(memory)
+
+    @property
+    def depthwise_parts(self) -> int:
+        """Groups of `lanes_out` channels in an ACT row, of which a depthwise GEMM takes one."""
+        return max(1, self.lanes_in // self.lanes_out)
 
     # Identity ----------------------------------------------------------------------------------
 
@@ -310,6 +324,7 @@ _PRESETS = (
         token_bits=2,
         extent_bits=5,
         address_bits=20,
+        depthwise_taps=2,
     ),
     Configuration(
         name="4x4",

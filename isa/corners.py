@@ -78,6 +78,8 @@ def _takes_effect(instruction: Instruction, name: str) -> bool:
     """Whether the value of a field matters to this instruction."""
     if isinstance(instruction, Load):
         return name != "value" or instruction.fill
+    if isinstance(instruction, Gemm):
+        return name != "part" or instruction.depthwise
     if isinstance(instruction, Vector):
         if name in ("a_multiplier", "b_multiplier"):
             adds = instruction.combine == 1
@@ -94,8 +96,9 @@ def _takes_effect(instruction: Instruction, name: str) -> bool:
 def _fields(instruction: Instruction, configuration: Configuration) -> Iterator[str]:
     family = type(instruction)
     yield f"opcode {family.mnemonic}"
+    bits = {field.name: field.bits for field in family.layout(configuration)}
     for name, kind in immediates(family):
-        if not _takes_effect(instruction, name):
+        if not bits[name] or not _takes_effect(instruction, name):
             continue
         value = getattr(instruction, name)
         if issubclass(kind, IntEnum):
@@ -197,6 +200,8 @@ def _gemm(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
         yield "gemm reduces"
     if any(loop.strides[1] == 0 for loop in gemm.tile_loops):
         yield "gemm weights again"
+    if gemm.depthwise:
+        yield from _depthwise(gemm, configuration)
     pattern = nest_addresses(gemm.acc, tuple((n.extent, n.strides[1]) for n in gemm.row_loops))
     soon = GEMM_REVISIT_STEPS
     if np.any(pattern[soon:] == pattern[:-soon]):
@@ -210,6 +215,16 @@ def _gemm(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
     for access in gemm.accesses(configuration):
         if _banks(access, configuration) > 1:
             yield f"gemm changes {access.memory.name} bank"
+
+
+def _depthwise(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
+    run = gemm.run_steps()
+    runs = {0: "one row", 1: "one run"}.get(len(gemm.row_loops), "several runs")
+    yield f"gemm depthwise {runs}"
+    if gemm.accumulate:
+        yield "gemm depthwise accumulates"
+    if 1 < run < configuration.depthwise_taps:
+        yield "gemm depthwise run below taps"
 
 
 def _banks(access, configuration: Configuration) -> int:

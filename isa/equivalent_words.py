@@ -2,16 +2,17 @@
 
 An encoder writes zeros there, so that no encoded program would show a machine that looks. Loops of
 extent 1 may stand at any level and have any strides; padding, the byte of a LOAD that does not
-fill, and the memory side of one that does, may hold anything.
+fill, the memory side of one that does, and the part of a GEMM that is not depthwise, may hold
+anything.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from .configuration import Configuration
 from .encoding import word_bytes
 from .fields import Field, pack, width
-from .instructions import Instruction, Load
+from .instructions import Gemm, Instruction, Load
 
 
 def equivalent_words(
@@ -28,16 +29,21 @@ def _word(instruction: Instruction, configuration: Configuration, chance: random
     values = instruction.values(configuration)
     for nest in instruction.nests:
         _scatter(instruction, nest, values, fields, configuration, chance)
-    if isinstance(instruction, Load):
-        free = ["value"]
-        if instruction.fill:
-            free = [name for name in fields if name.rpartition(".")[2] == "memory"]
-        for name in free:
-            values[name] = _any(fields[name], chance)
+    for name in _free(instruction, fields):
+        values[name] = _any(fields[name], chance)
     word, used = pack(layout, values), width(layout)
     bits = 8 * word_bytes(configuration)
     word |= chance.getrandbits(bits - used) << used if bits > used else 0
     return word.to_bytes(bits // 8, "little")
+
+
+def _free(instruction: Instruction, fields: Iterable[str]) -> list[str]:
+    """Fields that mean nothing to this instruction."""
+    if isinstance(instruction, Load) and instruction.fill:
+        return [name for name in fields if name.rpartition(".")[2] == "memory"]
+    if isinstance(instruction, Load):
+        return ["value"]
+    return ["part"] if isinstance(instruction, Gemm) and not instruction.depthwise else []
 
 
 def _scatter(

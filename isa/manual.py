@@ -71,6 +71,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "a 3x3 convolution of an 8x8 tile from a 10x10 input window: both tile loops are "
             "reductions (`acc` stands still), so that the first of nine tiles overwrites",
         ),
+        (
+            "gemm depthwise act=0 wgt=0 acc=0 tile[3: act 10, wgt 1] row[8: act 10, acc 10]"
+            " row[10: act 1, acc 1] wait=load signal=vector",
+            "a depthwise 3x3 convolution of the same tile, a line of the window at a time: the "
+            "first two of ten accumulators of a line are incomplete, and left unread",
+        ),
     ),
     "vector": (
         (
@@ -309,7 +315,7 @@ def _family(family: type[Instruction], configuration: Configuration) -> Iterator
     sections = _sections(family)
     yield from (f"### {family.mnemonic}", "")
     yield from _paragraphs(sections[""])
-    yield from (f"    {family.law}", "")
+    yield from (*textwrap.indent(family.law, "    ").splitlines(), "")
     yield from (f"Time: {family.time}.", "")
     if "Parameters" in sections:
         entries = _entries(sections["Parameters"])

@@ -12,7 +12,7 @@ import numpy as np
 from .configuration import Configuration, Memory
 from .instructions import Combine, Gemm, Instruction, Reduce, Vector
 from .numbers import requantise
-from .semantics import Machine, combine_operands, first_steps, reduce_steps
+from .semantics import Machine, combine_operands, depthwise_sums, first_steps, reduce_steps
 
 NUMBER_CORNERS = (
     "gemm sum wraps up",
@@ -65,7 +65,12 @@ class _Watched(Machine):
         acc_rows = gemm.addresses("acc").reshape(shape)
         wgt_tiles = gemm.addresses("wgt").reshape(shape)[:, 0]
         before = self.view(Memory.ACC).astype(np.int64)
-        products = np.matmul(act[act_rows], tiles[wgt_tiles]).astype(np.int64)
+        vectors, weights = act[act_rows], tiles[wgt_tiles]
+        if gemm.depthwise:
+            products = depthwise_sums(gemm, vectors, weights, self.configuration)
+        else:
+            products = np.matmul(vectors, weights)
+        products = products.astype(np.int64)
         for step, fresh in enumerate(first_steps(gemm)):
             if fresh:
                 before[acc_rows[step]] = 0

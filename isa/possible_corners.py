@@ -88,7 +88,10 @@ def immediates(family: type[Instruction]) -> Iterator[tuple[str, type]]:
 
 
 def _possible_fields(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
+    bits = {field.name: field.bits for field in family.layout(configuration)}
     for name, kind in immediates(family):
+        if not bits[name]:
+            continue
         if kind is Memory:
             codes = LOCAL if family is Load else SOURCES
             yield from (f"{family.mnemonic}.{name}={code.name}" for code in codes)
@@ -198,6 +201,12 @@ def _possible_gemm(configuration: Configuration) -> Iterator[str]:
         yield "gemm revisits soonest across tiles"
     if configuration.row_loops > 1:
         yield "gemm revisits soonest in rows"
+    if configuration.depthwise_taps:
+        yield from (f"gemm depthwise {what}" for what in ("one row", "one run", "accumulates"))
+        if configuration.row_loops > 1:
+            yield "gemm depthwise several runs"
+        if configuration.depthwise_taps > 2:
+            yield "gemm depthwise run below taps"
     for memory in (Memory.ACT, Memory.WGT, Memory.ACC):
         tiles = configuration.rows(Memory.WGT) // configuration.lanes_in
         if configuration.banks(memory) > 1 and (memory is not Memory.WGT or tiles > 1):

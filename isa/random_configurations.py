@@ -27,9 +27,12 @@ SMALL = PRESETS["4x4"].replace(
 _CHANGES: dict[str, dict[str, int]] = {
     "wide-in": {"lanes_in": 16, "lanes_out": 4},
     "wide-out": {"lanes_in": 4, "lanes_out": 16, "bus_bits": 64},
-    "two-by-eight": {"lanes_in": 2, "lanes_out": 8, "vector_lanes": 2},
-    "eight-by-two": {"lanes_in": 8, "lanes_out": 2, "vector_lanes": 2},
+    "two-by-eight": {"lanes_in": 2, "lanes_out": 8, "vector_lanes": 2, "depthwise_taps": 2},
+    "eight-by-two": {"lanes_in": 8, "lanes_out": 2, "vector_lanes": 2, "depthwise_taps": 8},
     "narrow-vector": {"lanes_in": 8, "lanes_out": 4, "vector_lanes": 2, "bus_bits": 64},
+    "no-taps": {"depthwise_taps": 0},
+    "one-tap": {"lanes_in": 8, "lanes_out": 4, "depthwise_taps": 1},
+    "five-taps": {"lanes_in": 8, "lanes_out": 8, "depthwise_taps": 5},
     "bus-64": {"bus_bits": 64, "burst_beats": 8},
     "bus-128": {"bus_bits": 128, "burst_beats": 4, "outstanding_bursts": 8},
     "bus-256": {"lanes_in": 8, "lanes_out": 8, "bus_bits": 256, "burst_beats": 2},
@@ -130,6 +133,7 @@ def random_configuration(seed: int) -> Configuration:
         reduce_loops=chance.randint(1, 4),
         dma_loops=chance.randint(1, 6),
         address_bits=chance.choice((20, 24, 32)),
+        depthwise_taps=min(lanes_in, chance.choice((0, 1, 2, 3, chance.randint(0, lanes_in)))),
     )
 
 

@@ -8,6 +8,7 @@ Scratchpads are used near the ends of their banks, so that programs read what th
 import random
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from .configuration import GEMM_REVISIT_STEPS, Configuration, Memory
 from .instructions import (
@@ -30,6 +31,9 @@ Window = tuple[int, int]
 
 STEP_BUDGETS = (8, 40, 160)
 """Steps of a unit that one instruction may take; long ones are rare."""
+
+DENSE_SHARE = 0.6
+"""Share of GEMMs that are not depthwise, where a machine has that mode."""
 
 LONGEST_SHARE = 0.004
 """Share of GEMMs and VECTORs that may take as many steps as one loop can count."""
@@ -247,6 +251,7 @@ class Drawing:
                 moves.append(strides)
             instruction = Gemm(
                 accumulate=self.chance.random() < 0.4,
+                **self.channels(),
                 act=bases[0],
                 wgt=bases[1],
                 acc=bases[2],
@@ -256,6 +261,15 @@ class Drawing:
             if not has_faults(instruction, configuration, self.data_bytes):
                 return instruction
         raise AssertionError("a GEMM without loops is legal")
+
+    def channels(self) -> dict[str, Any]:
+        """Whether a GEMM is depthwise, and which part of the rows it takes."""
+        if not self.configuration.depthwise_taps or self.chance.random() < DENSE_SHARE:
+            return {}
+        return {
+            "depthwise": True,
+            "part": self.chance.randrange(self.configuration.depthwise_parts),
+        }
 
     def vector(self, budget: int | None = None) -> Vector:
         """Any operation; drawn again until its operands keep apart."""

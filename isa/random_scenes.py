@@ -197,7 +197,7 @@ class Scenes(Drawing):
             place = chance.choice(SOURCES)
             return {"source": place, "local@": place, "length": chance.choice((1, 1, 2, 8))}
         if family is Gemm:
-            return {"accumulate": chance.random() < 0.5}
+            return {"accumulate": chance.random() < 0.5, **self.channels()}
         from_acc, to_acc = chance.random() < 0.5, chance.random() < 0.4
         return {
             "a_from_acc": from_acc,

@@ -109,7 +109,11 @@ class Machine:
         first = first_steps(gemm)
         for step in range(shape[0]):
             tile = tiles[wgt_tiles[step]].astype(np.int32)
-            products = act[act_rows[step]].astype(np.int32) @ tile
+            vectors = act[act_rows[step]].astype(np.int32)
+            if gemm.depthwise:
+                products = depthwise_sums(gemm, vectors, tile, self.configuration)
+            else:
+                products = vectors @ tile
             for row in range(rows):
                 address = acc_rows[step, row]
                 acc[address] = products[row] if first[step] else acc[address] + products[row]
@@ -147,6 +151,33 @@ def first_steps(gemm: Gemm) -> np.ndarray:
             here[1:] = False
         first = (first[:, None] & here).reshape(-1)
     return first
+
+
+def depthwise_sums(
+    gemm: Gemm, vectors: np.ndarray, tile: np.ndarray, configuration: Configuration
+) -> np.ndarray:
+    """What a depthwise GEMM adds to its accumulators in the steps of one tile.
+
+    Parameters
+    ----------
+    vectors
+        int32[..., rows, lanes_in]: the ACT row of every step.
+    tile
+        int32[..., lanes_in, lanes_out].
+
+    Returns
+    -------
+    int32[..., rows, lanes_out].
+    """
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    channels = gemm.part * lanes_out + np.arange(lanes_out) % lanes_in
+    run = gemm.run_steps()
+    streamed = vectors[..., channels]
+    runs = streamed.reshape(*streamed.shape[:-2], -1, run, lanes_out)
+    sums = np.zeros_like(runs)
+    for tap in range(min(configuration.depthwise_taps, run)):
+        sums[..., tap:, :] += runs[..., : run - tap, :] * tile[..., None, tap, None, :]
+    return sums.reshape(streamed.shape)
 
 
 def combine_operands(vector: Vector, a: np.ndarray, b: np.ndarray | None) -> np.ndarray:

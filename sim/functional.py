@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import as_strided
 from ..isa.configuration import Memory
 from ..isa.instructions import Combine, Gemm, Load, Store, Vector
 from ..isa.instructions.common import nest_addresses
-from ..isa.semantics import Machine, combine_operands, finish, reduce_steps
+from ..isa.semantics import Machine, combine_operands, depthwise_sums, finish, reduce_steps
 
 EXACT_PRODUCTS = 1024
 """So many int8 products (at most 2**14 each) sum exactly in binary32's 24 bits."""
@@ -69,7 +69,17 @@ class FunctionalMachine(Machine):
         )
         acc_rows = nest_addresses(gemm.acc, tuple(row_nest))
         wgt_blocks, acc_blocks = gemm.wgt + _offsets(blocks, 1), _offsets(blocks, 2)
-        starts, block_of = np.unique(_offsets(blocks, 0), return_inverse=True)
+        act_blocks = _offsets(blocks, 0)
+        if gemm.depthwise:
+            total = np.zeros((acc_blocks.size, acc_rows.size, lanes_out), dtype=np.int32)
+            for act_move, wgt_move in zip(act_reduced, wgt_reduced, strict=True):
+                vectors = act[act_rows + act_blocks[:, None] + act_move].astype(np.int32)
+                weights = tiles[wgt_blocks + wgt_move].astype(np.int32)
+                total += depthwise_sums(gemm, vectors, weights, self.configuration)
+            targets = acc_rows + acc_blocks[:, None]
+            acc[targets] = acc[targets] + total if gemm.accumulate else total
+            return
+        starts, block_of = np.unique(act_blocks, return_inverse=True)
         tiles_at_once = max(1, EXACT_PRODUCTS // lanes_in)
         for group, start in enumerate(starts):
             members = np.flatnonzero(block_of == group)

@@ -1,4 +1,5 @@
-// A weight tile, held so that many activation rows can be multiplied by it quickly.
+// A weight tile, held so that many activation rows can be multiplied by it quickly: as a matrix, or
+// channel by channel.
 //
 // With AVX-512 VNNI, four int8 products are summed in one step; it wants one factor unsigned, so
 // 128 is added to every activation and taken from the sums again, 128 times the tile's column sums.
@@ -99,5 +100,42 @@ struct Tile<IN, OUT> {
 };
 
 #endif
+
+// The same for a depthwise GEMM: acc[o] += act[j rows before][channel of o] * tile[j][o] for each
+// tap j, rows before the first one of a call being zero.
+template <int IN, int OUT, int TAPS>
+struct Taps {
+    static constexpr int CHANNELS = IN < OUT ? IN : OUT;
+    std::int32_t weights[TAPS][OUT];
+    int first_channel;
+
+    explicit Taps(int part) : first_channel(part * OUT) {}
+
+    void take(const std::int8_t *tile) {
+        for (int j = 0; j < TAPS; ++j) {
+            for (int o = 0; o < OUT; ++o) weights[j][o] = tile[j * OUT + o];
+        }
+    }
+
+    void multiply(const std::int8_t *act, std::int64_t act_stride, std::int32_t *acc,
+                  std::int64_t acc_stride, std::int64_t rows, bool first) const {
+        const Taps held = *this;
+        act += first_channel;
+        for (std::int64_t row = 0; row < rows; ++row, act += act_stride, acc += acc_stride) {
+            std::uint32_t sums[OUT] = {};
+            if (!first) std::memcpy(sums, acc, sizeof sums);
+            const int reached = row < TAPS ? int(row) + 1 : TAPS;
+            for (int j = 0; j < reached; ++j) {
+                const std::int8_t *values = act - j * act_stride;
+                for (int low = 0; low < OUT; low += CHANNELS) {
+                    for (int o = 0; o < CHANNELS; ++o) {
+                        sums[low + o] += std::uint32_t(values[o] * held.weights[j][low + o]);
+                    }
+                }
+            }
+            std::memcpy(acc, sums, sizeof sums);
+        }
+    }
+};
 
 }  // namespace tilewright

@@ -101,15 +101,23 @@ void run_gemm(const Machine &machine, Row row) {
     }
     const Nest<4> tiles(widened[0]);
     const int64_t base[4] = {row[gemm::act], row[gemm::wgt], row[gemm::acc], row[gemm::accumulate]};
-    Tile<LANES_IN, LANES_OUT> tile;
-    tiles.steps(base, [&](const int64_t *at) {
-        tile.take(wgt + at[1] * LANES_IN * LANES_OUT);
-        const bool first = at[3] == 0;
-        rows.lines({at[0], at[2]}, [&](const int64_t *from, int64_t count, const int64_t *stride) {
-            tile.multiply(act + from[0] * LANES_IN, stride[0] * LANES_IN, acc + from[1] * LANES_OUT,
-                          stride[1] * LANES_OUT, count, first);
+    const auto run = [&](auto tile) {
+        tiles.steps(base, [&](const int64_t *at) {
+            tile.take(wgt + at[1] * LANES_IN * LANES_OUT);
+            const bool first = at[3] == 0;
+            const auto line = [&](const int64_t *from, int64_t count, const int64_t *stride) {
+                tile.multiply(act + from[0] * LANES_IN, stride[0] * LANES_IN,
+                              acc + from[1] * LANES_OUT, stride[1] * LANES_OUT, count, first);
+            };
+            rows.lines({at[0], at[2]}, line);
         });
-    });
+    };
+    if constexpr (DEPTHWISE_TAPS > 0) {
+        if (row[gemm::depthwise]) {
+            return run(Taps<LANES_IN, LANES_OUT, DEPTHWISE_TAPS>(int(row[gemm::part])));
+        }
+    }
+    run(Tile<LANES_IN, LANES_OUT>());
 }
 
 // VECTOR ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The fast functional simulation: whole programs in compiled code, the bits of `isa.semantics`.
 
-The C++ is compiled once for each number of lanes, for the processor at hand. Without a compiler,
+The C++ is compiled once for each number of lanes and taps, for the processor at hand. Without a compiler,
 `functional.FunctionalMachine` does the same in NumPy, some hundred times slower.
 """
 
@@ -100,8 +100,8 @@ def _decoded(code: bytes, configuration: Configuration) -> np.ndarray:
 
 @cache
 def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDLL:
-    lanes = ("lanes_in", "lanes_out", "vector_lanes")
-    numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in lanes)
+    sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps")
+    numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in sizes)
     header = f"#pragma once\nnamespace tilewright {{ constexpr int {numbers}; }}\n"
     generated = {"lanes.h": header, **headers()}
     library = ctypes.CDLL(str(build_native("functional", SOURCES, flags, generated)))

@@ -60,18 +60,8 @@ def load_box(
     loads = []
     for slab in _outside(box, valid):
         start = local + _offset(slab, box, pitch)
-        dims = [(high - low, 0, p) for (low, high), p in zip(slab, pitch, strict=True)]
-        for length, base, loops in _runs(dims, (0, start), limits, contiguous=(False, True)):
-            loads.append(
-                Load(
-                    destination=destination,
-                    fill=True,
-                    value=pad & 0xFF,
-                    length=length,
-                    local=base[1],
-                    loops=loops,
-                )
-            )
+        dims = [(high - low, p) for (low, high), p in zip(slab, pitch, strict=True)]
+        loads += fill_bytes(dims, destination, start, pad, limits)
     if all(low < high for low, high in valid):
         start = local + _offset(valid, box, pitch)
         memory = source.base + sum(
@@ -92,6 +82,28 @@ def load_box(
                 )
             )
     return loads
+
+
+def fill_bytes(
+    dims: Sequence[tuple[int, int]],
+    destination: Memory,
+    local: int,
+    value: int,
+    limits: Configuration,
+) -> list[Load]:
+    """LOADs that write one byte value over `(extent, stride)` dimensions, the innermost last."""
+    spread = [(extent, 0, stride) for extent, stride in dims]
+    return [
+        Load(
+            destination=destination,
+            fill=True,
+            value=value & 0xFF,
+            length=length,
+            local=base[1],
+            loops=loops,
+        )
+        for length, base, loops in _runs(spread, (0, local), limits, contiguous=(False, True))
+    ]
 
 
 def load_bytes(

@@ -47,6 +47,13 @@ class Buffer:
     base: int
     axes: Mapping[str, Placement]
 
+    def moved(self, axis: str, steps: int) -> "Buffer":
+        """The same data from `steps` indices of an unblocked axis on."""
+        place = self.axes.get(axis)
+        if place is None or not steps:
+            return self
+        return Buffer(self.memory, self.base + steps * place.inner, self.axes)
+
 
 def dense(extents: Mapping[str, int]) -> dict[str, Placement]:
     """Row-major placement, the last axis contiguous."""

@@ -1,33 +1,38 @@
 """From a scheduled kernel to instructions: walk the tiles, load what is missing, compute, store.
 
-Scratchpad memory is used as slots that are taken in turn, so that the next tile is loaded while
-this one is computed; a tile that still lies in its slot is not loaded again. Which instruction must
-wait for which is not decided here: tokens follow from the instructions' footprints.
+The walk is driven by demand: a tile of the last step asks for what it reads, an earlier step's
+activation is computed as far as it is missing, and what must come from main memory is loaded
+unless it still lies in its scratchpad. Which instruction must wait for which is not decided here:
+tokens follow from the instructions' footprints.
 """
 
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Read, reads_of
+from ...isa.expressions import Read
 from ...isa.instructions import Instruction
-from ..tensor import Compute, Kernel
+from ..tensor import Kernel
+from .arena import Arena
 from .constants import ConstantPool, pack_parameters, pack_weights
-from .dma import Box, Resident, box_bytes, load_box, load_bytes, store_box
+from .dma import Box, Resident, fill_bytes, load_box, load_bytes, store_box
 from .layout import Buffer, Placement, dense
-from .schedule import (
-    Schedule,
-    Shape,
-    activation_reads,
-    box_of,
-    output_bytes,
-    regions_of,
-    shape_of,
-    wgt_chunk,
-)
+from .plan import Plan, Tile
+from .rolling import Rolling
+from .schedule import Schedule
+from .steps import Step, box_of
 from .tensorise import tensorise
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a tile of a step is written: all its rows, or `count` of them from `first` on."""
+
+    buffer: Buffer
+    first: int = 0
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +42,6 @@ class Emitted:
     instruction: Instruction
     kernel: str
     note: str
-
-
-@dataclass(slots=True)
-class Slots:
-    """Equal pieces of a scratchpad, taken in turn; remembers what each holds.
-
-    Parameters
-    ----------
-    bases
-        First element of every slot.
-    """
-
-    bases: list[int]
-    held: list[object] = field(default_factory=list)
-    turn: int = 0
-
-    def __post_init__(self) -> None:
-        self.held = [None] * len(self.bases)
-
-    def take(self, key: object) -> tuple[int, bool]:
-        """Slot for a piece: its base, and whether the piece must be loaded."""
-        if key is not None and key in self.held:
-            return self.bases[self.held.index(key)], False
-        slot = self.turn % len(self.bases)
-        self.turn += 1
-        self.held[slot] = key
-        return self.bases[slot], True
-
-
-def slots_in(base: int, size: int, piece: int, most: int = 64) -> Slots:
-    """As many slots of `piece` as fit `size`, at most `most`."""
-    return Slots([base + index * piece for index in range(min(most, size // piece))])
 
 
 class Lowering:
@@ -94,125 +67,202 @@ class Lowering:
         self.residents = residents
         self.pool = pool
         self.stream: list[Emitted] = []
+        tiles = configuration.rows(Memory.WGT) // configuration.lanes_in
+        self.arenas = {
+            Memory.ACT: Arena(configuration.size_bytes(Memory.ACT)),
+            Memory.WGT: Arena(tiles),
+            Memory.PARAM: Arena(configuration.param_depth),
+            Memory.LUT: Arena(configuration.lut_tables),
+        }
+        self.accumulators = itertools.cycle(range(configuration.acc_banks))
 
     def lower(self, kernel: Kernel, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream."""
-        walk = _Walk(self, kernel, schedule)
-        for start, tile, last in walk.tiles():
-            walk.compute(start, tile, last)
+        _Walk(self, kernel, schedule.plan(kernel, self.configuration)).run()
 
 
 class _Walk:
-    """State of one kernel's walk over its tiles."""
+    """One kernel's walk over its tiles."""
 
-    def __init__(self, lowering: Lowering, kernel: Kernel, schedule: Schedule) -> None:
-        self.out, self.kernel, self.schedule = lowering, kernel, schedule
-        self.configuration = configuration = lowering.configuration
-        self.shape: Shape = shape_of(kernel)
-        self.tile_sizes = schedule.tiles
-        self.reads = activation_reads(kernel)
-        regions = regions_of(len(self.reads), configuration)
-        self.inputs = {
-            read.tensor: slots_in(*region, box_bytes(box_of(read, {}, self.tile_sizes)))
-            for read, region in zip(self.reads, regions.inputs, strict=True)
+    def __init__(self, lowering: Lowering, kernel: Kernel, plan: Plan) -> None:
+        self.out, self.kernel, self.plan = lowering, kernel, plan
+        self.configuration = lowering.configuration
+        self.makers = {step.name: index for index, step in enumerate(plan.steps[:-1])}
+        self.computed: dict[str, tuple[int, int]] = {}
+        """Of every rolling activation: image, and row up to which it is there."""
+        self.rings = {
+            name: lowering.arenas[Memory.ACT].take(None, ring.size, plan.regions[name])[0]
+            for name, ring in plan.rings.items()
         }
-        size = output_bytes(self.shape, self.tile_sizes, schedule.channels_outer)
-        self.output = slots_in(*regions.output, size, most=4)
-        channels = math.prod(self.tile_sizes[axis] for axis in self.shape.channels)
-        rows = -(-channels // configuration.vector_lanes)
-        self.params = slots_in(0, configuration.param_depth, rows)
-        self.tables = slots_in(0, configuration.lut_tables, 1)
-        bank = configuration.acc_depth * configuration.lanes_out
-        self.accumulators = slots_in(0, bank * configuration.acc_banks, bank)
-        self.weights = Slots([])
-        if self.shape.product is not None:
-            tiles = wgt_chunk(self.shape.product, self.tile_sizes, configuration)
-            most = configuration.rows(Memory.WGT) // configuration.lanes_in
-            self.weights = slots_in(0, most, tiles)
-        self.output_base = 0
 
-    # Walking -----------------------------------------------------------------------------------
+    def run(self) -> None:
+        """Compute and store every tile of the last step."""
+        for name, ring in self.plan.rings.items():
+            self._pad_columns(name, ring)
+        last, output = self.plan.steps[-1], 0
+        for start, tile in self._tiles():
+            inside = {} if self.plan.channels_outer else {a: start[a] for a in last.channels}
+            sizes = self._output_sizes(tile)
+            if not any(inside.values()):
+                output = self._place(last.name, None, math.prod(sizes.values()))
+            places = dense(sizes)
+            offset = sum(places[axis].inner * begin for axis, begin in inside.items())
+            target = Buffer(Memory.ACT, output + offset, places)
+            self._compute(len(self.plan.steps) - 1, start, tile, [Target(target)])
+            if self.plan.channels_outer or all(
+                start[axis] + tile[axis] == last.extents[axis] for axis in last.channels
+            ):
+                self._store(start, sizes, output)
 
-    def tiles(self) -> Iterator[tuple[dict[str, int], dict[str, int], bool]]:
-        """Start and extents of every data tile, and whether it completes its output buffer."""
-        extents = self.shape.finish.extents
+    def _tiles(self) -> Iterator[tuple[Tile, Tile]]:
+        """Start and extents of every tile of the last step, its reductions included."""
+        step = self.plan.steps[-1]
         axes = (
-            (*self.shape.channels, *self.shape.pixels)
-            if self.schedule.channels_outer
-            else (*self.shape.pixels, *self.shape.channels)
+            (*step.channels, *step.pixels)
+            if self.plan.channels_outer
+            else (*step.pixels, *step.channels)
         )
-        ranges = [range(0, extents[axis], self.tile_sizes[axis]) for axis in axes]
-        for starts in itertools.product(*ranges):
-            start = dict(zip(axes, starts, strict=True))
-            tile = {
-                axis: min(self.tile_sizes[axis], extents[axis] - begin)
-                for axis, begin in start.items()
-            }
-            last = self.schedule.channels_outer or all(
-                start[axis] + tile[axis] == extents[axis] for axis in self.shape.channels
-            )
-            yield start, tile, last
+        yield from _cut(step, self.plan.tiles[-1], axes, {})
 
-    def compute(self, start: dict[str, int], tile: dict[str, int], last: bool) -> None:
-        """One data tile: product chunks, the finishing compute, and the store where due."""
-        where = " ".join(f"{axis}{begin}" for axis, begin in start.items() if begin or axis in "yo")
+    # Computing ---------------------------------------------------------------------------------
+
+    def _compute(self, index: int, start: Tile, tile: Tile, targets: list[Target]) -> None:
+        """One tile of a step, written to every target."""
+        step = self.plan.steps[index]
+        where = _where(step, start)
         buffers: dict[str, Buffer] = {}
-        self._parameters(start, tile, buffers, where)
-        if self.shape.product is not None:
-            self._product(self.shape.product, start, tile, buffers, where)
-        else:
-            whole = {**tile, **{axis.name: axis.extent for axis in self.shape.finish.reductions}}
-            for read in self.reads:
-                buffers[read.tensor] = self._activation(read, start, whole, where)
-        finish = self.shape.finish
-        target = self._output(start, tile)
-        buffers[finish.output.name] = target
-        whole = {**tile, **{axis.name: axis.extent for axis in finish.reductions}}
-        for instruction in tensorise(finish, whole, buffers, self.configuration):
-            self._emit(instruction, f"{where}: finish")
-        if last:
-            self._store(start, tile, where)
+        # What comes from main memory is asked for first: its LOAD shall not queue behind others.
+        for read in sorted(step.operands, key=lambda read: read.tensor in self.makers):
+            buffers[read.tensor] = self._activation(read, start, tile, where)
+        if step.product is not None:
+            self._product(step, start, tile, buffers, where)
+        self._parameters(step, start, tile, buffers, where)
+        row = step.pixels[1]
+        for target in targets:
+            part = {**tile, row: tile[row] if target.count is None else target.count}
+            moved = {name: buffer.moved(row, target.first) for name, buffer in buffers.items()}
+            moved[step.name] = target.buffer
+            for instruction in tensorise(step.finish, part, moved, self.configuration):
+                self._emit(instruction, f"{where}: finish")
 
-    def _product(self, product: Compute, start, tile, buffers, where: str) -> None:
-        reduced = self.shape.reduced
-        assert reduced is not None
-        chunk = self.tile_sizes[reduced]
-        key = object()
-        base, _ = self.accumulators.take(key)
-        buffers[product.output.name] = self._accumulator(base, tile)
-        whole = {**tile, **{axis.name: axis.extent for axis in product.reductions}, reduced: chunk}
-        for begin in range(0, product.extents[reduced], chunk):
-            part = f"{where} {reduced}{begin}"
-            origin = {**start, reduced: begin}
-            for read in reads_of(product.body):
-                if read.tensor in self.kernel.constants:
-                    buffers[read.tensor] = self._weights(read, origin, whole, part)
-            for read in self.reads:
-                if read in reads_of(product.body):
-                    buffers[read.tensor] = self._activation(read, origin, whole, part)
+    def _product(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
+        assert step.product is not None
+        assert step.reduced is not None
+        assert step.weights is not None
+        bank = self.configuration.acc_depth * self.configuration.lanes_out
+        base = next(self.out.accumulators) * bank
+        buffers[step.product.output.name] = self._accumulator(step, base, tile)
+        chunk = tile[step.reduced]
+        for begin in range(0, step.reductions[step.reduced], chunk):
+            part = f"{where} {step.reduced}{begin}"
+            origin = {**start, step.reduced: begin}
+            # Weights are asked for before what must wait for a STORE, and after what is computed
+            # here, whose own weights must not take their place.
+            for made in (True, False):
+                if not made:
+                    buffers[step.weights.tensor] = self._weights(step.weights, origin, tile, part)
+                for read in step.streams:
+                    if (read.tensor in self.makers) == made:
+                        buffers[read.tensor] = self._activation(read, origin, tile, part)
             for instruction in tensorise(
-                product, whole, buffers, self.configuration, accumulate=begin > 0
+                step.product, tile, buffers, self.configuration, accumulate=begin > 0
             ):
                 self._emit(instruction, f"{part}: product")
 
-    # Buffers -----------------------------------------------------------------------------------
+    # Activations -------------------------------------------------------------------------------
 
-    def _activation(self, read: Read, start, tile, where: str) -> Buffer:
+    def _activation(self, read: Read, start: Tile, tile: Tile, where: str) -> Buffer:
+        """Where a tile's operand lies; it is loaded or computed as far as it is missing."""
         box = box_of(read, start, tile)
-        base, missing = self.inputs[read.tensor].take(box)
-        if missing:
+        ring = self.plan.rings.get(read.tensor)
+        if ring is not None:
+            return self._rolled(read, ring, box)
+        size = math.prod(high - low for low, high in box)
+        if read.tensor in self.makers:
+            base = self._place(read.tensor, None, size)
+            maker = self.plan.steps[self.makers[read.tensor]]
+            axes = [axis.name for axis in maker.finish.axes]
+            extents = {axis: high - low for axis, (low, high) in zip(axes, box, strict=True)}
+            begin = {axis: low for axis, (low, _) in zip(axes, box, strict=True)}
+            inner = {**self.plan.tiles[self.makers[read.tensor]], **extents}
+            target = Buffer(Memory.ACT, base, dense(extents))
+            self._compute(self.makers[read.tensor], begin, inner, [Target(target)])
+        else:
             tensor = self.kernel.tensors[read.tensor]
-            source = replace(self.out.residents[tensor.value], shape=tensor.shape)
-            loads = load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration)
-            for load in loads:
-                self._emit(load, f"{where}: load `{read.tensor}`")
-        return Buffer(Memory.ACT, base, _along(read, box))
+            base, missing = self.out.arenas[Memory.ACT].take(
+                (self.kernel.name, read.tensor, box), size, self.plan.regions[read.tensor]
+            )
+            if missing:
+                source = replace(self.out.residents[tensor.value], shape=tensor.shape)
+                for load in load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration):
+                    self._emit(load, f"{where}: load `{read.tensor}`")
+        return Buffer(Memory.ACT, base, _along(read, _strides(box)))
 
-    def _weights(self, read: Read, start, tile, where: str) -> Buffer:
+    def _place(self, tensor: str, key: object, size: int) -> int:
+        """Room for a new tile in the tensor's region."""
+        return self.out.arenas[Memory.ACT].take(key, size, self.plan.regions[tensor])[0]
+
+    def _rolled(self, read: Read, ring: Rolling, box: Box) -> Buffer:
+        """The rows of a rolling window; those that are not there yet are computed."""
+        (image, _), (first, last), (left, _), (channel, _) = box
+        done = self.computed.get(read.tensor, (-1, 0))
+        begin = done[1] if done[0] == image else -ring.top
+        for row, until in ((begin, min(last, 0)), (max(begin, ring.height), last)):
+            if row < until:
+                self._pad_rows(read.tensor, ring, row, until)
+        self._roll(read.tensor, ring, image, max(begin, 0), min(last, ring.height))
+        self.computed[read.tensor] = (image, max(begin, last))
+        base = self.rings[read.tensor] + ring.place(first) * ring.pitch
+        base += (left + ring.left) * ring.channels + channel
+        strides = (0, ring.pitch, ring.channels, 1)
+        return Buffer(Memory.ACT, base, _along(read, strides))
+
+    def _roll(self, name: str, ring: Rolling, image: int, first: int, last: int) -> None:
+        """Compute rows of a rolling activation, in tiles of its step."""
+        index = self.makers[name]
+        step, tile = self.plan.steps[index], self.plan.tiles[index]
+        n, y, x = step.pixels
+        (c,) = step.channels
+        while first < last:
+            until = min(last, first + tile[y])
+            rows = {**tile, n: 1, y: until - first}
+            for start, part in _cut(step, rows, (c,), {n: image, y: first, x: 0}):
+                targets = []
+                for low, high, place in ring.places(first, until):
+                    base = self.rings[name] + place * ring.pitch
+                    base += ring.left * ring.channels + start[c]
+                    strides = {n: 0, y: ring.pitch, x: ring.channels, c: 1}
+                    buffer = Buffer(Memory.ACT, base, {a: Placement(s) for a, s in strides.items()})
+                    targets.append(Target(buffer, low - first, high - low))
+                self._compute(index, start, part, targets)
+            first = until
+
+    def _pad_columns(self, name: str, ring: Rolling) -> None:
+        """Fill the columns left and right of all rows; no step ever writes them."""
+        rows = ring.ring + ring.overhang
+        right = (ring.left + ring.width) * ring.channels
+        for offset, columns in ((0, ring.left), (right, ring.right)):
+            if columns:
+                self._fill(name, ring, offset, [(rows, ring.pitch), (columns * ring.channels, 1)])
+
+    def _pad_rows(self, name: str, ring: Rolling, first: int, last: int) -> None:
+        """Fill rows above or below the activation."""
+        for low, high, place in ring.places(first, last):
+            self._fill(name, ring, place * ring.pitch, [((high - low) * ring.pitch, 1)])
+
+    def _fill(self, name: str, ring: Rolling, offset: int, dims: list[tuple[int, int]]) -> None:
+        local = self.rings[name] + offset
+        for load in fill_bytes(dims, Memory.ACT, local, ring.pad, self.configuration):
+            self._emit(load, f"pad `{name}`")
+
+    # Constants and accumulators ----------------------------------------------------------------
+
+    def _weights(self, read: Read, start: Tile, tile: Tile, where: str) -> Buffer:
         lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
         box = box_of(read, start, tile)
-        base, missing = self.weights.take(box)
         area = lanes_in * lanes_out
+        count = math.prod(high - low for low, high in box) // area
+        base, missing = self.out.arenas[Memory.WGT].take((self.kernel.name, read, box), count)
         if missing:
             values = self.kernel.constants[read.tensor][tuple(slice(a, b) for a, b in box)]
             data = pack_weights(values, self.configuration)
@@ -235,11 +285,11 @@ class _Walk:
             {name: place for name, place in zip(names, placements, strict=True) if name},
         )
 
-    def _accumulator(self, base: int, tile: Mapping[str, int]) -> Buffer:
+    def _accumulator(self, step: Step, base: int, tile: Tile) -> Buffer:
         """Rows ordered channel block, then pixel; lanes innermost."""
         lanes = self.configuration.lanes_out
-        *outer, last = self.shape.channels
-        pixels = {axis: tile[axis] for axis in self.shape.pixels}
+        *outer, last = step.channels
+        pixels = {axis: tile[axis] for axis in step.pixels}
         rows = dense(pixels)
         placements = {axis: Placement(place.inner * lanes) for axis, place in rows.items()}
         block = math.prod(pixels.values()) * lanes
@@ -250,75 +300,98 @@ class _Walk:
             stride *= tile[axis]
         return Buffer(Memory.ACC, base, placements)
 
-    def _parameters(self, start, tile, buffers: dict[str, Buffer], where: str) -> None:
+    def _parameters(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
         constants, lanes = self.kernel.constants, self.configuration.vector_lanes
-        if "table" in constants:
-            base, missing = self.tables.take("table")
+        if step.table is not None:
+            values = constants[step.table.tensor]
+            key = self.kernel.name, step.table
+            base, missing = self.out.arenas[Memory.LUT].take(key, 1)
             if missing:
-                address = self.out.pool.add(constants["table"].tobytes())
+                address = self.out.pool.add(values.tobytes())
                 for load in load_bytes(address, 256, Memory.LUT, base * 256, self.configuration):
                     self._emit(load, f"{where}: load table")
-            buffers["table"] = Buffer(Memory.LUT, base, {})
-        if "bias" not in constants:
+            buffers[step.table.tensor] = Buffer(Memory.LUT, base, {})
+        read = step.parameters
+        if read is None:
             return
-        read = next(r for r in reads_of(self.shape.finish.body) if r.tensor == "bias")
         box = box_of(read, start, tile)
-        base, missing = self.params.take(box)
+        rows = -(-math.prod(high - low for low, high in box) // lanes)
+        key = self.kernel.name, read, box
+        base, missing = self.out.arenas[Memory.PARAM].take(key, rows)
         if missing:
             piece = tuple(slice(low, high) for low, high in box)
-            data = pack_parameters(constants["bias"][piece], constants["scale"][piece])
+            bias, scale = (
+                constants[one.tensor][piece] if one is not None else None
+                for one in (step.bias, step.scale)
+            )
+            data = pack_parameters(bias, scale)
             address = self.out.pool.add(data)
             for load in load_bytes(
                 address, len(data), Memory.PARAM, base * lanes * 8, self.configuration
             ):
                 self._emit(load, f"{where}: load parameters")
-        buffer = Buffer(Memory.PARAM, base * lanes, _along(read, box))
-        buffers["bias"] = buffers["scale"] = buffer
+        along = _along(read, _strides(box))
+        for one in (step.bias, step.scale):
+            if one is not None:
+                buffers[one.tensor] = Buffer(Memory.PARAM, base * lanes, along)
 
-    def _output(self, start, tile) -> Buffer:
-        """This tile's place inside the output buffer; a new slot at the buffer's first tile."""
-        finish, channels = self.shape.finish, self.shape.channels
-        sizes = self._output_sizes(tile)
-        inside = {} if self.schedule.channels_outer else {axis: start[axis] for axis in channels}
-        if not any(inside.values()):
-            self.output_base, _ = self.output.take(object())
-        placements = dense(sizes)
-        offset = sum(placements[axis].inner * begin for axis, begin in inside.items())
-        assert tuple(sizes) == tuple(axis.name for axis in finish.axes)
-        return Buffer(Memory.ACT, self.output_base + offset, placements)
+    # Storing -----------------------------------------------------------------------------------
 
-    def _output_sizes(self, tile: Mapping[str, int]) -> dict[str, int]:
-        finish = self.shape.finish
-        whole = () if self.schedule.channels_outer else self.shape.channels
+    def _output_sizes(self, tile: Tile) -> dict[str, int]:
+        last = self.plan.steps[-1]
+        whole = () if self.plan.channels_outer else last.channels
         return {
             axis.name: axis.extent if axis.name in whole else tile[axis.name]
-            for axis in finish.axes
+            for axis in last.finish.axes
         }
 
-    def _store(self, start, tile, where: str) -> None:
-        finish = self.shape.finish
-        sizes = self._output_sizes(tile)
+    def _store(self, start: Tile, sizes: Tile, base: int) -> None:
+        last = self.plan.steps[-1]
         box: Box = tuple(
             (0, sizes[axis.name])
             if sizes[axis.name] == axis.extent
             else (start[axis.name], start[axis.name] + sizes[axis.name])
-            for axis in finish.axes
+            for axis in last.finish.axes
         )
-        target = replace(self.out.residents[finish.output.value], shape=finish.output.shape)
-        for store in store_box(target, box, Memory.ACT, self.output_base, self.configuration):
-            self._emit(store, f"{where}: store `{finish.output.name}`")
+        output = last.finish.output
+        target = replace(self.out.residents[output.value], shape=output.shape)
+        for store in store_box(target, box, Memory.ACT, base, self.configuration):
+            self._emit(store, f"{_where(last, start)}: store `{output.name}`")
 
     def _emit(self, instruction: Instruction, note: str) -> None:
         self.out.stream.append(Emitted(instruction, self.kernel.name, note.strip(": ")))
 
 
-def _along(read: Read, box: Box) -> dict[str, Placement]:
-    """How far each axis moves through a dense box of the tensor it indexes."""
-    extents = [high - low for low, high in box]
-    strides: dict[str, int] = {}
-    stride = 1
-    for affine, extent in zip(reversed(read.index), reversed(extents), strict=True):
+def _cut(
+    step: Step, sizes: Tile, axes: tuple[str, ...], start: Tile
+) -> Iterator[tuple[Tile, Tile]]:
+    """Start and extents of every tile along `axes`, the first axis outermost."""
+    ranges = [range(0, step.extents[axis], sizes[axis]) for axis in axes]
+    for begins in itertools.product(*ranges):
+        begin = dict(zip(axes, begins, strict=True))
+        cut = {axis: min(sizes[axis], step.extents[axis] - low) for axis, low in begin.items()}
+        yield {**start, **begin}, {**sizes, **cut}
+
+
+def _where(step: Step, start: Tile) -> str:
+    """A tile's name in notes: where it begins, zeros but for row and channel left out."""
+    shown = {step.pixels[1], step.channels[-1]}
+    return " ".join(f"{axis}{low}" for axis, low in start.items() if low or axis in shown)
+
+
+def _strides(box: Box) -> tuple[int, ...]:
+    """Strides of a dense box."""
+    strides, stride = [], 1
+    for low, high in reversed(box):
+        strides.append(stride)
+        stride *= high - low
+    return tuple(reversed(strides))
+
+
+def _along(read: Read, strides: tuple[int, ...]) -> dict[str, Placement]:
+    """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
+    moves: dict[str, int] = {}
+    for affine, stride in zip(read.index, strides, strict=True):
         for axis, factor in affine.terms:
-            strides[axis] = strides.get(axis, 0) + factor * stride
-        stride *= extent
-    return {axis: Placement(moved) for axis, moved in strides.items()}
+            moves[axis] = moves.get(axis, 0) + factor * stride
+    return {axis: Placement(moved) for axis, moved in moves.items()}

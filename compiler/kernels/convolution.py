@@ -23,9 +23,10 @@ from .common import (
 
 
 def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
-    """`acc[n,y,x,s,o] = sum x[n, window(y, ky), window(x, kx), s*step + i] * w[s,ky,kx,i,o]`.
+    """`acc[n,y,x,o] = sum x[n, window(y, ky), window(x, kx), i] * w[0,ky,kx,i,o]`.
 
-    The axis `s` runs over channel blocks of a block-diagonal convolution and is 1 otherwise.
+    A block-diagonal convolution has an axis `s` over channel blocks beside `o`, and reads
+    `x[.., s*step + i] * w[s,ky,kx,i,o]`.
     """
     attributes = node.attributes
     assert isinstance(attributes, QConv)
@@ -37,17 +38,19 @@ def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kerne
     w = expand_groups(weights, channels_in, attributes.groups, block)
     blocks, kh, kw, ci, co = w.shape
     macs = int(np.prod(out_shape[:3])) * weights.size
-    bias = widen(bias, 0, padded(channels_out, block)).reshape(blocks, co)
-    scale = widen(scale, 0, padded(channels_out, block), 1.0).reshape(blocks, co)
+    names, channels = ("nyxso", (blocks, co)) if blocks > 1 else ("nyxo", (co,))
+    bias = widen(bias, 0, padded(channels_out, block)).reshape(channels)
+    scale = widen(scale, 0, padded(channels_out, block), 1.0).reshape(channels)
 
-    shape = (*out_shape[:3], blocks, co)
-    axes = tuple(Axis(name, extent) for name, extent in zip("nyxso", shape, strict=True))
+    shape = (*out_shape[:3], *channels)
+    axes = tuple(Axis(name, extent) for name, extent in zip(names, shape, strict=True))
     acc = Tensor("acc", "int32", shape)
     result = node.output.name
     out = Tensor(tensor_name(result), "int8", shape, value=result)
     rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
     channel = Affine.of(s=ci if blocks > 1 else 0, i=1)
-    n, s, o = Affine.of(n=1), Affine.of(s=1), Affine.of(o=1)
+    n, s, o = Affine.of(n=1), Affine.of(s=1 if blocks > 1 else 0), Affine.of(o=1)
+    block_and_lane = (s, o) if blocks > 1 else (o,)
     weight = Tensor("w", "int8", w.shape)
     product = Call(
         Op.MULTIPLY,
@@ -56,7 +59,7 @@ def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kerne
             weight[(s, Affine.of(ky=1), Affine.of(kx=1), Affine.of(i=1), o)],
         ),
     )
-    total = acc[(n, Affine.of(y=1), Affine.of(x=1), s, o)]
+    total = acc[(n, Affine.of(y=1), Affine.of(x=1), *block_and_lane)]
     tensors = (
         x,
         weight,
@@ -66,7 +69,7 @@ def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kerne
         Tensor("scale", "float32", scale.shape),
     )
     by_name = {tensor.name: tensor for tensor in tensors}
-    body = requantised(total, by_name["bias"][(s, o)], by_name["scale"][(s, o)])
+    body = requantised(total, by_name["bias"][block_and_lane], by_name["scale"][block_and_lane])
     return Kernel(
         name=node.name,
         stages=(

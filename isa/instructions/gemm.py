@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
 from .common import Instruction, Loop, Operand, Unit
@@ -16,10 +17,21 @@ class Gemm(Instruction):
     rows against it. Without `accumulate`, an accumulator is overwritten where every tile loop whose
     `acc` stride is zero (a reduction) stands at its first iteration.
 
+    A `depthwise` GEMM keeps channels apart: row `j` of the weight tile, for `j` below the
+    configuration's `depthwise_taps`, multiplies the ACT row of `j` steps before in the innermost
+    row loop, channel by channel; the other rows of the tile count for nothing. Rows from before
+    that loop's first step are zero, so that its first `depthwise_taps - 1` sums are incomplete.
+    Output `o` takes channel `part * lanes_out + o % lanes_in`. Footprint and time are the same.
+
     Parameters
     ----------
     accumulate
         Add to what ACC holds from the first step on.
+    depthwise
+        Multiply channel by channel; only where `depthwise_taps` is not 0.
+    part
+        Which group of `lanes_out` channels of an ACT row a depthwise GEMM takes; 0 where
+        `lanes_in` is not greater than `lanes_out`, and in any other GEMM.
     act, wgt, acc
         ACT row, weight tile (`lanes_in` rows of WGT), ACC row.
     tile_loops
@@ -32,7 +44,8 @@ class Gemm(Instruction):
     opcode: ClassVar[int] = 2
     mnemonic: ClassVar[str] = "gemm"
     law: ClassVar[str] = (
-        "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]"
+        "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]\n"
+        "depthwise: ... + sum_j ACT[act of j steps before, channel] * WGT[wgt, j, o]"
     )
     time: ClassVar[str] = (
         "each tile takes max(rows, lanes_in, 4) cycles; complete 7 + log2(lanes_in) cycles after "
@@ -49,6 +62,8 @@ class Gemm(Instruction):
     }
 
     accumulate: bool = False
+    depthwise: bool = False
+    part: int = 0
     act: int
     wgt: int
     acc: int
@@ -57,12 +72,36 @@ class Gemm(Instruction):
 
     def __post_init__(self) -> None:
         super(Gemm, self).__post_init__()
-        object.__setattr__(self, "accumulate", bool(self.accumulate))
+        for flag in ("accumulate", "depthwise"):
+            object.__setattr__(self, flag, bool(getattr(self, flag)))
+        if not self.depthwise:
+            object.__setattr__(self, "part", 0)
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
-        """The accumulate flag."""
-        return (Field("accumulate", 1),)
+        """The accumulate flag; depthwise flag and part where the configuration has such."""
+        depthwise = configuration.depthwise_taps > 0
+        part_bits = (configuration.depthwise_parts - 1).bit_length()
+        return (
+            Field("accumulate", 1),
+            Field("depthwise", int(depthwise)),
+            Field("part", part_bits if depthwise else 0),
+        )
+
+    def values(self, configuration: Configuration) -> dict[str, int]:
+        """Value of every field of the layout.
+
+        Raises
+        ------
+        IsaError
+            When there are more loops than levels, or no taps for a depthwise GEMM.
+        """
+        if self.depthwise and not configuration.depthwise_taps:
+            raise IsaError(
+                f"configuration `{configuration.name}` has no depthwise mode "
+                "(`depthwise_taps` = 0); leave out `depthwise` or raise `depthwise_taps`"
+            )
+        return super(Gemm, self).values(configuration)
 
     @classmethod
     def base_bits(cls, operand: str, configuration: Configuration) -> int:
@@ -96,3 +135,7 @@ class Gemm(Instruction):
         for loop in self.row_loops:
             total *= loop.extent
         return total
+
+    def run_steps(self) -> int:
+        """Iterations of the innermost row loop: where a depthwise GEMM finds earlier rows."""
+        return self.row_loops[-1].extent if self.row_loops else 1

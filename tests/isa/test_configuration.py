@@ -56,10 +56,16 @@ BROKEN_RULES = [
         "AXI4; lower `burst_beats`",
     ),
     (
-        {"lanes_in": 2, "vector_lanes": 2, "bus_bits": 128},
+        {"lanes_in": 2, "vector_lanes": 2, "bus_bits": 128, "depthwise_taps": 0},
         "`bus_bits` = 128 moves over four activation rows of 2 bytes a beat; lower it or raise "
         "`lanes_in`",
     ),
+    (
+        {"lanes_in": 4, "vector_lanes": 4, "depthwise_taps": 5},
+        "`depthwise_taps` must be at most lanes_in (4), since each tap has a row of the weight "
+        "tile, not 5",
+    ),
+    ({"depthwise_taps": -1}, "`depthwise_taps` must be a whole number, 0 or more, not -1"),
 ]
 
 
@@ -81,7 +87,7 @@ def test_all_broken_rules_are_listed():
 
 @pytest.mark.parametrize("name", list(DEFAULT.parameters()))
 def test_every_parameter_has_a_rule(name):
-    with pytest.raises(ConfigurationError, match=f"`{name}` must be a positive whole number"):
+    with pytest.raises(ConfigurationError, match=f"`{name}` must be a .*whole number"):
         DEFAULT.replace(**{name: -1})
 
 

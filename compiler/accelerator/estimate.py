@@ -1,0 +1,105 @@
+"""About how many cycles a plan takes: the busiest unit, and what nothing can hide.
+
+Close enough to choose between plans by; the timing model tells the exact number.
+"""
+
+import math
+
+from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ..tensor import Kernel
+from .plan import Plan, weight_tiles
+from .steps import Step
+
+INSTRUCTION_OVERHEAD_CYCLES = 30
+"""Filling and draining a unit's pipeline."""
+
+
+def estimate(plan: Plan, kernel: Kernel, configuration: Configuration) -> int:
+    """Cycles of a plan."""
+    units = [_Units(plan, index, kernel, configuration) for index in range(len(plan.steps))]
+    last, tile = plan.steps[-1], plan.tiles[-1]
+    bus = configuration.bus_bytes
+    spatial = _count(last, tile, last.pixels)
+    stores = spatial * (_count(last, tile, last.channels) if plan.channels_outer else 1)
+    piece = plan.pieces[last.name]
+    store = stores * (piece // bus + INSTRUCTION_OVERHEAD_CYCLES)
+    busy = [
+        sum(unit.gemm for unit in units),
+        sum(unit.vector for unit in units),
+        sum(unit.weights + unit.activations for unit in units),
+        store,
+    ]
+    entering = [
+        read.tensor
+        for step in plan.steps
+        for read in step.activations
+        if read.tensor not in {step.name for step in plan.steps}
+    ]
+    serial = sum(plan.pieces[name] for name in entering) // bus + piece // bus
+    serial += units[-1].vector_piece
+    if any(plan.tiles_in(name) < 2 for name in entering):
+        serial += sum(unit.activations for unit in units) // 2
+    return max(busy) + serial + sum(busy) // 64
+
+
+def _count(step: Step, tile, axes) -> int:
+    return math.prod(-(-step.extents[axis] // tile[axis]) for axis in axes)
+
+
+class _Units:
+    """Busy cycles of each unit in one step of a plan."""
+
+    def __init__(
+        self, plan: Plan, index: int, kernel: Kernel, configuration: Configuration
+    ) -> None:
+        step, tile = plan.steps[index], plan.tiles[index]
+        overhead, bus = INSTRUCTION_OVERHEAD_CYCLES, configuration.bus_bytes
+        spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
+        chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
+        pixels = math.prod(tile[axis] for axis in step.pixels)
+        channels = math.prod(tile[axis] for axis in step.channels)
+        outer = plan.channels_outer and index == len(plan.steps) - 1
+        self.gemm = self.weights = 0
+        if step.product is not None:
+            tiles = weight_tiles(step.product, tile, configuration)
+            room = configuration.rows(Memory.WGT) // configuration.lanes_in
+            resident = _resident(plan, configuration)
+            fits = (chunks * tiles if outer else resident) <= room
+            cycles = tiles * max(pixels, configuration.lanes_in, GEMM_REVISIT_STEPS) + overhead
+            load = tiles * configuration.lanes_in * configuration.lanes_out // bus
+            if 2 * tiles > room and resident > room:
+                cycles += load
+            self.gemm = spatial * groups * chunks * cycles
+            self.weights = groups * chunks * (1 if fits else spatial) * (load + overhead)
+        window = 1 if step.product else math.prod(step.reductions.values())
+        self.vector_piece = pixels * channels // configuration.vector_lanes * window + overhead
+        self.vector = spatial * groups * self.vector_piece
+        self.activations = sum(
+            self._loads(plan, step, read, spatial, groups, chunks, outer)
+            * (plan.pieces[read.tensor] // bus + 2 * overhead)
+            for read in step.activations
+            if read.tensor not in {step.name for step in plan.steps}
+        )
+
+    @staticmethod
+    def _loads(plan: Plan, step: Step, read, spatial, groups, chunks, outer) -> int:
+        """How often a tile of an input is loaded."""
+        moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
+        slots = plan.tiles_in(read.tensor)
+        if moved & set(step.channels):
+            return spatial * groups * chunks
+        if outer:
+            return spatial * chunks * (1 if spatial * chunks <= slots else groups)
+        return spatial * chunks * (1 if chunks <= slots else groups)
+
+
+def _resident(plan: Plan, configuration: Configuration) -> int:
+    """Weight tiles of all steps, when every one is kept."""
+    total = 0
+    for step, tile in zip(plan.steps, plan.tiles, strict=True):
+        if step.product is not None:
+            full = {**tile, **{axis: step.extents[axis] for axis in step.channels}}
+            if step.reduced:
+                full[step.reduced] = step.reductions[step.reduced]
+            total += weight_tiles(step.product, full, configuration)
+    return total

@@ -1,0 +1,133 @@
+"""From tiles to buffers: what of a kernel lies where in ACT, and whether all of it fits.
+
+A tensor that enters or leaves a kernel has room for several tiles. One between two steps has room
+for tiles where the next step works element by element, and a rolling window of rows otherwise.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...isa.configuration import Configuration, Memory
+from ..tensor import Compute, Kernel
+from .dma import box_bytes
+from .regions import Demand, Region, divide_act
+from .rolling import Rolling, rolling
+from .steps import Step, box_of, is_pointwise
+
+Tile = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A kernel with tiles that fit.
+
+    Parameters
+    ----------
+    steps, tiles
+        The steps, and per step the extent of every axis in a tile.
+    channels_outer
+        Loop order of the last step.
+    regions
+        Bytes of ACT for every activation, by tensor.
+    pieces
+        Bytes of one tile of it.
+    rings
+        Activations between steps that are rolling windows.
+    """
+
+    steps: tuple[Step, ...]
+    tiles: tuple[Tile, ...]
+    channels_outer: bool
+    regions: Mapping[str, Region]
+    pieces: Mapping[str, int]
+    rings: Mapping[str, Rolling]
+
+    def tiles_in(self, tensor: str) -> int:
+        """How many tiles of an activation its region holds."""
+        low, high = self.regions[tensor]
+        return (high - low) // self.pieces[tensor]
+
+
+def make_plan(
+    kernel: Kernel,
+    steps: tuple[Step, ...],
+    tiles: tuple[Tile, ...],
+    channels_outer: bool,
+    configuration: Configuration,
+) -> Plan | None:
+    """Divide ACT between the activations; None where something does not fit."""
+    if not all(
+        _fits(step, tile, kernel, configuration) for step, tile in zip(steps, tiles, strict=True)
+    ):
+        return None
+    made = {step.name: index for index, step in enumerate(steps)}
+    demands: dict[str, Demand] = {}
+    pieces: dict[str, int] = {}
+    rings: dict[str, Rolling] = {}
+    for index, (step, tile) in enumerate(zip(steps, tiles, strict=True)):
+        for read in step.activations:
+            tensor = kernel.tensors[read.tensor]
+            ring = None
+            if read.tensor in made and not passes_tiles(steps, made[read.tensor], kernel):
+                ring = rolling(read, step, tile, tensor.shape, tensor.pad)
+                if channels_outer and index == len(steps) - 1 and not ring.whole:
+                    return None
+                rings[read.tensor] = ring
+            size = ring.size if ring else box_bytes(box_of(read, {}, tile))
+            pieces[read.tensor] = size
+            demands[read.tensor] = Demand(size, size if ring else 2 * size)
+    last = steps[-1]
+    size = output_bytes(last, tiles[-1], channels_outer)
+    pieces[last.name] = size
+    demands[last.name] = Demand(size, 2 * size)
+    regions = divide_act(tuple(demands.values()), 2, configuration)
+    if not regions:
+        return None
+    return Plan(
+        steps, tiles, channels_outer, dict(zip(demands, regions, strict=True)), pieces, rings
+    )
+
+
+def passes_tiles(steps: tuple[Step, ...], index: int, kernel: Kernel) -> bool:
+    """Whether an inner step's activation is read, tile by tile, by the last step alone."""
+    reads = [
+        (step, read)
+        for step in steps
+        for read in step.activations
+        if read.tensor == steps[index].name
+    ]
+    if len(reads) != 1:
+        return False
+    reader, read = reads[0]
+    return reader is steps[-1] and reader.product is None and is_pointwise(read, reader)
+
+
+def _fits(step: Step, tile: Tile, kernel: Kernel, configuration: Configuration) -> bool:
+    channels = math.prod(tile[axis] for axis in step.channels)
+    rows = -(-channels // configuration.vector_lanes)
+    if step.parameters is not None and rows > configuration.param_depth:
+        return False
+    if step.product is None:
+        return True
+    pixels = math.prod(tile[axis] for axis in step.pixels)
+    if pixels * channels > configuration.acc_depth * configuration.lanes_out:
+        return False
+    tiles = weight_tiles(step.product, tile, configuration)
+    return tiles <= configuration.rows(Memory.WGT) // configuration.lanes_in
+
+
+def weight_tiles(product: Compute, tile: Tile, configuration: Configuration) -> int:
+    """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
+    return (
+        math.prod(tile[axis.name] for axis in product.axes[3:])
+        * math.prod(tile[axis.name] for axis in product.reductions)
+        // (configuration.lanes_in * configuration.lanes_out)
+    )
+
+
+def output_bytes(step: Step, tile: Tile, channels_outer: bool) -> int:
+    """Bytes of the output buffer: one tile, or all channels of its pixels."""
+    pixels = math.prod(tile[axis] for axis in step.pixels)
+    sizes = tile if channels_outer else step.extents
+    return pixels * math.prod(sizes[axis] for axis in step.channels)

@@ -1,0 +1,158 @@
+"""A kernel's stages as steps: a matrix product with the compute that finishes it, or one alone.
+
+A step takes tiles of activations to a tile of activations; between steps of a fused kernel the
+data stay on chip.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.expressions import Read, reads_of
+from ..tensor import Compute, Kernel
+from .dma import Box
+from .tensorise import find_pattern, lane_axes
+
+PIXEL_AXES = 3
+"""Batch, row and column come first; all further data axes are channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One or two stages that work on the same tile.
+
+    Parameters
+    ----------
+    product
+        The compute that accumulates, if any.
+    finish
+        The compute that gives the step's activation.
+    reduced
+        The reduction axis that fills lanes, None where there is no matrix product.
+    streams, operands
+        Reads of activations by the product and by the finishing compute, from main memory or of
+        earlier steps.
+    weights, bias, scale, table
+        Reads of constants, each by the operand that takes it.
+    """
+
+    product: Compute | None
+    finish: Compute
+    reduced: str | None
+    streams: tuple[Read, ...]
+    operands: tuple[Read, ...]
+    weights: Read | None = None
+    bias: Read | None = None
+    scale: Read | None = None
+    table: Read | None = None
+
+    @property
+    def name(self) -> str:
+        """The tensor that it gives."""
+        return self.finish.output.name
+
+    @property
+    def pixels(self) -> tuple[str, ...]:
+        """Batch, row and column axis."""
+        return tuple(axis.name for axis in self.finish.axes[:PIXEL_AXES])
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Channel axes; more than one where channels are cut into independent blocks."""
+        return tuple(axis.name for axis in self.finish.axes[PIXEL_AXES:])
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Extent of every axis, reductions included."""
+        return {**(self.product.extents if self.product else {}), **self.finish.extents}
+
+    @property
+    def reductions(self) -> dict[str, int]:
+        """Extent of every reduction axis of the product, or of the compute where there is none."""
+        compute = self.product or self.finish
+        return {axis.name: axis.extent for axis in compute.reductions}
+
+    @property
+    def activations(self) -> tuple[Read, ...]:
+        """All reads of activations, the product's first."""
+        return (*self.streams, *self.operands)
+
+    @property
+    def parameters(self) -> Read | None:
+        """The read whose index tells which rows of PARAM are taken."""
+        return self.bias or self.scale
+
+
+def steps_of(kernel: Kernel) -> tuple[Step, ...]:
+    """The steps of a kernel, in order.
+
+    Raises
+    ------
+    CompileError
+        When a stage matches no instruction, or a product has no compute that finishes it.
+    """
+    steps, product = [], None
+    for stage in kernel.stages:
+        if stage.output.dtype == "int32":
+            if product is not None:
+                raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
+            product = stage
+        else:
+            steps.append(_step(kernel, product, stage))
+            product = None
+    if product is not None:
+        raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
+    return tuple(steps)
+
+
+def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
+    computes = (product, finish) if product else (finish,)
+    streams: dict[str, Read] = {}
+    operands: dict[str, Read] = {}
+    constants: dict[str, Read] = {}
+    for compute in computes:
+        for read in reads_of(compute.body):
+            if read.tensor in kernel.constants:
+                role = "weights" if compute is product else _role(kernel.constants, read)
+                constants[role] = read
+            elif product is None or read.tensor != product.output.name:
+                (streams if compute is product else operands)[read.tensor] = read
+    reduced = None
+    if product is not None:
+        pattern, found = find_pattern(product)
+        lanes = lane_axes(pattern, product, found)
+        inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
+        reduced = inner[0] if inner else None
+    return Step(
+        product, finish, reduced, tuple(streams.values()), tuple(operands.values()), **constants
+    )
+
+
+def _role(constants: Mapping[str, np.ndarray], read: Read) -> str:
+    """The operand that takes a constant of a finishing compute: they differ in type."""
+    return {"int32": "bias", "float32": "scale", "int8": "table"}[str(constants[read.tensor].dtype)]
+
+
+def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box:
+    """The box of a tensor that a read touches over a tile."""
+    box = []
+    for affine in read.index:
+        low = high = affine.constant
+        for axis, factor in affine.terms:
+            first = factor * start.get(axis, 0)
+            reach = factor * (tile[axis] - 1)
+            low += first + min(0, reach)
+            high += first + max(0, reach)
+        box.append((low, high + 1))
+    return tuple(box)
+
+
+def is_pointwise(read: Read, step: Step) -> bool:
+    """Whether a read takes, of an activation, just the element that the step computes."""
+    axes = step.finish.axes
+    return len(read.index) == len(axes) and all(
+        affine.constant == 0 and affine.terms == ((axis.name, 1),)
+        for affine, axis in zip(read.index, axes, strict=True)
+    )

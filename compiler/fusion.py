@@ -1,0 +1,132 @@
+"""Nodes that run as one kernel, so that what passes between them stays on chip.
+
+A convolution takes with it what alone reads its result: a residual addition, a look-up, a pooling.
+Their VECTOR instructions run while the next tile is multiplied. A group is formed only where the
+bound of its schedule is no worse than those of its parts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..errors import CompileError
+from ..isa.configuration import Configuration
+from .accelerator.schedule import Schedule, choose_schedule
+from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
+from .kernels import build_kernel
+from .kernels.common import OWN_NAMES
+from .tensor import Kernel
+
+FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
+"""What a convolution may take with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes in order, their kernel and its schedule."""
+
+    nodes: tuple[Node, ...]
+    kernel: Kernel
+    schedule: Schedule
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.kernel.name
+
+    @property
+    def op(self) -> str:
+        """Operators of its nodes."""
+        return "+".join(
+            node.attributes.kind if isinstance(node.attributes, QConv) else node.op
+            for node in self.nodes
+        )
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Values that it reads, constants among them."""
+        made = {node.output.name for node in self.nodes}
+        names = (name for node in self.nodes for name in node.inputs if name not in made)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def output(self) -> str:
+        """The value that it gives."""
+        return self.nodes[-1].output.name
+
+
+def form_groups(
+    graph: Graph, nodes: Sequence[Node], leaving: Sequence[str], configuration: Configuration
+) -> list[Group]:
+    """Kernels that compute `nodes`, in an order in which they can run.
+
+    Parameters
+    ----------
+    nodes
+        Accelerated nodes in order.
+    leaving
+        Values that must reach main memory, whatever reads them here.
+
+    Raises
+    ------
+    CompileError
+        When a node does not fit the configuration, even alone.
+    """
+    groups: dict[str, Group] = {}
+    for node in nodes:
+        group = _group((node,), graph, configuration)
+        makers = [
+            name
+            for name in node.inputs
+            if name in groups
+            and name not in leaving
+            and _only_reader(graph, name, node)
+            and isinstance(groups[name].nodes[0].attributes, QConv)
+        ]
+        if isinstance(node.attributes, FOLLOWERS) and makers:
+            # Of two convolutions that are added, the later one: the other is done by then.
+            latest = max(makers, key=list(groups).index)
+            joined = _join(groups[latest], group, graph, configuration)
+            if joined is not None:
+                del groups[latest]
+                group = joined
+        groups[node.output.name] = group
+    return list(groups.values())
+
+
+def _only_reader(graph: Graph, name: str, node: Node) -> bool:
+    users = graph.users(name)
+    return len(users) == 1 and users[0] is node and node.inputs.count(name) == 1
+
+
+def _group(nodes: tuple[Node, ...], graph: Graph, configuration: Configuration) -> Group:
+    kernels = [build_kernel(node, graph, configuration) for node in nodes]
+    kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
+    return Group(nodes, kernel, choose_schedule(kernel, configuration))
+
+
+def _join(first: Group, second: Group, graph: Graph, configuration: Configuration) -> Group | None:
+    """Both as one, where that fits and is no slower."""
+    try:
+        joined = _group((*first.nodes, *second.nodes), graph, configuration)
+    except CompileError:
+        return None
+    apart = first.schedule.bound_cycles + second.schedule.bound_cycles
+    return joined if joined.schedule.bound_cycles <= apart else None
+
+
+def fuse(kernels: Sequence[Kernel]) -> Kernel:
+    """One kernel of all stages; each kernel reads what an earlier one gives by its name."""
+    stages, tensors, constants = [], {}, {}
+    for index, kernel in enumerate(kernels):
+        own = {name: f"{name}.{index}" for name in OWN_NAMES if name in kernel.tensors}
+        kernel = kernel.renamed(own)
+        stages += kernel.stages
+        tensors |= kernel.tensors
+        constants |= kernel.constants
+    return Kernel(
+        name=" + ".join(kernel.name for kernel in kernels),
+        stages=tuple(stages),
+        tensors=tensors,
+        constants=constants,
+        macs=sum(kernel.macs for kernel in kernels),
+    )

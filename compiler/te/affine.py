@@ -1,0 +1,41 @@
+"""Arithmetic on `Affine`: what declarations and bounds inference need of it."""
+
+from collections.abc import Callable, Mapping
+
+from ...isa.expressions import Affine
+
+
+def variable(name: str) -> Affine:
+    """The variable alone."""
+    return Affine(((name, 1),))
+
+
+def total(*parts: Affine | int) -> Affine:
+    """The sum."""
+    terms: dict[str, int] = {}
+    constant = 0
+    for part in parts:
+        if isinstance(part, int):
+            constant += part
+            continue
+        constant += part.constant
+        for name, factor in part.terms:
+            terms[name] = terms.get(name, 0) + factor
+    return Affine(tuple(sorted((k, v) for k, v in terms.items() if v)), constant)
+
+
+def scaled(affine: Affine, factor: int) -> Affine:
+    """Every coefficient and the constant times `factor`."""
+    if not factor:
+        return Affine()
+    return Affine(tuple((k, v * factor) for k, v in affine.terms), affine.constant * factor)
+
+
+def renamed(affine: Affine, name_of: Callable[[str], str]) -> Affine:
+    """With other names for its variables, which must stay different."""
+    return Affine(tuple(sorted((name_of(k), v) for k, v in affine.terms)), affine.constant)
+
+
+def value_of(affine: Affine, values: Mapping[str, int]) -> int:
+    """The number that it is for given variables."""
+    return affine.constant + sum(factor * values[name] for name, factor in affine.terms)

@@ -1,0 +1,290 @@
+"""Bounds inference: the box of each stage, the extents of its loops, and what they bind.
+
+Consumers are planned before producers. A stage computed inside a consumer's loop covers the box
+that its readers touch in one iteration of it: every variable bound there is fixed, every other one
+ranges over its interval. Boxes are exact for affine indices of split loops. A fused loop is known
+only where it is fixed as a whole; otherwise both its axes count in full.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...isa.expressions import Affine, Read
+from ..accelerator.dma import Box
+from .affine import renamed, scaled, total, variable
+from .nodes import Condition, Digit, Let, qualified
+from .stages import Division, Fusion, Place, Stage, State
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`extent` whole numbers from `low` on."""
+
+    low: Affine
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What values a variable takes: `value` + 0..`extent`-1, inside what its guards let through.
+
+    `base` is where its axis starts and `size` how many values that has; `limits` are the elements
+    that exist, for the variable of an axis.
+    """
+
+    value: Affine
+    extent: int
+    base: Affine
+    size: int
+    limits: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A variable that becomes known: how, unless it is a loop's own, and what must hold of it."""
+
+    loop: str
+    let: Let | None
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A stage with numbers.
+
+    Parameters
+    ----------
+    stage
+        What is planned.
+    starts
+        Where each axis starts, reductions at zero.
+    sizes
+        How many values each axis takes.
+    extents
+        Of every loop that ever was, those now split or fused included.
+    bindings
+        For 0, 1, 2, ... open loops: what becomes known then.
+    outside
+        Variables bound around the whole nest.
+    """
+
+    stage: Stage
+    starts: Mapping[str, Affine]
+    sizes: Mapping[str, int]
+    extents: Mapping[str, int]
+    bindings: tuple[tuple[Binding, ...], ...]
+    outside: frozenset[str]
+
+    @property
+    def box(self) -> tuple[Interval, ...]:
+        """What is computed, per dimension."""
+        return tuple(Interval(self.starts[axis], self.sizes[axis]) for axis in self.stage.axes)
+
+    def bound(self, opened: int) -> frozenset[str]:
+        """Variables known inside the outermost `opened` loops."""
+        own = {
+            qualified(self.stage.name, binding.loop)
+            for level in self.bindings[: opened + 1]
+            for binding in level
+        }
+        return self.outside | own
+
+
+@dataclass(slots=True)
+class Bounds:
+    """The plans of all stages, and the definitions of all variables."""
+
+    plans: dict[str, Plan] = field(default_factory=dict)
+    definitions: dict[str, Definition] = field(default_factory=dict)
+
+    def known(self, place: Place | None) -> frozenset[str]:
+        """Variables bound at a place."""
+        if place is None:
+            return frozenset()
+        plan = self.plans[place.consumer]
+        return plan.bound(plan.stage.loops.index(place.loop) + 1)
+
+    def interval(self, affine: Affine, fixed: frozenset[str]) -> Interval:
+        """Between which values an index lies while some variables are fixed."""
+        low, extent = Affine((), affine.constant), 1
+        for name, factor in affine.terms:
+            part = Interval(variable(name), 1) if name in fixed else self._range(name, fixed)
+            reach = factor * (part.extent - 1)
+            low = total(low, scaled(part.low, factor), min(0, reach))
+            extent += abs(reach)
+        return Interval(low, extent)
+
+    def _range(self, name: str, fixed: frozenset[str]) -> Interval:
+        definition = self.definitions[name]
+        found = self.interval(definition.value, fixed)
+        low, extent = found.low, found.extent + definition.extent - 1
+        start = self.interval(definition.base, fixed)
+        if low == start.low:
+            extent = min(extent, start.extent - 1 + definition.size)
+        return clipped(Interval(low, extent), definition.limits)
+
+    def touched(
+        self, reader: str, read: Read, domain: Box, fixed: frozenset[str]
+    ) -> list[Interval]:
+        """The box of a tensor that one read of a stage touches."""
+        if not read.index:
+            return [Interval(Affine((), low), high - low) for low, high in domain]
+        return [
+            self.interval(renamed(affine, lambda axis: qualified(reader, axis)), fixed)
+            for affine in read.index
+        ]
+
+
+def infer_bounds(state: State) -> Bounds:
+    """Plan every stage."""
+    bounds = Bounds()
+    for stage in reversed(state.stages):
+        fixed = bounds.known(stage.place)
+        if stage.place is None:
+            box = [Interval(Affine((), low), high - low) for low, high in stage.domain]
+        else:
+            box = _required(stage, state, bounds, fixed)
+        _plan(stage, box, fixed, bounds)
+    return bounds
+
+
+def _required(stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]) -> list[Interval]:
+    """The hull of what all readers touch."""
+    box: list[Interval] = []
+    for reader in state.readers(stage.name):
+        for read in reader.reads():
+            if read.tensor == stage.name:
+                part = bounds.touched(reader.name, read, stage.domain, fixed)
+                box = [_hull(a, b) for a, b in zip(box, part, strict=True)] if box else part
+    whole = [Interval(Affine((), low), high - low) for low, high in stage.domain]
+    return [
+        everything if part is None or part.extent >= everything.extent else clipped(part, limits)
+        for part, everything, limits in zip(box, whole, stage.domain, strict=True)
+    ]
+
+
+def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
+    """The least interval around both, None where that depends on variables."""
+    if a is None or b is None or a.low.terms != b.low.terms:
+        return None
+    low = min(a.low.constant, b.low.constant)
+    high = max(a.low.constant + a.extent, b.low.constant + b.extent)
+    return Interval(Affine(a.low.terms, low), high - low)
+
+
+def clipped(interval: Interval, limits: tuple[int, int] | None) -> Interval:
+    """Cut to what exists, where the interval does not move; never empty."""
+    if limits is None or interval.low.terms:
+        return interval
+    low = min(max(interval.low.constant, limits[0]), limits[1] - 1)
+    high = min(interval.low.constant + interval.extent, limits[1])
+    return Interval(Affine((), low), max(high - low, 1))
+
+
+def _plan(stage: Stage, box: list[Interval], outside: frozenset[str], bounds: Bounds) -> None:
+    starts = {axis: part.low for axis, part in zip(stage.axes, box, strict=True)}
+    sizes = {axis: part.extent for axis, part in zip(stage.axes, box, strict=True)}
+    for axis in stage.reductions:
+        starts[axis.name], sizes[axis.name] = Affine(), axis.extent
+    limits = dict(zip(stage.axes, stage.domain, strict=True))
+    extents = loop_extents(stage, sizes)
+    needs = _needs(stage)
+    levels: list[list[Binding]] = [[] for _ in range(len(stage.loops) + 1)]
+
+    def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
+        start, size = starts.get(loop, Affine()), extents[loop]
+        name = qualified(stage.name, loop)
+        value = total(value, start)
+        extent = reach if leaf else digit.modulus if digit else 1
+        bounds.definitions[name] = Definition(value, extent, start, size, limits.get(loop))
+        let = None if leaf else Let(name, value, digit)
+        conditions = _conditions(name, start, size, reach, limits.get(loop), bounds)
+        levels[needs[loop]].append(Binding(loop, let, conditions))
+
+    for loop in stage.loops:
+        bind(loop, Affine(), None, extents[loop], leaf=True)
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Division):
+            outer, inner = (
+                qualified(stage.name, relation.outer),
+                qualified(stage.name, relation.inner),
+            )
+            value = total(scaled(variable(outer), relation.factor), variable(inner))
+            reach = (extents[relation.outer] - 1) * relation.factor + extents[relation.inner]
+            bind(relation.parent, value, None, reach, leaf=False)
+        else:
+            fused, size = qualified(stage.name, relation.fused), extents[relation.inner]
+            for loop, divisor in ((relation.outer, size), (relation.inner, 1)):
+                digit = Digit(fused, divisor, extents[loop])
+                bind(loop, Affine(), digit, extents[loop], leaf=False)
+    bindings = tuple(tuple(level) for level in levels)
+    bounds.plans[stage.name] = Plan(stage, starts, sizes, extents, bindings, outside)
+
+
+def _conditions(
+    name: str, start: Affine, size: int, reach: int, limits: tuple[int, int] | None, bounds: Bounds
+) -> tuple[Condition, ...]:
+    """What must be checked of a variable that takes `reach` values from `start` on."""
+    span = bounds.interval(start, frozenset())
+    lowest, highest = span.low.constant, span.low.constant + span.extent - 1 + min(reach, size)
+    low = limits[0] if limits and lowest < limits[0] else None
+    high = limits[1] if limits and highest > limits[1] else None
+    inside = []
+    if reach > size:
+        if start.terms:
+            inside.append(Condition(total(variable(name), scaled(start, -1)), None, size))
+        else:
+            end = start.constant + size
+            high = end if high is None else min(high, end)
+    if low is not None or high is not None:
+        inside.append(Condition(variable(name), low, high))
+    return tuple(inside)
+
+
+def loop_extents(stage: Stage, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Extents of all loops, from those of the axes."""
+    extents = dict(sizes)
+    for relation in stage.relations:
+        if isinstance(relation, Division):
+            whole = extents[relation.parent]
+            extents[relation.outer] = -(-whole // relation.factor)
+            extents[relation.inner] = min(relation.factor, whole)
+        else:
+            extents[relation.fused] = extents[relation.outer] * extents[relation.inner]
+    return extents
+
+
+def _needs(stage: Stage) -> dict[str, int]:
+    """How many loops must be open until a loop or axis is known."""
+    needs = {loop: position + 1 for position, loop in enumerate(stage.loops)}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Division):
+            needs[relation.parent] = max(needs[relation.outer], needs[relation.inner])
+        elif isinstance(relation, Fusion):
+            needs[relation.outer] = needs[relation.inner] = needs[relation.fused]
+    return needs
+
+
+def spans(plan: Plan, opened: int) -> dict[str, int] | None:
+    """Size per axis of the box that the loops inside the outermost `opened` ones cover.
+
+    None where what they cover is no box: an outer part of a split loop without the inner part, or
+    a part of a fused loop.
+    """
+    stage = plan.stage
+    free = {loop: plan.extents[loop] for loop in stage.loops[opened:]}
+    known = {**dict.fromkeys(stage.loops, 1), **free}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Division):
+            outer, inner = known[relation.outer], known[relation.inner]
+            if outer > 1 and inner < plan.extents[relation.inner]:
+                return None
+            covered = (outer - 1) * relation.factor + inner
+            known[relation.parent] = min(covered, plan.extents[relation.parent])
+        else:
+            covered = known[relation.fused]
+            if covered not in (1, plan.extents[relation.fused]):
+                return None
+            for loop in (relation.outer, relation.inner):
+                known[loop] = 1 if covered == 1 else plan.extents[loop]
+    return {axis: known[axis] for axis in (*stage.axes, *(a.name for a in stage.reductions))}

@@ -1,0 +1,208 @@
+"""From a schedule's state to its loop program."""
+
+from collections.abc import Iterator
+
+from ...isa.expressions import Affine, Call, Expression, Op, Read, Reduction
+from ..tensor import Tensor
+from .affine import variable
+from .bounds import Bounds, Plan, infer_bounds, spans
+from .nodes import (
+    Allocate,
+    Block,
+    Copy,
+    Guard,
+    Instruction,
+    Let,
+    Loop,
+    Nest,
+    Node,
+    Store,
+    Update,
+    qualified,
+)
+from .program import Program, with_names
+from .stages import Stage, State
+from .tensorised import pattern_of
+
+REGISTER = "REGISTER"
+"""Scope of the sums of a reduction whose result the same stage goes on with."""
+
+
+def build_program(state: State) -> Program:
+    """The loop program: one nest per stage at the root, the others where they are computed."""
+    return Program(state.kernel, state.tensors, state.domains, _Builder(state).root())
+
+
+class _Builder:
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.bounds: Bounds = infer_bounds(state)
+
+    def root(self) -> Block:
+        return tuple(
+            node
+            for stage in self.state.stages
+            if stage.place is None
+            for node in self.placed(stage, 1)
+        )
+
+    def placed(self, stage: Stage, slots: int) -> Iterator[Node]:
+        """The buffer of a stage and its nest."""
+        plan = self.bounds.plans[stage.name]
+        origin = tuple(part.low for part in plan.box)
+        shape = tuple(part.extent for part in plan.box)
+        yield Allocate(stage.output, stage.scope, origin, shape, slots)
+        yield Nest(
+            stage=stage.name,
+            axes=stage.axes,
+            reductions=stage.reductions,
+            domain=stage.domain,
+            compute=None if stage.source else stage.compute,
+            place=stage.place,
+            body=_StageBuilder(self, plan, slots).level(0),
+        )
+
+
+class _StageBuilder:
+    """Builds the nest of one stage, from the outside in; `slots` is what `pipeline` asks for."""
+
+    def __init__(self, builder: _Builder, plan: Plan, slots: int) -> None:
+        self.builder, self.plan, self.stage = builder, plan, plan.stage
+        self.slots = [slots]
+        for loop in self.stage.loops:
+            depth = self.stage.depth(loop)
+            self.slots.append(depth if depth > 1 else self.slots[-1])
+        self.wrapped = self.wrapper_position()
+
+    def wrapper_position(self) -> int | None:
+        """Where the instruction starts, or the transfer of a copy."""
+        stage = self.stage
+        if stage.instruction:
+            return stage.loops.index(stage.instruction)
+        if not stage.source:
+            return None
+        attached = self.builder.state.attached(stage.name)
+        places = [stage.loops.index(s.place.loop) + 1 for s in attached if s.place is not None]
+        position = max(places, default=0)
+        while spans(self.plan, position) is None:
+            position += 1
+        return position
+
+    def level(self, opened: int) -> Block:
+        """What stands inside the outermost `opened` loops."""
+        content: list[Node] = []
+        if opened:
+            attached = self.builder.state.attached(self.stage.name, self.stage.loops[opened - 1])
+            for stage in attached:
+                content += self.builder.placed(stage, self.slots[opened])
+        inner = self.rest(opened)
+        if opened == self.wrapped:
+            if self.stage.source:
+                inner = (Copy(self.stage.source, inner),)
+            else:
+                pattern, _ = pattern_of(self.stage, self.builder.state)
+                inner = (Instruction(pattern.family.mnemonic, inner),)
+        return self.bound(opened, (*content, *inner))
+
+    def bound(self, opened: int, content: Block) -> Block:
+        """With what becomes known once so many loops are open."""
+        for binding in reversed(self.plan.bindings[opened]):
+            if binding.conditions:
+                content = (Guard(binding.conditions, content),)
+            if binding.let is not None:
+                content = (binding.let, *content)
+        return content
+
+    def rest(self, opened: int) -> Block:
+        stage = self.stage
+        if opened == len(stage.loops):
+            return (self.statement(),)
+        loop = (self.loop(opened, self.level(opened + 1)),)
+        if stage.nested and opened == stage.first_reduction:
+            return (self.partial(opened), *loop, *self.finish(opened))
+        return loop
+
+    def loop(self, position: int, body: Block) -> Loop:
+        name = self.stage.loops[position]
+        return Loop(
+            qualified(self.stage.name, name),
+            self.plan.starts.get(name, Affine()),
+            self.plan.extents[name],
+            self.stage.kind(name),
+            self.stage.depth(name),
+            body,
+        )
+
+    def named(self, tree: Expression) -> Expression:
+        """An expression over axes as one over variables."""
+        return with_names(tree, lambda axis: qualified(self.stage.name, axis))
+
+    def element(self, tensor: str) -> Read:
+        return Read(
+            tensor, tuple(variable(qualified(self.stage.name, axis)) for axis in self.stage.axes)
+        )
+
+    # Reductions ----------------------------------------------------------------------------------
+
+    @property
+    def partial_name(self) -> str:
+        """Tensor of the unfinished sums."""
+        reduction = reduction_of(self.stage.body)
+        return f"{self.stage.name}.{'sum' if reduction.op is Op.ADD else 'max'}"
+
+    def statement(self) -> Node:
+        stage = self.stage
+        if not stage.reductions:
+            return Store(self.element(stage.name), self.named(stage.body))
+        reduction = reduction_of(stage.body)
+        target = self.partial_name if stage.nested else stage.name
+        first = tuple(qualified(stage.name, axis.name) for axis in stage.reductions)
+        return Update(self.element(target), reduction.op, self.named(reduction.body), first)
+
+    def partial(self, opened: int) -> Allocate:
+        """The buffer of unfinished sums inside so many loops."""
+        fixed = self.plan.bound(opened)
+        box = [
+            self.builder.bounds.interval(variable(qualified(self.stage.name, axis)), fixed)
+            for axis in self.stage.axes
+        ]
+        shape = tuple(part.extent for part in box)
+        tensor = Tensor(self.partial_name, "int32", self.stage.output.shape)
+        return Allocate(tensor, REGISTER, tuple(part.low for part in box), shape, 1)
+
+    def finish(self, opened: int) -> Block:
+        """The data loops from a position on, again, around what is done with the sums."""
+        if opened == len(self.stage.loops):
+            sums = self.element(self.partial_name)
+            value = with_reduction(self.named(self.stage.body), sums)
+            return (Store(self.element(self.stage.name), value),)
+        if self.stage.reduces(self.stage.loops[opened]):
+            return self.finish(opened + 1)
+        return (self.loop(opened, self.bound(opened + 1, self.finish(opened + 1))),)
+
+
+def reduction_of(tree: Expression) -> Reduction:
+    """The one reduction inside an expression."""
+    if isinstance(tree, Reduction):
+        return tree
+    if isinstance(tree, Call):
+        for argument in tree.arguments:
+            if has_reduction(argument):
+                return reduction_of(argument)
+    raise AssertionError(f"`{tree}` holds no reduction")
+
+
+def has_reduction(tree: Expression) -> bool:
+    """Whether a reduction is inside."""
+    if isinstance(tree, Call):
+        return any(map(has_reduction, tree.arguments))
+    return isinstance(tree, Reduction)
+
+
+def with_reduction(tree: Expression, value: Expression) -> Expression:
+    """The expression with something in the place of its reduction."""
+    if isinstance(tree, Reduction):
+        return value
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(with_reduction(part, value) for part in tree.arguments))
+    return tree

@@ -1,0 +1,176 @@
+"""Tensors, stages and kernels: a declaration becomes the compiler's `Tensor`, `Compute`, `Kernel`."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.expressions import Call, Op, Reduction, reads_of
+from ..tensor import Axis, Compute, Kernel, Tensor
+from .index import AxisUse, Index, merge_uses
+from .values import LIMITS, Operand, Value, bare_axis, value_from
+
+
+def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand:
+    """A tensor that the kernel is given: an input, or a constant where `kernel` has its values.
+
+    Parameters
+    ----------
+    name
+        Unique within a kernel.
+    dtype
+        `int8`, `int32`, or `float32` for the scales of `requantise`.
+    shape
+        Elements per dimension.
+    pad
+        What reads outside of it give.
+    """
+    if dtype not in (*LIMITS, "float32"):
+        raise CompileError(f"tensor `{name}`: dtype must be int8, int32 or float32, not {dtype!r}")
+    sizes = tuple(shape)
+    if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
+        raise CompileError(
+            f"tensor `{name}`: shape must be positive whole numbers, at least one, not {sizes}"
+        )
+    low, high = LIMITS.get(dtype, (0, 0))
+    if not low <= pad <= high:
+        raise CompileError(f"tensor `{name}`: pad {pad} does not fit {dtype} ({low}..{high})")
+    return Operand(Tensor(name, dtype, sizes, pad))
+
+
+def compute(
+    name: str, dtype: str, axes: Sequence[Index], value: Value | int, pad: int = 0
+) -> Operand:
+    """A stage: every element of a new tensor, `name[axes] = value`.
+
+    Parameters
+    ----------
+    name, dtype, pad
+        Of the tensor, as for `tensor`; the value is cut to the dtype.
+    axes
+        Data axes, one per dimension; their extents are the shape.
+    value
+        An integer expression with at most one reduction.
+
+    Raises
+    ------
+    CompileError
+        When axes or types do not fit together, naming the stage.
+    """
+    value = value_from(value, f"compute `{name}`")
+    data = tuple(_data_axis(name, axis) for axis in axes)
+    names = [axis.name for axis in data]
+    if len(set(names)) < len(names):
+        raise CompileError(f"compute `{name}`: its axes {', '.join(names)} must differ")
+    if dtype == "float32" or value.real:
+        raise CompileError(f"compute `{name}`: stages compute integers, not float32")
+    over = value.over or ()
+    given = {axis.name: AxisUse(axis.extent, reduced=False) for axis in data}
+    reduced = {axis.name: AxisUse(axis.extent, reduced=True) for axis in over}
+    known = merge_uses(given, reduced)
+    merge_uses(known, value.uses)
+    for axis, use in value.uses.items():
+        if axis not in known:
+            hint = (
+                "reduce over it with `sum` or `max`"
+                if use.reduced
+                else f"the axes of `{name}` are {', '.join(names)}"
+            )
+            raise CompileError(f"compute `{name}`: axis `{axis}` in `{value}` is unknown; {hint}")
+        if use.reduced:
+            raise CompileError(
+                f"compute `{name}`: reduction axis `{axis}` also occurs outside the reduction in "
+                f"`{value}`"
+            )
+    result = tensor(name, dtype, [axis.extent for axis in data], pad).tensor
+    stage = Compute(result, data, over, value.tree)
+    for operand in value.operands:
+        if operand.tensor.dtype == "float32":
+            _refuse_padding(stage, operand.tensor)
+    sources = tuple(dict.fromkeys(value.operands))
+    return Operand(result, stage, sources)
+
+
+def kernel(
+    name: str,
+    output: Operand,
+    constants: Mapping[str, np.ndarray] | None = None,
+) -> Kernel:
+    """All stages that an output needs, in order.
+
+    Parameters
+    ----------
+    name
+        What messages call it.
+    output
+        The last stage.
+    constants
+        Values of those given tensors that are known at compile time, by name.
+
+    Raises
+    ------
+    CompileError
+        When two tensors share a name, or a constant does not fit its tensor.
+    """
+    if output.stage is None:
+        raise CompileError(f"kernel `{name}`: `{output.tensor.name}` is given, not computed")
+    operands: dict[str, Operand] = {}
+    _collect(output, operands, name)
+    tensors = {operand.tensor.name: operand.tensor for operand in operands.values()}
+    values = {}
+    for key, given in (constants or {}).items():
+        if key not in tensors or operands[key].stage is not None:
+            raise CompileError(f"kernel `{name}`: constant `{key}` is no given tensor of it")
+        array = np.asarray(given)
+        expected = tensors[key]
+        if array.shape != expected.shape or array.dtype != expected.dtype:
+            raise CompileError(
+                f"kernel `{name}`: constant `{key}` is {array.dtype}{list(array.shape)}, declared "
+                f"as {expected.dtype}{list(expected.shape)}"
+            )
+        values[key] = array
+    stages = tuple(o.stage for o in operands.values() if o.stage is not None)
+    macs = sum(
+        math.prod(stage.extents.values())
+        for stage in stages
+        if isinstance(stage.body, Reduction)
+        and isinstance(stage.body.body, Call)
+        and stage.body.body.op is Op.MULTIPLY
+    )
+    return Kernel(name, stages, tensors, values, macs)
+
+
+def _data_axis(stage: str, index: Index) -> Axis:
+    name, use = bare_axis(index, f"compute `{stage}`")
+    if use.reduced:
+        raise CompileError(
+            f"compute `{stage}`: `{name}` is a reduction axis; make data axes with `axes`"
+        )
+    return Axis(name, use.extent)
+
+
+def _refuse_padding(stage: Compute, scales: Tensor) -> None:
+    """A float32 tensor has no pad value."""
+    for read in reads_of(stage.body):
+        if read.tensor != scales.name:
+            continue
+        for affine, size in zip(read.index, scales.shape, strict=True):
+            reach = [factor * (stage.extents[axis] - 1) for axis, factor in affine.terms]
+            low = affine.constant + sum(min(0, value) for value in reach)
+            high = affine.constant + sum(max(0, value) for value in reach)
+            if low < 0 or high >= size:
+                raise CompileError(
+                    f"compute `{stage.output.name}`: `{read}` reaches {low}..{high} of {size} "
+                    "elements; float32 tensors have no padding"
+                )
+
+
+def _collect(operand: Operand, found: dict[str, Operand], kernel_name: str) -> None:
+    for source in operand.sources:
+        _collect(source, found, kernel_name)
+    known = found.setdefault(operand.tensor.name, operand)
+    if known is not operand and known != operand:
+        raise CompileError(
+            f"kernel `{kernel_name}`: two tensors are named `{operand.tensor.name}`; rename one"
+        )

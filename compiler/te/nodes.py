@@ -1,0 +1,164 @@
+"""The nodes of a loop program: loops, buffers, statements.
+
+A variable is named `stage:loop`, so that nests inside each other never confuse theirs. Indices are
+affine in variables that are bound further out; what a split or fused loop means for its axis is a
+`Let`. Every buffer is a box of its tensor and keeps the tensor's coordinates.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...isa.expressions import Affine, Expression, Op, Read
+from ..accelerator.dma import Box
+from ..tensor import Axis, Compute, Tensor
+from .stages import Kind, Place
+
+
+def qualified(stage: str, loop: str) -> str:
+    """The variable of a stage's loop or axis."""
+    return f"{stage}:{loop}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`variable` from `start`, `extent` times; `depth` slots for the buffers inside."""
+
+    variable: str
+    start: Affine
+    extent: int
+    kind: Kind
+    depth: int
+    body: "Block"
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """`variable // divisor % modulus`."""
+
+    variable: str
+    divisor: int
+    modulus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """`variable = value`, plus a digit of a fused loop; binds to the end of the block."""
+
+    variable: str
+    value: Affine
+    digit: Digit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """`low <= value < high`; None bounds nothing."""
+
+    value: Affine
+    low: int | None
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The body where all conditions hold, nothing elsewhere: tails and borders."""
+
+    conditions: tuple[Condition, ...]
+    body: "Block"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """A buffer to the end of the block: the box of `shape` at `origin` of a tensor.
+
+    Parameters
+    ----------
+    tensor
+        What it holds; its name is the buffer's.
+    scope
+        A scratchpad, main memory, or `REGISTER` for the sums of a reduction that is not finished.
+    origin, shape
+        The box; elements that lie outside the tensor's domain are never used.
+    slots
+        Copies that take turns, so that one is filled while another is read.
+    """
+
+    tensor: Tensor
+    scope: str
+    origin: tuple[Affine, ...]
+    shape: tuple[int, ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops of one stage.
+
+    Parameters
+    ----------
+    stage
+        Its name, which is its tensor's.
+    axes
+        Its data axes.
+    reductions
+        Its reduction axes.
+    domain
+        Elements of its tensor that exist.
+    compute
+        What it computes, None for a copy.
+    place
+        The loop it is computed in, None at the root.
+    """
+
+    stage: str
+    axes: tuple[str, ...]
+    reductions: tuple[Axis, ...]
+    domain: Box
+    compute: Compute | None
+    place: Place | None
+    body: "Block"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """`target = value`."""
+
+    target: Read
+    value: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """`target` combined with `value`, or overwritten where all variables of `first` are zero."""
+
+    target: Read
+    op: Op
+    value: Expression
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Loops over a box of `source`, nothing else inside: one transfer."""
+
+    source: str
+    body: "Block"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """Loops over a box that are one instruction, with its mnemonic."""
+
+    mnemonic: str
+    body: "Block"
+
+
+Node = Loop | Let | Guard | Allocate | Nest | Store | Update | Copy | Instruction
+Block = tuple[Node, ...]
+
+
+def nodes(block: Block) -> Iterator[Node]:
+    """All nodes in the order of the text."""
+    for node in block:
+        yield node
+        if not isinstance(node, (Let, Allocate, Store, Update)):
+            yield from nodes(node.body)

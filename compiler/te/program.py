@@ -1,0 +1,134 @@
+"""A loop program as a whole, and its text."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ...isa.expressions import Affine, Call, Expression, Op, Read, Reduction
+from ..accelerator.dma import Box
+from ..tensor import Kernel, Tensor
+from .affine import renamed
+from .nodes import (
+    Allocate,
+    Block,
+    Condition,
+    Copy,
+    Guard,
+    Instruction,
+    Let,
+    Loop,
+    Nest,
+    Node,
+    Store,
+    Update,
+)
+from .stages import Kind
+
+INDENT = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A scheduled kernel as loops.
+
+    Parameters
+    ----------
+    kernel
+        What it computes.
+    tensors
+        Every tensor, copies included.
+    domains
+        Elements of every tensor that exist; reads outside give its pad value.
+    body
+        The nests at the root.
+    """
+
+    kernel: Kernel
+    tensors: Mapping[str, Tensor]
+    domains: Mapping[str, Box]
+    body: Block
+
+    def __str__(self) -> str:
+        return "\n".join(line for node in self.body for line in _lines(node, ""))
+
+
+def with_names(tree: Expression, name_of) -> Expression:
+    """An expression with other names for the variables of its indices."""
+    if isinstance(tree, Read):
+        return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(with_names(argument, name_of) for argument in tree.arguments))
+    if isinstance(tree, Reduction):
+        return Reduction(tree.op, with_names(tree.body, name_of))
+    return tree
+
+
+def _lines(node: Node, stage: str) -> Iterator[str]:
+    """The text of a node inside the nest of a stage."""
+
+    def short(variable: str) -> str:
+        owner, loop = variable.rsplit(":", 1)
+        return loop if owner == stage else f"{owner}.{loop}"
+
+    def shown(affine: Affine) -> str:
+        return str(renamed(affine, short))
+
+    def tree(expression: Expression) -> str:
+        text = str(with_names(expression, short))
+        named = with_names(expression, short)
+        outer = isinstance(named, Call) and named.op in (Op.ADD, Op.MULTIPLY)
+        return text[1:-1] if outer else text
+
+    body: Block = ()
+    if isinstance(node, Allocate):
+        slots = f", {node.slots} slots" if node.slots > 1 else ""
+        start = ", ".join(map(shown, node.origin))
+        where = "" if start.strip("0, ") == "" else f" from [{start}]"
+        sizes = ", ".join(map(str, node.shape))
+        yield f"allocate {node.tensor.name}: {node.tensor.dtype}[{sizes}]{where} in {node.scope}{slots}"
+    elif isinstance(node, Let):
+        yield f"{short(node.variable)} = {_let(node, short)}"
+    elif isinstance(node, Store):
+        yield f"{tree(node.target)} = {tree(node.value)}"
+    elif isinstance(node, Update):
+        first = " = ".join(map(short, node.first))
+        sign = "+=" if node.op is Op.ADD else "max="
+        yield f"{tree(node.target)} {sign} {tree(node.value)}  # = where {first} = 0"
+    elif isinstance(node, Loop):
+        start = shown(node.start)
+        end = shown(Affine(node.start.terms, node.start.constant + node.extent))
+        span = end if start == "0" else f"{start}, {end}"
+        kind = "" if node.kind is Kind.SERIAL else f"{node.kind.value} "
+        depth = f"  # pipelined, depth {node.depth}" if node.depth > 1 else ""
+        yield f"{kind}for {short(node.variable)} in range({span}):{depth}"
+        body = node.body
+    elif isinstance(node, Guard):
+        yield f"if {' and '.join(_condition(c, shown) for c in node.conditions)}:"
+        body = node.body
+    elif isinstance(node, Nest):
+        yield f"compute {node.stage}:"
+        stage, body = node.stage, node.body
+    elif isinstance(node, Copy):
+        yield f"copy {node.source}:"
+        body = node.body
+    elif isinstance(node, Instruction):
+        yield f"instruction {node.mnemonic}:"
+        body = node.body
+    for inner in body:
+        for line in _lines(inner, stage):
+            yield INDENT + line
+
+
+def _let(node: Let, short) -> str:
+    parts = []
+    if node.digit is not None:
+        divided = f" // {node.digit.divisor}" if node.digit.divisor > 1 else ""
+        parts.append(f"{short(node.digit.variable)}{divided} % {node.digit.modulus}")
+    if node.value != Affine() or not parts:
+        parts.insert(0, str(renamed(node.value, short)))
+    return " + ".join(parts)
+
+
+def _condition(condition: Condition, shown) -> str:
+    low = "" if condition.low is None else f"{condition.low} <= "
+    high = "" if condition.high is None else f" < {condition.high}"
+    return f"{low}{shown(condition.value)}{high}"

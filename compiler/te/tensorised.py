@@ -1,0 +1,121 @@
+"""Whether a nest is one instruction: operands in place, tiles that fill lanes, whole boxes."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from ...errors import CompileError
+from ...isa.configuration import Memory
+from ...isa.expressions import Match
+from ...isa.patterns import Pattern
+from ..accelerator.tensorise import find_pattern, lane_axes
+from .bounds import Bounds, Plan, spans
+from .nodes import qualified
+from .stages import Division, Fusion, ScheduleError, Stage, State
+
+
+def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
+    """The instruction that computes a stage from where its operands lie.
+
+    Raises
+    ------
+    CompileError
+        When there is none, or an operand lies elsewhere.
+    """
+    names = (stage.name, *(read.tensor for read in stage.reads()))
+    return find_pattern(stage.compute, {name: Memory[state.scope(name)] for name in names})
+
+
+def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
+    """Refuse a nest that is no instruction.
+
+    Raises
+    ------
+    ScheduleError
+        Saying what does not match.
+    """
+    doing = f"tensorise `{stage.name}` at `{stage.instruction}`"
+    if state.configuration is None:
+        raise ScheduleError(f"{doing}: lanes are unknown; give the Schedule a Configuration")
+    try:
+        pattern, found = pattern_of(stage, state)
+    except CompileError as error:
+        raise ScheduleError(f"{doing}: {error}; see `set_scope` and `cache_read`") from error
+    plan, opened = bounds.plans[stage.name], stage.loops.index(stage.instruction)
+    for inside in stage.loops[opened:]:
+        for attached in state.attached(stage.name, inside):
+            raise ScheduleError(
+                f"{doing}: `{attached.name}` is computed at `{inside}`, inside the instruction; "
+                "compute it further out"
+            )
+    tile = spans(plan, opened)
+    if tile is None:
+        raise ScheduleError(
+            f"{doing}: the loops {', '.join(stage.loops[opened:])} cover no box; the inner part of "
+            "a split or fused loop must be inside where its outer part is"
+        )
+    family = pattern.family
+    outside = [loop for loop in stage.loops[:opened] if stage.reduces(loop)]
+    if outside and "accumulate" not in {field.name for field in fields(family)}:
+        raise ScheduleError(
+            f"{doing}: {family.mnemonic} cannot add to an earlier sum; move the reduction loop "
+            f"`{outside[0]}` inside `{stage.instruction}`"
+        )
+    for lane, axis in lane_axes(pattern, stage.compute, found).items():
+        assert axis is not None
+        parameter = pattern.lanes[lane]
+        lanes = getattr(state.configuration, parameter)
+        _check_lane(doing, plan, bounds, axis, tile, lanes, f"{family.mnemonic} takes", parameter)
+
+
+def _check_lane(
+    doing: str,
+    plan: Plan,
+    bounds: Bounds,
+    axis: str,
+    tile: Mapping[str, int],
+    lanes: int,
+    taker: str,
+    parameter: str,
+) -> None:
+    """Every tile of the axis must start at a multiple of the lanes and be one long."""
+    needed = f"{taker} `{axis}` in lanes of {lanes} (`{parameter}`)"
+    whole = plan.stage.compute.extents[axis]
+    if whole % lanes:
+        raise ScheduleError(f"{doing}: {needed}, and its extent is {whole}; declare it padded")
+    if tile[axis] % lanes:
+        raise ScheduleError(
+            f"{doing}: {needed}, and the tile has {tile[axis]}; split `{axis}` by a multiple of "
+            f"{lanes} and keep the inner loop inside"
+        )
+    start = plan.starts[axis]
+    uneven = start.constant % lanes or any(factor % lanes for _, factor in start.terms)
+    cut = [loop for loop in _cut_loops(plan, axis) if plan.extents[loop] % lanes]
+    low = bounds.interval(
+        _variable(plan, axis), plan.bound(plan.stage.loops.index(plan.stage.instruction))
+    ).low
+    moved = [factor for name, factor in low.terms if not name.endswith(f":{axis}")]
+    if uneven or cut or any(factor % lanes for factor in moved):
+        raise ScheduleError(
+            f"{doing}: {needed}, and some tiles start or end inside a lane block; split `{axis}` "
+            f"by multiples of {lanes}"
+        )
+
+
+def _variable(plan: Plan, axis: str):
+    from .affine import variable
+
+    return variable(qualified(plan.stage.name, axis))
+
+
+def _cut_loops(plan: Plan, axis: str) -> list[str]:
+    """Loops of an axis that its splits do not divide, so that the last block is cut off."""
+    cut = []
+    for relation in plan.stage.relations:
+        if isinstance(relation, Fusion) or axis not in plan.stage.origins(relation.parent):
+            continue
+        if plan.extents[relation.parent] % relation.factor:
+            cut.append(relation.parent)
+    return cut
+
+
+__all__ = ["Division", "check_tensorised", "pattern_of"]

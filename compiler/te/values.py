@@ -1,0 +1,227 @@
+"""Values over axes: elements of tensors and the operations on them, as a user writes them.
+
+What is built is the contract's own expression tree. `Operand` and `Value` only carry operators and
+what a declaration is checked with: which axes occur, which tensors are read, what is an integer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import CompileError
+from ...isa.expressions import Affine, Call, Constant, Expression, Op, Read, Reduction
+from ..tensor import Axis, Compute, Tensor
+from .index import AxisUse, Index, merge_uses
+
+LIMITS = {"int8": (-(1 << 7), (1 << 7) - 1), "int32": (-(1 << 31), (1 << 31) - 1)}
+"""Smallest and largest value of the integer types."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A declared tensor; indexing it gives a `Value`.
+
+    Parameters
+    ----------
+    tensor
+        Name, type, shape and pad value.
+    stage
+        How it is computed, None for what a kernel is given.
+    sources
+        The operands that the stage reads.
+    """
+
+    tensor: Tensor
+    stage: Compute | None = None
+    sources: tuple["Operand", ...] = ()
+
+    def __getitem__(self, index: "Index | int | tuple[Index | int, ...]") -> "Value":
+        parts = index if isinstance(index, tuple) else (index,)
+        uses: dict[str, AxisUse] = {}
+        affines = []
+        for part in parts:
+            if isinstance(part, Index):
+                uses = merge_uses(uses, part.uses)
+                affines.append(part.affine)
+            elif isinstance(part, int) and not isinstance(part, bool):
+                affines.append(Affine((), part))
+            else:
+                raise CompileError(
+                    f"tensor `{self.tensor.name}` is indexed with {part!r}; an index is a sum of "
+                    "axes times whole numbers, plus a whole number"
+                )
+        read = self.tensor[tuple(affines)]
+        return Value(read, uses, (self,), real=self.tensor.dtype == "float32")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An expression and what it depends on; `+`, `-` and `*` are 32-bit and wrap.
+
+    Parameters
+    ----------
+    tree
+        The expression.
+    uses
+        Axes that occur and are not reduced over inside it.
+    operands
+        Tensors that it reads.
+    over
+        Axes of the reduction inside it, None without one.
+    real
+        Whether it is a binary32 number, which only `requantise` takes, as its scale.
+    """
+
+    tree: Expression
+    uses: Mapping[str, AxisUse]
+    operands: tuple[Operand, ...]
+    over: tuple[Axis, ...] | None = None
+    real: bool = False
+
+    def __add__(self, other: "Value | int") -> "Value":
+        return combine(Op.ADD, self, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: "Value | int") -> "Value":
+        return combine(Op.MULTIPLY, self, other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> "Value":
+        return self * -1
+
+    def __sub__(self, other: "Value | int") -> "Value":
+        return self + -other
+
+    def __rsub__(self, other: int) -> "Value":
+        return -self + other
+
+    def __str__(self) -> str:
+        return str(self.tree)
+
+
+def combine(op: Op, *arguments: Value | int) -> Value:
+    """A call of integers; whole numbers become constants.
+
+    Raises
+    ------
+    CompileError
+        When an argument is no integer, or two arguments hold a reduction each.
+    """
+    values = [value_from(argument, op.value) for argument in arguments]
+    for value in values:
+        if value.real:
+            raise CompileError(
+                f"`{op.value}` takes integers, and `{value}` is float32; only the scale of "
+                "`requantise` is float32"
+            )
+    return _call(op, values)
+
+
+def maximum(a: Value | int, b: Value | int) -> Value:
+    """The larger of two values."""
+    return combine(Op.MAXIMUM, a, b)
+
+
+def minimum(a: Value | int, b: Value | int) -> Value:
+    """The smaller of two values."""
+    return combine(Op.MINIMUM, a, b)
+
+
+def clamp(value: Value, low: int, high: int) -> Value:
+    """Saturate to int8 and limit to `low`..`high`, which lie in -128..127."""
+    smallest, largest = LIMITS["int8"]
+    if not smallest <= low <= high <= largest:
+        raise CompileError(
+            f"clamp of `{value}`: bounds {low}..{high} must be ordered and lie in "
+            f"{smallest}..{largest}"
+        )
+    return combine(Op.CLAMP, value, low, high)
+
+
+def requantise(value: Value, scale: Value) -> Value:
+    """`round_half_even(float32(value) * scale)`, saturated as `isa.numbers.requantise` does."""
+    if value.real:
+        raise CompileError(f"requantise takes an integer value, and `{value}` is float32")
+    if not isinstance(scale, Value) or not scale.real:
+        raise CompileError(f"requantise takes its scale from a float32 tensor, not `{scale}`")
+    return _call(Op.REQUANTISE, [value, scale])
+
+
+def lookup(table: Operand, value: Value) -> Value:
+    """`table[value + 128]`, for an int8 table of 256 elements and a value of -128..127."""
+    if table.tensor.shape != (256,) or table.tensor.dtype != "int8":
+        raise CompileError(
+            f"lookup takes a table of int8[256]; `{table.tensor.name}` is "
+            f"{table.tensor.dtype}{list(table.tensor.shape)}"
+        )
+    return _call(Op.LOOKUP, [Value(Read(table.tensor.name, ()), {}, (table,)), value])
+
+
+def sum_over(value: Value, over: Sequence[Index]) -> Value:
+    """The 32-bit sum of a value over reduction axes; it wraps."""
+    return _reduce(Op.ADD, value, over)
+
+
+def maximum_over(value: Value, over: Sequence[Index]) -> Value:
+    """The largest value over reduction axes."""
+    return _reduce(Op.MAXIMUM, value, over)
+
+
+def value_from(argument: object, what: str) -> Value:
+    """A value, or a whole number as one."""
+    if isinstance(argument, Value):
+        return argument
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        low, high = LIMITS["int32"]
+        if not low <= argument <= high:
+            raise CompileError(f"constant {argument} does not fit int32")
+        return Value(Constant(argument), {}, ())
+    if isinstance(argument, Index):
+        raise CompileError(f"`{what}` takes tensor elements; the index `{argument}` is none")
+    raise CompileError(f"`{what}` takes tensor elements and whole numbers, not {argument!r}")
+
+
+def _call(op: Op, values: list[Value]) -> Value:
+    over = [value.over for value in values if value.over is not None]
+    if len(over) > 1:
+        raise CompileError(
+            f"`{op.value}` of two reductions, `{values[0]}` and `{values[1]}`; make a stage of one"
+        )
+    return Value(
+        Call(op, tuple(value.tree for value in values)),
+        merge_uses(*(value.uses for value in values)),
+        tuple(operand for value in values for operand in value.operands),
+        over[0] if over else None,
+    )
+
+
+def _reduce(op: Op, value: Value, over: Sequence[Index]) -> Value:
+    what = "sum" if op is Op.ADD else "max"
+    if not isinstance(value, Value) or value.real:
+        raise CompileError(f"`{what}` takes an integer value, not `{value}`")
+    if value.over is not None:
+        raise CompileError(f"`{what}` of `{value}`, which is a reduction already; make it a stage")
+    reductions = []
+    for index in over if isinstance(over, Sequence) else (over,):
+        name, use = bare_axis(index, what)
+        if not use.reduced:
+            raise CompileError(
+                f"`{what}` over `{name}`, which is a data axis; make it with `reduce_axes`"
+            )
+        reductions.append(Axis(name, use.extent))
+    if not reductions or len(set(reductions)) < len(reductions):
+        raise CompileError(f"`{what}` of `{value}` needs reduction axes, each once")
+    known = {axis.name: AxisUse(axis.extent, reduced=True) for axis in reductions}
+    merge_uses(known, value.uses)
+    kept = {name: use for name, use in value.uses.items() if name not in known}
+    return Value(Reduction(op, value.tree), kept, value.operands, tuple(reductions))
+
+
+def bare_axis(index: object, what: str) -> tuple[str, AxisUse]:
+    """Name and use of an index that is one axis alone."""
+    if isinstance(index, Index) and len(index.uses) == 1:
+        ((name, use),) = index.uses.items()
+        if index.affine == Affine(((name, 1),)):
+            return name, use
+    raise CompileError(f"`{what}` takes axes themselves, not `{index}`")
