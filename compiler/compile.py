@@ -1,7 +1,8 @@
 """Graph in, module out: partition, plan memory, schedule, lower, synthesise tokens, check."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from ..errors import CompileError
 from ..isa.checker import check
@@ -14,7 +15,8 @@ from .accelerator.lower import Emitted, Lowering
 from .fusion import Group, form_groups
 from .graph import Graph, Node, is_accelerated
 from .kernels.common import channel_block, padded
-from .memory_plan import Lifetime, MemoryPlan, plan_memory
+from .kernels.first_layer import Image, find_images
+from .memory_plan import Lifetime, plan_memory
 from .module import Binding, Layer, Module, Segment
 
 Progress = Callable[[str], None]
@@ -86,10 +88,15 @@ def _compile_segment(
     keep_all: bool,
 ) -> Segment:
     inputs, outputs = _boundary(graph, nodes)
-    groups = form_groups(graph, nodes, outputs, configuration)
-    plan = _plan(graph, groups, inputs, outputs, configuration, keep_all)
-    shapes = _stored_shapes(graph, plan, configuration)
-    residents = {name: Resident(offset, shapes[name]) for name, offset in plan.offsets.items()}
+    images = find_images(graph, nodes, inputs, configuration)
+    groups = form_groups(graph, nodes, outputs, images, configuration)
+    lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
+    places = {name: _place(name, graph, images, configuration) for name in lifetimes}
+    plan = plan_memory(
+        [Lifetime(name, places[name].size, *span) for name, span in lifetimes.items()]
+    )
+    bind = {name: replace(places[name], offset=plan.offsets[name]) for name in lifetimes}
+    residents = {name: Resident(one.offset, one.stored_shape) for name, one in bind.items()}
     pool = ConstantPool(base=align(plan.size))
     lowering = Lowering(configuration, residents, pool)
     ends: list[int] = []
@@ -116,10 +123,6 @@ def _compile_segment(
         first = last
     data_bytes = align(pool.base + pool.size)
     check(program, configuration, data_bytes)
-    bind = {
-        name: Binding(name, offset, shapes[name], graph.types[name].shape)
-        for name, offset in plan.offsets.items()
-    }
     return Segment(
         program=program,
         notes=notes,
@@ -151,10 +154,13 @@ def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
     return list(entering), leaving
 
 
-def _plan(
-    graph: Graph, groups: list[Group], inputs, outputs, configuration, keep_all
-) -> MemoryPlan:
-    """Lifetimes in order; inputs exist before the first group, outputs after the last."""
+def _lifetimes(
+    graph: Graph, groups: list[Group], inputs: list[str], outputs: list[str], keep_all: bool
+) -> dict[str, tuple[int, int]]:
+    """First and last step of every value in memory.
+
+    Inputs exist before the first group, outputs after the last.
+    """
     first = dict.fromkeys(inputs, -1)
     last: dict[str, int] = dict.fromkeys(inputs, -1)
     for step, group in enumerate(groups):
@@ -164,31 +170,22 @@ def _plan(
         first[group.output] = last[group.output] = step
     for name in first if keep_all else outputs:
         last[name] = len(groups)
-    lifetimes = []
-    for name in first:
-        shape = graph.types[name].shape
-        if len(shape) != 4:
-            raise CompileError(
-                f"value `{name}`: an accelerated layer needs [N, H, W, C], got {list(shape)}"
-            )
-        size = _product(shape[:3]) * padded(shape[3], channel_block(configuration))
-        lifetimes.append(Lifetime(name, size, first[name], last[name]))
-    return plan_memory(lifetimes)
+    return {name: (step, last[name]) for name, step in first.items()}
 
 
-def _stored_shapes(graph: Graph, plan: MemoryPlan, configuration: Configuration):
-    block = channel_block(configuration)
-    return {
-        name: (*graph.types[name].shape[:3], padded(graph.types[name].shape[3], block))
-        for name in plan.offsets
-    }
-
-
-def _product(values) -> int:
-    total = 1
-    for value in values:
-        total *= value
-    return total
+def _place(
+    name: str, graph: Graph, images: Mapping[str, Image], configuration: Configuration
+) -> Binding:
+    """How a value lies in memory, at a place not yet known."""
+    shape = graph.types[name].shape
+    if len(shape) != 4:
+        raise CompileError(
+            f"value `{name}`: an accelerated layer needs [N, H, W, C], got {list(shape)}"
+        )
+    if name in images:
+        image = images[name]
+        return Binding(name, 0, image.stored_shape, shape, image.border[:2], image.fill)
+    return Binding(name, 0, (*shape[:3], padded(shape[3], channel_block(configuration))), shape)
 
 
 def _annotate(

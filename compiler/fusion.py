@@ -5,7 +5,7 @@ Their VECTOR instructions run while the next tile is multiplied. A group is form
 bound of its schedule is no worse than those of its parts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import CompileError
@@ -14,6 +14,7 @@ from .accelerator.schedule import Schedule, choose_schedule
 from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
+from .kernels.first_layer import Image
 from .tensor import Kernel
 
 FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
@@ -22,9 +23,10 @@ FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes in order, their kernel and its schedule."""
+    """Nodes in order with a kernel each, the kernel of all of them and its schedule."""
 
     nodes: tuple[Node, ...]
+    parts: tuple[Kernel, ...]
     kernel: Kernel
     schedule: Schedule
 
@@ -55,7 +57,11 @@ class Group:
 
 
 def form_groups(
-    graph: Graph, nodes: Sequence[Node], leaving: Sequence[str], configuration: Configuration
+    graph: Graph,
+    nodes: Sequence[Node],
+    leaving: Sequence[str],
+    images: Mapping[str, Image],
+    configuration: Configuration,
 ) -> list[Group]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
@@ -65,6 +71,8 @@ def form_groups(
         Accelerated nodes in order.
     leaving
         Values that must reach main memory, whatever reads them here.
+    images
+        Values that lie in memory as images.
 
     Raises
     ------
@@ -73,7 +81,7 @@ def form_groups(
     """
     groups: dict[str, Group] = {}
     for node in nodes:
-        group = _group((node,), graph, configuration)
+        group = _group([build_kernel(node, graph, configuration, images)], (node,), configuration)
         makers = [
             name
             for name in node.inputs
@@ -85,7 +93,7 @@ def form_groups(
         if isinstance(node.attributes, FOLLOWERS) and makers:
             # Of two convolutions that are added, the later one: the other is done by then.
             latest = max(makers, key=list(groups).index)
-            joined = _join(groups[latest], group, graph, configuration)
+            joined = _join(groups[latest], group, configuration)
             if joined is not None:
                 del groups[latest]
                 group = joined
@@ -98,16 +106,16 @@ def _only_reader(graph: Graph, name: str, node: Node) -> bool:
     return len(users) == 1 and users[0] is node and node.inputs.count(name) == 1
 
 
-def _group(nodes: tuple[Node, ...], graph: Graph, configuration: Configuration) -> Group:
-    kernels = [build_kernel(node, graph, configuration) for node in nodes]
+def _group(kernels: Sequence[Kernel], nodes: tuple[Node, ...], configuration) -> Group:
     kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
-    return Group(nodes, kernel, choose_schedule(kernel, configuration))
+    return Group(nodes, tuple(kernels), kernel, choose_schedule(kernel, configuration))
 
 
-def _join(first: Group, second: Group, graph: Graph, configuration: Configuration) -> Group | None:
+def _join(first: Group, second: Group, configuration: Configuration) -> Group | None:
     """Both as one, where that fits and is no slower."""
+    kernels = (*first.parts, *second.parts)
     try:
-        joined = _group((*first.nodes, *second.nodes), graph, configuration)
+        joined = _group(kernels, (*first.nodes, *second.nodes), configuration)
     except CompileError:
         return None
     apart = first.schedule.bound_cycles + second.schedule.bound_cycles

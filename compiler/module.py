@@ -13,12 +13,25 @@ from .graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """An activation in the data window: byte offset, padded shape, and the real shape."""
+    """An activation in the data window.
+
+    Parameters
+    ----------
+    offset
+        First byte.
+    stored_shape, shape
+        [N, H, W, C] as it lies there, and without padding.
+    corner, fill
+        Row and column where it begins inside a border of this value. Padding channels, behind the
+        real ones, are zero.
+    """
 
     name: str
     offset: int
     stored_shape: tuple[int, ...]
     shape: tuple[int, ...]
+    corner: tuple[int, int] = (0, 0)
+    fill: int = 0
 
     @property
     def size(self) -> int:
@@ -26,15 +39,25 @@ class Binding:
         return math.prod(self.stored_shape)
 
     def write(self, image: np.ndarray, values: np.ndarray) -> None:
-        """Put int8[shape] into the data window, padding lanes zero."""
-        stored = np.zeros(self.stored_shape, dtype=np.int8)
-        stored[..., : self.shape[-1]] = values
-        image[self.offset : self.offset + self.size] = stored.reshape(-1).view(np.uint8)
+        """Put int8[shape] into the data window uint8[bytes], padding around it."""
+        stored = self._stored(image)
+        if stored.shape[1:3] != self.shape[1:3]:
+            stored[...] = self.fill
+        inner = self._inner(stored)
+        inner[..., : self.shape[3]] = values
+        inner[..., self.shape[3] :] = 0
 
     def read(self, image: np.ndarray) -> np.ndarray:
         """Take int8[shape] out of the data window; a copy."""
-        stored = image[self.offset : self.offset + self.size].view(np.int8)
-        return stored.reshape(self.stored_shape)[..., : self.shape[-1]].copy()
+        return self._inner(self._stored(image))[..., : self.shape[3]].copy()
+
+    def _stored(self, image: np.ndarray) -> np.ndarray:
+        place = image[self.offset : self.offset + self.size]
+        return place.view(np.int8).reshape(self.stored_shape)
+
+    def _inner(self, stored: np.ndarray) -> np.ndarray:
+        (top, left), (_, height, width, _) = self.corner, self.shape
+        return stored[:, top : top + height, left : left + width]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,46 @@ from ..isa.numbers import requantise, saturate8
 
 
 @dataclass(frozen=True, slots=True)
+class Patches:
+    """A tensor of windows that overlap in the image that they are gathered from.
+
+    Its element `[n, r, x, k]` with `k < rows * run` is byte `x * column_step * C + k % run` of row
+    `r * row_step + k // run * dilation` of an image int8[N, H, W, C]; the lanes from there on hold
+    anything.
+
+    Parameters
+    ----------
+    rows, run
+        Rows of a window, and bytes of each.
+    row_step, column_step
+        Image rows and columns from window to window.
+    dilation
+        Image rows from row to row of a window.
+    """
+
+    rows: int
+    run: int
+    row_step: int
+    column_step: int
+    dilation: int
+
+    def gather(self, image: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """The windows int8[n, r, x, k] of an image int8[N, H, W, C], other lanes zero."""
+        result = np.zeros(shape, dtype=np.int8)
+        lines = image.reshape(*image.shape[:2], -1)
+        for r, x, row in np.ndindex(shape[1], shape[2], self.rows):
+            start = x * self.column_step * image.shape[3]
+            line = lines[:, r * self.row_step + row * self.dilation, start : start + self.run]
+            result[:, r, x, row * self.run : (row + 1) * self.run] = line
+        return result
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """Name, element type, shape, and the value that reads outside of it give.
 
-    `value` is the graph value that it stands for, where that has another name.
+    `value` is the graph value that it stands for, where that has another name; `patches` tells how
+    it is gathered from that value, where it is not the value itself.
     """
 
     name: str
@@ -27,6 +63,7 @@ class Tensor:
     shape: tuple[int, ...]
     pad: int = 0
     value: str = ""
+    patches: Patches | None = None
 
     def __getitem__(self, index: tuple[Affine, ...]) -> Read:
         """An element: `x[y * 2, c]` with indices from `index`."""

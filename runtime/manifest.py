@@ -40,8 +40,17 @@ def read_segment(
     """
     places = {}
     for entry in take(described, "activations", list):
-        shapes = [tuple(numbers(entry, key)) for key in ("stored_shape", "shape")]
-        binding = Binding(take(entry, "name", str), take(entry, "offset", int), *shapes)
+        stored, shape, corner = (
+            tuple(numbers(entry, key)) for key in ("stored_shape", "shape", "corner")
+        )
+        binding = Binding(
+            name=take(entry, "name", str),
+            offset=take(entry, "offset", int),
+            stored_shape=stored,
+            shape=shape,
+            corner=corner,
+            fill=take(entry, "fill", int),
+        )
         places[binding.name] = binding
     layers = tuple(
         Layer(
@@ -115,12 +124,16 @@ def _check_segment(segment: Segment) -> None:
                 f"{size} bytes at {offset}"
             )
     for binding in segment.activations:
-        stored, shape = binding.stored_shape, binding.shape
-        fits = len(shape) == len(stored) == 4 and shape[:3] == stored[:3]
-        if not fits or not 0 < shape[3] <= stored[3] or min(stored) < 1:
+        stored, shape, corner = binding.stored_shape, binding.shape, binding.corner
+        fits = len(shape) == len(stored) == 4 and len(corner) == 2 and shape[0] == stored[0]
+        inside = fits and all(
+            first >= 0 and size > 0 and first + size <= room
+            for first, size, room in zip((0, *corner, 0), shape, stored, strict=True)
+        )
+        if not inside or not -128 <= binding.fill <= 127:
             raise ArtifactError(
-                f"activation `{binding.name}`: expected channels padded at the end, got shape "
-                f"{list(shape)} stored as {list(stored)}"
+                f"activation `{binding.name}`: expected it inside its place, got shape "
+                f"{list(shape)} at {list(corner)} of {list(stored)}, border {binding.fill}"
             )
     length, end = len(segment.program), 0
     for layer in segment.layers:

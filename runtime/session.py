@@ -106,7 +106,7 @@ class Session:
             if isinstance(step, int):
                 results[step] = self._run_segment(step, values)
                 layers |= {
-                    binding.name: read(self._windows[step], binding) for binding in self._kept[step]
+                    binding.name: binding.read(self._windows[step]) for binding in self._kept[step]
                 }
             else:
                 node = graph.producer(step)
@@ -121,10 +121,10 @@ class Session:
     def _run_segment(self, index: int, values: dict[str, np.ndarray]) -> Result:
         segment, window = self.module.segments[index], self._windows[index]
         for binding in segment.inputs:
-            write(window, binding, values[binding.name])
+            binding.write(window, values[binding.name])
         result = self.device.run(self._codes[index], window)
         for binding in segment.outputs:
-            values[binding.name] = read(window, binding)
+            values[binding.name] = binding.read(window)
         return result
 
 
@@ -134,20 +134,6 @@ def data_window(segment: Segment) -> np.ndarray:
     start = segment.constants_offset
     window[start : start + len(segment.constants)] = np.frombuffer(segment.constants, np.uint8)
     return window
-
-
-def write(window: np.ndarray, binding: Binding, array: np.ndarray) -> None:
-    """Put an activation, int8[N, H, W, C], into a data window; padding channels become zero."""
-    place = window[binding.offset : binding.offset + binding.size].view(np.int8)
-    place = place.reshape(binding.stored_shape)
-    place[..., : binding.shape[3]] = array
-    place[..., binding.shape[3] :] = 0
-
-
-def read(window: np.ndarray, binding: Binding) -> np.ndarray:
-    """A copy of an activation in a data window, int8[N, H, W, C] without padding channels."""
-    place = window[binding.offset : binding.offset + binding.size].view(np.int8)
-    return place.reshape(binding.stored_shape)[..., : binding.shape[3]].copy()
 
 
 def kept_layers(segment: Segment) -> list[Binding]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Load, Loop, Store
 from ...isa.instructions.common import local_bits
+from ..tensor import Patches
 
 Box = tuple[tuple[int, int], ...]
 """Half-open range per dimension."""
@@ -113,6 +114,34 @@ def load_bytes(
     return [
         Load(destination=destination, length=length, memory=base[0], local=base[1], loops=loops)
         for length, base, loops in _runs([(size, 1, 1)], (memory, local), limits)
+    ]
+
+
+def load_patches(
+    source: Resident, patches: Patches, box: Box, local: int, limits: Configuration
+) -> list[Load]:
+    """LOADs that gather windows of an image into rows of ACT, one after the other.
+
+    Parameters
+    ----------
+    box
+        Of the windows' tensor: images, rows, columns, and all of its lanes.
+    """
+    image, line, pixel, _ = source.strides
+    rows, columns, lanes = (high - low for low, high in box[1:])
+    (first_image, _), (first_row, _), (first_column, _), _ = box
+    memory = source.base + first_image * image + first_row * patches.row_step * line
+    memory += first_column * patches.column_step * pixel
+    dims = [
+        (box[0][1] - first_image, image, rows * columns * lanes),
+        (rows, patches.row_step * line, columns * lanes),
+        (columns, patches.column_step * pixel, lanes),
+        (patches.rows, patches.dilation * line, patches.run),
+        (patches.run, 1, 1),
+    ]
+    return [
+        Load(destination=Memory.ACT, length=length, memory=base[0], local=base[1], loops=loops)
+        for length, base, loops in _runs(dims, (memory, local), limits)
     ]
 
 

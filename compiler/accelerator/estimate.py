@@ -6,7 +6,7 @@ Close enough to choose between plans by; the timing model tells the exact number
 import math
 
 from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
-from ..tensor import Kernel
+from ...isa.expressions import Read
 from .plan import Plan, weight_tiles
 from .steps import Step
 
@@ -14,9 +14,9 @@ INSTRUCTION_OVERHEAD_CYCLES = 30
 """Filling and draining a unit's pipeline."""
 
 
-def estimate(plan: Plan, kernel: Kernel, configuration: Configuration) -> int:
+def estimate(plan: Plan, configuration: Configuration) -> int:
     """Cycles of a plan."""
-    units = [_Units(plan, index, kernel, configuration) for index in range(len(plan.steps))]
+    units = [_Units(plan, index, configuration) for index in range(len(plan.steps))]
     last, tile = plan.steps[-1], plan.tiles[-1]
     bus = configuration.bus_bytes
     spatial = _count(last, tile, last.pixels)
@@ -29,16 +29,9 @@ def estimate(plan: Plan, kernel: Kernel, configuration: Configuration) -> int:
         sum(unit.weights + unit.activations for unit in units),
         store,
     ]
-    entering = [
-        read.tensor
-        for step in plan.steps
-        for read in step.activations
-        if read.tensor not in {step.name for step in plan.steps}
-    ]
+    entering = {name for unit in units for name in unit.loads}
     serial = sum(plan.pieces[name] for name in entering) // bus + piece // bus
-    serial += units[-1].vector_piece
-    if any(plan.tiles_in(name) < 2 for name in entering):
-        serial += sum(unit.activations for unit in units) // 2
+    serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
     return max(busy) + serial + sum(busy) // 64
 
 
@@ -49,9 +42,7 @@ def _count(step: Step, tile, axes) -> int:
 class _Units:
     """Busy cycles of each unit in one step of a plan."""
 
-    def __init__(
-        self, plan: Plan, index: int, kernel: Kernel, configuration: Configuration
-    ) -> None:
+    def __init__(self, plan: Plan, index: int, configuration: Configuration) -> None:
         step, tile = plan.steps[index], plan.tiles[index]
         overhead, bus = INSTRUCTION_OVERHEAD_CYCLES, configuration.bus_bytes
         spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
@@ -74,23 +65,33 @@ class _Units:
         window = 1 if step.product else math.prod(step.reductions.values())
         self.vector_piece = pixels * channels // configuration.vector_lanes * window + overhead
         self.vector = spatial * groups * self.vector_piece
-        self.activations = sum(
-            self._loads(plan, step, read, spatial, groups, chunks, outer)
-            * (plan.pieces[read.tensor] // bus + 2 * overhead)
+        made = {other.name for other in plan.steps}
+        self.loads = {
+            read.tensor: _loads(plan, step, read, spatial, groups, chunks, outer)
             for read in step.activations
-            if read.tensor not in {step.name for step in plan.steps}
+            if read.tensor not in made
+        }
+        pieces = {name: plan.pieces[name] // bus for name in self.loads}
+        self.activations = sum(
+            count * (pieces[name] + 2 * overhead) for name, count in self.loads.items()
+        )
+        # With room for one tile only, the next is loaded when this one has been multiplied.
+        self.waiting = sum(
+            (self.loads[read.tensor] - 1) * pieces[read.tensor]
+            for read in (step.streams or step.operands)
+            if read.tensor in self.loads and plan.tiles_in(read.tensor) < 2
         )
 
-    @staticmethod
-    def _loads(plan: Plan, step: Step, read, spatial, groups, chunks, outer) -> int:
-        """How often a tile of an input is loaded."""
-        moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
-        slots = plan.tiles_in(read.tensor)
-        if moved & set(step.channels):
-            return spatial * groups * chunks
-        if outer:
-            return spatial * chunks * (1 if spatial * chunks <= slots else groups)
-        return spatial * chunks * (1 if chunks <= slots else groups)
+
+def _loads(plan: Plan, step: Step, read: Read, spatial, groups, chunks, outer) -> int:
+    """How often a tile of an input is loaded."""
+    moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
+    slots = plan.tiles_in(read.tensor)
+    if moved & set(step.channels):
+        return spatial * groups * chunks
+    if outer:
+        return spatial * chunks * (1 if spatial * chunks <= slots else groups)
+    return spatial * chunks * (1 if chunks <= slots else groups)
 
 
 def _resident(plan: Plan, configuration: Configuration) -> int:

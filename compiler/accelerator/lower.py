@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Read
-from ...isa.instructions import Instruction
-from ..tensor import Kernel
+from ...isa.instructions import Instruction, Load
+from ..tensor import Kernel, Tensor
 from .arena import Arena
 from .constants import ConstantPool, pack_parameters, pack_weights
-from .dma import Box, Resident, fill_bytes, load_box, load_bytes, store_box
+from .dma import Box, Resident, fill_bytes, load_box, load_bytes, load_patches, store_box
 from .layout import Buffer, Placement, dense
 from .plan import Plan, Tile
 from .rolling import Rolling
@@ -193,10 +193,16 @@ class _Walk:
                 (self.kernel.name, read.tensor, box), size, self.plan.regions[read.tensor]
             )
             if missing:
-                source = replace(self.out.residents[tensor.value], shape=tensor.shape)
-                for load in load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration):
+                for load in self._loads(tensor, box, base):
                     self._emit(load, f"{where}: load `{read.tensor}`")
         return Buffer(Memory.ACT, base, _along(read, _strides(box)))
+
+    def _loads(self, tensor: Tensor, box: Box, base: int) -> list[Load]:
+        source = self.out.residents[tensor.value]
+        if tensor.patches is not None:
+            return load_patches(source, tensor.patches, box, base, self.configuration)
+        source = replace(source, shape=tensor.shape)
+        return load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration)
 
     def _place(self, tensor: str, key: object, size: int) -> int:
         """Room for a new tile in the tensor's region."""

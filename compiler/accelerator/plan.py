@@ -58,7 +58,7 @@ def make_plan(
 ) -> Plan | None:
     """Divide ACT between the activations; None where something does not fit."""
     if not all(
-        _fits(step, tile, kernel, configuration) for step, tile in zip(steps, tiles, strict=True)
+        step_fits(step, tile, configuration) for step, tile in zip(steps, tiles, strict=True)
     ):
         return None
     made = {step.name: index for index, step in enumerate(steps)}
@@ -68,28 +68,34 @@ def make_plan(
     for index, (step, tile) in enumerate(zip(steps, tiles, strict=True)):
         for read in step.activations:
             tensor = kernel.tensors[read.tensor]
-            ring = None
-            if read.tensor in made and not passes_tiles(steps, made[read.tensor], kernel):
+            if read.tensor in made and not passes_tiles(steps, made[read.tensor]):
                 ring = rolling(read, step, tile, tensor.shape, tensor.pad)
                 if channels_outer and index == len(steps) - 1 and not ring.whole:
                     return None
                 rings[read.tensor] = ring
-            size = ring.size if ring else box_bytes(box_of(read, {}, tile))
+                size = ring.size
+            else:
+                size = box_bytes(box_of(read, {}, tile))
             pieces[read.tensor] = size
-            demands[read.tensor] = Demand(size, size if ring else 2 * size)
+            # What VECTOR writes and reads again needs no second place: it does one after the other.
+            demands[read.tensor] = Demand(size, size if read.tensor in made else 2 * size)
     last = steps[-1]
     size = output_bytes(last, tiles[-1], channels_outer)
     pieces[last.name] = size
     demands[last.name] = Demand(size, 2 * size)
-    regions = divide_act(tuple(demands.values()), 2, configuration)
+    # What VECTOR writes comes last: it may share banks without holding up a LOAD.
+    order = sorted(demands, key=lambda name: (name in made) + (name == last.name))
+    wanted = tuple(demands[name] for name in order)
+    regions = divide_act(wanted, 2 if len(steps) > 1 else 1, configuration)
+    if not regions and len(steps) == 1:
+        regions = divide_act(wanted, 2, configuration)
     if not regions:
         return None
-    return Plan(
-        steps, tiles, channels_outer, dict(zip(demands, regions, strict=True)), pieces, rings
-    )
+    regions_of = dict(zip(order, regions, strict=True))
+    return Plan(steps, tiles, channels_outer, regions_of, pieces, rings)
 
 
-def passes_tiles(steps: tuple[Step, ...], index: int, kernel: Kernel) -> bool:
+def passes_tiles(steps: tuple[Step, ...], index: int) -> bool:
     """Whether an inner step's activation is read, tile by tile, by the last step alone."""
     reads = [
         (step, read)
@@ -103,7 +109,8 @@ def passes_tiles(steps: tuple[Step, ...], index: int, kernel: Kernel) -> bool:
     return reader is steps[-1] and reader.product is None and is_pointwise(read, reader)
 
 
-def _fits(step: Step, tile: Tile, kernel: Kernel, configuration: Configuration) -> bool:
+def step_fits(step: Step, tile: Tile, configuration: Configuration) -> bool:
+    """Whether accumulators, weights and parameters of a tile fit."""
     channels = math.prod(tile[axis] for axis in step.channels)
     rows = -(-channels // configuration.vector_lanes)
     if step.parameters is not None and rows > configuration.param_depth:

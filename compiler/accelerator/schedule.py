@@ -4,6 +4,7 @@ A schedule fixes the tile of every step of the kernel, and whether channels or p
 loop of the last one. Only legal ones are compared; the choice is deterministic.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ..tensor import Kernel
 from .estimate import estimate
-from .plan import Plan, make_plan, passes_tiles
+from .plan import Plan, Tile, make_plan, passes_tiles, step_fits
 from .steps import Step, steps_of
 
 
@@ -80,16 +81,96 @@ def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
 def legal_schedules(kernel: Kernel, configuration: Configuration) -> Iterator[Schedule]:
     """Every schedule considered that fits the scratchpads; the lowering takes any of them."""
     steps = steps_of(kernel)
-    for data in _data_tiles(steps, kernel, configuration):
-        for tiles in _with_inner(steps, data, kernel, configuration):
-            for channels_outer in (False, True):
-                plan = make_plan(kernel, steps, tiles, channels_outer, configuration)
-                if plan is not None:
-                    yield Schedule(
-                        tuple(tuple(tile.items()) for tile in tiles),
-                        channels_outer,
-                        estimate(plan, kernel, configuration),
-                    )
+    for tiles in _all_tiles(steps, kernel, configuration):
+        for channels_outer in (False, True):
+            plan = make_plan(kernel, steps, tiles, channels_outer, configuration)
+            if plan is not None:
+                yield Schedule(
+                    tuple(tuple(tile.items()) for tile in tiles),
+                    channels_outer,
+                    estimate(plan, configuration),
+                )
+
+
+def _all_tiles(
+    steps: tuple[Step, ...], kernel: Kernel, configuration: Configuration
+) -> Iterator[tuple[Tile, ...]]:
+    """Tiles of all steps: those of the last, and of the others to match."""
+    passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
+    last, chunks = steps[-1], [_chunks(step, kernel, configuration) for step in steps]
+    fixed = [
+        [] if passes else _fitting(step, _rolling_tiles(step, configuration), chunk, configuration)
+        for step, chunk, passes in zip(steps, chunks, passing, strict=False)
+    ]
+    products = last.product or any(
+        step.product for step, passes in zip(steps, passing, strict=False) if passes
+    )
+    lane = configuration.lanes_out if products else configuration.vector_lanes
+    for data in _data_tiles(last, lane, all(passing)):
+        choices = []
+        for index, passes in enumerate(passing):
+            if passes:
+                axes = (axis.name for axis in steps[index].finish.axes)
+                own = [dict(zip(axes, data.values(), strict=True))]
+                choices.append(_fitting(steps[index], own, chunks[index], configuration))
+            else:
+                choices.append(fixed[index])
+        choices.append(_fitting(last, [data], chunks[-1], configuration))
+        yield from itertools.product(*choices)
+
+
+def _fitting(
+    step: Step, data: list[Tile], chunks: list[Tile], configuration: Configuration
+) -> list[Tile]:
+    tiles = ({**tile, **chunk} for tile in data for chunk in chunks)
+    return [tile for tile in tiles if step_fits(step, tile, configuration)]
+
+
+def _chunks(step: Step, kernel: Kernel, configuration: Configuration) -> list[Tile]:
+    """Tiles of the reductions: the lane axis in equal chunks, all others whole."""
+    whole = step.reductions
+    gathered = any(kernel.tensors[read.tensor].patches for read in step.streams)
+    if not step.reduced or gathered:
+        return [whole]
+    extent = whole[step.reduced]
+    sizes = _steps(extent, configuration.lanes_in)
+    return [{**whole, step.reduced: size} for size in sizes if extent % size == 0]
+
+
+def _data_tiles(step: Step, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
+    """Tiles of the last step's data axes: channels by whole lanes, rows, or parts of one row."""
+    extents = step.extents
+    *outer, inner = step.channels
+    if any(extents[axis] > 1 for axis in outer):
+        sizes = _steps(extents[outer[0]])
+        channels = [{**dict.fromkeys(outer, size), inner: extents[inner]} for size in sizes]
+    else:
+        sizes = _steps(extents[inner], lane)
+        channels = [{**dict.fromkeys(outer, 1), inner: size} for size in sizes]
+    n, y, x = step.pixels
+    for chosen in channels:
+        for rows in _steps(extents[y]):
+            widths = _steps(extents[x]) if rows == 1 and may_cut_rows else [extents[x]]
+            for width in widths:
+                yield {n: 1, y: rows, x: width, **chosen}
+
+
+def _rolling_tiles(step: Step, configuration: Configuration) -> list[Tile]:
+    """Tiles of a step whose rows roll: whole rows, as many channels as accumulators hold."""
+    n, y, x = step.pixels
+    extents = step.extents
+    *outer, inner = step.channels
+    room = configuration.acc_depth * configuration.lanes_out
+    tiles = []
+    for rows in (1, 2, 4, 8):
+        pixels = rows * extents[x]
+        sizes = _steps(extents[inner], configuration.lanes_out)
+        fitting = [size for size in sizes if step.product is None or pixels * size <= room]
+        if fitting and rows <= extents[y]:
+            tiles.append(
+                {n: 1, y: rows, x: extents[x], **dict.fromkeys(outer, 1), inner: fitting[0]}
+            )
+    return tiles
 
 
 def _steps(extent: int, unit: int = 1) -> list[int]:
@@ -97,79 +178,3 @@ def _steps(extent: int, unit: int = 1) -> list[int]:
     units = -(-extent // unit)
     sizes = {-(-units // count) * unit for count in range(1, min(units, 64) + 1)} | {unit}
     return sorted((min(size, extent) for size in sizes), reverse=True)
-
-
-def _chunks(step: Step, configuration: Configuration) -> list[dict[str, int]]:
-    """Tiles of the reductions: the lane axis in equal chunks, all others whole."""
-    whole = step.reductions
-    if not step.reduced:
-        return [whole]
-    extent = whole[step.reduced]
-    sizes = _steps(extent, configuration.lanes_in)
-    return [{**whole, step.reduced: size} for size in sizes if extent % size == 0]
-
-
-def _data_tiles(
-    steps: tuple[Step, ...], kernel: Kernel, configuration: Configuration
-) -> Iterator[dict[str, int]]:
-    """Tiles of the last step's data axes."""
-    last, extents = steps[-1], steps[-1].extents
-    products = any(
-        step.product is not None and (step is last or passes_tiles(steps, index, kernel))
-        for index, step in enumerate(steps)
-    )
-    lane = configuration.lanes_out if products else configuration.vector_lanes
-    *outer, inner = last.channels
-    if any(extents[axis] > 1 for axis in outer):
-        channel_choices = [
-            {**dict.fromkeys(outer, size), inner: extents[inner]}
-            for size in _steps(extents[outer[0]])
-        ]
-    else:
-        channel_choices = [
-            {**dict.fromkeys(outer, 1), inner: size} for size in _steps(extents[inner], lane)
-        ]
-    n, y, x = last.pixels
-    rolls = any(not passes_tiles(steps, index, kernel) for index in range(len(steps) - 1))
-    for channels in channel_choices:
-        for rows in _steps(extents[y]):
-            columns = _steps(extents[x]) if rows == 1 and not rolls else [extents[x]]
-            for width in columns:
-                yield {n: 1, y: rows, x: width, **channels}
-
-
-def _with_inner(
-    steps: tuple[Step, ...], data: dict[str, int], kernel: Kernel, configuration: Configuration
-) -> Iterator[tuple[dict[str, int], ...]]:
-    """Tiles of all steps for one of the last: reductions in chunks, inner steps to match."""
-    partial: list[tuple[dict[str, int], ...]] = [()]
-    for index, step in enumerate(steps):
-        if step is steps[-1]:
-            own = [data]
-        elif passes_tiles(steps, index, kernel):
-            axes = (axis.name for axis in step.finish.axes)
-            own = [dict(zip(axes, data.values(), strict=True))]
-        else:
-            own = _rolling_tiles(step, configuration)
-        partial = [
-            (*before, {**tile, **chunk})
-            for before in partial
-            for tile in own
-            for chunk in _chunks(step, configuration)
-        ]
-    yield from partial
-
-
-def _rolling_tiles(step: Step, configuration: Configuration) -> list[dict[str, int]]:
-    """Tiles of a step whose rows roll: whole rows, as many channels as accumulators hold."""
-    n, y, x = step.pixels
-    extents = step.extents
-    *outer, inner = step.channels
-    room = configuration.acc_depth * configuration.lanes_out
-    fitting = [
-        {n: 1, y: rows, x: extents[x], **dict.fromkeys(outer, 1), inner: size}
-        for rows in (1, 2, 4, 8)
-        for size in _steps(extents[inner], configuration.lanes_out)
-        if rows <= max(1, extents[y]) and rows * extents[x] * size <= room
-    ]
-    return fitting

@@ -6,6 +6,7 @@ data stay on chip.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +20,7 @@ PIXEL_AXES = 3
 """Batch, row and column come first; all further data axes are channels."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One or two stages that work on the same tile.
 
@@ -48,33 +49,33 @@ class Step:
     scale: Read | None = None
     table: Read | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The tensor that it gives."""
         return self.finish.output.name
 
-    @property
+    @cached_property
     def pixels(self) -> tuple[str, ...]:
         """Batch, row and column axis."""
         return tuple(axis.name for axis in self.finish.axes[:PIXEL_AXES])
 
-    @property
+    @cached_property
     def channels(self) -> tuple[str, ...]:
         """Channel axes; more than one where channels are cut into independent blocks."""
         return tuple(axis.name for axis in self.finish.axes[PIXEL_AXES:])
 
-    @property
+    @cached_property
     def extents(self) -> dict[str, int]:
         """Extent of every axis, reductions included."""
         return {**(self.product.extents if self.product else {}), **self.finish.extents}
 
-    @property
+    @cached_property
     def reductions(self) -> dict[str, int]:
         """Extent of every reduction axis of the product, or of the compute where there is none."""
         compute = self.product or self.finish
         return {axis.name: axis.extent for axis in compute.reductions}
 
-    @property
+    @cached_property
     def activations(self) -> tuple[Read, ...]:
         """All reads of activations, the product's first."""
         return (*self.streams, *self.operands)

@@ -4,12 +4,15 @@
 are padded to the machine's block, `channel_block`, as they lie in memory.
 """
 
+from collections.abc import Mapping
+
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
 from ..tensor import Kernel
 from .convolution import convolution
 from .elementwise import add, look_up
+from .first_layer import Image
 from .pooling import average_pool, maximum_pool
 
 BUILDERS = {
@@ -21,8 +24,18 @@ BUILDERS = {
 }
 
 
-def build_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def build_kernel(
+    node: Node,
+    graph: Graph,
+    configuration: Configuration,
+    images: Mapping[str, Image] | None = None,
+) -> Kernel:
     """The tensor expressions of one accelerated node.
+
+    Parameters
+    ----------
+    images
+        Values that lie in memory as images, each read by one convolution.
 
     Raises
     ------
@@ -35,4 +48,6 @@ def build_kernel(node: Node, graph: Graph, configuration: Configuration) -> Kern
             f"node `{node.name}`: no kernel for `{node.op}`; known are "
             f"{', '.join(sorted(cls.__name__ for cls in BUILDERS))}"
         )
+    if images and node.inputs[0] in images:
+        return convolution(node, graph, configuration, images[node.inputs[0]])
     return builder(node, graph, configuration)

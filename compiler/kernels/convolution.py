@@ -20,22 +20,32 @@ from .common import (
     widen,
     window,
 )
+from .first_layer import Image, gathered_window
 
 
-def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def convolution(
+    node: Node, graph: Graph, configuration: Configuration, image: Image | None = None
+) -> Kernel:
     """`acc[n,y,x,o] = sum x[n, window(y, ky), window(x, kx), i] * w[0,ky,kx,i,o]`.
 
     A block-diagonal convolution has an axis `s` over channel blocks beside `o`, and reads
-    `x[.., s*step + i] * w[s,ky,kx,i,o]`.
+    `x[.., s*step + i] * w[s,ky,kx,i,o]`. With an `image`, `x` are windows gathered from it.
     """
     attributes = node.attributes
     assert isinstance(attributes, QConv)
     block = channel_block(configuration)
-    x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
     out_shape = node.output.type.shape
     weights, bias, scale = (graph.data(name) for name in node.inputs[1:4])
     channels_in, channels_out = graph.types[node.inputs[0]].shape[3], out_shape[3]
-    w = expand_groups(weights, channels_in, attributes.groups, block)
+    if image is not None:
+        x, w, rows = gathered_window(
+            attributes, image, node.inputs[0], weights, out_shape[2], configuration
+        )
+        columns = Affine.of(x=1)
+    else:
+        x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
+        w = expand_groups(weights, channels_in, attributes.groups, block)
+        rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
     blocks, kh, kw, ci, co = w.shape
     macs = int(np.prod(out_shape[:3])) * weights.size
     names, channels = ("nyxso", (blocks, co)) if blocks > 1 else ("nyxo", (co,))
@@ -47,7 +57,6 @@ def convolution(node: Node, graph: Graph, configuration: Configuration) -> Kerne
     acc = Tensor("acc", "int32", shape)
     result = node.output.name
     out = Tensor(tensor_name(result), "int8", shape, value=result)
-    rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
     channel = Affine.of(s=ci if blocks > 1 else 0, i=1)
     n, s, o = Affine.of(n=1), Affine.of(s=1 if blocks > 1 else 0), Affine.of(o=1)
     block_and_lane = (s, o) if blocks > 1 else (o,)

@@ -150,26 +150,31 @@ def infer_bounds(state: State) -> Bounds:
 
 def _required(stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]) -> list[Interval]:
     """The hull of what all readers touch."""
-    box: list[Interval] = []
-    for reader in state.readers(stage.name):
-        for read in reader.reads():
-            if read.tensor == stage.name:
-                part = bounds.touched(reader.name, read, stage.domain, fixed)
-                box = [_hull(a, b) for a, b in zip(box, part, strict=True)] if box else part
     whole = [Interval(Affine((), low), high - low) for low, high in stage.domain]
-    return [
-        everything if part is None or part.extent >= everything.extent else clipped(part, limits)
-        for part, everything, limits in zip(box, whole, stage.domain, strict=True)
+    parts = [
+        bounds.touched(reader.name, read, stage.domain, fixed)
+        for reader in state.readers(stage.name)
+        for read in reader.reads()
+        if read.tensor == stage.name
     ]
+    box = []
+    for everything, limits, *ranges in zip(whole, stage.domain, *parts, strict=True):
+        hull = _hull(ranges)
+        if hull is None or hull.extent >= everything.extent:
+            box.append(everything)
+        else:
+            box.append(clipped(hull, limits))
+    return box
 
 
-def _hull(a: Interval | None, b: Interval | None) -> Interval | None:
-    """The least interval around both, None where that depends on variables."""
-    if a is None or b is None or a.low.terms != b.low.terms:
+def _hull(ranges: list[Interval]) -> Interval | None:
+    """The least interval around all, None where that depends on variables."""
+    terms = ranges[0].low.terms
+    if any(part.low.terms != terms for part in ranges):
         return None
-    low = min(a.low.constant, b.low.constant)
-    high = max(a.low.constant + a.extent, b.low.constant + b.extent)
-    return Interval(Affine(a.low.terms, low), high - low)
+    low = min(part.low.constant for part in ranges)
+    high = max(part.low.constant + part.extent for part in ranges)
+    return Interval(Affine(terms, low), high - low)
 
 
 def clipped(interval: Interval, limits: tuple[int, int] | None) -> Interval:

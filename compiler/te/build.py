@@ -12,7 +12,6 @@ from .nodes import (
     Copy,
     Guard,
     Instruction,
-    Let,
     Loop,
     Nest,
     Node,
@@ -148,7 +147,10 @@ class _StageBuilder:
     def partial_name(self) -> str:
         """Tensor of the unfinished sums."""
         reduction = reduction_of(self.stage.body)
-        return f"{self.stage.name}.{'sum' if reduction.op is Op.ADD else 'max'}"
+        name = f"{self.stage.name}.{'sum' if reduction.op is Op.ADD else 'max'}"
+        while name in self.builder.state.tensors:
+            name += "_"
+        return name
 
     def statement(self) -> Node:
         stage = self.stage

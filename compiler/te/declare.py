@@ -1,4 +1,4 @@
-"""Tensors, stages and kernels: a declaration becomes the compiler's `Tensor`, `Compute`, `Kernel`."""
+"""Tensors, stages and kernels: a declaration becomes the compiler's own data, checked."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -53,6 +53,9 @@ class Index:
 
     __rmul__ = __mul__
 
+    def __truediv__(self, other: object) -> "Index":
+        raise self._not_affine("/", other)
+
     def __floordiv__(self, other: object) -> "Index":
         raise self._not_affine("//", other)
 

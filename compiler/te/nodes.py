@@ -5,12 +5,13 @@ affine in variables that are bound further out; what a split or fused loop means
 `Let`. Every buffer is a box of its tensor and keeps the tensor's coordinates.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...isa.expressions import Affine, Expression, Op, Read
 from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Tensor
+from .affine import value_of
 from .stages import Kind, Place
 
 
@@ -162,3 +163,19 @@ def nodes(block: Block) -> Iterator[Node]:
         yield node
         if not isinstance(node, (Let, Allocate, Store, Update)):
             yield from nodes(node.body)
+
+
+def let_value(node: Let, values: Mapping[str, int]) -> int:
+    """What a `Let` binds."""
+    value = value_of(node.value, values)
+    if node.digit is not None:
+        value += values[node.digit.variable] // node.digit.divisor % node.digit.modulus
+    return value
+
+
+def holds(condition: Condition, values: Mapping[str, int]) -> bool:
+    """Whether a condition of a guard is true."""
+    value = value_of(condition.value, values)
+    return (condition.low is None or condition.low <= value) and (
+        condition.high is None or value < condition.high
+    )

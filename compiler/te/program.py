@@ -83,8 +83,8 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
         slots = f", {node.slots} slots" if node.slots > 1 else ""
         start = ", ".join(map(shown, node.origin))
         where = "" if start.strip("0, ") == "" else f" from [{start}]"
-        sizes = ", ".join(map(str, node.shape))
-        yield f"allocate {node.tensor.name}: {node.tensor.dtype}[{sizes}]{where} in {node.scope}{slots}"
+        element = f"{node.tensor.dtype}[{', '.join(map(str, node.shape))}]"
+        yield f"allocate {node.tensor.name}: {element}{where} in {node.scope}{slots}"
     elif isinstance(node, Let):
         yield f"{short(node.variable)} = {_let(node, short)}"
     elif isinstance(node, Store):

@@ -48,6 +48,11 @@ class Division:
         """Name of the loop inside a block."""
         return f"{self.parent}.i"
 
+    @property
+    def parts(self) -> tuple[str, str]:
+        """Both."""
+        return self.outer, self.inner
+
 
 @dataclass(frozen=True, slots=True)
 class Fusion:

@@ -8,9 +8,10 @@ from ...isa.configuration import Memory
 from ...isa.expressions import Match
 from ...isa.patterns import Pattern
 from ..accelerator.tensorise import find_pattern, lane_axes
+from .affine import variable
 from .bounds import Bounds, Plan, spans
 from .nodes import qualified
-from .stages import Division, Fusion, ScheduleError, Stage, State
+from .stages import Fusion, ScheduleError, Stage, State
 
 
 def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
@@ -87,24 +88,15 @@ def _check_lane(
             f"{doing}: {needed}, and the tile has {tile[axis]}; split `{axis}` by a multiple of "
             f"{lanes} and keep the inner loop inside"
         )
-    start = plan.starts[axis]
-    uneven = start.constant % lanes or any(factor % lanes for _, factor in start.terms)
-    cut = [loop for loop in _cut_loops(plan, axis) if plan.extents[loop] % lanes]
-    low = bounds.interval(
-        _variable(plan, axis), plan.bound(plan.stage.loops.index(plan.stage.instruction))
-    ).low
-    moved = [factor for name, factor in low.terms if not name.endswith(f":{axis}")]
-    if uneven or cut or any(factor % lanes for factor in moved):
+    fixed = plan.bound(plan.stage.loops.index(plan.stage.instruction))
+    low = bounds.interval(variable(qualified(plan.stage.name, axis)), fixed).low
+    steps = [low.constant, *(factor for _, factor in low.terms)]
+    ends = [plan.extents[loop] for loop in _cut_loops(plan, axis)]
+    if any(step % lanes for step in (*steps, *ends)):
         raise ScheduleError(
             f"{doing}: {needed}, and some tiles start or end inside a lane block; split `{axis}` "
             f"by multiples of {lanes}"
         )
-
-
-def _variable(plan: Plan, axis: str):
-    from .affine import variable
-
-    return variable(qualified(plan.stage.name, axis))
 
 
 def _cut_loops(plan: Plan, axis: str) -> list[str]:
@@ -113,9 +105,7 @@ def _cut_loops(plan: Plan, axis: str) -> list[str]:
     for relation in plan.stage.relations:
         if isinstance(relation, Fusion) or axis not in plan.stage.origins(relation.parent):
             continue
-        if plan.extents[relation.parent] % relation.factor:
+        whole = plan.extents[relation.parent]
+        if whole > relation.factor and whole % relation.factor:
             cut.append(relation.parent)
     return cut
-
-
-__all__ = ["Division", "check_tensorised", "pattern_of"]

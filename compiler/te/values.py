@@ -46,7 +46,7 @@ class Operand:
                 affines.append(Affine((), part))
             else:
                 raise CompileError(
-                    f"tensor `{self.tensor.name}` is indexed with {part!r}; an index is a sum of "
+                    f"tensor `{self.tensor.name}` is indexed with `{part}`; an index is a sum of "
                     "axes times whole numbers, plus a whole number"
                 )
         read = self.tensor[tuple(affines)]
@@ -158,12 +158,12 @@ def lookup(table: Operand, value: Value) -> Value:
     return _call(Op.LOOKUP, [Value(Read(table.tensor.name, ()), {}, (table,)), value])
 
 
-def sum_over(value: Value, over: Sequence[Index]) -> Value:
+def sum_over(value: Value, over: Index | Sequence[Index]) -> Value:
     """The 32-bit sum of a value over reduction axes; it wraps."""
     return _reduce(Op.ADD, value, over)
 
 
-def maximum_over(value: Value, over: Sequence[Index]) -> Value:
+def maximum_over(value: Value, over: Index | Sequence[Index]) -> Value:
     """The largest value over reduction axes."""
     return _reduce(Op.MAXIMUM, value, over)
 
@@ -179,7 +179,7 @@ def value_from(argument: object, what: str) -> Value:
         return Value(Constant(argument), {}, ())
     if isinstance(argument, Index):
         raise CompileError(f"`{what}` takes tensor elements; the index `{argument}` is none")
-    raise CompileError(f"`{what}` takes tensor elements and whole numbers, not {argument!r}")
+    raise CompileError(f"`{what}` takes tensor elements and whole numbers, not `{argument}`")
 
 
 def _call(op: Op, values: list[Value]) -> Value:
@@ -196,7 +196,7 @@ def _call(op: Op, values: list[Value]) -> Value:
     )
 
 
-def _reduce(op: Op, value: Value, over: Sequence[Index]) -> Value:
+def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
     what = "sum" if op is Op.ADD else "max"
     if not isinstance(value, Value) or value.real:
         raise CompileError(f"`{what}` takes an integer value, not `{value}`")

@@ -45,6 +45,9 @@ CASES = {
     for name in ("tiny", "4x4", "8x8", "8x16", "16x8", "16x16")
 }
 CASES["4x4"] = CASES["4x4"].replace(wgt_banks=1)
+CASES["no taps"] = CASES["4x4"].replace(depthwise_taps=0)
+CASES["one tap"] = CASES["4x4"].replace(depthwise_taps=1)
+CASES["all taps"] = CASES["8x8"].replace(lanes_out=2, vector_lanes=2, depthwise_taps=8)
 
 
 def steps_rest_enough(gemm: Gemm, configuration: Configuration) -> bool:
@@ -78,6 +81,8 @@ def random_gemm(configuration: Configuration, rng: np.random.Generator) -> Gemm:
 
         gemm = Gemm(
             accumulate=bool(rng.integers(2)),
+            depthwise=bool(configuration.depthwise_taps and rng.integers(2)),
+            part=int(rng.integers(configuration.depthwise_parts)),
             tile_loops=loops(configuration.tile_loops, ("act", "wgt", "acc"), 4),
             row_loops=loops(configuration.row_loops, ("act", "acc"), 6),
             **{name: int(rng.integers(size)) for name, size in sizes.items()},
@@ -153,8 +158,9 @@ def test_accumulators_equal_the_definition(name, pause):
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("depthwise", [False, True])
 @pytest.mark.parametrize("name", ["tiny", "4x4", "8x8"])
-def test_time_is_a_closed_form_of_the_fields(name):
+def test_time_is_a_closed_form_of_the_fields(name, depthwise):
     configuration = CASES[name]
     lanes = configuration.lanes_in
     period = max(lanes, GEMM_REVISIT_STEPS)
@@ -163,6 +169,7 @@ def test_time_is_a_closed_form_of_the_fields(name):
 
     def command(count: int, rows: int) -> Gemm:
         return Gemm(
+            depthwise=depthwise,
             act=0,
             wgt=0,
             acc=0,

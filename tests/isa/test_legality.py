@@ -211,6 +211,15 @@ def test_a_fault_of_one_instruction_is_one_sentence(instruction, sentence):
     assert list(instruction_faults(instruction, DEFAULT, 1 << 16)) == [sentence]
 
 
+def test_a_depthwise_gemm_needs_taps():
+    gemm = Gemm(depthwise=True, act=0, wgt=0, acc=0)
+    assert list(instruction_faults(gemm, DEFAULT.replace(depthwise_taps=0), 0)) == [
+        "configuration `16x16` has no depthwise mode (`depthwise_taps` = 0); leave out "
+        "`depthwise` or raise `depthwise_taps`"
+    ]
+    assert list(instruction_faults(gemm, DEFAULT.replace(depthwise_taps=1), 0)) == []
+
+
 LEGAL = [
     Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(9, (1, 1, 0)),)),
     Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(2, (4, 0)), Loop(4, (1, 1)))),

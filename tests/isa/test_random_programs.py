@@ -43,6 +43,8 @@ FAST_CORNERS = ("tiny",)
 SLOW_CORNERS = (
     "4x4",
     "two-by-eight",
+    "eight-by-two",
+    "no-taps",
     "16x8",
     "least-memory",
     "most-loops",

@@ -1,5 +1,6 @@
 """Layouts are consistent; words and assembly lines come back as they were, for every family."""
 
+from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -40,6 +41,7 @@ CONFIGURATIONS = [
     *PRESETS.values(),
     DEFAULT.replace(name="most loops", tile_loops=6, row_loops=4, map_loops=6, reduce_loops=4),
     DEFAULT.replace(name="least loops", tile_loops=1, row_loops=1, map_loops=1, dma_loops=1),
+    DEFAULT.replace(name="no taps", depthwise_taps=0),
 ]
 MEANINGFUL = {("vector", "combine"): 4, ("halt", "wait"): 0, ("halt", "signal"): 0}
 """Greatest code that means something, where that is not the field's greatest value."""
@@ -63,6 +65,16 @@ def test_opcodes_and_mnemonics_are_unique():
     assert all(0 < opcode < 16 for opcode in BY_OPCODE)
 
 
+def needless(configuration) -> Iterator[str]:
+    """Fields without bits, since there is nothing to choose."""
+    if configuration.lut_tables == 1:
+        yield "table"
+    if not configuration.depthwise_taps:
+        yield "depthwise"
+    if not configuration.depthwise_taps or configuration.lanes_in <= configuration.lanes_out:
+        yield "part"
+
+
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda c: c.name)
 def test_layouts_are_consistent(configuration):
     size = word_bytes(configuration)
@@ -77,8 +89,7 @@ def test_layouts_are_consistent(configuration):
             ("wait", 3),
             ("signal", 3),
         ]
-        for field in layout:
-            assert field.bits > 0 or (field.name == "table" and configuration.lut_tables == 1)
+        assert {field.name for field in layout if not field.bits} <= set(needless(configuration))
         for nest, moved in family.nests.items():
             for level in range(family.levels(nest, configuration)):
                 assert f"{nest}.{level}.extent" in names
@@ -194,6 +205,10 @@ OUT_OF_RANGE = [
         Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(2, (1, 1)),) * 3),
         "gemm: 3 loops in `row_loops`; configuration `16x16` has 2 levels",
     ),
+    (
+        Gemm(depthwise=True, part=1, act=0, wgt=0, acc=0),
+        "gemm: field `part`: 1 does not fit 0 bits; expected 0 to 0",
+    ),
 ]
 
 
@@ -236,6 +251,7 @@ def test_a_word_of_the_wrong_length_is_refused():
 def test_loops_that_do_nothing_are_dropped_so_that_equal_meanings_are_equal():
     idle = Gemm(act=1, wgt=2, acc=3, row_loops=(Loop(1, (5, 6)),), tile_loops=(Loop(1, (1, 1, 1)),))
     assert idle == Gemm(act=1, wgt=2, acc=3)
+    assert Gemm(act=1, wgt=2, acc=3, part=1) == Gemm(act=1, wgt=2, acc=3)
     fill = Load(destination=Memory.ACT, fill=True, value=3, length=4, memory=77, local=0)
     assert fill == Load(destination=Memory.ACT, fill=True, value=3, length=4, local=0)
 
@@ -318,7 +334,8 @@ WRONG_LINES = [
     ("gemm act", "field `act`: expected a whole number, got ``"),
     (
         "gemm bct=1",
-        "gemm: unknown field `bct`; expected one of accumulate, act, wgt, acc, wait, signal",
+        "gemm: unknown field `bct`; expected one of accumulate, depthwise, part, act, wgt, acc, "
+        "wait, signal",
     ),
     ("gemm map[3]", "gemm: unknown loop `map`; expected one of tile, row"),
     ("gemm row[3: dst 1]", "loop `row`: unknown operand `dst`; expected one of act, acc"),

@@ -1,5 +1,7 @@
 """The fast simulators, compiled and NumPy's, against the definition: every memory, every byte."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -67,14 +69,17 @@ def test_random_programs_leave_equal_memories(name, seed):
     assert_same(PRESETS[name], program, dram)
 
 
-@pytest.mark.parametrize("name", ["4x4", "8x16", "32x32"])
+@pytest.mark.parametrize("depthwise", [False, True])
+@pytest.mark.parametrize("name", ["4x4", "8x16", "16x8", "32x32"])
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_gemm_equals_its_definition_from_any_state(name, seed):
+def test_gemm_equals_its_definition_from_any_state(name, depthwise, seed):
     draw = np.random.default_rng(seed)
     acc_strides = draw.choice([0, 0, 1, 2, 8, 16], 3)
     gemm = Gemm(
         accumulate=bool(draw.integers(2)),
+        depthwise=depthwise,
+        part=int(draw.integers(PRESETS[name].depthwise_parts)),
         act=int(draw.integers(100)),
         wgt=int(draw.integers(8)),
         acc=int(draw.integers(60)),
@@ -92,14 +97,15 @@ def test_gemm_equals_its_definition_from_any_state(name, seed):
     )
 
 
+@pytest.mark.parametrize("depthwise", [False, True])
 @pytest.mark.parametrize("configuration", [SMALL, WIDE], ids=lambda c: c.name)
-def test_gemm_sums_wrap_like_the_accumulators(configuration):
+def test_gemm_sums_wrap_like_the_accumulators(configuration, depthwise):
     scratchpads = random_scratchpads(configuration, 1)
     scratchpads[Memory.ACT][:] = 0x80
     scratchpads[Memory.WGT][:] = 0x80
     scratchpads[Memory.ACC].view(np.int32)[:] = np.iinfo(np.int32).max - 1
     gemm = Gemm(
-        accumulate=True, act=0, wgt=0, acc=0,
+        accumulate=True, depthwise=depthwise, act=0, wgt=0, acc=0,
         tile_loops=(Loop(500, (2, 0, 0)),), row_loops=(Loop(5, (1, 1)),),
     )  # fmt: skip
     machine = assert_same(configuration, [gemm], np.zeros(DATA_BYTES, np.uint8), scratchpads)
@@ -145,9 +151,9 @@ def test_vector_equals_its_definition_from_any_state(combine, reduce):
 
 def test_an_accumulator_revisited_by_a_row_loop_sums_in_order():
     """A row that comes back overwrites where it is first, and adds where it is not."""
-    for accumulate in (False, True):
+    for accumulate, depthwise in product((False, True), repeat=2):
         gemm = Gemm(
-            accumulate=accumulate, act=3, wgt=1, acc=5,
+            accumulate=accumulate, depthwise=depthwise, act=3, wgt=1, acc=5,
             tile_loops=(Loop(3, (2, 1, 0)), Loop(2, (0, 3, 4))),
             row_loops=(Loop(4, (5, 0)), Loop(6, (1, 1))),
         )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Convolutions of images with few channels: a window's pixels fill the lanes together.
+
+With 3 channels, a 16-lane machine would multiply 13 zeros of 16. Here LOAD gathers, for every
+output pixel, the bytes of the window next to each other: in memory the pixels of a window's row
+are one run, and runs of neighbouring windows overlap. The image lies in memory without padding
+channels and with a border, so that every run is whole.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...isa.configuration import Configuration
+from ...isa.expressions import Affine
+from ..graph import Graph, Node, QConv
+from ..tensor import Patches, Tensor
+from .common import channel_block, padded, widen
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """How a network's input lies in memory: channels as they are, and a border.
+
+    Parameters
+    ----------
+    shape
+        int8[N, H, W, C] without the border.
+    border
+        Pixels above, left, below and right.
+    fill
+        Value of the border.
+    whole_windows
+        Whether all rows of a window are gathered together, or one by one.
+    """
+
+    shape: tuple[int, ...]
+    border: tuple[int, int, int, int]
+    fill: int
+    whole_windows: bool
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """With the border."""
+        n, height, width, channels = self.shape
+        top, left, bottom, right = self.border
+        return n, top + height + bottom, left + width + right, channels
+
+
+def find_images(
+    graph: Graph, nodes: Sequence[Node], inputs: Sequence[str], configuration: Configuration
+) -> dict[str, Image]:
+    """The inputs whose only reader is a convolution that gains by gathering windows.
+
+    Parameters
+    ----------
+    nodes, inputs
+        Of one accelerated segment; the host writes the inputs.
+    """
+    images = {}
+    for name in inputs:
+        readers = [node for node in nodes if name in node.inputs]
+        users = graph.users(name)
+        if len(readers) == len(users) == 1 and users[0].inputs.count(name) == 1:
+            image = _image(readers[0], graph, configuration)
+            if image is not None:
+                images[name] = image
+    return images
+
+
+def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | None:
+    conv = node.attributes
+    if not isinstance(conv, QConv) or conv.groups != 1 or conv.dilations[1] != 1:
+        return None
+    shape = graph.types[node.inputs[0]].shape
+    kh, kw, channels, channels_out = graph.data(node.inputs[1]).shape
+    lanes, bus = configuration.lanes_in, configuration.bus_bytes
+    blocks = -(-channels_out // configuration.lanes_out)
+    run = kw * channels
+
+    def cycles(rows: int) -> float:
+        """Per output pixel, of the busier of GEMM and LOAD; runs are not aligned to beats."""
+        tiles = -(-kh // rows) * -(-rows * run // lanes)
+        loads = rows * (run / bus + 1.5) * (1 if rows == kh else conv.strides[0])
+        return max(tiles * blocks, loads)
+
+    lane_bytes = padded(channels, channel_block(configuration))
+    pixel_loads = math.prod(conv.strides) * lane_bytes / bus
+    plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
+    rows = min((kh, 1), key=cycles)
+    if cycles(rows) >= plain:
+        return None
+    return Image(shape, conv.pads, conv.zero_point_x, rows == kh)
+
+
+def gathered_window(
+    conv: QConv, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
+) -> tuple[Tensor, np.ndarray, Affine]:
+    """What stands for the image in the convolution's expression.
+
+    Parameters
+    ----------
+    weights
+        int8[KH, KW, Ci, Co].
+
+    Returns
+    -------
+    The tensor of windows, the weights int8[1, rows left, 1, lanes, Co] that multiply them, and the
+    row of windows that is read.
+    """
+    kh, kw, channels, channels_out = weights.shape
+    run, row = kw * channels, conv.strides[0]
+    taken = kh if image.whole_windows else 1
+    lanes = padded(taken * run, configuration.lanes_in)
+    n, height, _, _ = image.stored_shape
+    span = (kh - 1) * conv.dilations[0] + 1
+    rows = (height - span) // row + 1 if taken == kh else height
+    patches = Patches(
+        rows=taken,
+        run=run,
+        row_step=row if taken == kh else 1,
+        column_step=conv.strides[1],
+        dilation=conv.dilations[0],
+    )
+    tensor = Tensor(
+        f"windows of {name}", "int8", (n, rows, out_width, lanes), value=name, patches=patches
+    )
+    w = weights.reshape(kh // taken, taken * run, channels_out)
+    w = widen(widen(w, 1, lanes), 2, padded(channels_out, channel_block(configuration)))
+    index = Affine.of(y=1) if taken == kh else Affine.of(y=row, ky=conv.dilations[0])
+    return tensor, w[None, :, None], index

@@ -1,0 +1,64 @@
+"""Tensor expressions and schedules: declare a kernel in index notation, then transform its loops.
+
+`docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`; a `Schedule` is a list
+of checked steps whose `program` is a tree of loops, which `interpret` runs literally and
+`instances` walks as a machine would.
+"""
+
+from .declare import compute, kernel, tensor
+from .footprint import footprint
+from .index import Index, axes, reduce_axes
+from .instances import Buffered, Instance, instances, region
+from .interpret import InterpretError, interpret
+from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .program import Program
+from .schedule import Schedule
+from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
+from .stages import Kind, ScheduleError
+from .steps import Step
+from .values import Operand, Value, clamp, lookup, maximum, minimum, requantise
+from .values import maximum_over as max
+from .values import sum_over as sum
+
+__all__ = [
+    "Buffered",
+    "CacheRead",
+    "CacheWrite",
+    "ComputeAt",
+    "ComputeRoot",
+    "Fuse",
+    "Index",
+    "Instance",
+    "InterpretError",
+    "Kind",
+    "Operand",
+    "Parallelise",
+    "Pipeline",
+    "Program",
+    "Reorder",
+    "Schedule",
+    "ScheduleError",
+    "SetScope",
+    "Split",
+    "Step",
+    "Tensorise",
+    "Unroll",
+    "Value",
+    "Vectorise",
+    "axes",
+    "clamp",
+    "compute",
+    "footprint",
+    "instances",
+    "interpret",
+    "kernel",
+    "lookup",
+    "max",
+    "maximum",
+    "minimum",
+    "reduce_axes",
+    "region",
+    "requantise",
+    "sum",
+    "tensor",
+]

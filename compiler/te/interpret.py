@@ -1,0 +1,224 @@
+"""Run a loop program literally, so that a wrong bound is seen and not hidden.
+
+Every buffer has just the elements that it was given, all of them poisoned: reading one that was
+never written, or leaving the buffer, is an error. Parallel and vectorised loops run in a shuffled
+order. For small shapes: an element costs tens of microseconds.
+"""
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...errors import CompileError, InputError
+from ...isa.expressions import Call, Constant, Expression, Op, Read
+from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
+from .affine import value_of
+from .nodes import Allocate, Block, Guard, Let, Loop, Node, Store, Update, holds, let_value
+from .program import Program
+from .stages import Kind
+
+Values = dict[str, int]
+
+
+class InterpretError(CompileError):
+    """A loop program uses what it has not computed, or leaves a buffer: a bug of the schedule."""
+
+
+class Area:
+    """A buffer while it exists: elements, which of them are written, and where the box starts.
+
+    Parameters
+    ----------
+    name
+        Its tensor.
+    elements
+        The memory, of the box's shape.
+    origin
+        Tensor coordinates of the first element.
+    written
+        Whether all elements hold something from the start.
+    """
+
+    def __init__(
+        self, name: str, elements: np.ndarray, origin: tuple[int, ...], written: bool
+    ) -> None:
+        self.name, self.elements, self.origin = name, elements, origin
+        self.written = np.full(elements.shape, written)
+
+    def place(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """Position of an element, which must lie inside."""
+        place = tuple(i - start for i, start in zip(index, self.origin, strict=True))
+        if any(not 0 <= i < size for i, size in zip(place, self.elements.shape, strict=True)):
+            raise InterpretError(
+                f"`{self.name}`{list(index)} lies outside its buffer, {list(self.elements.shape)} "
+                f"from {list(self.origin)}"
+            )
+        return place
+
+    def read(self, index: tuple[int, ...]) -> int | float:
+        """An element that was written."""
+        place = self.place(index)
+        if not self.written[place]:
+            raise InterpretError(f"`{self.name}`{list(index)} is read and was never written")
+        return self.elements[place].item()
+
+    def write(self, index: tuple[int, ...], value: int) -> None:
+        """Cut a value to the type and keep it."""
+        place = self.place(index)
+        self.elements[place] = wrapped(value, 8 * self.elements.itemsize)
+        self.written[place] = True
+
+
+def wrapped(value: int, bits: int) -> int:
+    """The low bits, as a signed number."""
+    half = 1 << (bits - 1)
+    return ((value + half) & ((1 << bits) - 1)) - half
+
+
+def interpret(program: Program, inputs: Mapping[str, np.ndarray], seed: int = 0) -> np.ndarray:
+    """What the loops compute.
+
+    Parameters
+    ----------
+    program
+        Of a schedule.
+    inputs
+        Arrays for the kernel's inputs, in their tensors' shapes and types.
+    seed
+        Of the order of parallel loops.
+
+    Returns
+    -------
+    The kernel's output.
+
+    Raises
+    ------
+    InterpretError
+        When the program reads what was never written, or leaves a buffer.
+    InputError
+        When an input is missing or does not fit.
+    """
+    kernel = program.kernel
+    areas: dict[str, Area] = {}
+    for name in (*kernel.inputs, *kernel.constants):
+        tensor = kernel.tensors[name]
+        given = kernel.constants.get(name, inputs.get(name))
+        if given is None:
+            raise InputError(f"kernel `{kernel.name}`: input `{name}` is missing")
+        if given.shape != tensor.shape or given.dtype != tensor.dtype:
+            raise InputError(
+                f"kernel `{kernel.name}`: input `{name}` is {given.dtype}{list(given.shape)}, "
+                f"expected {tensor.dtype}{list(tensor.shape)}"
+            )
+        areas[name] = Area(name, given, (0,) * given.ndim, written=True)
+    interpreter = _Interpreter(program, areas, seed)
+    for node in program.body:
+        interpreter.step(node, {})
+    output = areas[kernel.output.name]
+    if not output.written.all():
+        missing = np.argwhere(~output.written)[0].tolist()
+        raise InterpretError(f"`{output.name}`{missing} was never written")
+    return output.elements
+
+
+class _Interpreter:
+    def __init__(self, program: Program, areas: dict[str, Area], seed: int) -> None:
+        self.program, self.areas = program, areas
+        self.random = random.Random(seed)
+
+    def run(self, block: Block, values: Values) -> None:
+        """Run a block; what it binds and allocates is gone after it."""
+        for node in block:
+            self.step(node, values)
+        for node in block:
+            if isinstance(node, Let):
+                del values[node.variable]
+            elif isinstance(node, Allocate):
+                del self.areas[node.tensor.name]
+
+    def step(self, node: Node, values: Values) -> None:
+        if isinstance(node, Loop):
+            start = value_of(node.start, values)
+            numbers = list(range(start, start + node.extent))
+            if node.kind in (Kind.PARALLEL, Kind.VECTORISED):
+                self.random.shuffle(numbers)
+            for number in numbers:
+                values[node.variable] = number
+                self.run(node.body, values)
+            del values[node.variable]
+        elif isinstance(node, Let):
+            values[node.variable] = let_value(node, values)
+        elif isinstance(node, Guard):
+            if all(holds(condition, values) for condition in node.conditions):
+                self.run(node.body, values)
+        elif isinstance(node, Allocate):
+            origin = tuple(value_of(affine, values) for affine in node.origin)
+            elements = np.zeros(node.shape, dtype=node.tensor.dtype)
+            self.areas[node.tensor.name] = Area(node.tensor.name, elements, origin, written=False)
+        elif isinstance(node, Store):
+            value = self.value(node.value, values)
+            self.write(node.target, value, values)
+        elif isinstance(node, Update):
+            self.update(node, values)
+        else:
+            self.run(node.body, values)
+
+    def update(self, node: Update, values: Values) -> None:
+        value = self.value(node.value, values)
+        if any(values[name] for name in node.first):
+            index = tuple(value_of(affine, values) for affine in node.target.index)
+            before = self.areas[node.target.tensor].read(index)
+            value = before + value if node.op is Op.ADD else max(before, value)
+        self.write(node.target, value, values)
+
+    def write(self, target: Read, value: int | float, values: Values) -> None:
+        index = tuple(value_of(affine, values) for affine in target.index)
+        area = self.areas[target.tensor]
+        if area.elements.dtype == np.float32:
+            place = area.place(index)
+            area.elements[place], area.written[place] = value, True
+        else:
+            assert isinstance(value, int)
+            area.write(index, value)
+
+    # Expressions ---------------------------------------------------------------------------------
+
+    def value(self, tree: Expression, values: Values) -> int | float:
+        if isinstance(tree, Constant):
+            return tree.value
+        if isinstance(tree, Read):
+            return self.element(tree, values)
+        assert isinstance(tree, Call)
+        if tree.op is Op.LOOKUP:
+            table, index = tree.arguments
+            assert isinstance(table, Read)
+            at = self.value(index, values) + 128
+            return self.areas[table.tensor].read((int(at),))
+        return apply(tree.op, [self.value(part, values) for part in tree.arguments])
+
+    def element(self, read: Read, values: Values) -> int | float:
+        index = tuple(value_of(affine, values) for affine in read.index)
+        domain = self.program.domains.get(read.tensor)
+        if domain is not None and any(
+            not low <= i < high for i, (low, high) in zip(index, domain, strict=True)
+        ):
+            return self.program.tensors[read.tensor].pad
+        return self.areas[read.tensor].read(index)
+
+
+def apply(op: Op, parts: list[int | float]) -> int:
+    """An operation on numbers, as `Op` defines it."""
+    if op is Op.REQUANTISE:
+        return int(requantise(np.int32(parts[0]), np.float32(parts[1])))
+    numbers = [int(part) for part in parts]
+    if op is Op.ADD:
+        return wrapped(numbers[0] + numbers[1], 32)
+    if op is Op.MULTIPLY:
+        return wrapped(numbers[0] * numbers[1], 32)
+    if op is Op.MAXIMUM:
+        return max(numbers)
+    if op is Op.MINIMUM:
+        return min(numbers)
+    saturated = min(max(numbers[0], INT8_MIN), INT8_MAX)
+    return min(max(saturated, numbers[1]), numbers[2])

@@ -1,0 +1,217 @@
+"""Steps on the loops of one stage: split, fuse, reorder, how a loop is run, pipeline."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from .stages import Division, Fusion, Kind, ScheduleError, Stage, State
+from .steps import Step
+
+
+def _refuse_inside(stage: Stage, loop: str, doing: str) -> None:
+    """Loops of an instruction stay as they are."""
+    if stage.instruction and stage.loops.index(loop) >= stage.loops.index(stage.instruction):
+        raise ScheduleError(
+            f"{doing}: `{loop}` lies inside the instruction of `{stage.name}` that starts at "
+            f"`{stage.instruction}`; do this before `tensorise`"
+        )
+
+
+def _refuse_marked(state: State, stage: Stage, loop: str, doing: str) -> None:
+    """A loop that goes away must carry nothing."""
+    _refuse_inside(stage, loop, doing)
+    kind = stage.kind(loop)
+    if kind is not Kind.SERIAL:
+        raise ScheduleError(f"{doing}: `{loop}` is {kind.value} already; do this before")
+    if loop in dict(stage.depths):
+        raise ScheduleError(f"{doing}: `{loop}` is pipelined already; do this before")
+    for attached in state.attached(stage.name, loop):
+        raise ScheduleError(
+            f"{doing}: `{attached.name}` is computed at `{loop}`; do this before, or "
+            f"`compute_root({attached.name})` first"
+        )
+
+
+def _refuse_taken(stage: Stage, names: tuple[str, ...], doing: str) -> None:
+    """A loop has one meaning for good, also after it is gone."""
+    taken = {*stage.axes, *(axis.name for axis in stage.reductions)}
+    for relation in stage.relations:
+        new = (relation.fused,) if isinstance(relation, Fusion) else relation.parts
+        taken.update(new)
+    for name in names:
+        if name in taken:
+            raise ScheduleError(
+                f"{doing}: `{stage.name}` has, or had, a loop `{name}` already; rename an axis"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Step):
+    """Cut a loop into `loop.o` over whole blocks of `factor` and `loop.i` inside a block.
+
+    A factor that does not divide the extent is legal; the last block is guarded.
+    """
+
+    name: ClassVar[str] = "split"
+    stage: str
+    loop: str
+    factor: int
+
+    def apply(self, state: State) -> State:
+        """Put the two loops in the place of the one."""
+        stage = state.stage(self.stage, str(self))
+        position = stage.position(self.loop, str(self))
+        _refuse_marked(state, stage, self.loop, str(self))
+        if self.factor < 1:
+            raise ScheduleError(f"{self}: the factor must be at least 1, not {self.factor}")
+        relation = Division(self.loop, self.factor)
+        _refuse_taken(stage, relation.parts, str(self))
+        loops = list(stage.loops)
+        loops[position : position + 1] = relation.parts
+        relations = (*stage.relations, relation)
+        return state.with_stage(replace(stage, loops=tuple(loops), relations=relations))
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse(Step):
+    """Make one loop `outer_inner` of two neighbours."""
+
+    name: ClassVar[str] = "fuse"
+    stage: str
+    outer: str
+    inner: str
+
+    def apply(self, state: State) -> State:
+        """Put the one loop in the place of the two."""
+        stage = state.stage(self.stage, str(self))
+        position = stage.position(self.outer, str(self))
+        if stage.position(self.inner, str(self)) != position + 1:
+            raise ScheduleError(
+                f"{self}: `{self.inner}` must stand right inside `{self.outer}`; the loops of "
+                f"`{self.stage}` are {', '.join(stage.loops)}; reorder them first"
+            )
+        for loop in (self.outer, self.inner):
+            _refuse_marked(state, stage, loop, str(self))
+        if stage.reduces(self.outer) != stage.reduces(self.inner):
+            raise ScheduleError(
+                f"{self}: a data loop and a reduction loop of `{self.stage}` cannot be one; fuse "
+                "loops of one sort"
+            )
+        relation = Fusion(self.outer, self.inner)
+        _refuse_taken(stage, (relation.fused,), str(self))
+        loops = list(stage.loops)
+        loops[position : position + 2] = [relation.fused]
+        relations = (*stage.relations, relation)
+        return state.with_stage(replace(stage, loops=tuple(loops), relations=relations))
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder(Step):
+    """Put the loops named into the order given; they share the positions they had."""
+
+    name: ClassVar[str] = "reorder"
+    stage: str
+    loops: tuple[str, ...]
+
+    def apply(self, state: State) -> State:
+        """Permute; loops that are not named stay where they are."""
+        stage = state.stage(self.stage, str(self))
+        positions = sorted(stage.position(loop, str(self)) for loop in self.loops)
+        if len(set(positions)) < len(positions):
+            raise ScheduleError(f"{self}: a loop of `{self.stage}` is named twice; name each once")
+        loops = list(stage.loops)
+        for position, loop in zip(positions, self.loops, strict=True):
+            if stage.loops[position] != loop:
+                _refuse_inside(stage, loop, str(self))
+            loops[position] = loop
+        return state.with_stage(replace(stage, loops=tuple(loops)))
+
+
+def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) -> State:
+    stage = state.stage(step.stage, str(step))
+    stage.position(step.loop, str(step))
+    _refuse_inside(stage, step.loop, str(step))
+    known = stage.kind(step.loop)
+    if known is not Kind.SERIAL:
+        raise ScheduleError(f"{step}: `{step.loop}` is {known.value} already; choose another loop")
+    if step.loop in dict(stage.depths):
+        raise ScheduleError(
+            f"{step}: `{step.loop}` is pipelined, so it is run in order; choose another loop"
+        )
+    return state.with_stage(replace(stage, kinds=(*stage.kinds, (step.loop, kind))))
+
+
+def _refuse_reduction(step: "Vectorise | Parallelise", state: State) -> None:
+    stage = state.stage(step.stage, str(step))
+    stage.position(step.loop, str(step))
+    if stage.reduces(step.loop):
+        raise ScheduleError(
+            f"{step}: `{step.loop}` is a reduction loop of `{step.stage}`, whose iterations depend "
+            "on each other; choose a data loop"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll(Step):
+    """Write out the iterations of a loop."""
+
+    name: ClassVar[str] = "unroll"
+    stage: str
+    loop: str
+
+    def apply(self, state: State) -> State:
+        """Mark the loop."""
+        return _marked(self, state, Kind.UNROLLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectorise(Step):
+    """Run the iterations of the innermost loop at once, for data loops."""
+
+    name: ClassVar[str] = "vectorise"
+    stage: str
+    loop: str
+
+    def apply(self, state: State) -> State:
+        """Mark the loop."""
+        _refuse_reduction(self, state)
+        return _marked(self, state, Kind.VECTORISED)
+
+
+@dataclass(frozen=True, slots=True)
+class Parallelise(Step):
+    """Run the iterations of a data loop in any order or at once."""
+
+    name: ClassVar[str] = "parallelise"
+    stage: str
+    loop: str
+
+    def apply(self, state: State) -> State:
+        """Mark the loop."""
+        _refuse_reduction(self, state)
+        return _marked(self, state, Kind.PARALLEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline(Step):
+    """Give `depth` slots to every buffer computed inside a loop, so that iterations overlap."""
+
+    name: ClassVar[str] = "pipeline"
+    stage: str
+    loop: str
+    depth: int
+
+    def apply(self, state: State) -> State:
+        """Note the depth; a later step may change it."""
+        stage = state.stage(self.stage, str(self))
+        stage.position(self.loop, str(self))
+        _refuse_inside(stage, self.loop, str(self))
+        if self.depth < 1:
+            raise ScheduleError(f"{self}: the depth must be at least 1, not {self.depth}")
+        kind = stage.kind(self.loop)
+        if kind is not Kind.SERIAL:
+            raise ScheduleError(
+                f"{self}: `{self.loop}` is {kind.value}, and iterations overlap only where they "
+                "come one after the other; pipeline a serial loop"
+            )
+        depths = {**dict(stage.depths), self.loop: self.depth}
+        return state.with_stage(replace(stage, depths=tuple(depths.items())))

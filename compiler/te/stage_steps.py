@@ -1,0 +1,269 @@
+"""Steps on whole stages: copies, where a stage is computed, where it lies, instructions."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ...isa.configuration import Memory
+from ...isa.expressions import Affine, Call, Expression, Read, Reduction
+from ..accelerator.dma import Box
+from ..tensor import Tensor
+from .affine import variable
+from .stages import SCOPES, Place, ScheduleError, Stage, State
+from .steps import Step
+
+ELEMENTS = {
+    "ACT": ("int8",),
+    "WGT": ("int8",),
+    "LUT": ("int8",),
+    "PARAM": ("int32", "float32"),
+    "ACC": ("int32",),
+}
+"""What the elements of a scratchpad are; main memory takes all."""
+
+
+def check_scope(doing: str, scope: str, tensor: Tensor) -> None:
+    """Refuse scopes that do not exist or hold other elements."""
+    if scope not in SCOPES:
+        raise ScheduleError(f"{doing}: there is no scope `{scope}`; scopes are {', '.join(SCOPES)}")
+    held = ELEMENTS.get(scope, (tensor.dtype,))
+    if tensor.dtype not in held:
+        fitting = [name for name in SCOPES if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
+        raise ScheduleError(
+            f"{doing}: `{tensor.name}` is {tensor.dtype}, and {scope} holds {' or '.join(held)}; "
+            f"choose {' or '.join(fitting)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead(Step):
+    """Copy what one stage reads of a tensor into `tensor.scope`, with the padding it needs."""
+
+    name: ClassVar[str] = "cache_read"
+    tensor: str
+    scope: str
+    reader: str
+
+    def apply(self, state: State) -> State:
+        """Put the copy stage before the reader."""
+        reader = state.stage(self.reader, str(self))
+        reads = [read for read in reader.reads() if read.tensor == self.tensor]
+        if not reads:
+            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads())
+            raise ScheduleError(
+                f"{self}: stage `{self.reader}` does not read `{self.tensor}`; it reads "
+                f"{', '.join(names)}"
+            )
+        old = state.tensors[self.tensor]
+        check_scope(str(self), self.scope, old)
+        if any(stage.name == self.tensor and stage.place for stage in state.stages):
+            raise ScheduleError(
+                f"{self}: `{self.tensor}` is computed inside another stage; `compute_root` it first"
+            )
+        if reader.instruction:
+            raise ScheduleError(
+                f"{self}: `{self.reader}` is tensorised already; do this before `tensorise`"
+            )
+        name = _unused(f"{self.tensor}.{self.scope}", state)
+        domain = _read_domain(reader, reads, state.domains[self.tensor])
+        shape = tuple(high - low for low, high in domain)
+        axes = _axis_names(reader, reads[0], len(shape))
+        copy = Stage(
+            output=Tensor(name, old.dtype, shape, old.pad),
+            axes=axes,
+            domain=domain,
+            reductions=(),
+            body=Read(self.tensor, tuple(map(variable, axes))),
+            source=self.tensor,
+            cached=True,
+            scope=self.scope,
+            loops=axes,
+        )
+        body = _redirected(reader.body, self.tensor, name)
+        source = name if reader.source else ""
+        stages = []
+        for stage in state.stages:
+            if stage.name == self.reader:
+                stages += [copy, replace(stage, body=body, source=source)]
+            else:
+                stages.append(stage)
+        return replace(state, stages=tuple(stages))
+
+
+def _unused(name: str, state: State) -> str:
+    taken, candidate, count = state.tensors, name, 1
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}.{count}"
+    return candidate
+
+
+def _read_domain(reader: Stage, reads: list[Read], whole: Box) -> Box:
+    """The hull of all elements that a stage reads, those outside of the tensor included."""
+    ranges = dict(zip(reader.axes, reader.domain, strict=True))
+    ranges |= {axis.name: (0, axis.extent) for axis in reader.reductions}
+    box = list(whole) if not reads[0].index else []
+    for read in reads:
+        for dimension, affine in enumerate(read.index):
+            ends = [(f * ranges[a][0], f * (ranges[a][1] - 1)) for a, f in affine.terms]
+            low = affine.constant + sum(map(min, ends))
+            high = affine.constant + sum(map(max, ends)) + 1
+            if dimension == len(box):
+                box.append((low, high))
+            box[dimension] = (min(box[dimension][0], low), max(box[dimension][1], high))
+    return tuple(box)
+
+
+def _axis_names(reader: Stage, read: Read, rank: int) -> tuple[str, ...]:
+    """The reader's names where a dimension follows one of its axes, data axes before others."""
+    names: list[str] = []
+    for dimension in range(rank):
+        affine = read.index[dimension] if read.index else Affine()
+        used = {axis for axis, _ in affine.terms}
+        candidates = [axis for axis in reader.axes if axis in used]
+        candidates += [axis.name for axis in reader.reductions if axis.name in used]
+        free = [axis for axis in candidates if axis not in names]
+        name = free[0] if free else f"d{dimension}"
+        while name in names:
+            name += "_"
+        names.append(name)
+    return tuple(names)
+
+
+def _redirected(tree: Expression, old: str, new: str) -> Expression:
+    if isinstance(tree, Read):
+        return Read(new, tree.index) if tree.tensor == old else tree
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(_redirected(part, old, new) for part in tree.arguments))
+    if isinstance(tree, Reduction):
+        return Reduction(tree.op, _redirected(tree.body, old, new))
+    return tree
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWrite(Step):
+    """Compute a stage into `stage.scope`; the stage itself becomes a copy of that."""
+
+    name: ClassVar[str] = "cache_write"
+    stage: str
+    scope: str
+
+    def apply(self, state: State) -> State:
+        """Put the computing stage before the copy; loops of both are the plain ones."""
+        stage = state.stage(self.stage, str(self))
+        check_scope(str(self), self.scope, stage.output)
+        reductions = tuple(axis.name for axis in stage.reductions)
+        marked = stage.relations or stage.kinds or stage.depths or stage.instruction
+        if marked or stage.loops != (*stage.axes, *reductions):
+            raise ScheduleError(
+                f"{self}: the loops of `{self.stage}` have been changed already; make "
+                "`cache_write` the first step on a stage"
+            )
+        if stage.place is not None or state.attached(self.stage):
+            raise ScheduleError(
+                f"{self}: `{self.stage}` is computed inside a stage, or one is computed inside it; "
+                "make `cache_write` the first step on a stage"
+            )
+        if stage.source:
+            raise ScheduleError(f"{self}: `{self.stage}` is a copy; cache what computes")
+        name = _unused(f"{self.stage}.{self.scope}", state)
+        output = replace(stage.output, name=name, value="")
+        computing = replace(stage, output=output, cached=True, scope=self.scope)
+        copy = replace(
+            stage,
+            reductions=(),
+            body=Read(name, tuple(map(variable, stage.axes))),
+            source=name,
+            loops=stage.axes,
+        )
+        stages = []
+        for old in state.stages:
+            stages += [computing, copy] if old.name == self.stage else [old]
+        return replace(state, stages=tuple(stages))
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt(Step):
+    """Compute a stage inside a loop of a consumer: in every iteration, the box needed there."""
+
+    name: ClassVar[str] = "compute_at"
+    stage: str
+    consumer: str
+    loop: str
+
+    def apply(self, state: State) -> State:
+        """Move the stage's nest; that all readers can see it is checked for the whole state."""
+        stage = state.stage(self.stage, str(self))
+        consumer = state.stage(self.consumer, str(self))
+        consumer.position(self.loop, str(self))
+        if not state.readers(self.stage):
+            raise ScheduleError(
+                f"{self}: `{self.stage}` is the kernel's output and has no consumer; move the "
+                "others to it"
+            )
+        if state.stages.index(consumer) <= state.stages.index(stage):
+            raise ScheduleError(
+                f"{self}: `{self.consumer}` does not consume `{self.stage}`; its readers are "
+                f"{', '.join(f'`{reader.name}`' for reader in state.readers(self.stage))}"
+            )
+        return state.with_stage(replace(stage, place=Place(self.consumer, self.loop)))
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeRoot(Step):
+    """Compute a stage as a whole, in a nest of its own."""
+
+    name: ClassVar[str] = "compute_root"
+    stage: str
+
+    def apply(self, state: State) -> State:
+        """Undo `compute_at`."""
+        return state.with_stage(replace(state.stage(self.stage, str(self)), place=None))
+
+
+@dataclass(frozen=True, slots=True)
+class SetScope(Step):
+    """Let a stage's output lie in a scratchpad, or in main memory."""
+
+    name: ClassVar[str] = "set_scope"
+    stage: str
+    scope: str
+
+    def apply(self, state: State) -> State:
+        """Change the scope."""
+        stage = state.stage(self.stage, str(self))
+        check_scope(str(self), self.scope, stage.output)
+        if stage.cached and self.scope != stage.scope:
+            raise ScheduleError(
+                f"{self}: `{self.stage}` was made for {stage.scope}; cache it for {self.scope} "
+                "instead"
+            )
+        if stage.name == state.kernel.output.name and self.scope != Memory.DRAM.name:
+            raise ScheduleError(
+                f"{self}: `{self.stage}` is the kernel's output and lies in DRAM; use "
+                f"`cache_write({self.stage}, {self.scope})`"
+            )
+        return state.with_stage(replace(stage, scope=self.scope))
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorise(Step):
+    """From a loop inward, let the nest be one instruction."""
+
+    name: ClassVar[str] = "tensorise"
+    stage: str
+    loop: str
+
+    def apply(self, state: State) -> State:
+        """Mark the loop; that an instruction does it is checked for the whole state."""
+        stage = state.stage(self.stage, str(self))
+        stage.position(self.loop, str(self))
+        if stage.source:
+            raise ScheduleError(
+                f"{self}: `{self.stage}` is a copy, which becomes a transfer; tensorise a stage "
+                "that computes"
+            )
+        if stage.instruction:
+            raise ScheduleError(
+                f"{self}: `{self.stage}` is tensorised at `{stage.instruction}` already"
+            )
+        return state.with_stage(replace(stage, instruction=self.loop))

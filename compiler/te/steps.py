@@ -1,0 +1,110 @@
+"""Steps on schedules: what all have in common, and their text.
+
+A step is frozen data and a rule. `apply` refuses what is illegal and otherwise gives the state
+after it; what must hold after any step is checked in one place, `legality.check_state`.
+"""
+
+import json
+import re
+from abc import abstractmethod
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from .stages import ScheduleError, State
+
+STEPS: dict[str, type["Step"]] = {}
+"""Steps by the name in their text."""
+
+_PLAIN = re.compile(r"[^\s,()\"]+")
+_LINE = re.compile(r"\s*(\w+)\((.*)\)\s*")
+_ARGUMENT = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\"|[^\s,()\"]+)\s*(,|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a schedule; its fields are whole numbers, names, and last maybe several names."""
+
+    name: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        if cls.name:
+            STEPS[cls.name] = cls
+
+    @abstractmethod
+    def apply(self, state: State) -> State:
+        """The state after the step.
+
+        Raises
+        ------
+        ScheduleError
+            When the step is illegal there.
+        """
+
+    @property
+    def arguments(self) -> tuple[str | int, ...]:
+        """All field values in order."""
+        flat: list[str | int] = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            flat += value if isinstance(value, tuple) else (value,)
+        return tuple(flat)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(map(_argument_text, self.arguments))})"
+
+
+def _argument_text(value: str | int) -> str:
+    plain = isinstance(value, int) or _PLAIN.fullmatch(value)
+    return str(value) if plain else json.dumps(value)
+
+
+def parse_step(line: str) -> Step:
+    """The step that a line of text says.
+
+    Raises
+    ------
+    ScheduleError
+        When the line is none, saying what is expected.
+    """
+    match = _LINE.fullmatch(line)
+    family = STEPS.get(match[1]) if match else None
+    if match is None or family is None:
+        raise ScheduleError(
+            f"`{line.strip()}` is no step; a step is `name(arguments)`, with a name of "
+            f"{', '.join(sorted(STEPS))}"
+        )
+    words = _words(match[2], line)
+    kinds = [(item.name, item.type) for item in fields(family)]
+    several = bool(kinds) and kinds[-1][1] == tuple[str, ...]
+    if len(words) != len(kinds) and not (several and len(words) >= len(kinds)):
+        raise ScheduleError(
+            f"`{line.strip()}`: {family.name} takes {', '.join(name for name, _ in kinds)}"
+            f"{', ...' if several else ''}"
+        )
+    values: list[str | int | tuple[str, ...]] = []
+    for position, (name, kind) in enumerate(kinds):
+        if kind is int:
+            if not re.fullmatch(r"-?\d+", words[position]):
+                raise ScheduleError(
+                    f"`{line.strip()}`: `{name}` must be a whole number, not `{words[position]}`"
+                )
+            values.append(int(words[position]))
+        elif kind is str:
+            values.append(words[position])
+        else:
+            values.append(tuple(words[position:]))
+    return family(*values)
+
+
+def _words(text: str, line: str) -> list[str]:
+    words, at = [], 0
+    while at < len(text):
+        match = _ARGUMENT.match(text, at)
+        if match is None:
+            raise ScheduleError(
+                f"`{line.strip()}`: cannot read `{text[at:]}`; arguments are names and whole "
+                "numbers between commas, other names in double quotes"
+            )
+        words.append(json.loads(match[1]) if match[1].startswith('"') else match[1])
+        at = match.end()
+    return words
