@@ -12,10 +12,10 @@ from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.dma import Resident
 from .accelerator.lower import Emitted, Lowering
-from .fusion import Group, form_groups
+from .fusion import Group, form_groups, images_that_fit
 from .graph import Graph, Node, is_accelerated
 from .kernels.common import channel_block, padded
-from .kernels.first_layer import Image, find_images
+from .kernels.first_layer import Image
 from .memory_plan import Lifetime, plan_memory
 from .module import Binding, Layer, Module, Segment
 
@@ -88,7 +88,7 @@ def _compile_segment(
     keep_all: bool,
 ) -> Segment:
     inputs, outputs = _boundary(graph, nodes)
-    images = find_images(graph, nodes, inputs, configuration)
+    images = images_that_fit(graph, nodes, inputs, configuration)
     groups = form_groups(graph, nodes, outputs, images, configuration)
     lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
     places = {name: _place(name, graph, images, configuration) for name in lifetimes}

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.schedule import Schedule, choose_schedule
+from .accelerator.schedule import Schedule, choose_schedule, legal_schedules
 from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
-from .kernels.first_layer import Image
+from .kernels.first_layer import Image, find_images
 from .tensor import Kernel
 
 FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
@@ -99,6 +99,19 @@ def form_groups(
                 group = joined
         groups[node.output.name] = group
     return list(groups.values())
+
+
+def images_that_fit(
+    graph: Graph, nodes: Sequence[Node], inputs: Sequence[str], configuration: Configuration
+) -> dict[str, Image]:
+    """Inputs of `nodes` that are laid out as images, and whose windows fit the scratchpads."""
+    images = {}
+    for name, image in find_images(graph, nodes, inputs, configuration).items():
+        (reader,) = graph.users(name)
+        kernel = build_kernel(reader, graph, configuration, {name: image})
+        if next(legal_schedules(kernel, configuration), None) is not None:
+            images[name] = image
+    return images
 
 
 def _only_reader(graph: Graph, name: str, node: Node) -> bool:

@@ -122,10 +122,9 @@ class GemmUnit(wiring.Component):
             *_assign(array.vector, elements(self.act.data, ELEMENT_BITS)),
         ]
         if configuration.depthwise_taps:
-            for name in ("depthwise", "begins", "part"):
-                source = step.begins_run if name == "begins" else getattr(step, name)
-                waiting = delayed(m, Value.cast(source), vector_delay, f"vector_{name}")
-                m.d.comb += getattr(array, name).eq(waiting)
+            for name in ("begins", "depthwise", "part"):
+                mode = Value.cast(getattr(step, name))
+                m.d.comb += getattr(array, name).eq(delayed(m, mode, vector_delay, f"mode_{name}"))
 
         # Accumulators: read so that they meet the sums, written in the cycle after.
         reads_at, writes_at = sums_delay - READ_LATENCY, sums_delay + 1

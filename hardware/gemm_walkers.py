@@ -1,6 +1,6 @@
 """The two halves of GEMM's control: which weight tile to fetch, and which row to issue."""
 
-from amaranth.hdl import Assert, Cat, Const, Module, Signal, Value
+from amaranth.hdl import Assert, Cat, Const, Module, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -87,21 +87,20 @@ def step_layout(configuration: Configuration) -> data.StructLayout:
     """One GEMM step.
 
     The rows; whether it opens a tile, overwrites, or ends the command; where there is a depthwise
-    mode, whether it begins a run of the innermost row loop, and how the command takes channels.
+    mode, whether it begins the innermost row loop, and how the command takes channels.
     """
     bits = _address_bits(configuration)
-    channels = {"begins_run": 1, "depthwise": 1, "part": range(configuration.depthwise_parts)}
-    return data.StructLayout(
-        {
-            "valid": 1,
-            "act": bits["act"],
-            "acc": bits["acc"],
-            "first_row": 1,
-            "overwrites": 1,
-            "last": 1,
-            **(channels if configuration.depthwise_taps else {}),
-        }
-    )
+    layout: dict[str, ShapeLike] = {
+        "valid": 1,
+        "act": bits["act"],
+        "acc": bits["acc"],
+        "first_row": 1,
+        "overwrites": 1,
+        "last": 1,
+    }
+    if configuration.depthwise_taps:
+        layout |= {"begins": 1, "depthwise": 1, "part": range(configuration.depthwise_parts)}
+    return data.StructLayout(layout)
 
 
 class RowWalker(wiring.Component):
@@ -172,11 +171,11 @@ class RowWalker(wiring.Component):
             ]
         m.d.comb += step.overwrites.eq(~accumulates & (nest.zeros[:tile_loops] | moves).all())
         if self.configuration.depthwise_taps:
-            self._mark_runs(m, nest.zeros[tile_loops:])
+            self._take_channels(m, nest.zeros[tile_loops:])
         return m
 
-    def _mark_runs(self, m: Module, zeros: Value) -> None:
-        """Mark first steps of the innermost row loop: the last one of more than one iteration."""
+    def _take_channels(self, m: Module, zeros: Value) -> None:
+        """The innermost row loop is the last one of more than one iteration."""
         step = self.step
         inner = Signal(len(zeros), reset_less=True)
         depthwise = Signal(reset_less=True)
@@ -189,7 +188,7 @@ class RowWalker(wiring.Component):
                 m.d.sync += inner[level].eq(loops & ~several)
                 several = several | loops
         m.d.comb += [
-            step.begins_run.eq((zeros | ~inner).all()),
+            step.begins.eq((zeros | ~inner).all()),
             step.depthwise.eq(depthwise),
             step.part.eq(part),
         ]

@@ -22,6 +22,11 @@ class Pattern:
         The law; lanes of `body` that `output` lacks are reduced over.
     places
         For each operand the scratchpads it may lie in, with the fields that say so.
+    fields
+        What the instruction's other fields hold.
+    window
+        A lane that slides: its element `j` multiplies what the operands without it had `j` steps
+        before in the innermost loop. Empty where none does.
     """
 
     family: type[Instruction]
@@ -29,6 +34,8 @@ class Pattern:
     output: Slot
     body: Expression
     places: Mapping[str, Mapping[Memory, Mapping[str, int]]] = field(default_factory=dict)
+    fields: Mapping[str, int] = field(default_factory=dict)
+    window: str = ""
 
 
 _A, _B = Slot("a", ("v",)), Slot("b", ("v",))
@@ -76,6 +83,16 @@ GEMM = Pattern(
     },
 )
 
+DEPTHWISE = Pattern(
+    family=Gemm,
+    lanes={"t": "depthwise_taps", "o": "lanes_out"},
+    output=Slot("acc", ("o",)),
+    body=Reduction(Op.ADD, Call(Op.MULTIPLY, (Slot("act", ("o",)), Slot("wgt", ("t", "o"))))),
+    places=GEMM.places,
+    fields={"depthwise": 1},
+    window="t",
+)
+
 VECTOR = Pattern(
     family=Vector,
     lanes={"v": "vector_lanes"},
@@ -91,4 +108,4 @@ VECTOR = Pattern(
     },
 )
 
-PATTERNS: tuple[Pattern, ...] = (GEMM, VECTOR)
+PATTERNS: tuple[Pattern, ...] = (GEMM, DEPTHWISE, VECTOR)

@@ -1,7 +1,7 @@
 """The fast functional simulation: whole programs in compiled code, the bits of `isa.semantics`.
 
-The C++ is compiled once for each number of lanes and taps, for the processor at hand. Without a compiler,
-`functional.FunctionalMachine` does the same in NumPy, some hundred times slower.
+The C++ is compiled once for each number of lanes and taps, for the processor at hand. Without a
+compiler, `functional.FunctionalMachine` does the same in NumPy, some hundred times slower.
 """
 
 import ctypes

@@ -5,9 +5,10 @@ Close enough to choose between plans by; the timing model tells the exact number
 
 import math
 
-from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ...isa.configuration import Configuration
+from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
-from .plan import Plan, weight_tiles
+from .plan import Plan, streamed_rows, weight_tiles, wgt_room
 from .steps import Step
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
@@ -52,11 +53,12 @@ class _Units:
         outer = plan.channels_outer and index == len(plan.steps) - 1
         self.gemm = self.weights = 0
         if step.product is not None:
-            tiles = weight_tiles(step.product, tile, configuration)
-            room = configuration.rows(Memory.WGT) // configuration.lanes_in
+            tiles = weight_tiles(step, tile, configuration)
+            room = wgt_room(configuration)
             resident = _resident(plan, configuration)
             fits = (chunks * tiles if outer else resident) <= room
-            cycles = tiles * max(pixels, configuration.lanes_in, GEMM_REVISIT_STEPS) + overhead
+            rows = streamed_rows(step, tile, configuration)
+            cycles = tiles * max(rows, tile_cycles(configuration)) + overhead
             load = tiles * configuration.lanes_in * configuration.lanes_out // bus
             if 2 * tiles > room and resident > room:
                 cycles += load
@@ -102,5 +104,5 @@ def _resident(plan: Plan, configuration: Configuration) -> int:
             full = {**tile, **{axis: step.extents[axis] for axis in step.channels}}
             if step.reduced:
                 full[step.reduced] = step.reductions[step.reduced]
-            total += weight_tiles(step.product, full, configuration)
+            total += weight_tiles(step, full, configuration)
     return total

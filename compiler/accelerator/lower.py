@@ -19,9 +19,10 @@ from .arena import Arena
 from .constants import ConstantPool, pack_parameters, pack_weights
 from .dma import Box, Resident, fill_bytes, load_box, load_bytes, load_patches, store_box
 from .layout import Buffer, Placement, dense
-from .plan import Plan, Tile
+from .plan import Plan, Tile, weight_tiles
 from .rolling import Rolling
 from .schedule import Schedule
+from .sliding import channel_block, pack_taps
 from .steps import Step, box_of
 from .tensorise import tensorise
 
@@ -147,27 +148,34 @@ class _Walk:
 
     def _product(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
         assert step.product is not None
-        assert step.reduced is not None
         assert step.weights is not None
         bank = self.configuration.acc_depth * self.configuration.lanes_out
         base = next(self.out.accumulators) * bank
         buffers[step.product.output.name] = self._accumulator(step, base, tile)
-        chunk = tile[step.reduced]
-        for begin in range(0, step.reductions[step.reduced], chunk):
-            part = f"{where} {step.reduced}{begin}"
-            origin = {**start, step.reduced: begin}
+        for origin in self._chunks(step, start, tile):
+            part = f"{where} {step.reduced}{origin[step.reduced]}" if step.reduced else where
             # Weights are asked for before what must wait for a STORE, and after what is computed
             # here, whose own weights must not take their place.
             for made in (True, False):
                 if not made:
-                    buffers[step.weights.tensor] = self._weights(step.weights, origin, tile, part)
+                    buffers[step.weights.tensor] = self._weights(step, origin, tile, part)
                 for read in step.streams:
                     if (read.tensor in self.makers) == made:
                         buffers[read.tensor] = self._activation(read, origin, tile, part)
+            accumulate = step.reduced is not None and origin[step.reduced] > 0
             for instruction in tensorise(
-                step.product, tile, buffers, self.configuration, accumulate=begin > 0
+                step.product, tile, buffers, self.configuration, accumulate
             ):
                 self._emit(instruction, f"{part}: product")
+
+    @staticmethod
+    def _chunks(step: Step, start: Tile, tile: Tile) -> Iterator[Tile]:
+        """Where each chunk of the reduction begins."""
+        if step.reduced is None:
+            yield start
+            return
+        for begin in range(0, step.reductions[step.reduced], tile[step.reduced]):
+            yield {**start, step.reduced: begin}
 
     # Activations -------------------------------------------------------------------------------
 
@@ -263,47 +271,70 @@ class _Walk:
 
     # Constants and accumulators ----------------------------------------------------------------
 
-    def _weights(self, read: Read, start: Tile, tile: Tile, where: str) -> Buffer:
-        lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
+    def _weights(self, step: Step, start: Tile, tile: Tile, where: str) -> Buffer:
+        read = step.weights
+        assert read is not None
         box = box_of(read, start, tile)
-        area = lanes_in * lanes_out
-        count = math.prod(high - low for low, high in box) // area
+        area = self.configuration.lanes_in * self.configuration.lanes_out
+        count = weight_tiles(step, tile, self.configuration)
         base, missing = self.out.arenas[Memory.WGT].take((self.kernel.name, read, box), count)
         if missing:
             values = self.kernel.constants[read.tensor][tuple(slice(a, b) for a, b in box)]
-            data = pack_weights(values, self.configuration)
+            data = (
+                pack_weights(values, self.configuration)
+                if step.window is None
+                else pack_taps(values, step.window, self.configuration)
+            )
             address = self.out.pool.add(data)
             for load in load_bytes(address, len(data), Memory.WGT, base * area, self.configuration):
                 self._emit(load, f"{where}: load weights")
-        _, kh, kw, ci, co = (high - low for low, high in box)
-        taps = kh * kw * area
+        places = self._weight_places(step, [high - low for low, high in box])
         names = [affine.terms[0][0] if affine.terms else "" for affine in read.index]
-        placements = (
+        return Buffer(
+            Memory.WGT,
+            base * area,
+            {name: place for name, place in zip(names, places, strict=True) if name},
+        )
+
+    def _weight_places(self, step: Step, extents: list[int]) -> tuple[Placement, ...]:
+        """Per dimension of the weights, in the order in which they are packed."""
+        lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
+        area = lanes_in * lanes_out
+        if step.window is not None:
+            line = step.window.groups(self.configuration)[0] * area
+            block = channel_block(self.configuration)
+            return Placement(line), Placement(0), Placement(1, block, extents[0] * line)
+        _, kh, kw, ci, co = extents
+        taps = kh * kw * area
+        return (
             Placement(taps * (ci // lanes_in) * (co // lanes_out)),
             Placement(kw * area),
             Placement(area),
             Placement(lanes_out, lanes_in, taps),
             Placement(1, lanes_out, taps * (ci // lanes_in)),
         )
-        return Buffer(
-            Memory.WGT,
-            base * area,
-            {name: place for name, place in zip(names, placements, strict=True) if name},
-        )
 
     def _accumulator(self, step: Step, base: int, tile: Tile) -> Buffer:
-        """Rows ordered channel block, then pixel; lanes innermost."""
-        lanes = self.configuration.lanes_out
+        """Rows ordered channel block, then pixel; lanes innermost.
+
+        Where a window slides, a row of pixels begins with sums that are not complete, and has
+        others between its outputs; neither is part of the buffer.
+        """
+        lanes, block, stride = self.configuration.lanes_out, self.configuration.lanes_out, 1
         *outer, last = step.channels
         pixels = {axis: tile[axis] for axis in step.pixels}
-        rows = dense(pixels)
-        placements = {axis: Placement(place.inner * lanes) for axis, place in rows.items()}
-        block = math.prod(pixels.values()) * lanes
-        placements[last] = Placement(1, lanes, block)
-        stride = block * (tile[last] // lanes)
+        if step.window is not None:
+            stride, block = step.window.stride, channel_block(self.configuration)
+            pixels[step.pixels[2]] = step.window.steps(tile[step.pixels[2]], self.configuration)
+            base += (step.window.taps(self.configuration) - 1) * lanes
+        placements = {axis: Placement(p.inner * lanes) for axis, p in dense(pixels).items()}
+        placements[step.pixels[2]] = Placement(stride * lanes)
+        rows = math.prod(pixels.values()) * lanes
+        placements[last] = Placement(1, block, rows)
+        size = rows * (tile[last] // block)
         for axis in reversed(outer):
-            placements[axis] = Placement(stride)
-            stride *= tile[axis]
+            placements[axis] = Placement(size)
+            size *= tile[axis]
         return Buffer(Memory.ACC, base, placements)
 
     def _parameters(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:

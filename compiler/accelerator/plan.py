@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...isa.configuration import Configuration, Memory
-from ..tensor import Compute, Kernel
+from ..tensor import Kernel
 from .dma import box_bytes
 from .regions import Demand, Region, divide_act
 from .rolling import Rolling, rolling
+from .sliding import channel_block
 from .steps import Step, box_of, is_pointwise
 
 Tile = Mapping[str, int]
@@ -117,20 +118,40 @@ def step_fits(step: Step, tile: Tile, configuration: Configuration) -> bool:
         return False
     if step.product is None:
         return True
-    pixels = math.prod(tile[axis] for axis in step.pixels)
-    if pixels * channels > configuration.acc_depth * configuration.lanes_out:
+    if accumulator_rows(step, tile, configuration) > configuration.acc_depth:
         return False
-    tiles = weight_tiles(step.product, tile, configuration)
-    return tiles <= configuration.rows(Memory.WGT) // configuration.lanes_in
+    return weight_tiles(step, tile, configuration) <= wgt_room(configuration)
 
 
-def weight_tiles(product: Compute, tile: Tile, configuration: Configuration) -> int:
+def wgt_room(configuration: Configuration) -> int:
+    """Weight tiles that WGT holds."""
+    return configuration.rows(Memory.WGT) // configuration.lanes_in
+
+
+def streamed_rows(step: Step, tile: Tile, configuration: Configuration) -> int:
+    """ACT rows that pass one weight tile: a pixel each, and what a sliding window starts with."""
+    batch, rows, columns = (tile[axis] for axis in step.pixels)
+    if step.window is not None:
+        columns = step.window.steps(columns, configuration)
+    return batch * rows * columns
+
+
+def accumulator_rows(step: Step, tile: Tile, configuration: Configuration) -> int:
+    """Rows of ACC that a tile of a product takes."""
+    channels = math.prod(tile[axis] for axis in step.channels)
+    block = channel_block(configuration) if step.window else configuration.lanes_out
+    return streamed_rows(step, tile, configuration) * -(-channels // block)
+
+
+def weight_tiles(step: Step, tile: Tile, configuration: Configuration) -> int:
     """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
-    return (
-        math.prod(tile[axis.name] for axis in product.axes[3:])
-        * math.prod(tile[axis.name] for axis in product.reductions)
-        // (configuration.lanes_in * configuration.lanes_out)
-    )
+    channels = math.prod(tile[axis] for axis in step.channels)
+    reduced = math.prod(tile[axis] for axis in step.reductions)
+    if step.window is None:
+        return channels * reduced // (configuration.lanes_in * configuration.lanes_out)
+    count, _ = step.window.groups(configuration)
+    lines = reduced // tile[step.window.tap]
+    return -(-channels // channel_block(configuration)) * lines * count
 
 
 def output_bytes(step: Step, tile: Tile, channels_outer: bool) -> int:

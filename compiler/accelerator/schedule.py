@@ -12,7 +12,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ..tensor import Kernel
 from .estimate import estimate
-from .plan import Plan, Tile, make_plan, passes_tiles, step_fits
+from .plan import Plan, Tile, accumulator_rows, make_plan, passes_tiles, step_fits
 from .steps import Step, steps_of
 
 
@@ -102,10 +102,8 @@ def _all_tiles(
         [] if passes else _fitting(step, _rolling_tiles(step, configuration), chunk, configuration)
         for step, chunk, passes in zip(steps, chunks, passing, strict=False)
     ]
-    products = last.product or any(
-        step.product for step, passes in zip(steps, passing, strict=False) if passes
-    )
-    lane = configuration.lanes_out if products else configuration.vector_lanes
+    together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
+    lane = max(_lane_unit(step, configuration) for step in together)
     for data in _data_tiles(last, lane, all(passing)):
         choices = []
         for index, passes in enumerate(passing):
@@ -117,6 +115,13 @@ def _all_tiles(
                 choices.append(fixed[index])
         choices.append(_fitting(last, [data], chunks[-1], configuration))
         yield from itertools.product(*choices)
+
+
+def _lane_unit(step: Step, configuration: Configuration) -> int:
+    """Channels that a tile of a step is a multiple of."""
+    if step.window is not None:
+        return max(configuration.lanes_in, configuration.lanes_out)
+    return configuration.lanes_out if step.product else configuration.vector_lanes
 
 
 def _fitting(
@@ -160,16 +165,20 @@ def _rolling_tiles(step: Step, configuration: Configuration) -> list[Tile]:
     n, y, x = step.pixels
     extents = step.extents
     *outer, inner = step.channels
-    room = configuration.acc_depth * configuration.lanes_out
     tiles = []
     for rows in (1, 2, 4, 8):
-        pixels = rows * extents[x]
-        sizes = _steps(extents[inner], configuration.lanes_out)
-        fitting = [size for size in sizes if step.product is None or pixels * size <= room]
+        base = {n: 1, y: rows, x: extents[x], **dict.fromkeys(outer, 1)}
+        sizes = _steps(extents[inner], _lane_unit(step, configuration))
+        whole = step.reductions
+        fitting = [
+            size
+            for size in sizes
+            if step.product is None
+            or accumulator_rows(step, {**base, **whole, inner: size}, configuration)
+            <= configuration.acc_depth
+        ]
         if fitting and rows <= extents[y]:
-            tiles.append(
-                {n: 1, y: rows, x: extents[x], **dict.fromkeys(outer, 1), inner: fitting[0]}
-            )
+            tiles.append({**base, inner: fitting[0]})
     return tiles
 
 

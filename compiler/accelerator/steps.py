@@ -14,6 +14,7 @@ from ...errors import CompileError
 from ...isa.expressions import Read, reads_of
 from ..tensor import Compute, Kernel
 from .dma import Box
+from .sliding import Window, window_of
 from .tensorise import find_pattern, lane_axes
 
 PIXEL_AXES = 3
@@ -31,10 +32,12 @@ class Step:
     finish
         The compute that gives the step's activation.
     reduced
-        The reduction axis that fills lanes, None where there is no matrix product.
+        The reduction axis that fills lanes; None where there is no matrix product.
     streams, operands
         Reads of activations by the product and by the finishing compute, from main memory or of
         earlier steps.
+    window
+        The window that slides along rows in a product that keeps channels apart.
     weights, bias, scale, table
         Reads of constants, each by the operand that takes it.
     """
@@ -44,6 +47,7 @@ class Step:
     reduced: str | None
     streams: tuple[Read, ...]
     operands: tuple[Read, ...]
+    window: Window | None = None
     weights: Read | None = None
     bias: Read | None = None
     scale: Read | None = None
@@ -120,14 +124,21 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
                 constants[role] = read
             elif product is None or read.tensor != product.output.name:
                 (streams if compute is product else operands)[read.tensor] = read
-    reduced = None
+    reduced = window = None
     if product is not None:
         pattern, found = find_pattern(product)
         lanes = lane_axes(pattern, product, found)
         inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
         reduced = inner[0] if inner else None
+        window = window_of(product, found) if pattern.window else None
     return Step(
-        product, finish, reduced, tuple(streams.values()), tuple(operands.values()), **constants
+        product=product,
+        finish=finish,
+        reduced=reduced,
+        streams=tuple(streams.values()),
+        operands=tuple(operands.values()),
+        window=window,
+        **constants,
     )
 
 

@@ -18,6 +18,7 @@ from ...isa.instructions import Instruction, Loop
 from ...isa.patterns import PATTERNS, Pattern
 from ..tensor import Compute
 from .layout import Buffer
+from .sliding import Window, window_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ def _misplaced(
 
 
 def _lanes_fit(pattern: Pattern, compute: Compute, found: Match) -> bool:
+    if pattern.window:
+        return window_of(compute, found) is not None
     return all(axis is not None for axis in lane_axes(pattern, compute, found).values())
 
 
@@ -93,6 +96,8 @@ def lane_axes(pattern: Pattern, compute: Compute, found: Match) -> dict[str, str
     reductions = {axis.name for axis in compute.reductions}
     chosen: dict[str, str | None] = {}
     for lane in pattern.lanes:
+        if lane == pattern.window:
+            continue
         if lane in pattern.output.lanes:
             chosen[lane] = compute.axes[-1].name
             continue
@@ -135,7 +140,7 @@ def tensorise(
         compute, {name: buffer.memory for name, buffer in buffers.items()}
     )
     family = pattern.family
-    settings: dict[str, Any] = dict(found.fields)
+    settings: dict[str, Any] = {**pattern.fields, **dict(found.fields)}
     if accumulate:
         settings["accumulate"] = 1
     bound = _bind(pattern, compute, found)
@@ -164,17 +169,54 @@ def tensorise(
         for lane, axis in lane_axes(pattern, compute, found).items()
         if axis is not None
     }
-    parts = _parts(compute, tile, lanes, bound, buffers, operands, granules)
+    variants: list[dict[str, int]] = [{}]
+    window = window_of(compute, found) if pattern.window else None
+    if window is None:
+        parts = _parts(compute, tile, lanes, bound, buffers, operands, granules)
+    else:
+        lanes = {compute.axes[-1].name: configuration.lanes_in}
+        still = {**tile, window.column: 1, window.tap: 1}
+        parts = _parts(compute, still, lanes, bound, buffers, operands, granules)
+        parts += _sliding_parts(window, tile, bound, buffers, granules, configuration)
+        bases["acc"] -= window.taps(configuration) - 1
+        variants = _channel_parts(compute, bound, buffers, granules, configuration)
     nests, unrolled = _nests(family, parts, operands, configuration)
     instructions = []
-    for offsets in unrolled:
-        arguments: dict[str, Any] = {
-            **settings,
-            **{name: bases[name] + offsets[i] for i, name in enumerate(operands)},
-            **nests,
+    for offsets, variant in itertools.product(unrolled, variants):
+        moved = {
+            name: bases[name] + offsets[i] + variant.get(name, 0) for i, name in enumerate(operands)
         }
+        arguments: dict[str, Any] = {**settings, **variant, **moved, **nests}
         instructions.append(family(**arguments))
     return instructions
+
+
+def _sliding_parts(window: Window, tile, bound, buffers, granules, configuration) -> list[Part]:
+    """The stream along a row, innermost, and the groups of taps."""
+    (_, act), (_, acc) = bound["act"], bound["acc"]
+    pixel = buffers[act.tensor].axes[window.column].inner // window.stride // granules["act"]
+    row = buffers[acc.tensor].axes[window.column].inner // window.stride // granules["acc"]
+    count, step = window.groups(configuration)
+    steps = window.steps(tile[window.column], configuration)
+    if steps > 1 << configuration.extent_bits:
+        raise CompileError(f"a row of {steps} pixels is too long for one loop; cut the columns")
+    stream = Part(window.column, steps, 1, (pixel, 0, row), False)
+    groups = Part(window.tap, count, 1, (step * pixel, 1, 0), True)
+    return [stream, groups] if count > 1 else [stream]
+
+
+def _channel_parts(compute, bound, buffers, granules, configuration) -> list[dict[str, int]]:
+    """Offsets and field of each group of `lanes_out` channels in a wider row of ACT."""
+    variants = []
+    for part in range(configuration.depthwise_parts):
+        channels = part * configuration.lanes_out
+        moved = {
+            name: _stride(bound, buffers, granules, name, compute.axes[-1].name, channels)
+            for name in ("wgt", "acc")
+            if part
+        }
+        variants.append({"part": part, **moved})
+    return variants
 
 
 def _bind(pattern: Pattern, compute: Compute, found: Match) -> dict[str, tuple[Slot, Read]]:

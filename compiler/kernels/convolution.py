@@ -7,7 +7,7 @@ channels, a small dense convolution with zeros between groups. Other group count
 import numpy as np
 
 from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Op, Reduction
+from ...isa.expressions import Affine, Call, Expression, Op, Reduction
 from ..graph import Graph, Node, QConv
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .common import (
@@ -29,14 +29,17 @@ def convolution(
     """`acc[n,y,x,o] = sum x[n, window(y, ky), window(x, kx), i] * w[0,ky,kx,i,o]`.
 
     A block-diagonal convolution has an axis `s` over channel blocks beside `o`, and reads
-    `x[.., s*step + i] * w[s,ky,kx,i,o]`. With an `image`, `x` are windows gathered from it.
+    `x[.., s*step + i] * w[s,ky,kx,i,o]`. One that keeps channels apart, on a machine that can, is
+    `x[.., o] * w[ky,kx,o]`. With an `image`, `x` are windows gathered from it.
     """
     attributes = node.attributes
     assert isinstance(attributes, QConv)
     block = channel_block(configuration)
     out_shape = node.output.type.shape
-    weights, bias, scale = (graph.data(name) for name in node.inputs[1:4])
+    weights = graph.data(node.inputs[1])
     channels_in, channels_out = graph.types[node.inputs[0]].shape[3], out_shape[3]
+    rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
+    n, o, i, ky, kx = (Affine.of(**{axis: 1}) for axis in ("n", "o", "i", "ky", "kx"))
     if image is not None:
         x, w, rows = gathered_window(
             attributes, image, node.inputs[0], weights, out_shape[2], configuration
@@ -44,60 +47,71 @@ def convolution(
         columns = Affine.of(x=1)
     else:
         x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
+        if 1 < attributes.groups == channels_in == channels_out and configuration.depthwise_taps:
+            w = widen(weights[:, :, 0], 2, x.shape[3])
+            weight = Tensor("w", "int8", w.shape)
+            product = Call(Op.MULTIPLY, (x[(n, rows, columns, o)], weight[(ky, kx, o)]))
+            return _finished(node, graph, product, (x, weight), w, {"o": w.shape[2]})
         w = expand_groups(weights, channels_in, attributes.groups, block)
-        rows, columns = window(attributes.strides, attributes.dilations, attributes.pads)
-    blocks, kh, kw, ci, co = w.shape
-    macs = int(np.prod(out_shape[:3])) * weights.size
-    names, channels = ("nyxso", (blocks, co)) if blocks > 1 else ("nyxo", (co,))
-    bias = widen(bias, 0, padded(channels_out, block)).reshape(channels)
-    scale = widen(scale, 0, padded(channels_out, block), 1.0).reshape(channels)
+    blocks, _, _, ci, co = w.shape
+    weight = Tensor("w", "int8", w.shape)
+    if blocks == 1:
+        data, s, channels = x[(n, rows, columns, i)], Affine.of(), {"o": co}
+    else:
+        data = x[(n, rows, columns, Affine.of(s=ci, i=1))]
+        s, channels = Affine.of(s=1), {"s": blocks, "o": co}
+    product = Call(Op.MULTIPLY, (data, weight[(s, ky, kx, i, o)]))
+    return _finished(node, graph, product, (x, weight), w, channels)
 
-    shape = (*out_shape[:3], *channels)
-    axes = tuple(Axis(name, extent) for name, extent in zip(names, shape, strict=True))
+
+def _finished(
+    node: Node,
+    graph: Graph,
+    product: Expression,
+    operands: tuple[Tensor, Tensor],
+    w: np.ndarray,
+    channels: dict[str, int],
+) -> Kernel:
+    """The kernel of a product: summed, then requantised by channel.
+
+    Parameters
+    ----------
+    operands, w
+        The tensors that are multiplied, data first, and the weights' values.
+    channels
+        Channel axes of the result with their extents.
+    """
+    attributes = node.attributes
+    assert isinstance(attributes, QConv)
+    _, weight = operands
+    out_shape = node.output.type.shape
+    weights, bias, scale = (graph.data(name) for name in node.inputs[1:4])
+    extents = dict(zip("nyx", out_shape[:3], strict=True)) | channels
+    axes = tuple(Axis(name, extent) for name, extent in extents.items())
+    shape, padded_shape = tuple(extents.values()), tuple(channels.values())
+    count = int(np.prod(padded_shape))
+    taps = [("i", 3), ("ky", 1), ("kx", 2)] if w.ndim == 5 else [("ky", 0), ("kx", 1)]
+    bias = widen(bias, 0, count).reshape(padded_shape)
+    scale = widen(scale, 0, count, 1.0).reshape(padded_shape)
     acc = Tensor("acc", "int32", shape)
     result = node.output.name
     out = Tensor(tensor_name(result), "int8", shape, value=result)
-    channel = Affine.of(s=ci if blocks > 1 else 0, i=1)
-    n, s, o = Affine.of(n=1), Affine.of(s=1 if blocks > 1 else 0), Affine.of(o=1)
-    block_and_lane = (s, o) if blocks > 1 else (o,)
-    weight = Tensor("w", "int8", w.shape)
-    product = Call(
-        Op.MULTIPLY,
-        (
-            x[(n, rows, columns, channel)],
-            weight[(s, Affine.of(ky=1), Affine.of(kx=1), Affine.of(i=1), o)],
-        ),
-    )
-    total = acc[(n, Affine.of(y=1), Affine.of(x=1), *block_and_lane)]
-    tensors = (
-        x,
-        weight,
-        acc,
-        out,
-        Tensor("bias", "int32", bias.shape),
-        Tensor("scale", "float32", scale.shape),
-    )
-    by_name = {tensor.name: tensor for tensor in tensors}
-    body = requantised(total, by_name["bias"][block_and_lane], by_name["scale"][block_and_lane])
+    biases = Tensor("bias", "int32", padded_shape)
+    scales = Tensor("scale", "float32", padded_shape)
+    lane = tuple(Affine.of(**{axis: 1}) for axis in channels)
+    total = acc[tuple(Affine.of(**{axis: 1}) for axis in extents)]
+    body = requantised(total, biases[lane], scales[lane])
+    body = epilogue(body, attributes.zero_point_y, attributes.low, attributes.high)
+    reductions = tuple(Axis(name, w.shape[dimension]) for name, dimension in taps)
     return Kernel(
         name=node.name,
         stages=(
-            Compute(
-                acc,
-                axes,
-                (Axis("i", ci), Axis("ky", kh), Axis("kx", kw)),
-                Reduction(Op.ADD, product),
-            ),
-            Compute(
-                out,
-                axes,
-                (),
-                epilogue(body, attributes.zero_point_y, attributes.low, attributes.high),
-            ),
+            Compute(acc, axes, reductions, Reduction(Op.ADD, product)),
+            Compute(out, axes, (), body),
         ),
-        tensors=by_name,
-        constants={"w": w, "bias": bias, "scale": scale},
-        macs=macs,
+        tensors={tensor.name: tensor for tensor in (*operands, acc, out, biases, scales)},
+        constants={weight.name: w, "bias": bias, "scale": scale},
+        macs=int(np.prod(out_shape[:3])) * weights.size,
     )
 
 

@@ -89,7 +89,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     pixel_loads = math.prod(conv.strides) * lane_bytes / bus
     plain = max(kh * kw * -(-channels // lanes) * blocks, pixel_loads)
     rows = min((kh, 1), key=cycles)
-    if cycles(rows) >= plain:
+    if 2 * channels > channel_block(configuration) or cycles(rows) >= plain:
         return None
     return Image(shape, conv.pads, conv.zero_point_x, rows == kh)
 

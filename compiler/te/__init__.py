@@ -15,7 +15,7 @@ from .program import Program
 from .schedule import Schedule
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
 from .stages import Kind, ScheduleError
-from .steps import Step
+from .steps import Step, parse_step
 from .values import Operand, Value, clamp, lookup, maximum, minimum, requantise
 from .values import maximum_over as max
 from .values import sum_over as sum
@@ -56,6 +56,7 @@ __all__ = [
     "max",
     "maximum",
     "minimum",
+    "parse_step",
     "reduce_axes",
     "region",
     "requantise",

@@ -220,7 +220,7 @@ def _plan(stage: Stage, box: list[Interval], outside: frozenset[str], bounds: Bo
         else:
             fused, size = qualified(stage.name, relation.fused), extents[relation.inner]
             for loop, divisor in ((relation.outer, size), (relation.inner, 1)):
-                digit = Digit(fused, divisor, extents[loop])
+                digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
                 bind(loop, Affine(), digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
     bounds.plans[stage.name] = Plan(stage, starts, sizes, extents, bindings, outside)

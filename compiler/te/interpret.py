@@ -168,19 +168,25 @@ class _Interpreter:
         value = self.value(node.value, values)
         if any(values[name] for name in node.first):
             index = tuple(value_of(affine, values) for affine in node.target.index)
-            before = self.areas[node.target.tensor].read(index)
+            before = self.area(node.target.tensor).read(index)
             value = before + value if node.op is Op.ADD else max(before, value)
         self.write(node.target, value, values)
 
     def write(self, target: Read, value: int | float, values: Values) -> None:
         index = tuple(value_of(affine, values) for affine in target.index)
-        area = self.areas[target.tensor]
+        area = self.area(target.tensor)
         if area.elements.dtype == np.float32:
             place = area.place(index)
             area.elements[place], area.written[place] = value, True
         else:
             assert isinstance(value, int)
             area.write(index, value)
+
+    def area(self, tensor: str) -> Area:
+        """The buffer that a tensor has now."""
+        if tensor not in self.areas:
+            raise InterpretError(f"`{tensor}` has no buffer where it is used")
+        return self.areas[tensor]
 
     # Expressions ---------------------------------------------------------------------------------
 
@@ -194,7 +200,7 @@ class _Interpreter:
             table, index = tree.arguments
             assert isinstance(table, Read)
             at = self.value(index, values) + 128
-            return self.areas[table.tensor].read((int(at),))
+            return self.area(table.tensor).read((int(at),))
         return apply(tree.op, [self.value(part, values) for part in tree.arguments])
 
     def element(self, read: Read, values: Values) -> int | float:
@@ -204,7 +210,7 @@ class _Interpreter:
             not low <= i < high for i, (low, high) in zip(index, domain, strict=True)
         ):
             return self.program.tensors[read.tensor].pad
-        return self.areas[read.tensor].read(index)
+        return self.area(read.tensor).read(index)
 
 
 def apply(op: Op, parts: list[int | float]) -> int:

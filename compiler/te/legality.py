@@ -25,7 +25,7 @@ def check_state(state: State, doing: str) -> None:
     bounds = infer_bounds(state)
     for stage in state.stages:
         if stage.instruction:
-            check_tensorised(stage, state, bounds)
+            check_tensorised(stage, state, bounds, doing)
 
 
 def _check_vectorised(stage: Stage, doing: str) -> None:

@@ -34,11 +34,12 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`variable // divisor % modulus`."""
+    """`variable // divisor % modulus`; for a leading digit the remainder changes nothing."""
 
     variable: str
     divisor: int
     modulus: int
+    leading: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ def _let(node: Let, short) -> str:
     parts = []
     if node.digit is not None:
         divided = f" // {node.digit.divisor}" if node.digit.divisor > 1 else ""
-        parts.append(f"{short(node.digit.variable)}{divided} % {node.digit.modulus}")
+        remainder = "" if node.digit.leading else f" % {node.digit.modulus}"
+        parts.append(f"{short(node.digit.variable)}{divided}{remainder}")
     if node.value != Affine() or not parts:
         parts.insert(0, str(renamed(node.value, short)))
     return " + ".join(parts)

@@ -26,15 +26,22 @@ def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
     return find_pattern(stage.compute, {name: Memory[state.scope(name)] for name in names})
 
 
-def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
+def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> None:
     """Refuse a nest that is no instruction.
+
+    Parameters
+    ----------
+    doing
+        The step that led to the state, for the message.
 
     Raises
     ------
     ScheduleError
         Saying what does not match.
     """
-    doing = f"tensorise `{stage.name}` at `{stage.instruction}`"
+    text = f"tensorise({stage.name}, {stage.instruction})"
+    if doing != text:
+        doing = f"{doing}: `{text}` would not hold any more"
     if state.configuration is None:
         raise ScheduleError(f"{doing}: lanes are unknown; give the Schedule a Configuration")
     try:

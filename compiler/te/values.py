@@ -108,7 +108,7 @@ def combine(op: Op, *arguments: Value | int) -> Value:
     CompileError
         When an argument is no integer, or two arguments hold a reduction each.
     """
-    values = [value_from(argument, op.value) for argument in arguments]
+    values = [value_from(argument, f"`{op.value}`") for argument in arguments]
     for value in values:
         if value.real:
             raise CompileError(
@@ -178,8 +178,8 @@ def value_from(argument: object, what: str) -> Value:
             raise CompileError(f"constant {argument} does not fit int32")
         return Value(Constant(argument), {}, ())
     if isinstance(argument, Index):
-        raise CompileError(f"`{what}` takes tensor elements; the index `{argument}` is none")
-    raise CompileError(f"`{what}` takes tensor elements and whole numbers, not `{argument}`")
+        raise CompileError(f"{what} takes tensor elements; the index `{argument}` is none")
+    raise CompileError(f"{what} takes tensor elements and whole numbers, not `{argument}`")
 
 
 def _call(op: Op, values: list[Value]) -> Value:
@@ -204,7 +204,7 @@ def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
         raise CompileError(f"`{what}` of `{value}`, which is a reduction already; make it a stage")
     reductions = []
     for index in over if isinstance(over, Sequence) else (over,):
-        name, use = bare_axis(index, what)
+        name, use = bare_axis(index, f"`{what}`")
         if not use.reduced:
             raise CompileError(
                 f"`{what}` over `{name}`, which is a data axis; make it with `reduce_axes`"
@@ -224,4 +224,4 @@ def bare_axis(index: object, what: str) -> tuple[str, AxisUse]:
         ((name, use),) = index.uses.items()
         if index.affine == Affine(((name, 1),)):
             return name, use
-    raise CompileError(f"`{what}` takes axes themselves, not `{index}`")
+    raise CompileError(f"{what} takes axes themselves, not `{index}`")

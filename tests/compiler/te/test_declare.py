@@ -8,8 +8,8 @@ from tilewright.compiler.tensor import Axis, evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.expressions import Affine, Call, Constant, Op, Reduction
 
-N, Y, X, O = te.axes(n=1, y=6, x=5, o=4)
-KY, KX, I = te.reduce_axes(ky=3, kx=2, i=4)
+N, Y, X, C = te.axes(n=1, y=6, x=5, o=4)
+KY, KX, K = te.reduce_axes(ky=3, kx=2, i=4)
 IMAGE = te.tensor("image", "int8", (1, 6, 5, 4), pad=3)
 WEIGHTS = te.tensor("w", "int8", (3, 2, 4, 4))
 SCALE = te.tensor("scale", "float32", (4,))
@@ -17,16 +17,16 @@ SCALE = te.tensor("scale", "float32", (4,))
 
 def test_a_convolution_is_the_kernel_that_its_formula_says():
     total = te.sum(
-        IMAGE[N, Y * 2 + KY - 1, X + 2 * KX, I] * WEIGHTS[KY, KX, I, O], over=(KY, KX, I)
+        IMAGE[N, Y * 2 + KY - 1, X + 2 * KX, K] * WEIGHTS[KY, KX, K, C], over=(KY, KX, K)
     )
     y = te.axes(y=3)[0]
     acc = te.compute(
         "acc",
         "int32",
-        (N, y, X, O),
-        te.sum(IMAGE[N, y * 2 + KY - 1, X + 2 * KX, I] * WEIGHTS[KY, KX, I, O], over=(KY, KX, I)),
+        (N, y, X, C),
+        te.sum(IMAGE[N, y * 2 + KY - 1, X + 2 * KX, K] * WEIGHTS[KY, KX, K, C], over=(KY, KX, K)),
     )
-    out = te.compute("out", "int32", (N, y, X, O), acc[N, y, X, O] + 1)
+    out = te.compute("out", "int32", (N, y, X, C), acc[N, y, X, C] + 1)
     kernel = te.kernel("conv", out, {"w": np.ones((3, 2, 4, 4), dtype=np.int8)})
     assert str(total).startswith("sum((image[n, ky + 2*y - 1, 2*kx + x, i] * w[ky, kx, i, o]))")
     assert [stage.output.name for stage in kernel.stages] == ["acc", "out"]
@@ -45,12 +45,12 @@ def test_a_convolution_is_the_kernel_that_its_formula_says():
 
 
 def test_numbers_stand_where_the_instructions_expect_them():
-    element = IMAGE[N, Y, X, O]
+    element = IMAGE[N, Y, X, C]
     assert (3 * element).tree == Call(Op.MULTIPLY, (element.tree, Constant(3)))
     assert (5 - element).tree == Call(
         Op.ADD, (Call(Op.MULTIPLY, (element.tree, Constant(-1))), Constant(5))
     )
-    largest = te.max(te.minimum(IMAGE[N, Y, X + KX, O], 7), over=KX)
+    largest = te.max(te.minimum(IMAGE[N, Y, X + KX, C], 7), over=KX)
     assert isinstance(largest.tree, Reduction)
     assert largest.tree.op is Op.MAXIMUM
     assert (1 - (Y - 2)).affine == Affine.of(3, y=-1)
@@ -63,7 +63,7 @@ def test_two_readers_of_a_stage_share_it():
     assert [stage.output.name for stage in kernel.stages] == ["first", "second", "out"]
 
 
-def declared(value, axes=(N, Y, X, O), dtype="int32"):
+def declared(value, axes=(N, Y, X, C), dtype="int32"):
     return te.compute("out", dtype, axes, value)
 
 
@@ -73,27 +73,27 @@ MISTAKES = {
         "tensor `image` has 4 dimensions, indexed with 3",
     ),
     "a product of axes": (
-        lambda: IMAGE[N, Y * X, X, O],
+        lambda: IMAGE[N, Y * X, X, C],
         "index `y * x` is not affine; an index is a sum of axes times whole numbers, plus a whole "
         "number",
     ),
     "a quotient of an axis": (
-        lambda: IMAGE[N, Y // 2, X, O],
+        lambda: IMAGE[N, Y // 2, X, C],
         "index `y // 2` is not affine; an index is a sum of axes times whole numbers, plus a whole "
         "number",
     ),
     "a fraction": (
-        lambda: IMAGE[N, Y * 0.5, X, O],
+        lambda: IMAGE[N, Y * 0.5, X, C],
         "index `y * 0.5` is not affine; an index is a sum of axes times whole numbers, plus a "
         "whole number",
     ),
     "an element as an index": (
-        lambda: IMAGE[N, IMAGE[N, Y, X, O], X, O],
+        lambda: IMAGE[N, IMAGE[N, Y, X, C], X, C],
         "tensor `image` is indexed with `image[n, y, x, o]`; an index is a sum of axes times "
         "whole numbers, plus a whole number",
     ),
     "an index as an element": (
-        lambda: IMAGE[N, Y, X, O] + Y,
+        lambda: IMAGE[N, Y, X, C] + Y,
         "`+` takes tensor elements; the index `y` is none",
     ),
     "an axis without extent": (
@@ -101,54 +101,54 @@ MISTAKES = {
         "axis `y` must have a positive whole extent, not 0",
     ),
     "an unknown axis": (
-        lambda: declared(IMAGE[N, Y, X, O], axes=(N, Y, X)),
+        lambda: declared(IMAGE[N, Y, X, C], axes=(N, Y, X)),
         "compute `out`: axis `o` in `image[n, y, x, o]` is unknown; the axes of `out` are n, y, x",
     ),
     "a reduction axis that is not reduced over": (
-        lambda: declared(IMAGE[N, Y + KY, X, O]),
+        lambda: declared(IMAGE[N, Y + KY, X, C]),
         "compute `out`: axis `ky` in `image[n, ky + y, x, o]` is unknown; reduce over it with "
         "`sum` or `max`",
     ),
     "a reduction axis outside the reduction": (
-        lambda: declared(te.sum(IMAGE[N, Y, X, I], over=I) + IMAGE[N, Y, X, I]),
+        lambda: declared(te.sum(IMAGE[N, Y, X, K], over=K) + IMAGE[N, Y, X, K]),
         "compute `out`: reduction axis `i` also occurs outside the reduction in "
         "`(sum(image[n, y, x, i]) + image[n, y, x, i])`",
     ),
     "a data axis that is reduced over": (
-        lambda: te.sum(IMAGE[N, Y, X, O], over=O),
+        lambda: te.sum(IMAGE[N, Y, X, C], over=C),
         "`sum` over `o`, which is a data axis; make it with `reduce_axes`",
     ),
     "a reduction axis as a data axis": (
-        lambda: declared(IMAGE[N, Y, X, I], axes=(N, Y, X, I)),
+        lambda: declared(IMAGE[N, Y, X, K], axes=(N, Y, X, K)),
         "compute `out`: `i` is a reduction axis; make data axes with `axes`",
     ),
     "one name for a data axis and a reduction axis": (
-        lambda: declared(te.sum(IMAGE[N, Y, X, I], over=I), axes=(N, Y, X, *te.axes(i=4))),
+        lambda: declared(te.sum(IMAGE[N, Y, X, K], over=K), axes=(N, Y, X, *te.axes(i=4))),
         "axis `i` is used as a data axis and as a reduction axis; give one of them another name",
     ),
     "one name with two extents": (
-        lambda: declared(IMAGE[N, Y, X, O], axes=(N, Y, X, *te.axes(o=8))),
+        lambda: declared(IMAGE[N, Y, X, C], axes=(N, Y, X, *te.axes(o=8))),
         "axis `o` has extents 8 and 4 in one expression; give one of them another name",
     ),
     "an index where an axis is needed": (
-        lambda: declared(IMAGE[N, Y, X, O], axes=(N, Y + 1, X, O)),
-        "`compute `out`` takes axes themselves, not `y + 1`",
+        lambda: declared(IMAGE[N, Y, X, C], axes=(N, Y + 1, X, C)),
+        "compute `out` takes axes themselves, not `y + 1`",
     ),
     "an axis twice": (
         lambda: declared(IMAGE[N, Y, X, 0], axes=(N, Y, Y)),
         "compute `out`: its axes n, y, y must differ",
     ),
     "two reductions in one stage": (
-        lambda: te.sum(IMAGE[N, Y, X, I], over=I) + te.sum(IMAGE[N, KY, X, O], over=KY),
+        lambda: te.sum(IMAGE[N, Y, X, K], over=K) + te.sum(IMAGE[N, KY, X, C], over=KY),
         "`+` of two reductions, `sum(image[n, y, x, i])` and `sum(image[n, ky, x, o])`; make a "
         "stage of one",
     ),
     "a reduction of a reduction": (
-        lambda: te.max(te.sum(IMAGE[N, Y + KY, X, I], over=I), over=KY),
+        lambda: te.max(te.sum(IMAGE[N, Y + KY, X, K], over=K), over=KY),
         "`max` of `sum(image[n, ky + y, x, i])`, which is a reduction already; make it a stage",
     ),
     "a reduction over nothing": (
-        lambda: te.sum(IMAGE[N, Y, X, O], over=()),
+        lambda: te.sum(IMAGE[N, Y, X, C], over=()),
         "`sum` of `image[n, y, x, o]` needs reduction axes, each once",
     ),
     "an unknown type": (
@@ -164,31 +164,31 @@ MISTAKES = {
         "tensor `x`: pad 200 does not fit int8 (-128..127)",
     ),
     "arithmetic on a scale": (
-        lambda: IMAGE[N, Y, X, O] * SCALE[O],
+        lambda: IMAGE[N, Y, X, C] * SCALE[C],
         "`*` takes integers, and `scale[o]` is float32; only the scale of `requantise` is float32",
     ),
     "a whole number as a scale": (
-        lambda: te.requantise(IMAGE[N, Y, X, O], WEIGHTS[0, 0, 0, O]),
+        lambda: te.requantise(IMAGE[N, Y, X, C], WEIGHTS[0, 0, 0, C]),
         "requantise takes its scale from a float32 tensor, not `w[0, 0, 0, o]`",
     ),
     "a scale beyond its tensor": (
-        lambda: declared(te.requantise(IMAGE[N, Y, X, O], SCALE[O + 1])),
+        lambda: declared(te.requantise(IMAGE[N, Y, X, C], SCALE[C + 1])),
         "compute `out`: `scale[o + 1]` reaches 1..4 of 4 elements; float32 tensors have no padding",
     ),
     "a stage of floats": (
-        lambda: declared(IMAGE[N, Y, X, O], dtype="float32"),
+        lambda: declared(IMAGE[N, Y, X, C], dtype="float32"),
         "compute `out`: stages compute integers, not float32",
     ),
     "bounds of a clamp": (
-        lambda: te.clamp(IMAGE[N, Y, X, O], 0, 255),
+        lambda: te.clamp(IMAGE[N, Y, X, C], 0, 255),
         "clamp of `image[n, y, x, o]`: bounds 0..255 must be ordered and lie in -128..127",
     ),
     "a table of another size": (
-        lambda: te.lookup(SCALE, IMAGE[N, Y, X, O]),
+        lambda: te.lookup(SCALE, IMAGE[N, Y, X, C]),
         "lookup takes a table of int8[256]; `scale` is float32[4]",
     ),
     "a constant beyond 32 bits": (
-        lambda: IMAGE[N, Y, X, O] + (1 << 31),
+        lambda: IMAGE[N, Y, X, C] + (1 << 31),
         "constant 2147483648 does not fit int32",
     ),
     "a kernel that computes nothing": (
@@ -196,17 +196,17 @@ MISTAKES = {
         "kernel `k`: `image` is given, not computed",
     ),
     "a constant of no tensor": (
-        lambda: te.kernel("k", declared(IMAGE[N, Y, X, O]), {"w": np.zeros(4)}),
+        lambda: te.kernel("k", declared(IMAGE[N, Y, X, C]), {"w": np.zeros(4)}),
         "kernel `k`: constant `w` is no given tensor of it",
     ),
     "a constant of another shape": (
-        lambda: te.kernel("k", declared(IMAGE[N, Y, X, O]), {"image": np.zeros(4)}),
+        lambda: te.kernel("k", declared(IMAGE[N, Y, X, C]), {"image": np.zeros(4)}),
         "kernel `k`: constant `image` is float64[4], declared as int8[1, 6, 5, 4]",
     ),
     "two tensors of one name": (
         lambda: te.kernel(
             "k",
-            declared(IMAGE[N, Y, X, O] + te.tensor("image", "int8", (1, 6, 5, 4))[N, Y, X, O]),
+            declared(IMAGE[N, Y, X, C] + te.tensor("image", "int8", (1, 6, 5, 4))[N, Y, X, C]),
         ),
         "kernel `k`: two tensors are named `image`; rename one",
     ),

@@ -1,0 +1,115 @@
+"""Windows that slide along a row: how a depthwise convolution meets the instruction's taps.
+
+The instruction streams a row's pixels and multiplies the last few by one tap each. A window wider
+than the taps is taken in groups that accumulate; sums whose pixels are not all there yet, and those
+between two strides, fall into accumulator rows that nobody reads.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ...isa.expressions import Match
+from ..tensor import Compute
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window along the columns.
+
+    Parameters
+    ----------
+    column, tap
+        The data axis and the reduction axis that move along a row.
+    stride, dilation
+        Pixels by which each moves.
+    span
+        Pixels from the window's first to its last.
+    """
+
+    column: str
+    tap: str
+    stride: int
+    dilation: int
+    span: int
+
+    def taps(self, configuration: Configuration) -> int:
+        """Taps that a group uses."""
+        return min(self.span, configuration.depthwise_taps)
+
+    def groups(self, configuration: Configuration) -> tuple[int, int]:
+        """How many groups of taps cover the window, and pixels from one to the next."""
+        rest = self.span - self.taps(configuration)
+        if not rest:
+            return 1, 0
+        count = -(-self.span // configuration.depthwise_taps)
+        while rest % (count - 1):
+            count += 1
+        return count, rest // (count - 1)
+
+    def steps(self, width: int, configuration: Configuration) -> int:
+        """Pixels that are streamed for a row of `width` outputs."""
+        return (width - 1) * self.stride + self.taps(configuration)
+
+
+def window_of(compute: Compute, found: Match) -> Window | None:
+    """The window of a compute that keeps channels apart; None where it has another form."""
+    (_, data), (_, weights) = found.reads
+    reductions = {axis.name for axis in compute.reductions}
+    channel = ((compute.axes[-1].name, 1),)
+    if len(data.index) < 2 or data.index[-1].terms != channel or weights.index[-1].terms != channel:
+        return None
+    column = compute.axes[-2].name
+    terms = dict(data.index[-2].terms)
+    taps = [axis for axis in terms if axis in reductions]
+    if len(taps) != 1 or set(terms) != {column, taps[0]} or min(terms.values()) < 1:
+        return None
+    used = {axis for affine in data.index[:-2] for axis, _ in affine.terms}
+    if used & set(terms) or not _reads_taps(weights, taps[0]):
+        return None
+    span = (compute.extents[taps[0]] - 1) * terms[taps[0]] + 1
+    return Window(column, taps[0], terms[column], terms[taps[0]], span)
+
+
+def _reads_taps(weights, tap: str) -> bool:
+    return [affine.terms for affine in weights.index].count(((tap, 1),)) == 1
+
+
+def channel_block(configuration: Configuration) -> int:
+    """Channels that one weight tile works on."""
+    return min(configuration.lanes_in, configuration.lanes_out)
+
+
+def pack_taps(weights: np.ndarray, window: Window, configuration: Configuration) -> bytes:
+    """Weights of a channel tile as weight tiles, newest pixel first.
+
+    Parameters
+    ----------
+    weights
+        int8[KH, KW, channels].
+
+    Returns
+    -------
+    int8[channels / block, KH, groups, lanes_in, lanes_out] as bytes.
+
+    Raises
+    ------
+    CompileError
+        When the channels are not whole blocks.
+    """
+    kh, kw, channels = weights.shape
+    block, width = channel_block(configuration), window.taps(configuration)
+    if channels % block:
+        raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
+    count, step = window.groups(configuration)
+    tiles = np.zeros(
+        (channels // block, kh, count, configuration.lanes_in, configuration.lanes_out), np.int8
+    )
+    for kx in range(kw):
+        pixel = kx * window.dilation
+        group = next(g for g in range(count) if g * step <= pixel < g * step + width)
+        tap = group * step + width - 1 - pixel
+        tiles[:, :, group, tap, :block] = weights[:, kx].reshape(kh, -1, block).transpose(1, 0, 2)
+    return tiles.tobytes()

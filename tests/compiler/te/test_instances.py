@@ -1,0 +1,314 @@
+"""What a lowering is told of each transfer and instruction is what the loops do.
+
+The last test is such a lowering in miniature: it runs the loops at compile time, copies boxes, asks
+`compiler.accelerator.tensorise` for instructions and executes them on the reference machine.
+"""
+
+import itertools
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tilewright.compiler import te
+from tilewright.compiler.accelerator.layout import Buffer, Placement
+from tilewright.compiler.accelerator.tensorise import tensorise
+from tilewright.compiler.te.affine import value_of
+from tilewright.compiler.te.nodes import (
+    Copy,
+    Guard,
+    Instruction,
+    Let,
+    Loop,
+    Nest,
+    Store,
+    Update,
+    holds,
+    let_value,
+    qualified,
+)
+from tilewright.compiler.tensor import Kernel, evaluate
+from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.expressions import reads_of
+from tilewright.isa.semantics import Machine
+
+from .random_schedules import random_kernel, random_schedule
+
+MACHINE = PRESETS["4x4"]
+PAIR = np.dtype([("bias", np.int32), ("scale", np.float32)])
+
+
+def elements(block, nest, values, found):
+    """Add the points at which statements of a nest run to `found`, data axes and reductions."""
+    for node in block:
+        if isinstance(node, Loop):
+            start = value_of(node.start, values)
+            for number in range(start, start + node.extent):
+                elements(node.body, nest, {**values, node.variable: number}, found)
+        elif isinstance(node, Let):
+            values = {**values, node.variable: let_value(node, values)}
+        elif isinstance(node, Guard):
+            if all(holds(condition, values) for condition in node.conditions):
+                elements(node.body, nest, values, found)
+        elif isinstance(node, Update) or (isinstance(node, Store) and not nest.reductions):
+            axes = (*nest.axes, *(axis.name for axis in nest.reductions))
+            found.append(tuple(values[qualified(nest.stage, axis)] for axis in axes))
+
+
+def compare_regions(block, nest, values, counts):
+    """Every transfer and instruction of a program: the region told against the points walked."""
+    for node in block:
+        if isinstance(node, (Copy, Instruction)):
+            points: list[tuple[int, ...]] = []
+            elements(node.body, nest, values, points)
+            ranges = te.region(nest, node, values)
+            told = set(itertools.product(*(range(*pair) for pair in ranges.values())))
+            assert len(points) == len(set(points)), "a point is computed twice"
+            assert set(points) == told
+            counts[type(node).__name__] += 1
+        elif isinstance(node, Loop):
+            start = value_of(node.start, values)
+            for number in range(start, start + node.extent):
+                compare_regions(node.body, nest, {**values, node.variable: number}, counts)
+        elif isinstance(node, Let):
+            values = {**values, node.variable: let_value(node, values)}
+        elif isinstance(node, Guard):
+            if all(holds(condition, values) for condition in node.conditions):
+                compare_regions(node.body, nest, values, counts)
+        elif isinstance(node, Nest):
+            compare_regions(node.body, node, values, counts)
+
+
+def test_regions_are_the_points_that_the_loops_visit():
+    counts: Counter[str] = Counter()
+    for seed in range(1000, 1300):
+        pick = random.Random(seed)
+        kernel, _ = random_kernel(pick)
+        schedule, _, _ = random_schedule(pick, kernel, pick.randint(5, 20))
+        compare_regions(schedule.program().body, None, {}, counts)
+    assert counts["Copy"] > 500
+    assert counts["Instruction"] > 100
+
+
+def convolution() -> Kernel:
+    """`7 x 5` pixels of 8 channels into 8, one border of padding, two columns at a time."""
+    n, y, x, o = te.axes(n=1, y=7, x=5, o=8)
+    ky, kx, i = te.reduce_axes(ky=3, kx=3, i=8)
+    image = te.tensor("image", "int8", (1, 7, 10, 8), pad=3)
+    w = te.tensor("w", "int8", (3, 3, 8, 8))
+    bias, scale = te.tensor("bias", "int32", (8,)), te.tensor("scale", "float32", (8,))
+    taps = image[n, y + ky - 1, x * 2 + kx - 1, i] * w[ky, kx, i, o]
+    acc = te.compute("acc", "int32", (n, y, x, o), te.sum(taps, over=(ky, kx, i)))
+    value = te.requantise(acc[n, y, x, o] + bias[o], scale[o]) + 5
+    return te.kernel("conv", te.compute("out", "int8", (n, y, x, o), te.clamp(value, -90, 127)))
+
+
+PLACES = """
+set_scope(acc, ACC)
+cache_write(out, ACT)
+cache_read(image, ACT, acc)
+cache_read(w, WGT, acc)
+cache_read(bias, PARAM, out.ACT)
+cache_read(scale, PARAM, out.ACT)
+"""
+SCHEDULES = {
+    "one tile": """
+        tensorise(acc, n)
+        tensorise(out.ACT, n)
+    """,
+    "rows, the last tile cut": """
+        split(out, y, 3)
+        compute_at(out.ACT, out, y.o)
+        compute_at(acc, out, y.o)
+        compute_at(image.ACT, out, y.o)
+        pipeline(out, y.o, 2)
+        tensorise(acc, n)
+        tensorise(out.ACT, n)
+    """,
+    "channels inside rows, a reduction in chunks": """
+        split(out, y, 2)
+        split(out, o, 4)
+        reorder(out, y.o, o.o, n, y.i, x, o.i)
+        compute_at(out.ACT, out, o.o)
+        compute_at(acc, out, o.o)
+        split(acc, i, 4)
+        reorder(acc, i.o, n, y, x, o, ky, kx, i.i)
+        compute_at(image.ACT, acc, i.o)
+        compute_at(w.WGT, acc, i.o)
+        pipeline(acc, i.o, 3)
+        pipeline(out, o.o, 2)
+        tensorise(acc, n)
+        tensorise(out.ACT, y)
+    """,
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_an_instance_answers_what_a_lowering_asks(name):
+    schedule = te.Schedule.parse(convolution(), PLACES + SCHEDULES[name], MACHINE)
+    covered: Counter[tuple] = Counter()
+    for instance in te.instances(schedule.program()):
+        buffer = instance.buffers[instance.nest.stage]
+        inside = zip(instance.box, buffer.box, strict=True)
+        assert all(b[0] <= a[0] < a[1] <= b[1] for a, b in inside)
+        assert 0 <= buffer.slot < buffer.allocate.slots
+        assert (instance.nest.compute is None) == isinstance(instance.node, Copy)
+        if instance.nest.stage == "out":
+            covered.update(itertools.product(*(range(*pair) for pair in instance.box)))
+    assert len(covered) == 7 * 5 * 8
+    assert set(covered.values()) == {1}
+
+
+def test_slots_take_turns():
+    text = PLACES + SCHEDULES["rows, the last tile cut"]
+    schedule = te.Schedule.parse(convolution(), text, MACHINE)
+    stages = [i for i in te.instances(schedule.program()) if i.nest.stage == "image.ACT"]
+    assert [i.buffers["image.ACT"].slot for i in stages] == [0, 1, 0]
+    assert [i.box[1] for i in stages] == [(-1, 4), (2, 7), (5, 8)]
+    assert [i.buffers["image.ACT"].box[1] for i in stages] == [(-1, 4), (2, 7), (5, 10)]
+    place = stages[0].nest.place
+    assert place is not None
+    assert (place.consumer, place.loop) == ("out", "y.o")
+
+
+def test_a_stage_that_no_instruction_computes_is_named():
+    schedule = te.Schedule(convolution(), MACHINE)
+    with pytest.raises(te.ScheduleError) as caught:
+        list(te.instances(schedule.program()))
+    assert str(caught.value) == (
+        "stage `acc` is computed element by element; tensorise it, or leave it to a target that "
+        "runs loops"
+    )
+
+
+def test_a_footprint_counts_slots_and_what_lives_at_a_time():
+    text = PLACES + SCHEDULES["rows, the last tile cut"]
+    footprint = te.footprint(te.Schedule.parse(convolution(), text, MACHINE).program())
+    assert footprint["ACC"] == 2 * 4 * (3 * 5 * 8)
+    assert footprint["ACT"] == 2 * (5 * 11 * 8 + 3 * 5 * 8)
+    assert footprint["WGT"] == 9 * 64
+    assert footprint["PARAM"] == 64
+
+
+class Lowering:
+    """Runs a program on the reference machine: transfers by hand, instructions by tensorisation."""
+
+    def __init__(self, program: te.Program, inputs: dict[str, np.ndarray]) -> None:
+        self.program = program
+        self.machine = Machine(MACHINE, np.zeros(1, dtype=np.uint8))
+        self.dram = dict(inputs)
+        self.bases: dict[tuple[str, int], int] = {}
+        self.used = dict.fromkeys(Memory, 0)
+        self.seen: Counter[str] = Counter()
+
+    def run(self) -> np.ndarray:
+        output = self.program.kernel.output
+        self.dram[output.name] = np.zeros(output.shape, dtype=output.dtype)
+        for instance in te.instances(self.program):
+            if isinstance(instance.node, Copy):
+                self.transfer(instance)
+            else:
+                self.compute(instance)
+        return self.dram[output.name]
+
+    def compute(self, instance: te.Instance) -> None:
+        compute = instance.nest.compute
+        names = {instance.nest.stage, *(read.tensor for read in reads_of(compute.body))}
+        buffers = {name: self.buffer(instance, name) for name in names}
+        for instruction in tensorise(compute, instance.tile, buffers, MACHINE, instance.accumulate):
+            self.machine.execute(instruction)
+            self.seen[instruction.mnemonic] += 1
+
+    def transfer(self, instance: te.Instance) -> None:
+        """Element by element; a LOAD or a STORE would move the box at once."""
+        source, stage = instance.node.source, instance.nest.stage
+        for index in itertools.product(*(range(*pair) for pair in instance.box)):
+            if stage == self.program.kernel.output.name:
+                self.dram[stage][index] = self.cell(instance, source, index)[...]
+            else:
+                shape = self.dram[source].shape
+                inside = all(0 <= i < size for i, size in zip(index, shape, strict=True))
+                pad = self.program.tensors[source].pad
+                self.cell(instance, stage, index)[...] = self.dram[source][index] if inside else pad
+
+    def base(self, instance: te.Instance, name: str) -> int:
+        """First element of a buffer's slot."""
+        buffer = instance.buffers[name]
+        shared = "parameters" if buffer.allocate.scope == "PARAM" else name
+        memory = Memory[buffer.allocate.scope]
+        key = (shared, buffer.slot)
+        if key not in self.bases:
+            self.bases[key] = self.used[memory]
+            size = int(np.prod([high - low for low, high in buffer.box]))
+            self.used[memory] += -(-size // 64) * 64
+        return self.bases[key]
+
+    def cell(self, instance: te.Instance, name: str, index: tuple[int, ...]) -> np.ndarray:
+        """One element of a buffer, as a view of the machine's memory."""
+        buffer = instance.buffers[name]
+        memory = Memory[buffer.allocate.scope]
+        where = self.base(instance, name) + sum(
+            placed(i - low, place)
+            for i, (low, _), place in zip(index, buffer.box, placements(buffer), strict=True)
+        )
+        dtype = {Memory.PARAM: PAIR, Memory.ACC: np.dtype(np.int32)}.get(memory, np.dtype(np.int8))
+        view = self.machine.memories[memory].view(dtype)
+        if memory is Memory.PARAM:
+            view = view["scale" if name.startswith("scale") else "bias"]
+        return view[where : where + 1].reshape(())
+
+    def buffer(self, instance: te.Instance, name: str) -> Buffer:
+        """What tensorisation wants to know: where the tile's first element lies, and strides."""
+        buffer = instance.buffers[name]
+        compute = instance.nest.compute
+        axes: dict[str, Placement] = {}
+        base = self.base(instance, name)
+        starts = {axis: low for axis, (low, _) in instance.ranges.items()}
+        index = next((r.index for r in reads_of(compute.body) if r.tensor == name), None)
+        if index is None:
+            index = [te.axes(**{axis: 1})[0].affine for axis in instance.nest.axes]
+        for affine, (low, _), place in zip(index, buffer.box, placements(buffer), strict=True):
+            base += placed(value_of(affine, starts) - low, place)
+            for axis, factor in affine.terms:
+                axes[axis] = Placement(place.inner * factor, place.block, place.outer)
+        return Buffer(Memory[buffer.allocate.scope], base, axes)
+
+
+def placed(index: int, place: Placement) -> int:
+    """Where an index lies, by its placement."""
+    if not place.block:
+        return index * place.inner
+    return index // place.block * place.outer + index % place.block * place.inner
+
+
+def placements(buffer: te.Buffered) -> list[Placement]:
+    """Row-major, and WGT in tiles of lanes."""
+    sizes = [high - low for low, high in buffer.box]
+    strides = [int(np.prod(sizes[position + 1 :])) for position in range(len(sizes))]
+    if buffer.allocate.scope != "WGT":
+        return [Placement(stride) for stride in strides]
+    lanes_in, lanes_out = MACHINE.lanes_in, MACHINE.lanes_out
+    channels = Placement(lanes_out, lanes_in, sizes[-1] * lanes_in)
+    outputs = Placement(1, lanes_out, lanes_in * lanes_out)
+    return [*(Placement(stride) for stride in strides[:2]), channels, outputs]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_instances_drive_the_machine_to_the_same_bits(name):
+    kernel = convolution()
+    generator = np.random.default_rng(3)
+    inputs = {
+        "image": generator.integers(-128, 128, (1, 7, 10, 8)).astype(np.int8),
+        "w": generator.integers(-128, 128, (3, 3, 8, 8)).astype(np.int8),
+        "bias": generator.integers(-1000, 1000, 8).astype(np.int32),
+        "scale": generator.uniform(0.0005, 0.002, 8).astype(np.float32),
+    }
+    schedule = te.Schedule.parse(kernel, PLACES + SCHEDULES[name], MACHINE)
+    program = schedule.program()
+    expected = evaluate(kernel, inputs)
+    np.testing.assert_array_equal(te.interpret(program, inputs), expected)
+    lowering = Lowering(program, inputs)
+    np.testing.assert_array_equal(lowering.run(), expected)
+    assert lowering.seen["gemm"] >= 1
+    assert lowering.seen["vector"] >= 1

@@ -1,0 +1,234 @@
+"""Bounds follow from indices, and the interpreter sees where they are wrong."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tilewright.compiler import te
+from tilewright.compiler.te.nodes import Allocate, Condition, Guard, Loop, Nest, nodes
+from tilewright.compiler.tensor import Kernel
+from tilewright.errors import InputError
+from tilewright.isa.expressions import Affine
+
+
+def smooth(stride: int = 1) -> Kernel:
+    """Three rows summed, then shifted."""
+    y, c = te.axes(y=6, c=4)
+    (ky,) = te.reduce_axes(ky=3)
+    image = te.tensor("image", "int8", (6 * stride, 4), pad=7)
+    rows = te.compute("rows", "int32", (y, c), te.sum(image[y * stride + ky - 1, c], over=ky))
+    return te.kernel("smooth", te.compute("out", "int32", (y, c), rows[y, c] + 1))
+
+
+def text(*steps: str, kernel: Kernel | None = None) -> str:
+    return str(te.Schedule.parse(kernel or smooth(), "\n".join(steps)).program())
+
+
+def test_neighbouring_boxes_overlap_by_the_window():
+    program = text("split(out, y, 2)", "compute_at(rows, out, y.o)", "cache_read(image, ACT, rows)")
+    assert "allocate image.ACT: int8[8, 4] from [-1, 0] in ACT" in program
+    attached = text(
+        "cache_read(image, ACT, rows)",
+        "split(out, y, 2)",
+        "compute_at(rows, out, y.o)",
+        "compute_at(image.ACT, out, y.o)",
+    )
+    assert "allocate image.ACT: int8[4, 4] from [2*y.o - 1, 0] in ACT" in attached
+
+
+def test_strides_widen_the_box():
+    steps = [
+        "cache_read(image, ACT, rows)",
+        "split(rows, y, 2)",
+        "compute_at(image.ACT, rows, y.o)",
+    ]
+    program = text(*steps, kernel=smooth(stride=3))
+    assert "allocate image.ACT: int8[6, 4] from [6*y.o - 1, 0] in ACT" in program
+
+
+def test_a_box_inside_a_reduction_loop_is_one_row():
+    program = text(
+        "cache_read(image, ACT, rows)", "reorder(rows, ky, y, c)", "compute_at(image.ACT, rows, ky)"
+    )
+    assert "allocate image.ACT: int8[6, 4] from [ky - 1, 0] in ACT" in program
+
+
+def test_a_mirrored_read_starts_at_its_low_end():
+    y, c = te.axes(y=6, c=2)
+    image = te.tensor("image", "int8", (6, 2))
+    kernel = te.kernel("mirror", te.compute("out", "int8", (y, c), image[5 - y, c]))
+    program = text(
+        "cache_read(image, ACT, out)",
+        "split(out, y, 2)",
+        "compute_at(image.ACT, out, y.o)",
+        kernel=kernel,
+    )
+    assert "allocate image.ACT: int8[2, 2] from [-2*y.o + 4, 0] in ACT" in program
+
+
+def test_splits_of_splits_are_guarded_where_they_must_be():
+    program = text("split(out, y, 4)", "split(out, y.i, 3)")
+    assert "      y.i = y.i.i + 3*y.i.o\n      if y.i < 4:\n        y = y.i + 4*y.o\n" in (
+        program.replace("\n    ", "\n  ")
+    )
+    assert "if y < 6:" in program
+    assert "if" not in text("split(out, y, 3)", "split(out, c, 2)")
+
+
+def test_a_split_longer_than_its_loop_is_one_block():
+    program = text("split(out, y, 100)")
+    assert "for y.o in range(1):" in program
+    assert "for y.i in range(6):" in program
+    assert "if" not in program
+
+
+def test_a_fused_loop_is_known_where_it_is_fixed():
+    program = text("fuse(out, y, c)", "compute_at(rows, out, y_c)")
+    assert "allocate rows: int32[1, 1] from [y, c] in DRAM" in program
+    parted = text("fuse(out, y, c)", "split(out, y_c, 3)", "compute_at(rows, out, y_c.o)")
+    assert "allocate rows: int32[6, 4] in DRAM" in parted
+
+
+def test_history_pairs_every_step_with_the_program_after_it():
+    schedule = te.Schedule(smooth())
+    plain = str(schedule.program())
+    schedule.split("out", "y", 4)
+    schedule.unroll("out", "y.i")
+    history = schedule.history()
+    assert [step for step, _ in history] == ["", "split(out, y, 4)", "unroll(out, y.i)"]
+    assert history[0][1] == plain
+    assert history[2][1] == str(schedule.program())
+
+
+# The interpreter ----------------------------------------------------------------------------------
+
+
+def image(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-128, 128, (6, 4)).astype(np.int8)
+
+
+def changed(block, change):
+    """A block with a change of its nodes, innermost first."""
+    result = []
+    for node in block:
+        if hasattr(node, "body"):
+            node = dataclasses.replace(node, body=changed(node.body, change))
+        result += change(node)
+    return tuple(result)
+
+
+def spoilt(change, *steps: str) -> te.Program:
+    program = te.Schedule.parse(smooth(), "\n".join(steps)).program()
+    result = dataclasses.replace(program, body=changed(program.body, change))
+    assert result != program
+    return result
+
+
+def test_a_loop_that_ends_early_leaves_elements_unwritten():
+    def shorten(node):
+        if isinstance(node, Loop) and node.variable == "rows:y":
+            node = dataclasses.replace(node, extent=5)
+        return (node,)
+
+    with pytest.raises(te.InterpretError) as caught:
+        te.interpret(spoilt(shorten), {"image": image()})
+    assert str(caught.value) == "`rows`[5, 0] is read and was never written"
+
+
+def test_an_output_that_is_not_complete_is_refused():
+    def shorten(node):
+        if isinstance(node, Loop) and node.variable == "out:y":
+            node = dataclasses.replace(node, extent=5)
+        return (node,)
+
+    with pytest.raises(te.InterpretError) as caught:
+        te.interpret(spoilt(shorten), {"image": image()})
+    assert str(caught.value) == "`out`[5, 0] was never written"
+
+
+def test_a_buffer_that_is_too_small_is_seen():
+    def shrink(node):
+        if isinstance(node, Allocate) and node.tensor.name == "rows":
+            node = dataclasses.replace(node, shape=(1, 4))
+        return (node,)
+
+    program = spoilt(shrink, "split(out, y, 2)", "compute_at(rows, out, y.o)")
+    with pytest.raises(te.InterpretError) as caught:
+        te.interpret(program, {"image": image()})
+    assert str(caught.value) == "`rows`[1, 0] lies outside its buffer, [1, 4] from [0, 0]"
+
+
+def test_a_guard_that_is_missing_is_seen():
+    def open_up(node):
+        return node.body if isinstance(node, Guard) else (node,)
+
+    with pytest.raises(te.InterpretError, match=r"`rows`\[6, 0\] lies outside its buffer"):
+        te.interpret(spoilt(open_up, "split(rows, y, 4)"), {"image": image()})
+
+
+def test_a_buffer_is_gone_after_its_block():
+    def part(node):
+        if isinstance(node, Loop) and node.variable == "out:y.o":
+            first = dataclasses.replace(node, body=node.body[:2])
+            return (first, dataclasses.replace(node, body=node.body[2:]))
+        return (node,)
+
+    program = spoilt(part, "split(out, y, 2)", "compute_at(rows, out, y.o)")
+    with pytest.raises(te.InterpretError) as caught:
+        te.interpret(program, {"image": image()})
+    assert str(caught.value) == "`rows` has no buffer where it is used"
+
+
+def test_a_buffer_is_new_in_every_iteration():
+    def only_first(node):
+        if isinstance(node, Nest) and node.stage == "rows":
+            first = Condition(Affine((("out:y.o", 1),)), None, 1)
+            return (Guard((first,), (node,)),)
+        return (node,)
+
+    program = spoilt(only_first, "split(out, y, 2)", "compute_at(rows, out, y.o)")
+    with pytest.raises(te.InterpretError) as caught:
+        te.interpret(program, {"image": image()})
+    assert str(caught.value) == "`rows`[2, 0] is read and was never written"
+
+
+def test_parallel_loops_run_in_any_order():
+    """A loop that is no parallel one, run as if it were, gives another result."""
+    (y,) = te.axes(y=6)
+    (ky,) = te.reduce_axes(ky=6)
+    given = te.tensor("image", "int8", (6, 4))
+    kernel = te.kernel("k", te.compute("out", "int32", (y,), te.sum(given[ky, 0], over=ky)))
+    program = te.Schedule(kernel).program()
+    outcomes = set()
+    for kind in (te.Kind.SERIAL, te.Kind.PARALLEL):
+
+        def mark(node, kind=kind):
+            if isinstance(node, Loop) and node.variable == "out:ky":
+                node = dataclasses.replace(node, kind=kind)
+            return (node,)
+
+        run = dataclasses.replace(program, body=changed(program.body, mark))
+        try:
+            outcomes.add(tuple(te.interpret(run, {"image": image()}).tolist()))
+        except te.InterpretError:
+            outcomes.add(())
+    assert len(outcomes) == 2
+
+
+def test_inputs_must_fit():
+    program = te.Schedule(smooth()).program()
+    with pytest.raises(InputError) as caught:
+        te.interpret(program, {})
+    assert str(caught.value) == "kernel `smooth`: input `image` is missing"
+    with pytest.raises(InputError) as caught:
+        te.interpret(program, {"image": image()[:5]})
+    assert str(caught.value) == (
+        "kernel `smooth`: input `image` is int8[5, 4], expected int8[6, 4]"
+    )
+
+
+def test_nodes_are_listed_in_the_order_of_the_text():
+    program = te.Schedule(smooth()).program()
+    names = [type(node).__name__ for node in nodes(program.body)]
+    assert " ".join(names) == ("Allocate Nest Loop Loop Loop Update Allocate Nest Loop Loop Store")
