@@ -8,11 +8,15 @@ import math
 from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
+from .dma import Box, box_bytes
 from .plan import Plan, streamed_rows, weight_tiles, wgt_room
-from .steps import Step
+from .steps import Step, box_of
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
 """Filling and draining a unit's pipeline."""
+
+LATENCY_CYCLES = 64
+"""Main memory's, which short runs show: only so many are under way at once."""
 
 
 def estimate(plan: Plan, configuration: Configuration) -> int:
@@ -22,8 +26,10 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
     bus = configuration.bus_bytes
     spatial = _count(last, tile, last.pixels)
     stores = spatial * (_count(last, tile, last.channels) if plan.channels_outer else 1)
-    piece = plan.pieces[last.name]
-    store = stores * (piece // bus + INSTRUCTION_OVERHEAD_CYCLES)
+    sizes = {**tile, **({} if plan.channels_outer else _whole(last, last.channels))}
+    box = tuple((0, sizes[axis.name]) for axis in last.finish.axes)
+    moving = transfer(box, last.finish.output.shape, configuration)
+    store = stores * (moving + INSTRUCTION_OVERHEAD_CYCLES)
     busy = [
         sum(unit.gemm for unit in units),
         sum(unit.vector for unit in units),
@@ -31,7 +37,7 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
         store,
     ]
     entering = {name for unit in units for name in unit.loads}
-    serial = sum(plan.pieces[name] for name in entering) // bus + piece // bus
+    serial = sum(plan.pieces[name] for name in entering) // bus + moving
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
     return max(busy) + serial + sum(busy) // 64
 
@@ -73,7 +79,11 @@ class _Units:
             for read in step.activations
             if read.tensor not in made
         }
-        pieces = {name: plan.pieces[name] // bus for name in self.loads}
+        pieces = {
+            read.tensor: _loading(read, plan, tile, configuration)
+            for read in step.activations
+            if read.tensor in self.loads
+        }
         self.activations = sum(
             count * (pieces[name] + 2 * overhead) for name, count in self.loads.items()
         )
@@ -83,6 +93,37 @@ class _Units:
             for read in (step.streams or step.operands)
             if read.tensor in self.loads and plan.tiles_in(read.tensor) < 2
         )
+
+
+def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> int:
+    """Cycles to move a box of a row-major tensor, run by run."""
+    run = 1
+    for (low, high), extent in zip(reversed(box), reversed(shape), strict=True):
+        run *= high - low
+        if high - low != extent:
+            break
+    return _runs(box_bytes(box), run, configuration)
+
+
+def _runs(size: int, run: int, configuration: Configuration) -> int:
+    beats = max(run / configuration.bus_bytes, LATENCY_CYCLES / configuration.outstanding_bursts)
+    return int(size / run * beats)
+
+
+def _loading(read: Read, plan: Plan, tile, configuration: Configuration) -> int:
+    """Cycles to load one tile of an input."""
+    tensor = plan.kernel.tensors[read.tensor]
+    box = box_of(read, {}, tile)
+    if tensor.patches is None:
+        return transfer(box, tensor.shape, configuration)
+    runs = box_bytes(box[:-1]) * tensor.patches.rows
+    # A run seldom begins where a beat or a row of the scratchpad does.
+    run = tensor.patches.run + 3 * configuration.bus_bytes // 2
+    return _runs(runs * run, run, configuration)
+
+
+def _whole(step: Step, axes: tuple[str, ...]) -> dict[str, int]:
+    return {axis: step.extents[axis] for axis in axes}
 
 
 def _loads(plan: Plan, step: Step, read: Read, spatial, groups, chunks, outer) -> int:

@@ -25,8 +25,10 @@ class Plan:
 
     Parameters
     ----------
+    kernel
+        What is computed.
     steps, tiles
-        The steps, and per step the extent of every axis in a tile.
+        Its steps, and per step the extent of every axis in a tile.
     channels_outer
         Loop order of the last step.
     regions
@@ -37,6 +39,7 @@ class Plan:
         Activations between steps that are rolling windows.
     """
 
+    kernel: Kernel
     steps: tuple[Step, ...]
     tiles: tuple[Tile, ...]
     channels_outer: bool
@@ -93,7 +96,7 @@ def make_plan(
     if not regions:
         return None
     regions_of = dict(zip(order, regions, strict=True))
-    return Plan(steps, tiles, channels_outer, regions_of, pieces, rings)
+    return Plan(kernel, steps, tiles, channels_outer, regions_of, pieces, rings)
 
 
 def passes_tiles(steps: tuple[Step, ...], index: int) -> bool:

@@ -179,6 +179,7 @@ def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
     return pick.choice(
         [
             lambda: te.Split(name, loop, pick.randint(1, 5)),
+            lambda: te.Split(name, loop, pick.randint(2, 3)),
             lambda: te.Split(name, loop, pick.choice([2, 4])),
             lambda: te.Fuse(name, loop, pick.choice([following, following, other])),
             lambda: te.Reorder(name, tuple(many)),

@@ -1,5 +1,7 @@
 """Declarations become the compiler's kernels, and mistakes are named where they are made."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,8 @@ KY, KX, K = te.reduce_axes(ky=3, kx=2, i=4)
 IMAGE = te.tensor("image", "int8", (1, 6, 5, 4), pad=3)
 WEIGHTS = te.tensor("w", "int8", (3, 2, 4, 4))
 SCALE = te.tensor("scale", "float32", (4,))
+ROW: Any = Y
+ELEMENT: Any = IMAGE[N, Y, X, C]
 
 
 def test_a_convolution_is_the_kernel_that_its_formula_says():
@@ -73,27 +77,27 @@ MISTAKES = {
         "tensor `image` has 4 dimensions, indexed with 3",
     ),
     "a product of axes": (
-        lambda: IMAGE[N, Y * X, X, C],
+        lambda: IMAGE[N, ROW * X, X, C],
         "index `y * x` is not affine; an index is a sum of axes times whole numbers, plus a whole "
         "number",
     ),
     "a quotient of an axis": (
-        lambda: IMAGE[N, Y // 2, X, C],
+        lambda: IMAGE[N, ROW // 2, X, C],
         "index `y // 2` is not affine; an index is a sum of axes times whole numbers, plus a whole "
         "number",
     ),
     "a fraction": (
-        lambda: IMAGE[N, Y * 0.5, X, C],
+        lambda: IMAGE[N, ROW * 0.5, X, C],
         "index `y * 0.5` is not affine; an index is a sum of axes times whole numbers, plus a "
         "whole number",
     ),
     "an element as an index": (
-        lambda: IMAGE[N, IMAGE[N, Y, X, C], X, C],
+        lambda: IMAGE[N, ELEMENT, X, C],
         "tensor `image` is indexed with `image[n, y, x, o]`; an index is a sum of axes times "
         "whole numbers, plus a whole number",
     ),
     "an index as an element": (
-        lambda: IMAGE[N, Y, X, C] + Y,
+        lambda: ELEMENT + Y,
         "`+` takes tensor elements; the index `y` is none",
     ),
     "an axis without extent": (

@@ -214,6 +214,7 @@ class Lowering:
 
     def compute(self, instance: te.Instance) -> None:
         compute = instance.nest.compute
+        assert compute is not None
         names = {instance.nest.stage, *(read.tensor for read in reads_of(compute.body))}
         buffers = {name: self.buffer(instance, name) for name in names}
         for instruction in tensorise(compute, instance.tile, buffers, MACHINE, instance.accumulate):
@@ -222,6 +223,7 @@ class Lowering:
 
     def transfer(self, instance: te.Instance) -> None:
         """Element by element; a LOAD or a STORE would move the box at once."""
+        assert isinstance(instance.node, Copy)
         source, stage = instance.node.source, instance.nest.stage
         for index in itertools.product(*(range(*pair) for pair in instance.box)):
             if stage == self.program.kernel.output.name:
@@ -262,6 +264,7 @@ class Lowering:
         """What tensorisation wants to know: where the tile's first element lies, and strides."""
         buffer = instance.buffers[name]
         compute = instance.nest.compute
+        assert compute is not None
         axes: dict[str, Placement] = {}
         base = self.base(instance, name)
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
