@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..errors import CompileError
 from ..isa.configuration import Configuration
 from .accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from .accelerator.steps import steps_of
 from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
@@ -90,7 +91,7 @@ def form_groups(
             and _only_reader(graph, name, node)
             and isinstance(groups[name].nodes[0].attributes, QConv)
         ]
-        if isinstance(node.attributes, FOLLOWERS) and makers:
+        if makers and (isinstance(node.attributes, FOLLOWERS) or _slides(group, groups, makers)):
             # Of two convolutions that are added, the later one: the other is done by then.
             latest = max(makers, key=list(groups).index)
             joined = _join(groups[latest], group, configuration)
@@ -112,6 +113,14 @@ def images_that_fit(
         if next(legal_schedules(kernel, configuration), None) is not None:
             images[name] = image
     return images
+
+
+def _slides(group: Group, groups: Mapping[str, Group], makers: Sequence[str]) -> bool:
+    """Whether a convolution that keeps channels apart stands before or behind."""
+    (step,) = steps_of(group.kernel)
+    return step.window is not None or any(
+        steps_of(groups[name].parts[-1])[-1].window is not None for name in makers
+    )
 
 
 def _only_reader(graph: Graph, name: str, node: Node) -> bool:

@@ -101,19 +101,29 @@ struct Tile<IN, OUT> {
 
 #endif
 
+template <class Element, int COUNT>
+using Lanes [[gnu::vector_size(sizeof(Element) * COUNT)]] = Element;
+
 // The same for a depthwise GEMM: acc[o] += act[j rows before][channel of o] * tile[j][o] for each
 // tap j, rows before the first one of a call being zero.
 template <int IN, int OUT, int TAPS>
 struct Taps {
-    static constexpr int CHANNELS = IN < OUT ? IN : OUT;
-    std::int32_t weights[TAPS][OUT];
+    static constexpr int CHANNELS = IN < OUT ? IN : OUT, GROUPS = OUT / CHANNELS;
+    using Words = Lanes<std::uint32_t, CHANNELS>;
+    Words weights[TAPS][GROUPS];
     int first_channel;
 
     explicit Taps(int part) : first_channel(part * OUT) {}
 
+    static void widen(const std::int8_t *from, Words &to) {
+        Lanes<std::int8_t, CHANNELS> bytes;
+        std::memcpy(&bytes, from, CHANNELS);
+        to = __builtin_convertvector(bytes, Words);
+    }
+
     void take(const std::int8_t *tile) {
         for (int j = 0; j < TAPS; ++j) {
-            for (int o = 0; o < OUT; ++o) weights[j][o] = tile[j * OUT + o];
+            for (int g = 0; g < GROUPS; ++g) widen(tile + j * OUT + g * CHANNELS, weights[j][g]);
         }
     }
 
@@ -121,20 +131,20 @@ struct Taps {
                   std::int64_t acc_stride, std::int64_t rows, bool first) const {
         const Taps held = *this;
         act += first_channel;
-        for (std::int64_t row = 0; row < rows; ++row, act += act_stride, acc += acc_stride) {
-            std::uint32_t sums[OUT] = {};
+        const auto step = [&](int reached) {
+            Words sums[GROUPS] = {}, values;
             if (!first) std::memcpy(sums, acc, sizeof sums);
-            const int reached = row < TAPS ? int(row) + 1 : TAPS;
             for (int j = 0; j < reached; ++j) {
-                const std::int8_t *values = act - j * act_stride;
-                for (int low = 0; low < OUT; low += CHANNELS) {
-                    for (int o = 0; o < CHANNELS; ++o) {
-                        sums[low + o] += std::uint32_t(values[o] * held.weights[j][low + o]);
-                    }
-                }
+                widen(act - j * act_stride, values);
+                for (int g = 0; g < GROUPS; ++g) sums[g] += values * held.weights[j][g];
             }
             std::memcpy(acc, sums, sizeof sums);
-        }
+            act += act_stride;
+            acc += acc_stride;
+        };
+        std::int64_t row = 0;
+        for (; row < rows && row < TAPS - 1; ++row) step(int(row) + 1);
+        for (; row < rows; ++row) step(TAPS);  // a constant, so that the loop over taps unrolls
     }
 };
 

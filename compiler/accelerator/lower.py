@@ -149,19 +149,22 @@ class _Walk:
     def _product(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
         assert step.product is not None
         assert step.weights is not None
-        bank = self.configuration.acc_depth * self.configuration.lanes_out
-        base = next(self.out.accumulators) * bank
-        buffers[step.product.output.name] = self._accumulator(step, base, tile)
+        total = step.product.output.name
         for origin in self._chunks(step, start, tile):
             part = f"{where} {step.reduced}{origin[step.reduced]}" if step.reduced else where
-            # Weights are asked for before what must wait for a STORE, and after what is computed
+            made = [read for read in step.streams if read.tensor in self.makers]
+            for read in made:
+                # GEMM would wait for VECTOR if it multiplied what it has just made. Rows are
+                # computed for the first chunk; they hold the channels of all.
+                buffers[read.tensor] = self._activation(read, origin, tile, part, ahead=True)
+            if total not in buffers:
+                buffers[total] = self._accumulator(step, tile)
+            # Weights are asked for before what must wait for a STORE, and after what was computed
             # here, whose own weights must not take their place.
-            for made in (True, False):
-                if not made:
-                    buffers[step.weights.tensor] = self._weights(step, origin, tile, part)
-                for read in step.streams:
-                    if (read.tensor in self.makers) == made:
-                        buffers[read.tensor] = self._activation(read, origin, tile, part)
+            buffers[step.weights.tensor] = self._weights(step, origin, tile, part)
+            for read in step.streams:
+                if read not in made:
+                    buffers[read.tensor] = self._activation(read, origin, tile, part)
             accumulate = step.reduced is not None and origin[step.reduced] > 0
             for instruction in tensorise(
                 step.product, tile, buffers, self.configuration, accumulate
@@ -179,12 +182,17 @@ class _Walk:
 
     # Activations -------------------------------------------------------------------------------
 
-    def _activation(self, read: Read, start: Tile, tile: Tile, where: str) -> Buffer:
-        """Where a tile's operand lies; it is loaded or computed as far as it is missing."""
+    def _activation(
+        self, read: Read, start: Tile, tile: Tile, where: str, *, ahead: bool = False
+    ) -> Buffer:
+        """Where a tile's operand lies; it is loaded or computed as far as it is missing.
+
+        `ahead` has the rows of the next tile computed, too, before this tile's are used.
+        """
         box = box_of(read, start, tile)
         ring = self.plan.rings.get(read.tensor)
         if ring is not None:
-            return self._rolled(read, ring, box)
+            return self._rolled(read, ring, box, ahead)
         size = math.prod(high - low for low, high in box)
         if read.tensor in self.makers:
             base = self._place(read.tensor, None, size)
@@ -216,9 +224,11 @@ class _Walk:
         """Room for a new tile in the tensor's region."""
         return self.out.arenas[Memory.ACT].take(key, size, self.plan.regions[tensor])[0]
 
-    def _rolled(self, read: Read, ring: Rolling, box: Box) -> Buffer:
+    def _rolled(self, read: Read, ring: Rolling, box: Box, ahead: bool) -> Buffer:
         """The rows of a rolling window; those that are not there yet are computed."""
         (image, _), (first, last), (left, _), (channel, _) = box
+        if ahead:
+            last = min(last + ring.advance, max(last, ring.height + ring.bottom))
         done = self.computed.get(read.tensor, (-1, 0))
         begin = done[1] if done[0] == image else -ring.top
         for row, until in ((begin, min(last, 0)), (max(begin, ring.height), last)):
@@ -314,13 +324,14 @@ class _Walk:
             Placement(1, lanes_out, taps * (ci // lanes_in)),
         )
 
-    def _accumulator(self, step: Step, base: int, tile: Tile) -> Buffer:
-        """Rows ordered channel block, then pixel; lanes innermost.
+    def _accumulator(self, step: Step, tile: Tile) -> Buffer:
+        """The next bank's rows, ordered channel block, then pixel; lanes innermost.
 
         Where a window slides, a row of pixels begins with sums that are not complete, and has
         others between its outputs; neither is part of the buffer.
         """
         lanes, block, stride = self.configuration.lanes_out, self.configuration.lanes_out, 1
+        base = next(self.out.accumulators) * self.configuration.acc_depth * lanes
         *outer, last = step.channels
         pixels = {axis: tile[axis] for axis in step.pixels}
         if step.window is not None:

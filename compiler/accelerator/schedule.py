@@ -12,7 +12,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ..tensor import Kernel
 from .estimate import estimate
-from .plan import Plan, Tile, accumulator_rows, make_plan, passes_tiles, step_fits
+from .plan import Plan, Tile, make_plan, passes_tiles, step_fits
 from .steps import Step, steps_of
 
 
@@ -97,24 +97,51 @@ def _all_tiles(
 ) -> Iterator[tuple[Tile, ...]]:
     """Tiles of all steps: those of the last, and of the others to match."""
     passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
-    last, chunks = steps[-1], [_chunks(step, kernel, configuration) for step in steps]
-    fixed = [
-        [] if passes else _fitting(step, _rolling_tiles(step, configuration), chunk, configuration)
-        for step, chunk, passes in zip(steps, chunks, passing, strict=False)
-    ]
     together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
     lane = max(_lane_unit(step, configuration) for step in together)
-    for data in _data_tiles(last, lane, all(passing)):
-        choices = []
-        for index, passes in enumerate(passing):
-            if passes:
-                axes = (axis.name for axis in steps[index].finish.axes)
+    chunks = [_chunks(step, kernel, configuration) for step in steps]
+    for data in _data_tiles(steps[-1], lane, all(passing)):
+        choices = [_fitting(steps[-1], [data], chunks[-1], configuration)]
+        for index in reversed(range(len(passing))):
+            step = steps[index]
+            if passing[index]:
+                axes = (axis.name for axis in step.finish.axes)
                 own = [dict(zip(axes, data.values(), strict=True))]
-                choices.append(_fitting(steps[index], own, chunks[index], configuration))
+                choices.append(_fitting(step, own, chunks[index], configuration))
             else:
-                choices.append(fixed[index])
-        choices.append(_fitting(last, [data], chunks[-1], configuration))
-        yield from itertools.product(*choices)
+                reader = next(
+                    place
+                    for place in range(index + 1, len(steps))
+                    if any(read.tensor == step.name for read in steps[place].activations)
+                )
+                later = choices[len(steps) - 1 - reader]
+                rows = _rows_for(step, steps[reader], later[0]) if later else 1
+                choices.append(_rolling_tile(step, rows, chunks[index], configuration))
+        yield from itertools.product(*reversed(choices))
+
+
+def _rows_for(step: Step, reader: Step, tile: Tile) -> int:
+    """Rows by which a reader's tiles advance through a step's activation."""
+    row = reader.pixels[1]
+    read = next(read for read in reader.activations if read.tensor == step.name)
+    return max(1, min(tile[row] * read.index[1].coefficient(row), step.extents[step.pixels[1]]))
+
+
+def _rolling_tile(
+    step: Step, rows: int, chunks: list[Tile], configuration: Configuration
+) -> list[Tile]:
+    """The tile of a step whose rows roll: whole rows, as many channels as fit; or none."""
+    n, y, x = step.pixels
+    *outer, inner = step.channels
+    sizes = _steps(step.extents[inner], _lane_unit(step, configuration))
+    base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
+    while rows:
+        for size, chunk in itertools.product(sizes, chunks):
+            tile = {**base, y: rows, inner: size, **chunk}
+            if step_fits(step, tile, configuration):
+                return [tile]
+        rows //= 2
+    return []
 
 
 def _lane_unit(step: Step, configuration: Configuration) -> int:
@@ -158,28 +185,6 @@ def _data_tiles(step: Step, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
             widths = _steps(extents[x]) if rows == 1 and may_cut_rows else [extents[x]]
             for width in widths:
                 yield {n: 1, y: rows, x: width, **chosen}
-
-
-def _rolling_tiles(step: Step, configuration: Configuration) -> list[Tile]:
-    """Tiles of a step whose rows roll: whole rows, as many channels as accumulators hold."""
-    n, y, x = step.pixels
-    extents = step.extents
-    *outer, inner = step.channels
-    tiles = []
-    for rows in (1, 2, 4, 8):
-        base = {n: 1, y: rows, x: extents[x], **dict.fromkeys(outer, 1)}
-        sizes = _steps(extents[inner], _lane_unit(step, configuration))
-        whole = step.reductions
-        fitting = [
-            size
-            for size in sizes
-            if step.product is None
-            or accumulator_rows(step, {**base, **whole, inner: size}, configuration)
-            <= configuration.acc_depth
-        ]
-        if fitting and rows <= extents[y]:
-            tiles.append({**base, inner: fitting[0]})
-    return tiles
 
 
 def _steps(extent: int, unit: int = 1) -> list[int]:
