@@ -101,24 +101,22 @@ struct Tile<IN, OUT> {
 
 #endif
 
-template <class Element, int COUNT>
-using Lanes [[gnu::vector_size(sizeof(Element) * COUNT)]] = Element;
+template <int COUNT>
+using Lanes [[gnu::vector_size(4 * COUNT)]] = std::uint32_t;
 
 // The same for a depthwise GEMM: acc[o] += act[j rows before][channel of o] * tile[j][o] for each
 // tap j, rows before the first one of a call being zero.
 template <int IN, int OUT, int TAPS>
 struct Taps {
     static constexpr int CHANNELS = IN < OUT ? IN : OUT, GROUPS = OUT / CHANNELS;
-    using Words = Lanes<std::uint32_t, CHANNELS>;
+    using Words = Lanes<CHANNELS>;
     Words weights[TAPS][GROUPS];
     int first_channel;
 
     explicit Taps(int part) : first_channel(part * OUT) {}
 
     static void widen(const std::int8_t *from, Words &to) {
-        Lanes<std::int8_t, CHANNELS> bytes;
-        std::memcpy(&bytes, from, CHANNELS);
-        to = __builtin_convertvector(bytes, Words);
+        for (int i = 0; i < CHANNELS; ++i) to[i] = std::uint32_t(from[i]);
     }
 
     void take(const std::int8_t *tile) {

@@ -39,7 +39,21 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
     entering = {name for unit in units for name in unit.loads}
     serial = sum(plan.pieces[name] for name in entering) // bus + moving
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
+    serial += _crowding(plan, configuration) * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64
+
+
+def _crowding(plan: Plan, configuration: Configuration) -> int:
+    """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
+    pieces = [
+        weight_tiles(step, tile, configuration)
+        for step, tile in zip(plan.steps, plan.tiles, strict=True)
+        if step.product is not None
+    ]
+    room = wgt_room(configuration)
+    if len(pieces) < 2 or _resident(plan, configuration) <= room:
+        return 0
+    return 2 if sum(pieces) > room else int(sum(pieces) + max(pieces) > room)
 
 
 def _count(step: Step, tile, axes) -> int:

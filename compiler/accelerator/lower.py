@@ -98,8 +98,6 @@ class _Walk:
 
     def run(self) -> None:
         """Compute and store every tile of the last step."""
-        for name, ring in self.plan.rings.items():
-            self._pad_columns(name, ring)
         last, output = self.plan.steps[-1], 0
         for start, tile in self._tiles():
             inside = {} if self.plan.channels_outer else {a: start[a] for a in last.channels}
@@ -231,10 +229,13 @@ class _Walk:
             last = min(last + ring.advance, max(last, ring.height + ring.bottom))
         done = self.computed.get(read.tensor, (-1, 0))
         begin = done[1] if done[0] == image else -ring.top
+        # Padding comes after what is computed, whose LOADs need not wait until the ring is free.
+        self._roll(read.tensor, ring, image, max(begin, 0), min(last, ring.height))
+        if read.tensor not in self.computed:
+            self._pad_columns(read.tensor, ring)
         for row, until in ((begin, min(last, 0)), (max(begin, ring.height), last)):
             if row < until:
                 self._pad_rows(read.tensor, ring, row, until)
-        self._roll(read.tensor, ring, image, max(begin, 0), min(last, ring.height))
         self.computed[read.tensor] = (image, max(begin, last))
         base = self.rings[read.tensor] + ring.place(first) * ring.pitch
         base += (left + ring.left) * ring.channels + channel

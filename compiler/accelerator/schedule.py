@@ -116,7 +116,7 @@ def _all_tiles(
                 )
                 later = choices[len(steps) - 1 - reader]
                 rows = _rows_for(step, steps[reader], later[0]) if later else 1
-                choices.append(_rolling_tile(step, rows, chunks[index], configuration))
+                choices.append(_rolling_tiles(step, rows, chunks[index], configuration))
         yield from itertools.product(*reversed(choices))
 
 
@@ -127,21 +127,22 @@ def _rows_for(step: Step, reader: Step, tile: Tile) -> int:
     return max(1, min(tile[row] * read.index[1].coefficient(row), step.extents[step.pixels[1]]))
 
 
-def _rolling_tile(
+def _rolling_tiles(
     step: Step, rows: int, chunks: list[Tile], configuration: Configuration
 ) -> list[Tile]:
-    """The tile of a step whose rows roll: whole rows, as many channels as fit; or none."""
+    """Tiles of a step whose rows roll: some rows, whole, and as many channels as fit."""
     n, y, x = step.pixels
     *outer, inner = step.channels
     sizes = _steps(step.extents[inner], _lane_unit(step, configuration))
     base = {n: 1, x: step.extents[x], **dict.fromkeys(outer, 1)}
-    while rows:
-        for size, chunk in itertools.product(sizes, chunks):
-            tile = {**base, y: rows, inner: size, **chunk}
-            if step_fits(step, tile, configuration):
-                return [tile]
-        rows //= 2
-    return []
+    tiles = []
+    for count in {rows: None, -(-rows // 2): None, 1: None}:
+        choices = (
+            {**base, y: count, inner: size, **chunk}
+            for size, chunk in itertools.product(sizes, chunks)
+        )
+        tiles += itertools.islice((t for t in choices if step_fits(step, t, configuration)), 1)
+    return tiles
 
 
 def _lane_unit(step: Step, configuration: Configuration) -> int:
