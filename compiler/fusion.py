@@ -136,6 +136,8 @@ def _group(kernels: Sequence[Kernel], nodes: tuple[Node, ...], configuration) ->
 def _join(first: Group, second: Group, configuration: Configuration) -> Group | None:
     """Both as one, where that fits and is no slower."""
     kernels = (*first.parts, *second.parts)
+    if first.kernel.output.name not in second.kernel.inputs:
+        return None  # it is gathered from memory
     try:
         joined = _group(kernels, (*first.nodes, *second.nodes), configuration)
     except CompileError:
@@ -145,11 +147,16 @@ def _join(first: Group, second: Group, configuration: Configuration) -> Group | 
 
 
 def fuse(kernels: Sequence[Kernel]) -> Kernel:
-    """One kernel of all stages; each kernel reads what an earlier one gives by its name."""
+    """One kernel of all stages; each kernel reads what an earlier one gives by its name.
+
+    What two of them read from memory has two names, since each needs its own tiles of it.
+    """
     stages, tensors, constants = [], {}, {}
     for index, kernel in enumerate(kernels):
-        own = {name: f"{name}.{index}" for name in OWN_NAMES if name in kernel.tensors}
-        kernel = kernel.renamed(own)
+        made = {stage.output.name for stage in stages}
+        again = {name for name in kernel.inputs if name in tensors and name not in made}
+        own = again | {name for name in OWN_NAMES if name in kernel.tensors}
+        kernel = kernel.renamed({name: f"{name}.{index}" for name in own})
         stages += kernel.stages
         tensors |= kernel.tensors
         constants |= kernel.constants

@@ -25,8 +25,8 @@ class Patches:
 
     Parameters
     ----------
-    rows, run
-        Rows of a window, and bytes of each.
+    rows, run, pixels
+        Rows of a window, bytes of each, and pixels that these are.
     row_step, column_step
         Image rows and columns from window to window.
     dilation
@@ -35,9 +35,15 @@ class Patches:
 
     rows: int
     run: int
+    pixels: int
     row_step: int
     column_step: int
     dilation: int
+
+    @property
+    def whole_pixels(self) -> bool:
+        """Whether a window is one pixel, whose channels can be taken in parts."""
+        return self.rows == self.pixels == 1
 
     def gather(self, image: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """The windows int8[n, r, x, k] of an image int8[N, H, W, C], other lanes zero."""

@@ -94,7 +94,7 @@ class Configuration:
     bus_bits: int = 64
     burst_beats: int = 16
     outstanding_bursts: int = 16
-    queue_depth: int = 4
+    queue_depth: int = 8
     token_bits: int = 4
     extent_bits: int = 12
     tile_loops: int = 4

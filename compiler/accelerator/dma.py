@@ -125,19 +125,21 @@ def load_patches(
     Parameters
     ----------
     box
-        Of the windows' tensor: images, rows, columns, and all of its lanes.
+        Of the windows' tensor: images, rows, columns, and all of its lanes, or, of windows that
+        are one pixel, some of its channels.
     """
     image, line, pixel, _ = source.strides
     rows, columns, lanes = (high - low for low, high in box[1:])
-    (first_image, _), (first_row, _), (first_column, _), _ = box
+    (first_image, _), (first_row, _), (first_column, _), (first_lane, last_lane) = box
     memory = source.base + first_image * image + first_row * patches.row_step * line
-    memory += first_column * patches.column_step * pixel
+    memory += first_column * patches.column_step * pixel + first_lane
+    run = min(last_lane, patches.run) - first_lane if patches.whole_pixels else patches.run
     dims = [
         (box[0][1] - first_image, image, rows * columns * lanes),
         (rows, patches.row_step * line, columns * lanes),
         (columns, patches.column_step * pixel, lanes),
         (patches.rows, patches.dilation * line, patches.run),
-        (patches.run, 1, 1),
+        (run, 1, 1),
     ]
     return [
         Load(destination=Memory.ACT, length=length, memory=base[0], local=base[1], loops=loops)

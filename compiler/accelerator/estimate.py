@@ -131,6 +131,8 @@ def _loading(read: Read, plan: Plan, tile, configuration: Configuration) -> int:
     if tensor.patches is None:
         return transfer(box, tensor.shape, configuration)
     runs = box_bytes(box[:-1]) * tensor.patches.rows
+    if tensor.patches.whole_pixels:
+        return _runs(box_bytes(box), box_bytes(box[-1:]), configuration)
     # A run seldom begins where a beat or a row of the scratchpad does.
     run = tensor.patches.run + 3 * configuration.bus_bytes // 2
     return _runs(runs * run, run, configuration)

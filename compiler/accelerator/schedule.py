@@ -162,8 +162,8 @@ def _fitting(
 def _chunks(step: Step, kernel: Kernel, configuration: Configuration) -> list[Tile]:
     """Tiles of the reductions: the lane axis in equal chunks, all others whole."""
     whole = step.reductions
-    gathered = any(kernel.tensors[read.tensor].patches for read in step.streams)
-    if not step.reduced or gathered:
+    patches = [kernel.tensors[read.tensor].patches for read in step.streams]
+    if not step.reduced or any(one is not None and not one.whole_pixels for one in patches):
         return [whole]
     extent = whole[step.reduced]
     sizes = _steps(extent, configuration.lanes_in)

@@ -20,7 +20,7 @@ from .common import (
     widen,
     window,
 )
-from .first_layer import Image, gathered_window
+from .first_layer import Image, gathered_pixels, gathered_window
 
 
 def convolution(
@@ -47,6 +47,13 @@ def convolution(
         columns = Affine.of(x=1)
     else:
         x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
+        if (
+            weights.shape[:2] == (1, 1)
+            and attributes.strides != (1, 1)
+            and not any(attributes.pads)
+        ):
+            x = gathered_pixels(attributes, node, graph, configuration)
+            rows, columns = Affine.of(y=1), Affine.of(x=1)
         if 1 < attributes.groups == channels_in == channels_out and configuration.depthwise_taps:
             w = widen(weights[:, :, 0], 2, x.shape[3])
             weight = Tensor("w", "int8", w.shape)

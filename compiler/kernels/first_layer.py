@@ -16,7 +16,7 @@ from ...isa.configuration import Configuration
 from ...isa.expressions import Affine
 from ..graph import Graph, Node, QConv
 from ..tensor import Patches, Tensor
-from .common import channel_block, padded, widen
+from .common import activation, channel_block, padded, widen
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,23 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     return Image(shape, conv.pads, conv.zero_point_x, rows == kh)
 
 
+def gathered_pixels(conv: QConv, node: Node, graph: Graph, configuration: Configuration) -> Tensor:
+    """The pixels that a 1x1 convolution with a stride reads, int8[N, OH, OW, C], and no others."""
+    x = activation(node.inputs[0], graph, configuration)
+    rows, columns = conv.strides
+    n, height, width, _ = node.output.type.shape
+    patches = Patches(
+        rows=1, run=x.shape[3], pixels=1, row_step=rows, column_step=columns, dilation=1
+    )
+    return Tensor(
+        f"pixels of {x.value}",
+        "int8",
+        (n, height, width, x.shape[3]),
+        value=x.value,
+        patches=patches,
+    )
+
+
 def gathered_window(
     conv: QConv, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
 ) -> tuple[Tensor, np.ndarray, Affine]:
@@ -119,6 +136,7 @@ def gathered_window(
     patches = Patches(
         rows=taken,
         run=run,
+        pixels=kw,
         row_step=row if taken == kh else 1,
         column_step=conv.strides[1],
         dilation=conv.dilations[0],

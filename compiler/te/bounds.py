@@ -197,6 +197,7 @@ def _plan(stage: Stage, box: list[Interval], outside: frozenset[str], bounds: Bo
     levels: list[list[Binding]] = [[] for _ in range(len(stage.loops) + 1)]
 
     def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
+        """Define the variable of a loop, `reach` values from its axis' start on."""
         start, size = starts.get(loop, Affine()), extents[loop]
         name = qualified(stage.name, loop)
         value = total(value, start)
@@ -210,10 +211,7 @@ def _plan(stage: Stage, box: list[Interval], outside: frozenset[str], bounds: Bo
         bind(loop, Affine(), None, extents[loop], leaf=True)
     for relation in reversed(stage.relations):
         if isinstance(relation, Division):
-            outer, inner = (
-                qualified(stage.name, relation.outer),
-                qualified(stage.name, relation.inner),
-            )
+            outer, inner = (qualified(stage.name, part) for part in relation.parts)
             value = total(scaled(variable(outer), relation.factor), variable(inner))
             reach = (extents[relation.outer] - 1) * relation.factor + extents[relation.inner]
             bind(relation.parent, value, None, reach, leaf=False)
@@ -239,8 +237,7 @@ def _conditions(
         if start.terms:
             inside.append(Condition(total(variable(name), scaled(start, -1)), None, size))
         else:
-            end = start.constant + size
-            high = end if high is None else min(high, end)
+            high = start.constant + size
     if low is not None or high is not None:
         inside.append(Condition(variable(name), low, high))
     return tuple(inside)

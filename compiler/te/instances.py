@@ -193,10 +193,8 @@ def _let_range(let: Let, found: Mapping[str, Range]) -> Range:
         ends = (factor * found[name][0], factor * (found[name][1] - 1))
         low, high = low + min(ends), high + max(ends)
     if let.digit is not None:
-        first, end = found[let.digit.variable]
-        fixed = end - first == 1
-        digit = first // let.digit.divisor % let.digit.modulus if fixed else 0
-        low, high = low + digit, high + (digit if fixed else let.digit.modulus - 1)
+        # A fused loop stands inside a box as a whole, so its digits take all their values.
+        high += let.digit.modulus - 1
     return low, high + 1
 
 

@@ -112,7 +112,6 @@ def _cut_loops(plan: Plan, axis: str) -> list[str]:
     for relation in plan.stage.relations:
         if isinstance(relation, Fusion) or axis not in plan.stage.origins(relation.parent):
             continue
-        whole = plan.extents[relation.parent]
-        if whole > relation.factor and whole % relation.factor:
+        if plan.extents[relation.parent] % relation.factor:
             cut.append(relation.parent)
     return cut

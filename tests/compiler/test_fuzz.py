@@ -50,7 +50,7 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
         cuts += len(legal) > 1
         return chance.choice(legal)
 
-    monkeypatch.setattr("tilewright.compiler.compile.choose_schedule", any_schedule)
+    monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", any_schedule)
     with Runner() as run:
         tally = fuzz(range(500, 540), run)
     assert tally.failures == [], report(tally)
@@ -223,8 +223,8 @@ def test_a_wrong_result_is_a_failure(monkeypatch):
     with Runner() as run:
         assert run(graph, PRESETS["4x4"], 1, "sim").kind == "equal"
         monkeypatch.setattr(
-            "tilewright.runtime.session.read",
-            lambda window, binding: np.zeros(binding.shape, dtype=np.int8),
+            "tilewright.compiler.module.Binding.read",
+            lambda binding, window: np.zeros(binding.shape, dtype=np.int8),
         )
         outcome = run(graph, PRESETS["4x4"], 1, "sim")
     assert outcome.kind == "failed"

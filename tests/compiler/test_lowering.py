@@ -112,15 +112,19 @@ def execute(graph: Graph, configuration, inputs) -> np.ndarray:
     return segment.outputs[0].read(image)
 
 
+def as_read(tensor, values: np.ndarray) -> np.ndarray:
+    """An activation as a kernel reads it: padding channels, or windows gathered from it."""
+    channels = tensor.patches.run if tensor.patches else tensor.shape[3]
+    stored = np.pad(values, [(0, 0)] * 3 + [(0, channels - values.shape[3])])
+    return tensor.patches.gather(stored, tensor.shape) if tensor.patches else stored
+
+
 def assert_all_agree(graph: Graph, seed: int, configuration) -> None:
     inputs = activations(graph, seed)
     expected = evaluate(graph, inputs)["out"]
     kernel = build_kernel(graph.nodes[0], graph, configuration)
-    padded = {
-        name: np.pad(data, [(0, 0)] * 3 + [(0, kernel.tensors[name].shape[3] - data.shape[3])])
-        for name, data in inputs.items()
-    }
-    expressed = evaluate_kernel(kernel, padded)
+    tensors = [kernel.tensors[name] for name in kernel.inputs]
+    expressed = evaluate_kernel(kernel, {t.name: as_read(t, inputs[t.value]) for t in tensors})
     expressed = expressed.reshape(*expected.shape[:3], -1)[..., : expected.shape[3]]
     np.testing.assert_array_equal(expressed, expected)
     np.testing.assert_array_equal(execute(graph, configuration, inputs), expected)
@@ -140,6 +144,21 @@ def test_convolutions_keep_their_meaning(name, case):
 def test_pools_keep_their_meaning(name, case):
     graph, seed = case
     assert_all_agree(graph, seed, PRESETS[name])
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_stride_of_single_pixels_reads_no_others(name):
+    attributes = QConv("conv", (2, 3), (0, 0, 0, 0), (1, 1), 1, 5, 3)
+    generator = np.random.default_rng(9)
+    constants = (
+        generator.integers(-128, 128, (1, 1, 37, 20)).astype(np.int8),
+        generator.integers(-(2**14), 2**14, 20).astype(np.int32),
+        generator.uniform(0.0005, 0.01, 20).astype(np.float32),
+    )
+    graph = single_node(attributes, [(2, 9, 11, 37)], (2, 5, 4, 20), constants)
+    assert_all_agree(graph, 3, PRESETS[name])
+    kernel = build_kernel(graph.nodes[0], graph, PRESETS[name])
+    assert kernel.tensors[kernel.inputs[0]].shape[1:3] == (5, 4)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

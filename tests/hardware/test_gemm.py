@@ -15,7 +15,7 @@ from tilewright.isa.instructions import Gemm, Loop
 from tilewright.isa.semantics import Machine
 
 from .rows import read_rows, write_rows
-from .transfers import command_bits
+from .transfers import equivalent_bits
 
 
 class Bench(wiring.Component):
@@ -113,10 +113,10 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
         await write_rows(ctx, bench.act.write_test, act)
         await write_rows(ctx, bench.wgt.write_test, wgt)
         stream = bench.unit.commands
-        for gemm in program:
+        for index, gemm in enumerate(program):
             while rng.random() < pause:
                 await ctx.tick()
-            ctx.set(stream.payload.as_value(), command_bits(gemm, configuration))
+            ctx.set(stream.payload.as_value(), equivalent_bits(gemm, configuration, index))
             ctx.set(stream.valid, 1)
             await ctx.tick().until(stream.ready)
             ctx.set(stream.valid, 0)

@@ -2,8 +2,9 @@
 
 import random
 
-from tilewright.hardware.layouts import HEADER
+from tilewright.hardware.layouts import HEADER, command_layout, header_bits
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
+from tilewright.isa.equivalent_words import equivalent_words
 from tilewright.isa.fields import pack
 from tilewright.isa.instructions import Instruction, Load, Loop, Store
 
@@ -22,6 +23,14 @@ def command_bits(instruction: Instruction, configuration: Configuration) -> int:
     """What a unit sees of an instruction."""
     layout = [f for f in instruction.layout(configuration) if f.name not in HEADER]
     return pack(layout, instruction.values(configuration))
+
+
+def equivalent_bits(instruction: Instruction, configuration: Configuration, seed: int) -> int:
+    """The same with garbage where nothing should look, and loops at any levels."""
+    word = int.from_bytes(equivalent_words([instruction], configuration, seed), "little")
+    family = type(instruction)
+    size = command_layout(family, configuration).size
+    return (word >> header_bits(family, configuration)) & ((1 << size) - 1)
 
 
 def _strides(generator: random.Random, length: int, row_bytes: int, bus_bytes: int) -> int:

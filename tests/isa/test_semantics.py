@@ -74,49 +74,37 @@ def test_a_tile_loop_that_moves_acc_overwrites_each_new_row(machine):
     assert np.array_equal(machine.view(Memory.ACC)[7:10], expected)
 
 
-@pytest.mark.parametrize("row_extents", [(), (2,), (7,), (3, 4), (5, 1)])
+@pytest.mark.parametrize("extents", [(), (2,), (7,), (3, 4), (5, 1)])
 @pytest.mark.parametrize("taps", [1, 2, 3, 4])
-@pytest.mark.parametrize("base", CONFIGURATIONS, ids=lambda c: c.name)
-def test_a_depthwise_gemm_multiplies_channels_with_earlier_rows(base, taps, row_extents):
-    """The law, one product after the other."""
-    configuration = base.replace(depthwise_taps=taps)
-    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
-    chance = np.random.default_rng([taps, *row_extents])
-    machine = Machine(configuration, np.zeros(DATA_BYTES, dtype=np.uint8))
-    for data in machine.memories.values():
-        data[:] = chance.integers(0, 256, data.size)
-    act, acc = machine.view(Memory.ACT), machine.view(Memory.ACC)
-    weights = machine.view(Memory.WGT).reshape(-1, lanes_in, lanes_out)
-    strides = ((9, 11), (2, 1))[-len(row_extents) :] if row_extents else ()
-    for part in range(configuration.depthwise_parts):
-        expected = acc.astype(np.int64)
-        inner = len(row_extents) - 1 if row_extents and row_extents[-1] > 1 else 0
-        for tile in range(2):
-            for steps in np.ndindex(*row_extents):
-                row = 5 + sum(step * stride[0] for step, stride in zip(steps, strides, strict=True))
-                target = sum(step * stride[1] for step, stride in zip(steps, strides, strict=True))
-                expected[target] = 0 if tile == 0 else expected[target]
-                for tap in range(taps):
-                    if tap and (not steps or steps[inner] < tap):
-                        continue
-                    earlier = row + 3 * tile - (tap * strides[inner][0] if tap else 0)
-                    for output in range(lanes_out):
-                        channel = part * lanes_out + output % lanes_in
-                        product = int(act[earlier, channel]) * int(weights[1 + tile, tap, output])
-                        expected[target, output] += product
-        machine.execute(
-            Gemm(
-                depthwise=True,
-                part=part,
-                act=5,
-                wgt=1,
-                acc=0,
-                tile_loops=(Loop(2, (3, 1, 0)),),
-                row_loops=tuple(
-                    Loop(n, moves) for n, moves in zip(row_extents, strides, strict=True)
-                ),
-            )
+def test_a_depthwise_gemm_multiplies_channels_with_earlier_rows(machine, taps, extents):
+    machine.configuration = machine.configuration.replace(depthwise_taps=taps)
+    lanes_in, lanes_out = machine.configuration.lanes_in, machine.configuration.lanes_out
+    act, acc = machine.view(Memory.ACT).astype(np.int32), machine.view(Memory.ACC)
+    weights = machine.view(Memory.WGT).reshape(-1, lanes_in, lanes_out).astype(np.int32)
+    run = next((extent for extent in reversed(extents) if extent > 1), 1)
+    for part in range(machine.configuration.depthwise_parts):
+        gemm = Gemm(
+            depthwise=True,
+            part=part,
+            act=5,
+            wgt=1,
+            acc=0,
+            tile_loops=(Loop(2, (3, 1, 0)),),
+            row_loops=tuple(
+                Loop(extent, strides)
+                for extent, strides in zip(extents, ((9, 11), (2, 1)), strict=False)
+            ),
         )
+        channels = [part * lanes_out + output % lanes_in for output in range(lanes_out)]
+        rows, targets = gemm.addresses("act"), gemm.addresses("acc")
+        expected = acc.copy()
+        expected[targets] = 0
+        for step, target in enumerate(targets):
+            for tap in range(min(taps, step % run + 1)):
+                vector = act[rows[step - tap]]
+                tile = weights[1 + step // gemm.rows()]
+                expected[target] += vector[channels] * tile[tap]
+        machine.execute(gemm)
         assert np.array_equal(acc, expected)
 
 

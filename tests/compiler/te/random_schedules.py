@@ -126,7 +126,7 @@ def elementwise(pick: random.Random) -> te.Operand:
     if pick.random() < 0.3:
         table = te.tensor("table", "int8", (256,))
         return te.compute("out", "int8", (y, c), te.lookup(table, te.clamp(value, -128, 127)))
-    return te.compute("out", "int32", (y, c), value)
+    return te.compute("out", pick.choice(["int8", "int32"]), (y, c), value)
 
 
 def chain(pick: random.Random) -> te.Operand:
@@ -148,12 +148,15 @@ def chain(pick: random.Random) -> te.Operand:
 
 
 def diamond(pick: random.Random) -> te.Operand:
-    """A stage that two others read, at different places."""
+    """A stage that two others read, at different places, one of them perhaps transposed."""
     rows, columns = pick.randint(1, 5), pick.choice([2, 4])
+    transposed = pick.random() < 0.4
+    rows = columns if transposed else rows
     y, x = te.axes(y=rows, x=columns)
     image = te.tensor("image", "int8", (rows, columns), pad=1)
     first = te.compute("first", "int32", (y, x), image[y + 1, x] * 5, pad=-4)
-    second = te.compute("second", "int32", (y, x), first[y - 1, x] + first[y, columns - 1 - x])
+    other = first[x, y] if transposed else first[y, columns - 1 - x]
+    second = te.compute("second", "int32", (y, x), first[y - 1, x] + other)
     v, u = te.axes(v=rows, u=columns)
     return te.compute("out", "int32", (v, u), te.maximum(first[v, u], second[v, u]))
 

@@ -91,6 +91,56 @@ def test_regions_are_the_points_that_the_loops_visit():
     assert counts["Instruction"] > 100
 
 
+def test_a_transfer_starts_where_its_loops_cover_a_box():
+    """The outer part of a split loop alone does not: rows 0, 2, 4 of every other one."""
+    schedule = te.Schedule.parse(
+        convolution(),
+        """
+        cache_write(out, ACT)
+        split(out, y, 2)
+        reorder(out, y.i, n, y.o)
+        compute_at(out.ACT, out, y.i)
+        """,
+    )
+    counts: Counter[str] = Counter()
+    compare_regions(schedule.program().body, None, {}, counts)
+    assert counts["Copy"] == 7
+
+
+def test_regions_of_boxes_that_move_are_cut():
+    """Blocks of four rows in a box of five, and a box that starts above the first row."""
+    counts: Counter[str] = Counter()
+    schedule = te.Schedule.parse(
+        convolution(),
+        """
+        cache_read(image, ACT, acc)
+        split(out, y, 3)
+        compute_at(acc, out, y.o)
+        compute_at(image.ACT, out, y.o)
+        split(image.ACT, y, 4)
+        """,
+    )
+    compare_regions(schedule.program().body, None, {}, counts)
+    assert counts == {"Copy": 3}
+    y, c = te.axes(y=6, c=4)
+    (ky,) = te.reduce_axes(ky=3)
+    image = te.tensor("image", "int8", (6, 4))
+    rows = te.compute("rows", "int8", (y, c), image[y, c])
+    out = te.compute("out", "int8", (y, c), te.max(rows[y + ky - 1, c], over=ky))
+    schedule = te.Schedule.parse(
+        te.kernel("rows", out),
+        """
+        set_scope(rows, ACT)
+        cache_read(image, ACT, rows)
+        compute_at(rows, out, y)
+        tensorise(rows, y)
+        """,
+        MACHINE,
+    )
+    compare_regions(schedule.program().body, None, {}, counts)
+    assert counts == {"Copy": 4, "Instruction": 6}
+
+
 def convolution() -> Kernel:
     """`7 x 5` pixels of 8 channels into 8, one border of padding, two columns at a time."""
     n, y, x, o = te.axes(n=1, y=7, x=5, o=8)
@@ -172,6 +222,13 @@ def test_slots_take_turns():
     assert (place.consumer, place.loop) == ("out", "y.o")
 
 
+def test_slots_of_all_depths_take_turns():
+    text = PLACES + SCHEDULES["channels inside rows, a reduction in chunks"]
+    program = te.Schedule.parse(convolution(), text, MACHINE).program()
+    slots = [i.buffers["w.WGT"].slot for i in te.instances(program) if i.nest.stage == "w.WGT"]
+    assert slots[:6] == [0, 1, 2, 0, 1, 2]
+
+
 def test_a_stage_that_no_instruction_computes_is_named():
     schedule = te.Schedule(convolution(), MACHINE)
     with pytest.raises(te.ScheduleError) as caught:
@@ -189,6 +246,12 @@ def test_a_footprint_counts_slots_and_what_lives_at_a_time():
     assert footprint["ACT"] == 2 * (5 * 11 * 8 + 3 * 5 * 8)
     assert footprint["WGT"] == 9 * 64
     assert footprint["PARAM"] == 64
+
+
+def test_a_footprint_adds_what_is_further_out():
+    steps = "split(out, y, 4)\ncompute_at(out.ACT, out, y.o)"
+    program = te.Schedule.parse(convolution(), PLACES + steps, MACHINE).program()
+    assert te.footprint(program)["ACT"] == 9 * 11 * 8 + 4 * 5 * 8
 
 
 class Lowering:

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright.compiler import te
 from tilewright.compiler.te.nodes import Allocate, Condition, Guard, Loop, Nest, nodes
-from tilewright.compiler.tensor import Kernel
+from tilewright.compiler.tensor import Kernel, evaluate
 from tilewright.errors import InputError
 from tilewright.isa.expressions import Affine
 
@@ -88,6 +88,71 @@ def test_a_fused_loop_is_known_where_it_is_fixed():
     assert "allocate rows: int32[1, 1] from [y, c] in DRAM" in program
     parted = text("fuse(out, y, c)", "split(out, y_c, 3)", "compute_at(rows, out, y_c.o)")
     assert "allocate rows: int32[6, 4] in DRAM" in parted
+
+
+def chained(window: int, offset: int) -> str:
+    """Rows computed where a window over them is maximised."""
+    (y,) = te.axes(y=6)
+    (ky,) = te.reduce_axes(ky=window)
+    given = te.tensor("image", "int8", (6,))
+    rows = te.compute("rows", "int8", (y,), given[y])
+    out = te.compute("out", "int8", (y,), te.max(rows[y + ky + offset], over=ky))
+    return text("compute_at(rows, out, y)", kernel=te.kernel("chained", out))
+
+
+def test_only_elements_that_exist_are_computed():
+    assert "if 0 <= y < 6:" in chained(3, -1)
+    assert "if y < 6:" in chained(2, 0)
+    assert "if 0 <= y:" in chained(2, -1)
+    assert "if" not in chained(1, 0)
+
+
+def test_a_box_ends_where_its_reader_does():
+    """The last tile of `second` is cut, so no row of `first` beyond it is computed."""
+    (v,) = te.axes(y=20)
+    n, y = te.axes(n=2, y=6)
+    given = te.tensor("image", "int8", (20,))
+    first = te.compute("first", "int8", (v,), given[v])
+    second = te.compute("second", "int8", (n, y), first[y])
+    out = te.compute("out", "int8", (n, y), second[n, y])
+    program = text(
+        "split(out, y, 4)",
+        "compute_at(second, out, y.o)",
+        "compute_at(first, out, n)",
+        kernel=te.kernel("cut", out),
+    )
+    assert "allocate first: int8[6] in DRAM" in program
+
+
+def test_a_copy_of_a_copy_keeps_its_border():
+    schedule = te.Schedule(smooth())
+    schedule.cache_read("image", "ACT", "rows")
+    schedule.cache_read("image", "DRAM", "image.ACT")
+    program = schedule.program()
+    assert "allocate image.DRAM: int8[8, 4] from [-1, 0] in DRAM" in str(program)
+    assert "copy image.DRAM:" in str(program)
+    given = {"image": image()}
+    np.testing.assert_array_equal(te.interpret(program, given), evaluate(smooth(), given))
+
+
+def test_axes_of_a_copy_differ():
+    (d1,) = te.axes(d1=3)
+    given = te.tensor("given", "int8", (3, 3))
+    schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (d1,), given[d1, d1])))
+    schedule.cache_read("given", "ACT", "out")
+    assert schedule.stages[0].axes == ("d1", "d1_")
+
+
+def test_a_reader_may_stand_two_nests_further_in():
+    schedule = te.Schedule(smooth())
+    schedule.cache_write("out", "ACC")
+    schedule.cache_read("image", "ACT", "rows")
+    schedule.compute_at("out.ACC", "out", "y")
+    schedule.compute_at("rows", "out.ACC", "c")
+    schedule.compute_at("image.ACT", "out", "y")
+    given = {"image": image()}
+    got = te.interpret(schedule.program(), given)
+    np.testing.assert_array_equal(got, evaluate(smooth(), given))
 
 
 def test_history_pairs_every_step_with_the_program_after_it():

@@ -254,6 +254,11 @@ REFUSALS = {
         "cache_write(acc, ACC): `acc` is computed inside a stage, or one is computed inside it; "
         "make `cache_write` the first step on a stage",
     ),
+    "a written copy of a stage that others are computed in": (
+        ["compute_at(acc, out, y)", "cache_write(out, ACT)"],
+        "cache_write(out, ACT): `out` is computed inside a stage, or one is computed inside it; "
+        "make `cache_write` the first step on a stage",
+    ),
     "a written copy of a copy": (
         ["cache_write(out, ACT)", "cache_write(out, ACT)"],
         "cache_write(out, ACT): `out` is a copy; cache what computes",
@@ -266,6 +271,10 @@ REFUSALS = {
     "a stage inside one that does not consume it": (
         ["cache_read(w, WGT, acc)", "compute_at(acc, w.WGT, o)"],
         "compute_at(acc, w.WGT, o): `w.WGT` does not consume `acc`; its readers are `out`",
+    ),
+    "a stage inside itself": (
+        ["compute_at(acc, acc, y)"],
+        "compute_at(acc, acc, y): `acc` does not consume `acc`; its readers are `out`",
     ),
     "a stage that a reader cannot see": (
         ["cache_read(image, ACT, acc)", "compute_at(image.ACT, out, y)"],
@@ -362,6 +371,11 @@ NO_INSTRUCTION = {
         "tensorise(acc, n): the loops n, y.o, x, o, ky, kx, i cover no box; the inner part of a "
         "split or fused loop must be inside where its outer part is",
     ),
+    "a part of a fused loop": (
+        ["fuse(acc, y, x)", "split(acc, y_x, 3)", "reorder(acc, y_x.o, n)"],
+        "tensorise(acc, n): the loops n, y_x.i, o, ky, kx, i cover no box; the inner part of a "
+        "split or fused loop must be inside where its outer part is",
+    ),
     "a stage computed inside": (
         ["compute_at(image.ACT, acc, y)"],
         "tensorise(acc, n): `image.ACT` is computed at `y`, inside the instruction; compute it "
@@ -374,6 +388,44 @@ NO_INSTRUCTION = {
 def test_a_nest_that_is_no_instruction_is_refused(refusal):
     steps, message = NO_INSTRUCTION[refusal]
     assert refused(accelerated(), "\n".join([*steps, "tensorise(acc, n)"])) == message
+
+
+def test_a_split_inside_an_instruction_may_leave_a_tail():
+    schedule = accelerated()
+    schedule.split("acc", "o", 3)
+    schedule.tensorise("acc", "n")
+    assert "instruction gemm:" in str(schedule.program())
+
+
+def test_a_tile_that_is_cut_inside_a_lane_block_is_refused():
+    """A window over channels asks for six of them at a time."""
+    m, o, p = te.axes(m=4, o=12, p=8)
+    k, ko = te.reduce_axes(k=4, ko=3)
+    a, b = te.tensor("a", "int8", (4, 4)), te.tensor("b", "int8", (4, 12))
+    acc = te.compute("acc", "int32", (m, o), te.sum(a[m, k] * b[k, o], over=k))
+    out = te.compute("out", "int32", (m, p), te.max(acc[m, p + ko], over=ko))
+    schedule = te.Schedule(te.kernel("k", out), MACHINE)
+    schedule.set_scope("acc", "ACC")
+    schedule.cache_read("a", "ACT", "acc")
+    schedule.cache_read("b", "WGT", "acc")
+    schedule.split("out", "p", 4)
+    schedule.reorder("out", "p.o", "m")
+    schedule.compute_at("acc", "out", "p.o")
+    schedule.split("acc", "o", 4)
+    schedule.reorder("acc", "o.o", "m")
+    assert refused(schedule, "tensorise(acc, m)") == (
+        "tensorise(acc, m): gemm takes `o` in lanes of 4 (`lanes_out`), and some tiles start or "
+        "end inside a lane block; split `o` by multiples of 4"
+    )
+
+
+def test_a_fused_loop_has_a_name_of_its_own():
+    a, b, both = te.axes(a=2, b=2, a_b=2)
+    given = te.tensor("given", "int8", (2, 2, 2))
+    kernel = te.kernel("k", te.compute("out", "int8", (a, b, both), given[a, b, both]))
+    assert refused(te.Schedule(kernel), "fuse(out, a, b)") == (
+        "fuse(out, a, b): `out` has, or had, a loop `a_b` already; rename an axis"
+    )
 
 
 def test_a_schedule_without_a_machine_has_no_instructions():
