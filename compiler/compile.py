@@ -18,6 +18,7 @@ from .kernels.common import channel_block, padded
 from .kernels.first_layer import Image
 from .memory_plan import Lifetime, plan_memory
 from .module import Binding, Layer, Module, Segment
+from .options import DEFAULT_OPTIONS, Options
 
 Progress = Callable[[str], None]
 
@@ -28,6 +29,7 @@ def compile_graph(
     progress: Progress = lambda line: None,
     *,
     keep_all: bool = False,
+    options: Options = DEFAULT_OPTIONS,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -43,6 +45,9 @@ def compile_graph(
         Give every activation a place of its own, so that all of them can be read after a run; the
         same instructions, in more memory.
 
+    options
+        What to leave out.
+
     Raises
     ------
     CompileError
@@ -54,7 +59,9 @@ def compile_graph(
     for group in partition(graph):
         if is_accelerated(group[0]):
             steps.append(len(segments))
-            segments.append(_compile_segment(graph, group, configuration, progress, keep_all))
+            segments.append(
+                _compile_segment(graph, group, configuration, progress, keep_all, options)
+            )
         else:
             steps += [node.output.name for node in group]
     report = {"compile_s": time.perf_counter() - started}
@@ -86,10 +93,11 @@ def _compile_segment(
     configuration: Configuration,
     progress: Progress,
     keep_all: bool,
+    options: Options,
 ) -> Segment:
     inputs, outputs = _boundary(graph, nodes)
-    images = images_that_fit(graph, nodes, inputs, configuration)
-    groups = form_groups(graph, nodes, outputs, images, configuration)
+    images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
+    groups = form_groups(graph, nodes, outputs, images, configuration, options)
     lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
     places = {name: _place(name, graph, images, configuration) for name in lifetimes}
     plan = plan_memory(

@@ -16,6 +16,7 @@ from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
+from .options import DEFAULT_OPTIONS, Options
 from .tensor import Kernel
 
 FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
@@ -63,6 +64,7 @@ def form_groups(
     leaving: Sequence[str],
     images: Mapping[str, Image],
     configuration: Configuration,
+    options: Options = DEFAULT_OPTIONS,
 ) -> list[Group]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
@@ -82,7 +84,8 @@ def form_groups(
     """
     groups: dict[str, Group] = {}
     for node in nodes:
-        group = _group([build_kernel(node, graph, configuration, images)], (node,), configuration)
+        kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
+        group = _group([kernel], (node,), configuration, options)
         makers = [
             name
             for name in node.inputs
@@ -91,10 +94,14 @@ def form_groups(
             and _only_reader(graph, name, node)
             and isinstance(groups[name].nodes[0].attributes, QConv)
         ]
-        if makers and (isinstance(node.attributes, FOLLOWERS) or _slides(group, groups, makers)):
+        if (
+            options.fuse
+            and makers
+            and (isinstance(node.attributes, FOLLOWERS) or _slides(group, groups, makers))
+        ):
             # Of two convolutions that are added, the later one: the other is done by then.
             latest = max(makers, key=list(groups).index)
-            joined = _join(groups[latest], group, configuration)
+            joined = _join(groups[latest], group, configuration, options)
             if joined is not None:
                 del groups[latest]
                 group = joined
@@ -103,14 +110,19 @@ def form_groups(
 
 
 def images_that_fit(
-    graph: Graph, nodes: Sequence[Node], inputs: Sequence[str], configuration: Configuration
+    graph: Graph,
+    nodes: Sequence[Node],
+    inputs: Sequence[str],
+    configuration: Configuration,
+    options: Options,
 ) -> dict[str, Image]:
     """Inputs of `nodes` that are laid out as images, and whose windows fit the scratchpads."""
     images = {}
     for name, image in find_images(graph, nodes, inputs, configuration).items():
         (reader,) = graph.users(name)
         kernel = build_kernel(reader, graph, configuration, {name: image})
-        if next(legal_schedules(kernel, configuration), None) is not None:
+        depth = options.pipeline_depth
+        if next(legal_schedules(kernel, configuration, depth), None) is not None:
             images[name] = image
     return images
 
@@ -128,18 +140,26 @@ def _only_reader(graph: Graph, name: str, node: Node) -> bool:
     return len(users) == 1 and users[0] is node and node.inputs.count(name) == 1
 
 
-def _group(kernels: Sequence[Kernel], nodes: tuple[Node, ...], configuration) -> Group:
+def _group(
+    kernels: Sequence[Kernel],
+    nodes: tuple[Node, ...],
+    configuration: Configuration,
+    options: Options,
+) -> Group:
     kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
-    return Group(nodes, tuple(kernels), kernel, choose_schedule(kernel, configuration))
+    schedule = choose_schedule(kernel, configuration, options.pipeline_depth)
+    return Group(nodes, tuple(kernels), kernel, schedule)
 
 
-def _join(first: Group, second: Group, configuration: Configuration) -> Group | None:
+def _join(
+    first: Group, second: Group, configuration: Configuration, options: Options
+) -> Group | None:
     """Both as one, where that fits and is no slower."""
     kernels = (*first.parts, *second.parts)
     if first.kernel.output.name not in second.kernel.inputs:
         return None  # it is gathered from memory
     try:
-        joined = _group(kernels, (*first.nodes, *second.nodes), configuration)
+        joined = _group(kernels, (*first.nodes, *second.nodes), configuration, options)
     except CompileError:
         return None
     apart = first.schedule.bound_cycles + second.schedule.bound_cycles

@@ -242,6 +242,22 @@ WEIGHTS = {
 }  # fmt: skip
 """How often each kind is drawn."""
 
+CHAINS = (
+    ("expand", "depthwise", "project", "sum"),
+    ("expand", "depthwise", "depthwise", "project"),
+    ("conv", "sum", "table", "maximum"),
+    ("conv", "table", "average"),
+    ("depthwise", "average"),
+    ("conv", "maximum", "depthwise"),
+)
+"""Steps in a row that the compiler may fuse; `sum` adds what the chain began with, if it fits."""
+
+POINTWISE: dict[str, Number] = {
+    "kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1,
+}  # fmt: skip
+CHANNELWISE = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 7), (7, 1), (2, 2), (3, 4))
+"""Kernels of depthwise steps in chains."""
+
 NAMES = ("acc", "bias", "scale", "table", "w", "a b", "again x", "x", "out", "%x", "é/1:0")
 """Names of activations that something else may have too."""
 
@@ -270,8 +286,11 @@ class _Drawing:
         for _ in range(20 * wanted):
             if len(self.steps) >= wanted:
                 break
+            if chance.random() < 0.25:
+                self._chain()
+                continue
             kind = chance.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
-            self._append(Step(kind, *self._draw(kind)))
+            self._append(self._draw(kind, self._source()))
         if not self.steps:
             self._append(Step("table", (0,), {"seed": 0}))
         used = {source for step in self.steps for source in step.sources}
@@ -287,52 +306,85 @@ class _Drawing:
         height, width = chance.choice((1, 2, 7, 12)), chance.choice((1, 3, 5, 11))
         if chance.random() < 0.7:
             height, width = chance.randint(1, 14), chance.randint(1, 14)
+        elif chance.random() < 0.3:
+            height, width = chance.choice(((40, 1), (33, 2), (25, 4), (1, 40), (2, 30)))
         return batch, height, width, self._channels()
 
     def _channels(self) -> int:
         return self.chance.choice((1, 2, 3, 4, 7, 8, 9, 16, 17, 31, self.chance.randint(1, 40)))
 
-    def _append(self, step: Step) -> None:
+    def _append(self, step: Step) -> bool:
         """Keep a step whose shapes fit and stay small."""
         last = len(self.shapes)
         try:
             graph = realise(Sketch(self.inputs, (*self.steps, step), (last,)))
         except CompileError:
-            return
+            return False
         kind = graph.types[graph.outputs[0].value]
-        if kind.elements <= LARGEST_TENSOR:
-            n, h, w, c = kind.shape
-            self.shapes.append((n, h, w, c))
-            self.steps.append(step)
+        if kind.elements > LARGEST_TENSOR:
+            return False
+        n, h, w, c = kind.shape
+        self.shapes.append((n, h, w, c))
+        self.steps.append(step)
+        return True
+
+    def _chain(self) -> None:
+        """Some steps in a row, each reading the one before; those that do not fit are left out."""
+        first = newest = self._source()
+        for part in self.chance.choice(CHAINS):
+            if self._append(self._link(part, first, newest)):
+                newest = len(self.shapes) - 1
+
+    def _link(self, part: str, first: int, newest: int) -> Step:
+        chance = self.chance
+        if part == "sum":
+            step = self._draw("add", newest)
+            fits = self.shapes[first] == self.shapes[newest]
+            return replace(step, sources=(newest, first)) if fits else step
+        if part not in ("expand", "project", "depthwise"):
+            return self._draw(part, newest)
+        step = self._draw("conv", newest)
+        if part == "depthwise":
+            kernel = chance.choice(CHANNELWISE)
+            window = {**step.numbers, "kernel": kernel, "groups": 0, "channels": 1}
+            if chance.random() < 0.7:
+                window["pads"] = (kernel[0] // 2, kernel[1] // 2) * 2
+            return replace(step, numbers=window)
+        channels = self.shapes[first][3] if part == "project" else self._channels()
+        return replace(step, numbers={**step.numbers, **POINTWISE, "channels": channels})
 
     def _source(self) -> int:
         """A value, the newest ones mostly."""
         newest = len(self.shapes) - 1
         return self.chance.choice((newest, newest, self.chance.randint(0, newest)))
 
-    def _draw(self, kind: str) -> tuple[tuple[int, ...], dict[str, Number]]:
-        chance, source = self.chance, self._source()
+    def _draw(self, kind: str, source: int) -> Step:
+        """A step of a kind that reads a value."""
         if kind == "add":
-            return self._draw_add(source)
+            return Step(kind, *self._draw_add(source))
+        return Step(kind, (source,), self._numbers(kind, source))
+
+    def _numbers(self, kind: str, source: int) -> dict[str, Number]:
+        chance = self.chance
         if kind == "host":
-            return (source,), {"way": chance.randrange(HOST_WAYS)}
+            return {"way": chance.randrange(HOST_WAYS)}
         if kind == "table":
-            return (source,), {"seed": chance.randrange(1 << 20)}
+            return {"seed": chance.randrange(1 << 20)}
         numbers: dict[str, Number] = {**self._window(source), **self._clamp()}
         if kind == "maximum":
-            return (source,), numbers
+            return numbers
         numbers |= {"zero_point_x": self._byte(), "zero_point_y": self._byte()}
         numbers["gain"] = chance.choice((0, 0, 0, 0, -1, 1, 3))
         if kind == "average":
             numbers["constant"] = chance.choice((0, 0, chance.randint(-5000, 5000)))
             if chance.random() < 0.3:
                 numbers |= {"kernel": (0, 0), "pads": (0, 0, 0, 0), "strides": (1, 1)}
-            return (source,), numbers
+            return numbers
         numbers |= {"seed": chance.randrange(1 << 20), "sparse": chance.choice((0, 0, 1))}
         numbers["groups"] = chance.choice((1, 1, 1, 0, 0, 2, 3))
         few = chance.choice((1, 1, 2, 3))
         numbers["channels"] = self._channels() if numbers["groups"] == 1 else few
-        return (source,), numbers
+        return numbers
 
     def _draw_add(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
         chance = self.chance

@@ -8,7 +8,7 @@ tokens follow from the instructions' footprints.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
@@ -19,7 +19,7 @@ from .arena import Arena
 from .constants import ConstantPool, pack_parameters, pack_weights
 from .dma import Box, Resident, fill_bytes, load_box, load_bytes, load_patches, store_box
 from .layout import Buffer, Placement, dense
-from .plan import Plan, Tile, weight_tiles
+from .plan import Plan, Tile, parameter_rows, weight_tiles, wgt_room
 from .rolling import Rolling
 from .schedule import Schedule
 from .sliding import channel_block, pack_taps
@@ -89,12 +89,21 @@ class _Walk:
         self.out, self.kernel, self.plan = lowering, kernel, plan
         self.configuration = lowering.configuration
         self.makers = {step.name: index for index, step in enumerate(plan.steps[:-1])}
+        self.pieces = {
+            Memory.WGT: sum(self._per_step(weight_tiles)),
+            Memory.PARAM: sum(self._per_step(parameter_rows)),
+        }
+        """Of every scratchpad of constants: what one tile of every step takes."""
         self.computed: dict[str, tuple[int, int]] = {}
         """Of every rolling activation: image, and row up to which it is there."""
         self.rings = {
             name: lowering.arenas[Memory.ACT].take(None, ring.size, plan.regions[name])[0]
             for name, ring in plan.rings.items()
         }
+
+    def _per_step(self, size: Callable[[Step, Tile, Configuration], int]) -> Iterator[int]:
+        for step, tile in zip(self.plan.steps, self.plan.tiles, strict=True):
+            yield size(step, tile, self.configuration)
 
     def run(self) -> None:
         """Compute and store every tile of the last step."""
@@ -225,7 +234,7 @@ class _Walk:
     def _rolled(self, read: Read, ring: Rolling, box: Box, ahead: bool) -> Buffer:
         """The rows of a rolling window; those that are not there yet are computed."""
         (image, _), (first, last), (left, _), (channel, _) = box
-        if ahead:
+        if ahead and self.plan.depth != 1:
             last = min(last + ring.advance, max(last, ring.height + ring.bottom))
         done = self.computed.get(read.tensor, (-1, 0))
         begin = done[1] if done[0] == image else -ring.top
@@ -288,7 +297,8 @@ class _Walk:
         box = box_of(read, start, tile)
         area = self.configuration.lanes_in * self.configuration.lanes_out
         count = weight_tiles(step, tile, self.configuration)
-        base, missing = self.out.arenas[Memory.WGT].take((self.kernel.name, read, box), count)
+        room = 0, self.plan.limit(wgt_room(self.configuration), self.pieces[Memory.WGT])
+        base, missing = self.out.arenas[Memory.WGT].take((self.kernel.name, read, box), count, room)
         if missing:
             values = self.kernel.constants[read.tensor][tuple(slice(a, b) for a, b in box)]
             data = (
@@ -332,7 +342,8 @@ class _Walk:
         others between its outputs; neither is part of the buffer.
         """
         lanes, block, stride = self.configuration.lanes_out, self.configuration.lanes_out, 1
-        base = next(self.out.accumulators) * self.configuration.acc_depth * lanes
+        bank = next(self.out.accumulators) % self.plan.limit(self.configuration.acc_banks, 1)
+        base = bank * self.configuration.acc_depth * lanes
         *outer, last = step.channels
         pixels = {axis: tile[axis] for axis in step.pixels}
         if step.window is not None:
@@ -366,7 +377,8 @@ class _Walk:
         box = box_of(read, start, tile)
         rows = -(-math.prod(high - low for low, high in box) // lanes)
         key = self.kernel.name, read, box
-        base, missing = self.out.arenas[Memory.PARAM].take(key, rows)
+        room = 0, self.plan.limit(self.configuration.param_depth, self.pieces[Memory.PARAM])
+        base, missing = self.out.arenas[Memory.PARAM].take(key, rows, room)
         if missing:
             piece = tuple(slice(low, high) for low, high in box)
             bias, scale = (

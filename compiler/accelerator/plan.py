@@ -29,8 +29,8 @@ class Plan:
         What is computed.
     steps, tiles
         Its steps, and per step the extent of every axis in a tile.
-    channels_outer
-        Loop order of the last step.
+    channels_outer, depth
+        Loop order of the last step, and most tiles of an operand on chip; 0 for no limit.
     regions
         Bytes of ACT for every activation, by tensor.
     pieces
@@ -43,9 +43,14 @@ class Plan:
     steps: tuple[Step, ...]
     tiles: tuple[Tile, ...]
     channels_outer: bool
+    depth: int
     regions: Mapping[str, Region]
     pieces: Mapping[str, int]
     rings: Mapping[str, Rolling]
+
+    def limit(self, room: int, pieces: int) -> int:
+        """How much of `room` the tiles of all steps take, `pieces` being one of each."""
+        return min(room, self.depth * pieces) if self.depth else room
 
     def tiles_in(self, tensor: str) -> int:
         """How many tiles of an activation its region holds."""
@@ -58,9 +63,16 @@ def make_plan(
     steps: tuple[Step, ...],
     tiles: tuple[Tile, ...],
     channels_outer: bool,
+    depth: int,
     configuration: Configuration,
 ) -> Plan | None:
-    """Divide ACT between the activations; None where something does not fit."""
+    """Divide ACT between the activations; None where something does not fit.
+
+    Parameters
+    ----------
+    depth
+        Most tiles of an operand on chip at a time; 0 for as many as there is room for.
+    """
     if not all(
         step_fits(step, tile, configuration) for step, tile in zip(steps, tiles, strict=True)
     ):
@@ -95,8 +107,12 @@ def make_plan(
         regions = divide_act(wanted, 2, configuration)
     if not regions:
         return None
-    regions_of = dict(zip(order, regions, strict=True))
-    return Plan(kernel, steps, tiles, channels_outer, regions_of, pieces, rings)
+    regions_of = {
+        name: region if name in rings or not depth else (low, min(high, low + depth * pieces[name]))
+        for name, region in zip(order, regions, strict=True)
+        for low, high in [region]
+    }
+    return Plan(kernel, steps, tiles, channels_outer, depth, regions_of, pieces, rings)
 
 
 def passes_tiles(steps: tuple[Step, ...], index: int) -> bool:
@@ -115,15 +131,21 @@ def passes_tiles(steps: tuple[Step, ...], index: int) -> bool:
 
 def step_fits(step: Step, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
-    channels = math.prod(tile[axis] for axis in step.channels)
-    rows = -(-channels // configuration.vector_lanes)
-    if step.parameters is not None and rows > configuration.param_depth:
+    if parameter_rows(step, tile, configuration) > configuration.param_depth:
         return False
     if step.product is None:
         return True
     if accumulator_rows(step, tile, configuration) > configuration.acc_depth:
         return False
     return weight_tiles(step, tile, configuration) <= wgt_room(configuration)
+
+
+def parameter_rows(step: Step, tile: Tile, configuration: Configuration) -> int:
+    """Rows of PARAM that a tile's biases and scales take."""
+    if step.parameters is None:
+        return 0
+    channels = math.prod(tile[axis] for axis in step.channels)
+    return -(-channels // configuration.vector_lanes)
 
 
 def wgt_room(configuration: Configuration) -> int:
@@ -148,6 +170,8 @@ def accumulator_rows(step: Step, tile: Tile, configuration: Configuration) -> in
 
 def weight_tiles(step: Step, tile: Tile, configuration: Configuration) -> int:
     """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
+    if step.product is None:
+        return 0
     channels = math.prod(tile[axis] for axis in step.channels)
     reduced = math.prod(tile[axis] for axis in step.reductions)
     if step.window is None:

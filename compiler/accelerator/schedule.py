@@ -27,11 +27,14 @@ class Schedule:
     channels_outer
         Walk all pixels for one tile of channels before the next; otherwise all channels of a tile
         of pixels are computed and stored together.
+    depth
+        Most tiles of an operand on chip at a time; 0 for as many as there is room for.
     """
 
     tiles: tuple[tuple[tuple[str, int], ...], ...]
     channels_outer: bool
     bound_cycles: int
+    depth: int = 0
 
     def plan(self, kernel: Kernel, configuration: Configuration) -> Plan:
         """Where everything lies.
@@ -43,7 +46,7 @@ class Schedule:
         """
         steps = steps_of(kernel)
         tiles = tuple(map(dict, self.tiles))
-        plan = make_plan(kernel, steps, tiles, self.channels_outer, configuration)
+        plan = make_plan(kernel, steps, tiles, self.channels_outer, self.depth, configuration)
         if plan is None:
             raise CompileError(
                 f"kernel `{kernel.name}`: `{self}` does not fit `{configuration.name}`; it was "
@@ -55,10 +58,11 @@ class Schedule:
         sizes = ", then ".join(
             " ".join(f"{axis}:{extent}" for axis, extent in tile) for tile in self.tiles
         )
-        return f"tile {sizes}, {'channels' if self.channels_outer else 'pixels'} outer"
+        depth = f", depth {self.depth}" if self.depth else ""
+        return f"tile {sizes}, {'channels' if self.channels_outer else 'pixels'} outer{depth}"
 
 
-def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
+def choose_schedule(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Schedule:
     """The legal schedule with the least bound; the first of equals.
 
     Raises
@@ -66,7 +70,7 @@ def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
-    legal = legal_schedules(kernel, configuration)
+    legal = legal_schedules(kernel, configuration, depth)
     best = min(legal, key=lambda schedule: schedule.bound_cycles, default=None)
     if best is None:
         raise CompileError(
@@ -78,17 +82,20 @@ def choose_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
     return best
 
 
-def legal_schedules(kernel: Kernel, configuration: Configuration) -> Iterator[Schedule]:
+def legal_schedules(
+    kernel: Kernel, configuration: Configuration, depth: int = 0
+) -> Iterator[Schedule]:
     """Every schedule considered that fits the scratchpads; the lowering takes any of them."""
     steps = steps_of(kernel)
     for tiles in _all_tiles(steps, kernel, configuration):
         for channels_outer in (False, True):
-            plan = make_plan(kernel, steps, tiles, channels_outer, configuration)
+            plan = make_plan(kernel, steps, tiles, channels_outer, depth, configuration)
             if plan is not None:
                 yield Schedule(
                     tuple(tuple(tile.items()) for tile in tiles),
                     channels_outer,
                     estimate(plan, configuration),
+                    depth,
                 )
 
 

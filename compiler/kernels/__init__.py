@@ -29,6 +29,8 @@ def build_kernel(
     graph: Graph,
     configuration: Configuration,
     images: Mapping[str, Image] | None = None,
+    *,
+    gather: bool = True,
 ) -> Kernel:
     """The tensor expressions of one accelerated node.
 
@@ -36,6 +38,8 @@ def build_kernel(
     ----------
     images
         Values that lie in memory as images, each read by one convolution.
+    gather
+        Whether a strided 1x1 convolution loads only the pixels that it uses.
 
     Raises
     ------
@@ -48,6 +52,7 @@ def build_kernel(
             f"node `{node.name}`: no kernel for `{node.op}`; known are "
             f"{', '.join(sorted(cls.__name__ for cls in BUILDERS))}"
         )
-    if images and node.inputs[0] in images:
-        return convolution(node, graph, configuration, images[node.inputs[0]])
+    if isinstance(node.attributes, QConv):
+        image = (images or {}).get(node.inputs[0])
+        return convolution(node, graph, configuration, image, gather=gather)
     return builder(node, graph, configuration)

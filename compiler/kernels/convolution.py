@@ -24,13 +24,19 @@ from .first_layer import Image, gathered_pixels, gathered_window
 
 
 def convolution(
-    node: Node, graph: Graph, configuration: Configuration, image: Image | None = None
+    node: Node,
+    graph: Graph,
+    configuration: Configuration,
+    image: Image | None = None,
+    *,
+    gather: bool = True,
 ) -> Kernel:
     """`acc[n,y,x,o] = sum x[n, window(y, ky), window(x, kx), i] * w[0,ky,kx,i,o]`.
 
     A block-diagonal convolution has an axis `s` over channel blocks beside `o`, and reads
     `x[.., s*step + i] * w[s,ky,kx,i,o]`. One that keeps channels apart, on a machine that can, is
-    `x[.., o] * w[ky,kx,o]`. With an `image`, `x` are windows gathered from it.
+    `x[.., o] * w[ky,kx,o]`. With an `image`, `x` are windows gathered from it; `gather` lets a
+    strided 1x1 convolution read a tensor of the pixels that it uses.
     """
     attributes = node.attributes
     assert isinstance(attributes, QConv)
@@ -48,7 +54,8 @@ def convolution(
     else:
         x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
         if (
-            weights.shape[:2] == (1, 1)
+            gather
+            and weights.shape[:2] == (1, 1)
             and attributes.strides != (1, 1)
             and not any(attributes.pads)
         ):

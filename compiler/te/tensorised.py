@@ -10,6 +10,7 @@ from ...isa.patterns import Pattern
 from ..accelerator.tensorise import find_pattern, lane_axes
 from .affine import variable
 from .bounds import Bounds, Plan, spans
+from .exactness import check_exact
 from .nodes import qualified
 from .stages import Fusion, ScheduleError, Stage, State
 
@@ -68,6 +69,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
             f"{doing}: {family.mnemonic} cannot add to an earlier sum; move the reduction loop "
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
+    check_exact(stage, state, bounds, family.mnemonic, doing)
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         assert axis is not None
         parameter = pattern.lanes[lane]

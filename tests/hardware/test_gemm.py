@@ -158,6 +158,18 @@ def test_accumulators_equal_the_definition(name, pause):
     np.testing.assert_array_equal(got, expected)
 
 
+def test_the_innermost_row_loop_may_stand_at_any_level():
+    """Others, of one iteration, may stand inside it: that is not where a depthwise run begins."""
+    configuration = CASES["4x4"].replace(row_loops=3, acc_depth=64)
+    nests = [(Loop(6, (1, 1)),), (Loop(2, (2, 3)), Loop(3, (1, 1)))]
+    program = [
+        Gemm(depthwise=True, act=place, wgt=place % 2, acc=6 * place, row_loops=nests[place % 2])
+        for place in range(16)
+    ]
+    got, expected, _ = run(configuration, program, np.random.default_rng(8), 0.0)
+    np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("depthwise", [False, True])
 @pytest.mark.parametrize("name", ["tiny", "4x4", "8x8"])
 def test_time_is_a_closed_form_of_the_fields(name, depthwise):

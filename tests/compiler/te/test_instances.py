@@ -29,11 +29,12 @@ from tilewright.compiler.te.nodes import (
     qualified,
 )
 from tilewright.compiler.tensor import Kernel, evaluate
-from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.expressions import reads_of
 from tilewright.isa.semantics import Machine
 
-from .random_schedules import random_kernel, random_schedule
+from .random_schedules import MACHINE as SMALL
+from .random_schedules import place_operands, random_kernel, random_schedule
 
 MACHINE = PRESETS["4x4"]
 PAIR = np.dtype([("bias", np.int32), ("scale", np.float32)])
@@ -257,9 +258,11 @@ def test_a_footprint_adds_what_is_further_out():
 class Lowering:
     """Runs a program on the reference machine: transfers by hand, instructions by tensorisation."""
 
-    def __init__(self, program: te.Program, inputs: dict[str, np.ndarray]) -> None:
-        self.program = program
-        self.machine = Machine(MACHINE, np.zeros(1, dtype=np.uint8))
+    def __init__(
+        self, program: te.Program, inputs: dict[str, np.ndarray], machine: Configuration = MACHINE
+    ) -> None:
+        self.program, self.configuration = program, machine
+        self.machine = Machine(machine, np.zeros(1, dtype=np.uint8))
         self.dram = dict(inputs)
         self.bases: dict[tuple[str, int], int] = {}
         self.used = dict.fromkeys(Memory, 0)
@@ -280,7 +283,9 @@ class Lowering:
         assert compute is not None
         names = {instance.nest.stage, *(read.tensor for read in reads_of(compute.body))}
         buffers = {name: self.buffer(instance, name) for name in names}
-        for instruction in tensorise(compute, instance.tile, buffers, MACHINE, instance.accumulate):
+        for instruction in tensorise(
+            compute, instance.tile, buffers, self.configuration, instance.accumulate
+        ):
             self.machine.execute(instruction)
             self.seen[instruction.mnemonic] += 1
 
@@ -315,7 +320,7 @@ class Lowering:
         memory = Memory[buffer.allocate.scope]
         where = self.base(instance, name) + sum(
             placed(i - low, place)
-            for i, (low, _), place in zip(index, buffer.box, placements(buffer), strict=True)
+            for i, (low, _), place in zip(index, buffer.box, self.placements(buffer), strict=True)
         )
         dtype = {Memory.PARAM: PAIR, Memory.ACC: np.dtype(np.int32)}.get(memory, np.dtype(np.int8))
         view = self.machine.memories[memory].view(dtype)
@@ -330,15 +335,28 @@ class Lowering:
         assert compute is not None
         axes: dict[str, Placement] = {}
         base = self.base(instance, name)
+        if buffer.allocate.scope == "LUT":
+            return Buffer(Memory.LUT, base // 256, {})
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         index = next((r.index for r in reads_of(compute.body) if r.tensor == name), None)
         if index is None:
             index = [te.axes(**{axis: 1})[0].affine for axis in instance.nest.axes]
-        for affine, (low, _), place in zip(index, buffer.box, placements(buffer), strict=True):
+        for affine, (low, _), place in zip(index, buffer.box, self.placements(buffer), strict=True):
             base += placed(value_of(affine, starts) - low, place)
             for axis, factor in affine.terms:
                 axes[axis] = Placement(place.inner * factor, place.block, place.outer)
         return Buffer(Memory[buffer.allocate.scope], base, axes)
+
+    def placements(self, buffer: te.Buffered) -> list[Placement]:
+        """Row-major, and WGT in tiles of lanes."""
+        sizes = [high - low for low, high in buffer.box]
+        strides = [int(np.prod(sizes[position + 1 :])) for position in range(len(sizes))]
+        if buffer.allocate.scope != "WGT":
+            return [Placement(stride) for stride in strides]
+        lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
+        channels = Placement(lanes_out, lanes_in, sizes[-1] * lanes_in)
+        outputs = Placement(1, lanes_out, lanes_in * lanes_out)
+        return [*(Placement(stride) for stride in strides[:-2]), channels, outputs]
 
 
 def placed(index: int, place: Placement) -> int:
@@ -346,18 +364,6 @@ def placed(index: int, place: Placement) -> int:
     if not place.block:
         return index * place.inner
     return index // place.block * place.outer + index % place.block * place.inner
-
-
-def placements(buffer: te.Buffered) -> list[Placement]:
-    """Row-major, and WGT in tiles of lanes."""
-    sizes = [high - low for low, high in buffer.box]
-    strides = [int(np.prod(sizes[position + 1 :])) for position in range(len(sizes))]
-    if buffer.allocate.scope != "WGT":
-        return [Placement(stride) for stride in strides]
-    lanes_in, lanes_out = MACHINE.lanes_in, MACHINE.lanes_out
-    channels = Placement(lanes_out, lanes_in, sizes[-1] * lanes_in)
-    outputs = Placement(1, lanes_out, lanes_in * lanes_out)
-    return [*(Placement(stride) for stride in strides[:2]), channels, outputs]
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -378,3 +384,24 @@ def test_instances_drive_the_machine_to_the_same_bits(name):
     np.testing.assert_array_equal(lowering.run(), expected)
     assert lowering.seen["gemm"] >= 1
     assert lowering.seen["vector"] >= 1
+
+
+def test_random_instructions_give_the_same_bits_on_the_machine():
+    """What may be tensorised is what the machine computes."""
+    equal, seen = 0, Counter()
+    for seed in range(400):
+        pick = random.Random(seed)
+        kernel, inputs = random_kernel(pick)
+        schedule = te.Schedule(kernel, SMALL)
+        place_operands(pick, schedule)
+        program = schedule.program()
+        try:
+            list(te.instances(program))
+        except te.ScheduleError:
+            continue
+        lowering = Lowering(program, inputs, SMALL)
+        np.testing.assert_array_equal(lowering.run(), evaluate(kernel, inputs), f"seed {seed}")
+        equal += 1
+        seen.update(lowering.seen)
+    assert equal > 30
+    assert min(seen["gemm"], seen["vector"]) > 30

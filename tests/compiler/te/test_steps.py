@@ -390,6 +390,106 @@ def test_a_nest_that_is_no_instruction_is_refused(refusal):
     assert refused(accelerated(), "\n".join([*steps, "tensorise(acc, n)"])) == message
 
 
+def elementwise(make) -> te.Schedule:
+    """A stage of `x` and `y` in ACT, `acc` in ACC, `scale` in PARAM, all of one row."""
+    r, c = te.axes(r=2, c=4)
+    x, y = te.tensor("x", "int8", (2, 4)), te.tensor("y", "int8", (2, 4))
+    acc, scale = te.tensor("acc", "int32", (2, 4)), te.tensor("scale", "float32", (4,))
+    table = te.tensor("table", "int8", (256,))
+    dtype, value = make(x[r, c], y[r, c], acc[r, c], scale[c], table, x[r + 1, c])
+    kernel = te.kernel("k", te.compute("out", dtype, (r, c), value))
+    schedule = te.Schedule(kernel, MACHINE)
+    stage = schedule.cache_write("out", "ACT" if dtype == "int8" else "ACC")
+    scopes = {"int8": "ACT", "int32": "ACC", "float32": "PARAM"}
+    for name in kernel.inputs:
+        scope = "LUT" if name == "table" else scopes[kernel.tensors[name].dtype]
+        schedule.cache_read(name, scope, stage)
+    return schedule
+
+
+def clamped(value):
+    return te.clamp(value, -128, 127)
+
+
+INEXACT = {
+    "a value that wraps": (
+        lambda x, y, acc, scale, table, below: ("int8", x + y),
+        "out.ACT",
+        "vector saturates to int8, and `out.ACT` keeps the low bits of its value; clamp it",
+    ),
+    "an index that saturates": (
+        lambda x, y, acc, scale, table, below: ("int8", te.lookup(table, x + y)),
+        "out.ACT",
+        "vector saturates to int8 before it looks up; clamp the index of `lookup(table.LUT[], "
+        "(x.ACT[r, c] + y.ACT[r, c]))`",
+    ),
+    "a multiple of an accumulator": (
+        lambda x, y, acc, scale, table, below: ("int8", clamped(acc * 3 + y * 2)),
+        "out.ACT",
+        "vector multiplies by constants only what lies in ACT, and `acc.ACC` lies in ACC; make "
+        "`(acc.ACC[r, c] * 3)` a stage that no instruction does",
+    ),
+    "an accumulator that is requantised": (
+        lambda x, y, acc, scale, table, below: ("int32", te.requantise(acc, scale)),
+        "out.ACC",
+        "ACC takes a result before constants are added, requantisation and clamp, and `out.ACC` "
+        "lies there; make it an int8 stage in ACT",
+    ),
+    "an accumulator with a constant": (
+        lambda x, y, acc, scale, table, below: ("int32", x + 5),
+        "out.ACC",
+        "ACC takes a result before constants are added, requantisation and clamp, and `out.ACC` "
+        "lies there; make it an int8 stage in ACT",
+    ),
+    "a tensor as both operands": (
+        lambda x, y, acc, scale, table, below: ("int8", te.maximum(x, below)),
+        "out.ACT",
+        "vector takes each operand from a tensor of its own, and `out.ACT` reads `x.ACT` twice; "
+        "declare a second tensor for it",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INEXACT)
+def test_what_an_instruction_would_compute_otherwise_is_refused(case):
+    make, stage, message = INEXACT[case]
+    step = f"tensorise({stage}, r)"
+    assert refused(elementwise(make), step) == f"{step}: {message}"
+
+
+def test_what_an_instruction_computes_exactly_is_taken():
+    for make in (
+        lambda x, y, acc, scale, table, below: ("int8", te.maximum(x, y)),
+        lambda x, y, acc, scale, table, below: ("int8", clamped(x * 3 + y * -2)),
+        lambda x, y, acc, scale, table, below: ("int8", te.lookup(table, te.minimum(x, y))),
+        lambda x, y, acc, scale, table, below: ("int8", clamped(te.requantise(acc, scale) + 5)),
+        lambda x, y, acc, scale, table, below: ("int32", x * 3 + y * -2),
+        lambda x, y, acc, scale, table, below: ("int32", acc + y * 2),
+    ):
+        schedule = elementwise(make)
+        stage = next(stage.name for stage in schedule.stages if not stage.source)
+        schedule.tensorise(stage, "r")
+        assert "instruction vector:" in str(schedule.program())
+
+
+def test_padding_inside_an_instruction_is_refused():
+    """A stage in a scratchpad has no border; only a copy for the reader has."""
+    y, c = te.axes(y=4, c=4)
+    (ky,) = te.reduce_axes(ky=3)
+    image = te.tensor("image", "int8", (4, 4))
+    rows = te.compute("rows", "int8", (y, c), image[y, c])
+    out = te.compute("out", "int8", (y, c), te.max(rows[y + ky - 1, c], over=ky))
+    schedule = te.Schedule(te.kernel("k", out), MACHINE)
+    schedule.set_scope("rows", "ACT")
+    schedule.cache_write("out", "ACT")
+    assert refused(schedule, "tensorise(out.ACT, y)") == (
+        "tensorise(out.ACT, y): `rows[ky + y - 1, c]` reaches -1..4 where `rows` has 0..3, and "
+        "vector knows no padding; `cache_read` makes a copy with its border"
+    )
+    schedule.cache_read("rows", "ACT", "out.ACT")
+    schedule.tensorise("out.ACT", "y")
+
+
 def test_a_split_inside_an_instruction_may_leave_a_tail():
     schedule = accelerated()
     schedule.split("acc", "o", 3)
