@@ -156,14 +156,20 @@ def _join(
 ) -> Group | None:
     """Both as one, where that fits and is no slower."""
     kernels = (*first.parts, *second.parts)
-    if first.kernel.output.name not in second.kernel.inputs:
-        return None  # it is gathered from memory
+    if not _hands_over(first.kernel, second.kernel):
+        return None
     try:
         joined = _group(kernels, (*first.nodes, *second.nodes), configuration, options)
     except CompileError:
         return None
     apart = first.schedule.bound_cycles + second.schedule.bound_cycles
     return joined if joined.schedule.bound_cycles <= apart else None
+
+
+def _hands_over(first: Kernel, second: Kernel) -> bool:
+    """Whether a kernel reads another's result as it is, neither gathered nor cut into blocks."""
+    given = first.output
+    return given.name in second.inputs and second.tensors[given.name].shape == given.shape
 
 
 def fuse(kernels: Sequence[Kernel]) -> Kernel:
@@ -176,7 +182,8 @@ def fuse(kernels: Sequence[Kernel]) -> Kernel:
         made = {stage.output.name for stage in stages}
         again = {name for name in kernel.inputs if name in tensors and name not in made}
         own = again | {name for name in OWN_NAMES if name in kernel.tensors}
-        kernel = kernel.renamed({name: f"{name}.{index}" for name in own})
+        # With a space at such a place no name is that of a graph value; see `tensor_name`.
+        kernel = kernel.renamed({name: f"part {index} {name}" for name in own})
         stages += kernel.stages
         tensors |= kernel.tensors
         constants |= kernel.constants

@@ -11,10 +11,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..compiler.compile import compile_graph
 from ..compiler.frontend import import_and_quantise
 from ..compiler.module import Module
+from ..compiler.options import DEFAULT_OPTIONS
 from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
 from ..runtime.artifact import is_artifact, load
 from ..sim.toolchain import find_compiler, find_verilator
+from .compile_cache import CompileCache
 
 
 def add_configuration(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +96,13 @@ def load_module(
 
 
 def compile_model(source: Path, configuration: Configuration, *, keep_all: bool = False) -> Module:
-    """Import and compile with progress on stderr."""
+    """Import and compile with progress on stderr, or take what was compiled before."""
+    kept = None
+    if source.is_file():
+        kept = CompileCache(source, configuration, DEFAULT_OPTIONS, keep_all=keep_all)
+        module = kept.load()
+        if module is not None:
+            return module
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         graph = import_and_quantise(source)
@@ -107,7 +115,10 @@ def compile_model(source: Path, configuration: Configuration, *, keep_all: bool 
             advance(f"compiling {graph.name}", min(done, layers), layers)
 
         advance(f"compiling {graph.name}", 0, layers)
-        return compile_graph(graph, configuration, tell, keep_all=keep_all)
+        module = compile_graph(graph, configuration, tell, keep_all=keep_all)
+    if kept is not None:
+        kept.save(module)
+    return module
 
 
 def require_tools(device: str) -> None:

@@ -55,6 +55,7 @@ def convolution(
         x = activation(node.inputs[0], graph, configuration, attributes.zero_point_x)
         if (
             gather
+            and attributes.groups == 1
             and weights.shape[:2] == (1, 1)
             and attributes.strides != (1, 1)
             and not any(attributes.pads)

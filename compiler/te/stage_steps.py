@@ -121,8 +121,7 @@ def _axis_names(reader: Stage, read: Read, rank: int) -> tuple[str, ...]:
         used = {axis for axis, _ in affine.terms}
         candidates = [axis for axis in reader.axes if axis in used]
         candidates += [axis.name for axis in reader.reductions if axis.name in used]
-        free = [axis for axis in candidates if axis not in names]
-        name = free[0] if free else f"d{dimension}"
+        name = candidates[0] if candidates else f"d{dimension}"
         while name in names:
             name += "_"
         names.append(name)

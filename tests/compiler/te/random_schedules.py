@@ -229,7 +229,7 @@ def place_operands(pick: random.Random, schedule: te.Schedule) -> None:
         loops = next(s.loops for s in schedule.stages if s.name == stage.name)
         if pick.random() < 0.3:
             schedule.reorder(stage.name, *sorted(loops, key=lambda loop: not loop.endswith(".o")))
-        if pick.random() < 0.6:
+        if pick.random() < 0.8:
             step = te.Tensorise(stage.name, pick.choice([*loops[:3], loops[0]]))
             with suppress(te.ScheduleError):
                 schedule.apply(step)

@@ -13,7 +13,7 @@ from tilewright.compiler.tensor import evaluate
 
 from .random_schedules import MACHINE, random_kernel, random_schedule
 
-CASES, BATCH = 600, 75
+CASES, BATCH = 500, 100
 
 
 def check_case(seed: int) -> tuple[te.Schedule, int]:
@@ -53,4 +53,4 @@ def test_random_schedules_reach_every_kind_of_program():
         schedule, _, _ = random_schedule(pick, kernel, pick.randint(1, 30))
         for node in nodes(schedule.program().body):
             kinds[type(node).__name__] += 1
-    assert all(kinds[name] > 50 for name in ("Guard", "Let", "Copy", "Instruction")), kinds
+    assert all(kinds[name] > 30 for name in ("Guard", "Let", "Copy", "Instruction")), kinds

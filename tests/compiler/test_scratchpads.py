@@ -1,0 +1,135 @@
+"""Places in scratchpads: arenas never overlap what is in use, regions of ACT are disjoint."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.compiler.accelerator.arena import Arena
+from tilewright.compiler.accelerator.regions import Demand, divide_act
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
+
+CONFIGURATION = PRESETS["8x8"].replace(name="small-banks", act_banks=8, act_depth=16)
+BANK = CONFIGURATION.bank_bytes(Memory.ACT)
+
+
+@st.composite
+def requests(draw):
+    """The size of an arena, and pieces to be placed: key, size and where."""
+    size = draw(st.integers(1, 40))
+    pieces = []
+    for _ in range(draw(st.integers(1, 30))):
+        low = draw(st.integers(0, size - 1))
+        high = draw(st.integers(low + 1, size))
+        within = draw(st.sampled_from([None, (low, high)]))
+        most = size if within is None else high - low
+        key = draw(st.sampled_from([None, "a", "b", "c"]))
+        # A key tells how large its piece is, as boxes and weights do.
+        wanted = draw(st.integers(1, most)) if key is None else min(most, ord(key) - ord("`"))
+        pieces.append((key, wanted, within))
+    return size, pieces
+
+
+@given(case=requests())
+def test_a_piece_is_found_again_unless_something_was_put_over_it(case):
+    """Each unit of the arena is compared with what was last written there."""
+    size, pieces = case
+    arena, held = Arena(size), [object()] * size
+    for key, wanted, within in pieces:
+        low, high = within or (0, size)
+        base, missing = arena.take((key, wanted) if key else None, wanted, within)
+        assert low <= base
+        assert base + wanted <= high
+        place = slice(base, base + wanted)
+        if missing:
+            written = (key, wanted) if key else object()
+            held[place] = [written] * wanted
+        else:
+            assert key is not None
+            assert held[place] == [(key, wanted)] * wanted
+
+
+@given(case=requests())
+def test_pieces_of_an_arena_never_overlap(case):
+    size, pieces = case
+    arena = Arena(size)
+    for key, wanted, within in pieces:
+        arena.take((key, wanted) if key else None, wanted, within)
+        spans = sorted((piece.base, piece.end) for piece in arena.pieces)
+        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+
+
+def test_the_place_that_was_not_used_for_longest_is_taken():
+    arena = Arena(9)
+    assert [arena.take(key, 3)[0] for key in "abc"] == [0, 3, 6]
+    assert arena.take("a", 3) == (0, False)
+    assert arena.take("d", 3) == (3, True)
+    assert arena.take("c", 3) == (6, False)
+    assert arena.take("b", 3) == (0, True)
+
+
+def test_a_piece_outside_the_region_that_is_asked_for_is_not_found():
+    arena = Arena(8)
+    arena.take("a", 2, (0, 4))
+    assert arena.take("a", 2, (4, 8)) == (4, True)
+    assert arena.take("a", 2, (0, 4)) == (0, False)
+
+
+def test_a_piece_without_a_key_is_always_new():
+    arena = Arena(4)
+    assert arena.take(None, 2) == (0, True)
+    assert arena.take(None, 2) == (2, True)
+    assert arena.take(None, 2) == (0, True)
+
+
+DEMANDS = st.lists(
+    st.builds(
+        lambda least, more: Demand(least, least + more),
+        st.integers(1, 3 * BANK),
+        st.integers(0, 3 * BANK),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@given(demands=DEMANDS, may_share=st.integers(1, 2))
+def test_regions_are_disjoint_large_enough_and_in_banks_of_their_own(demands, may_share):
+    regions = divide_act(tuple(demands), may_share, CONFIGURATION)
+    row = CONFIGURATION.row_bytes(Memory.ACT)
+    if not regions:
+        alone = [max(1, -(-demand.least // BANK)) for demand in demands]
+        assert sum(alone) > CONFIGURATION.act_banks
+        return
+    assert len(regions) == len(demands)
+    for (low, high), demand in zip(regions, demands, strict=True):
+        assert high - low >= demand.least
+        assert low % row == high % row == 0
+    assert regions[0][0] == 0
+    assert regions[-1][1] <= CONFIGURATION.size_bytes(Memory.ACT)
+    assert all(
+        before[1] <= after[0] for before, after in zip(regions, regions[1:], strict=False)
+    )
+    banks = [set(range(low // BANK, -(-high // BANK))) for low, high in regions]
+    for index, (low, _) in enumerate(regions[: len(regions) - may_share]):
+        assert low % BANK == 0
+        others = set().union(*banks[:index], *banks[index + 1 :])
+        assert not banks[index] & others
+
+
+@pytest.mark.parametrize("may_share", [1, 2])
+def test_buffers_that_all_fit_alone_get_all_they_want(may_share):
+    demands = (Demand(BANK, 2 * BANK), Demand(1, BANK), Demand(5, 2 * BANK))
+    regions = divide_act(demands, may_share, CONFIGURATION)
+    sizes = [high - low for low, high in regions]
+    assert sizes == [5 * BANK, BANK, 2 * BANK]
+
+
+def test_the_last_two_share_banks_where_there_are_too_few():
+    few: Configuration = CONFIGURATION.replace(act_banks=2)
+    demands = (Demand(BANK, BANK), Demand(BANK // 4, BANK // 2), Demand(BANK // 4, BANK // 2))
+    assert divide_act(demands, 1, few) == ()
+    assert divide_act(demands, 2, few) == (
+        (0, BANK),
+        (BANK, BANK + BANK // 2),
+        (BANK + BANK // 2, 2 * BANK),
+    )
