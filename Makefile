@@ -7,6 +7,8 @@ PYTEST_ARGS ?=
 VERIFY_ARGS ?=
 FUZZ_ARGS ?=
 MUTATION_ARGS ?=
+ABLATION_ARGS ?=
+MODEL ?=
 MODELS ?=
 
 BROWSER := $(shell command -v chromium chromium-browser google-chrome)
@@ -15,7 +17,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help demo test verify fuzz mutation lint format digits bench wheel clean
+.PHONY: help demo test verify fuzz mutation lint format digits bench ablation wheel \
+    clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -27,6 +30,7 @@ help:
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make bench   the figures that the README quotes (MODELS=... for whole networks)"
+	@echo "make ablation  what pipelining brings ResNet-18's layers (MODEL=... for a network)"
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make wheel   dist/tilewright-*.whl"
 	@echo "make clean   remove all of the above, .venv included"
@@ -65,6 +69,9 @@ digits: $(VENV)/.installed-test
 bench: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench_timing $(MODELS)
+
+ablation: $(VENV)/.installed
+	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)
 
 # Setuptools keeps deleted modules in `build`, so each wheel starts without it.
 wheel: $(BIN)/python

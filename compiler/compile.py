@@ -16,6 +16,7 @@ from .fusion import Group, form_groups, images_that_fit
 from .graph import Graph, Node, is_accelerated
 from .kernels.common import channel_block, padded
 from .kernels.first_layer import Image
+from .measure import Measure, Stopwatch
 from .memory_plan import Lifetime, plan_memory
 from .module import Binding, Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
@@ -30,6 +31,7 @@ def compile_graph(
     *,
     keep_all: bool = False,
     options: Options = DEFAULT_OPTIONS,
+    measure: Measure | None = None,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -47,6 +49,9 @@ def compile_graph(
 
     options
         What to leave out.
+    measure
+        Tells the exact cycles of a program (`tilewright.sim.timing` has such a model); with it the
+        most likely schedules are compared by their time, and without it by an estimate.
 
     Raises
     ------
@@ -60,7 +65,7 @@ def compile_graph(
         if is_accelerated(group[0]):
             steps.append(len(segments))
             segments.append(
-                _compile_segment(graph, group, configuration, progress, keep_all, options)
+                _compile_segment(graph, group, configuration, progress, keep_all, options, measure)
             )
         else:
             steps += [node.output.name for node in group]
@@ -94,12 +99,18 @@ def _compile_segment(
     progress: Progress,
     keep_all: bool,
     options: Options,
+    measure: Measure | None,
 ) -> Segment:
     inputs, outputs = _boundary(graph, nodes)
     images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
-    groups = form_groups(graph, nodes, outputs, images, configuration, options)
+    values = [*inputs, *(node.output.name for node in nodes)]
+    places = {name: _place(name, graph, images, configuration) for name in values}
+    stopwatch = None
+    if measure is not None:
+        shapes = {name: place.stored_shape for name, place in places.items()}
+        stopwatch = Stopwatch(shapes, configuration, measure)
+    groups = form_groups(graph, nodes, outputs, images, configuration, options, stopwatch)
     lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
-    places = {name: _place(name, graph, images, configuration) for name in lifetimes}
     plan = plan_memory(
         [Lifetime(name, places[name].size, *span) for name, span in lifetimes.items()]
     )

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from .accelerator.schedule import Schedule, choose_schedule, legal_schedules, likely_schedules
 from .accelerator.steps import steps_of
 from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
+from .measure import Stopwatch
 from .options import DEFAULT_OPTIONS, Options
 from .tensor import Kernel
 
@@ -65,6 +66,7 @@ def form_groups(
     images: Mapping[str, Image],
     configuration: Configuration,
     options: Options = DEFAULT_OPTIONS,
+    stopwatch: Stopwatch | None = None,
 ) -> list[Group]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
@@ -76,6 +78,8 @@ def form_groups(
         Values that must reach main memory, whatever reads them here.
     images
         Values that lie in memory as images.
+    stopwatch
+        Times the most promising schedules; without it, the estimate decides.
 
     Raises
     ------
@@ -85,7 +89,7 @@ def form_groups(
     groups: dict[str, Group] = {}
     for node in nodes:
         kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
-        group = _group([kernel], (node,), configuration, options)
+        group = _group([kernel], (node,), configuration, options, stopwatch)
         makers = [
             name
             for name in node.inputs
@@ -101,7 +105,7 @@ def form_groups(
         ):
             # Of two convolutions that are added, the later one: the other is done by then.
             latest = max(makers, key=list(groups).index)
-            joined = _join(groups[latest], group, configuration, options)
+            joined = _join(groups[latest], group, configuration, options, stopwatch)
             if joined is not None:
                 del groups[latest]
                 group = joined
@@ -145,25 +149,39 @@ def _group(
     nodes: tuple[Node, ...],
     configuration: Configuration,
     options: Options,
+    stopwatch: Stopwatch | None,
 ) -> Group:
     kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
-    schedule = choose_schedule(kernel, configuration, options.pipeline_depth)
+    depth = options.pipeline_depth
+    if stopwatch is None:
+        schedule = choose_schedule(kernel, configuration, depth)
+    else:
+        likely = likely_schedules(kernel, configuration, depth, options.candidates)
+        schedule = min(likely, key=lambda one: stopwatch.cycles((kernel, one)))
     return Group(nodes, tuple(kernels), kernel, schedule)
 
 
 def _join(
-    first: Group, second: Group, configuration: Configuration, options: Options
+    first: Group,
+    second: Group,
+    configuration: Configuration,
+    options: Options,
+    stopwatch: Stopwatch | None,
 ) -> Group | None:
     """Both as one, where that fits and is no slower."""
     kernels = (*first.parts, *second.parts)
     if not _hands_over(first.kernel, second.kernel):
         return None
     try:
-        joined = _group(kernels, (*first.nodes, *second.nodes), configuration, options)
+        joined = _group(kernels, (*first.nodes, *second.nodes), configuration, options, stopwatch)
     except CompileError:
         return None
-    apart = first.schedule.bound_cycles + second.schedule.bound_cycles
-    return joined if joined.schedule.bound_cycles <= apart else None
+    if stopwatch is None:
+        apart = first.schedule.bound_cycles + second.schedule.bound_cycles
+        return joined if joined.schedule.bound_cycles <= apart else None
+    parts = ((group.kernel, group.schedule) for group in (first, second))
+    together = stopwatch.cycles((joined.kernel, joined.schedule))
+    return joined if together <= stopwatch.cycles(*parts) else None
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

@@ -22,16 +22,19 @@ class Options:
     gather
         Let first layers with few channels gather whole windows into the lanes, and strided 1x1
         convolutions only the pixels that they use.
+    candidates
+        Schedules per kernel that are timed, where a timing model is at hand.
 
     Raises
     ------
     CompileError
-        For a negative depth.
+        For a negative depth, or no candidate.
     """
 
     pipeline_depth: int = 0
     fuse: bool = True
     gather: bool = True
+    candidates: int = 4
 
     def __post_init__(self) -> None:
         if self.pipeline_depth < 0:
@@ -40,9 +43,8 @@ class Options:
                 f"{self.pipeline_depth}"
             )
 
-    def limit(self, available: int) -> int:
-        """How many of `available` places are used."""
-        return min(available, self.pipeline_depth) if self.pipeline_depth else available
+        if self.candidates < 1:
+            raise CompileError(f"candidates: expected at least 1, got {self.candidates}")
 
 
 DEFAULT_OPTIONS = Options()

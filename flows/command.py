@@ -14,8 +14,8 @@ from typing import NoReturn
 from .. import __version__
 from ..errors import TilewrightError, UsageError
 from ..isa.configuration import CONTRACT_VERSION
+from .commands import ablation, config, doctor, inspect, run, what_if
 from .commands import compile as compile_command
-from .commands import config, doctor, inspect, run, what_if
 from .commands import report as report_command
 
 INTERRUPTED = 130
@@ -47,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
         version=f"tilewright {__version__} (contract {CONTRACT_VERSION})",
     )
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, report_command, what_if, compile_command, inspect, config, doctor):
+    listed = run, report_command, what_if, ablation, compile_command, inspect, config, doctor
+    for command in listed:
         command.add(commands, common)
     return made
 

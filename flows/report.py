@@ -21,8 +21,8 @@ TABLE_COLUMNS = 200
 NAME_COLUMNS = 14, 34
 """Least and most columns of a layer's name, as the terminal has room."""
 
-NUMBER_COLUMNS = 90
-"""What the per-layer table needs beside the name."""
+NUMBER_COLUMNS = 79
+"""What the per-layer table needs beside names and operators."""
 
 
 class _Results(Console):
@@ -61,7 +61,8 @@ def layer_table(profile: Profile) -> Table:
     cycles = "cycles (no stalls)" if unstalled else "cycles"
     headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
     least, most = NAME_COLUMNS
-    room = shutil.get_terminal_size((NUMBER_COLUMNS + most, 0)).columns - NUMBER_COLUMNS
+    taken = NUMBER_COLUMNS + max((len(layer.op) for layer in profile.layers), default=0)
+    room = shutil.get_terminal_size((taken + most, 0)).columns - taken
     width = max(least, min(most, room))
     rows = [_layer_row(layer, width) for layer in profile.layers]
     made = table(headings, rows, left=3)
@@ -102,7 +103,10 @@ def _total_cells(profile: Profile) -> list[str]:
 
 
 def shorten(text: str, width: int) -> str:
-    """A text cut in front, since the end of a layer's name says more."""
+    """A layer's name, of fused ones the first and the last; cut in front, where less is said."""
+    parts = text.split(" + ")
+    if len(text) > width and len(parts) > 2:
+        text = f"{parts[0]} + … + {parts[-1]}"
     return text if len(text) <= width else "…" + text[1 - width :]
 
 
@@ -190,9 +194,16 @@ def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
         f"({grouped(values)} values, outputs included)"
     ]
     if comparison.not_kept:
+        plural = "s" * (len(comparison.not_kept) != 1)
         lines.append(
-            f"not compared: {len(comparison.not_kept)} layers of `{module.name}` whose memory "
-            "later layers reuse; compile with `--keep-all` to compare them too"
+            f"not compared: {len(comparison.not_kept)} layer{plural} of `{module.name}` whose "
+            "memory later layers reuse; compile with `--keep-all` to compare all"
+        )
+    if inside := comparison.on_chip:
+        plural = "s" * (len(inside) != 1)
+        lines.append(
+            f"not compared by themselves: {len(inside)} node{plural} inside fused layers, whose "
+            "values stay on chip; what their layers give was compared"
         )
     for tally in comparison.windows.values():
         verdict = "equal" if not tally.differing else f"{tally.differing} bytes differ"

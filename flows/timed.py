@@ -13,7 +13,7 @@ from ..compiler.module import Module, Segment
 from ..errors import CompileError
 from ..isa.instructions import Instruction
 from ..runtime.devices import Result
-from ..runtime.profile import layer_names
+from ..runtime.names import layer_names
 from ..sim.memory_model import MemoryModel
 from ..sim.timing import Timing, time_program
 from ..sim.timing.beats import Beats, beats

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..compiler.graph import evaluate
 from ..compiler.module import Module
-from .profile import layer_names
+from .names import layer_names, on_chip
 from .session import Run
 
 
@@ -78,11 +78,18 @@ class Comparison:
     module
         Compiled with `keep_all` where every layer shall be compared; without, layers whose place
         a later one takes are listed with no values.
+
+    Attributes
+    ----------
+    on_chip
+        Nodes inside fused layers, whose values no one can read; what the layer gives depends on
+        all of them.
     """
 
     def __init__(self, module: Module) -> None:
         self._graph = module.graph
         self.samples = 0
+        self.on_chip = on_chip(module)
         names = layer_names(module)
         self.layers = {
             layer.output: Tally(names[layer.output])

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.module import Layer, Module, Segment
+from ..compiler.module import Module, Segment
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .devices import Result
@@ -28,9 +28,10 @@ class LayerProfile:
     Parameters
     ----------
     name, short
-        The model's name for it, and a short one that is unique on the accelerator.
+        The model's name for it, joined with ` + ` where nodes are fused, and a short one that is
+        unique on the accelerator.
     op
-        What it computes.
+        What it computes, joined with `+`.
     target
         `accelerator` or `host`.
     macs
@@ -42,7 +43,8 @@ class LayerProfile:
     cycles
         Added to the completion time; None where the device knows no time, and on the host.
     utilisation
-        `macs` over what the array could have done in `cycles`; None without cycles.
+        `macs` over what the array could have done in `cycles`; None without cycles. More than one
+        where part of the work was done before the layers ahead were complete.
     """
 
     name: str
@@ -209,39 +211,3 @@ def _moved_bytes(program: Sequence[Instruction]) -> tuple[int, int]:
         sum(load.length * load.steps() for load in loads),
         sum(store.length * store.steps() for store in stores),
     )
-
-
-def layer_names(module: Module) -> dict[str, str]:
-    """A short name for each step, by the value that it produces.
-
-    Exporters join the names of all nodes that became one with `;` and give them paths: the last
-    path's last two parts say most. Where two accelerator layers would share one, a number follows.
-    """
-    names: dict[str, str] = {}
-    taken: dict[str, int] = {}
-    for step in module.steps:
-        if isinstance(step, str):
-            node = module.graph.producer(step)
-            names[step] = short_name(node.name if node is not None else step)
-            continue
-        for layer in module.segments[step].layers:
-            base = short_name(layer.name)
-            taken[base] = taken.get(base, 0) + 1
-            names[layer.output] = base if taken[base] == 1 else f"{base}#{taken[base]}"
-    return names
-
-
-def short_name(name: str) -> str:
-    """The last two parts of the last of the joined paths."""
-    return "/".join(name.rsplit(";", 1)[-1].rsplit("/", 2)[-2:])
-
-
-def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
-    """Accelerator layers with this full or short name, with their segment's index."""
-    names = layer_names(module)
-    return [
-        (index, layer)
-        for index, segment in enumerate(module.segments)
-        for layer in segment.layers
-        if wanted in (layer.name, names[layer.output])
-    ]

@@ -15,7 +15,8 @@ from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..isa.encoding import encode_program
 from .devices import Device, Result
-from .profile import Profile, layer_names, profile_of
+from .names import layer_names
+from .profile import Profile, profile_of
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
 """Arrays by input name; one array where the network has one input."""
@@ -31,7 +32,8 @@ class Run:
         The network's outputs by name.
     layers
         Output of each accelerator layer by value name, int8[N, H, W, C], as far as a later layer
-        has not taken its place (`compile_graph(keep_all=True)` keeps all).
+        has not taken its place (`compile_graph(keep_all=True)` keeps all). What passes between
+        nodes of one layer stays on chip.
     results
         What the device said of each segment; `dram` is the session's own array, which the next
         run changes.

@@ -234,8 +234,12 @@ class _Walk:
     def _rolled(self, read: Read, ring: Rolling, box: Box, ahead: bool) -> Buffer:
         """The rows of a rolling window; those that are not there yet are computed."""
         (image, _), (first, last), (left, _), (channel, _) = box
-        if ahead and self.plan.depth != 1:
-            last = min(last + ring.advance, max(last, ring.height + ring.bottom))
+        maker = self.makers[read.tensor]
+        rows = self.plan.tiles[maker][self.plan.steps[maker].pixels[1]]
+        # Whole tiles, since the windows that these read must begin a multiple of tiles from the
+        # top: only then do they lie together in a ring.
+        more = ring.advance if ahead and self.plan.depth != 1 else rows - 1
+        last = min((last + more) // rows * rows, max(last, ring.height + ring.bottom))
         done = self.computed.get(read.tensor, (-1, 0))
         begin = done[1] if done[0] == image else -ring.top
         # Padding comes after what is computed, whose LOADs need not wait until the ring is free.

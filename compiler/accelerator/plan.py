@@ -82,12 +82,16 @@ def make_plan(
     pieces: dict[str, int] = {}
     rings: dict[str, Rolling] = {}
     for index, (step, tile) in enumerate(zip(steps, tiles, strict=True)):
+        in_order = step is steps[-1] or passes_tiles(steps, index)
         for read in step.activations:
             tensor = kernel.tensors[read.tensor]
             if read.tensor in made and not passes_tiles(steps, made[read.tensor]):
                 ring = rolling(read, step, tile, tensor.shape, tensor.pad)
-                if channels_outer and index == len(steps) - 1 and not ring.whole:
+                if channels_outer and in_order and not ring.whole:
                     return None
+                maker = made[read.tensor]
+                if tiles[maker][steps[maker].pixels[1]] > ring.advance:
+                    return None  # the ring has no room for so many rows at a time
                 rings[read.tensor] = ring
                 size = ring.size
             else:

@@ -4,6 +4,7 @@ A schedule fixes the tile of every step of the kernel, and whether channels or p
 loop of the last one. Only legal ones are compared; the choice is deterministic.
 """
 
+import heapq
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,9 +71,22 @@ def choose_schedule(kernel: Kernel, configuration: Configuration, depth: int = 0
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
+    return likely_schedules(kernel, configuration, depth, 1)[0]
+
+
+def likely_schedules(
+    kernel: Kernel, configuration: Configuration, depth: int, count: int
+) -> list[Schedule]:
+    """The `count` legal schedules with the least bounds, at least one; equals in order.
+
+    Raises
+    ------
+    CompileError
+        When not even the smallest tile fits, naming what is too small.
+    """
     legal = legal_schedules(kernel, configuration, depth)
-    best = min(legal, key=lambda schedule: schedule.bound_cycles, default=None)
-    if best is None:
+    best = heapq.nsmallest(count, legal, key=lambda schedule: schedule.bound_cycles)
+    if not best:
         raise CompileError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
             f"(ACT {configuration.size_bytes(Memory.ACT)} bytes, WGT "

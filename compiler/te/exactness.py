@@ -102,6 +102,4 @@ def is_wide(tree: Expression) -> bool:
             return all(isinstance(part, Constant) or is_wide(part) for part in tree.arguments)
         wide = tree.op in (Op.ADD, Op.MAXIMUM, Op.MINIMUM)
         return wide and all(map(is_wide, tree.arguments))
-    if isinstance(tree, Reduction):
-        return is_wide(tree.body)
-    return isinstance(tree, Read)
+    return isinstance(tree, (Read, Reduction))

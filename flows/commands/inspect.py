@@ -1,7 +1,7 @@
 """`tilewright inspect`: what an artifact holds, down to its instructions."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from ...compiler.module import Layer, Module, Segment
 from ...errors import UsageError
 from ...isa.assembly import format_instruction, format_program
 from ...runtime.artifact import load
-from ...runtime.profile import find_layers, layer_names
+from ...runtime.names import find_layers, layer_names, layer_nodes
 from .. import report
 from ..json_output import write_json
 
@@ -19,7 +19,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     """Add the parser."""
     parser = commands.add_parser("inspect", parents=[common], help="disassemble an artifact")
     parser.add_argument("source", type=Path, metavar="ARTIFACT")
-    parser.add_argument("--layer", metavar="NAME", help="this layer alone")
+    parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")
     parser.add_argument("--json", action="store_true", help="all of it for machines")
     parser.set_defaults(function=inspect)
@@ -46,12 +46,13 @@ def inspect(arguments: argparse.Namespace) -> None:
     if arguments.layer is None:
         for line in header(module):
             report.say(f"# {line}".rstrip())
-    names = layer_names(module)
+    names, nodes = layer_names(module), layer_nodes(module)
     for index, segment in enumerate(module.segments):
         layers = [layer for where, layer in wanted if where == index]
         for layer in layers:
             report.say("")
-            report.say(disassemble(segment, layer, names[layer.output]).rstrip())
+            held = [node.name for node in nodes[layer.output]]
+            report.say(disassemble(segment, layer, names[layer.output], held).rstrip())
         if arguments.layer is None:
             tail = layers[-1].last if layers else 0
             report.say("")
@@ -59,7 +60,7 @@ def inspect(arguments: argparse.Namespace) -> None:
 
 
 def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
-    """Layers of that name with their segments; all where none is named.
+    """Layers of that name, or with a node of that name, and their segments; all without a name.
 
     Raises
     ------
@@ -94,11 +95,12 @@ def header(module: Module) -> Iterator[str]:
             f"{segment.data_bytes:,} bytes, {len(segment.constants):,} of them constants at "
             f"{segment.constants_offset:#x}"
         )
+        wide = max((len(layer.op) for layer in segment.layers), default=0)
         for layer in segment.layers:
-            yield f"    {layer.first:5} to {layer.last:5}  {layer.op:8} {names[layer.output]}"
+            yield f"    {layer.first:5} to {layer.last:5}  {layer.op:{wide}} {names[layer.output]}"
 
 
-def disassemble(segment: Segment, layer: Layer, name: str) -> str:
+def disassemble(segment: Segment, layer: Layer, name: str, nodes: Sequence[str]) -> str:
     """A layer's instructions; above each what it is there for, where that changes."""
     comments: dict[int, str] = {}
     before = ""
@@ -111,7 +113,7 @@ def disassemble(segment: Segment, layer: Layer, name: str) -> str:
     place = places[layer.output]
     title = (
         f"# layer {name} ({layer.op}): {layer.macs:,} MACs, {layer.schedule}\n"
-        f"# node `{layer.name}`\n"
+        f"# {'nodes' if len(nodes) > 1 else 'node'} {', '.join(f'`{node}`' for node in nodes)}\n"
         f"# gives int8{list(place.shape)} at {place.offset:#x}, stored as "
         f"{list(place.stored_shape)}\n"
     )
@@ -120,7 +122,7 @@ def disassemble(segment: Segment, layer: Layer, name: str) -> str:
 
 def describe(module: Module, wanted: list[tuple[int, Layer]]) -> dict[str, Any]:
     """An artifact as JSON values."""
-    names = layer_names(module)
+    names, nodes = layer_names(module), layer_nodes(module)
     configuration = module.configuration
     return {
         "network": module.name,
@@ -137,6 +139,7 @@ def describe(module: Module, wanted: list[tuple[int, Layer]]) -> dict[str, Any]:
                     {
                         "name": layer.name,
                         "short": names[layer.output],
+                        "nodes": [node.name for node in nodes[layer.output]],
                         "op": layer.op,
                         "output": layer.output,
                         "macs": layer.macs,

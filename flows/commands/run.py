@@ -34,8 +34,9 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--samples", type=int, metavar="N", help="run the first N samples")
     parser.add_argument(
-        "--compare", action="store_true", help="compare every layer with the integer reference"
-    )
+        "--compare", action="store_true",
+        help="compare what every layer gives with the integer reference",
+    )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write the results as JSON; - is stdout")
     memory = add_memory(parser)
     memory.add_argument(
@@ -183,6 +184,8 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     if profile.cycles is not None:
         kind = "exact" if profile.exact else "without the memory's random stalls"
         say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
+        if any((layer.utilisation or 0) > 1 for layer in profile.layers):
+            say("use above 100%: that layer did part of its work before those ahead were complete")
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
     if outcome.comparison is not None:
         lines += report.comparison_sentences(outcome.comparison, outcome.module)
@@ -213,6 +216,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         result["comparison"] = {
             "equal": outcome.comparison.equal,
             "not_kept": outcome.comparison.not_kept,
+            "on_chip": outcome.comparison.on_chip,
             "tallies": [asdict(tally) for tally in outcome.comparison.tallies],
         }
     return json.loads(json.dumps(result))

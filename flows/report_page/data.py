@@ -45,7 +45,7 @@ def report_data(
     facts = [
         fact
         for segment, path in zip(segments, paths, strict=True)
-        for fact in layer_facts(segment, path)
+        for fact in layer_facts(module, segment, path)
     ]
     return {
         "network": module.name,

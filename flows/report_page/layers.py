@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...compiler.module import Binding, Layer, Module
+from ...compiler.graph import Node
+from ...compiler.module import Layer, Module
 from ...isa.encoding import word_bytes
 from ...isa.instructions import Gemm, Load, Store, Unit
+from ...runtime.names import layer_nodes
 from ...runtime.profile import layer_cycles
 from ...sim.timing.beats import FETCH
 from ...sim.timing.links import moved_bytes
@@ -19,6 +21,7 @@ from ..timed import TimedSegment
 from .causes import Cause, Step, bound, by_cause
 
 PADDING = "padding"
+WINDOWS = "windows"
 
 _PURPOSE = re.compile(r"(?:^|: )(load|store) (.*)$")
 
@@ -29,8 +32,8 @@ class LayerFacts:
 
     Parameters
     ----------
-    segment, layer
-        What it is.
+    segment, layer, nodes
+        What it is, and the nodes of the model that it computes.
     added_cycles
         By how much it delays the completion of all layers so far.
     steps
@@ -42,7 +45,7 @@ class LayerFacts:
     read_bytes, written_bytes
         Of its LOADs and STOREs.
     purposes
-        Bytes read by what they are: weights, parameters, activations.
+        Bytes read by what they are: weights, parameters, activations, windows of an image.
     path_purposes
         What the read channel carries of the layer while LOAD is on the critical path, in beats by
         the same names, most first; padding, which it does not carry, in cycles.
@@ -50,6 +53,7 @@ class LayerFacts:
 
     segment: TimedSegment
     layer: Layer
+    nodes: tuple[Node, ...]
     added_cycles: int
     steps: Sequence[Step]
     gemm_cycles: int
@@ -96,11 +100,15 @@ class LayerFacts:
         return max(self.read_bytes + words, self.written_bytes)
 
 
-def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts]:
+def layer_facts(
+    module: Module, segment: TimedSegment, steps: Sequence[Step]
+) -> list[LayerFacts]:
     """The facts of each layer of a segment.
 
     Parameters
     ----------
+    module
+        To which the segment belongs.
     steps
         The segment's critical path.
     """
@@ -109,6 +117,7 @@ def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts
     lanes = configuration.lanes_in * configuration.lanes_out
     work = _work_cycles(segment)
     units = segment.timing.links.unit
+    nodes = layer_nodes(module)
     facts = []
     for number, (layer, cycles) in enumerate(zip(segment.segment.layers, added, strict=True)):
         own = range(layer.first, layer.last)
@@ -123,6 +132,7 @@ def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts
             LayerFacts(
                 segment=segment,
                 layer=layer,
+                nodes=nodes[layer.output],
                 added_cycles=cycles or 0,
                 steps=mine,
                 gemm_cycles=worked[Unit.GEMM],
@@ -138,12 +148,14 @@ def layer_facts(segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts
 
 
 def purpose(segment: TimedSegment, index: int) -> str:
-    """What a LOAD brings: weights, parameters, activations or padding."""
+    """What a LOAD brings: weights, parameters, activations, windows of an image or padding."""
     instruction = segment.program[index]
     if isinstance(instruction, Load) and instruction.fill:
         return PADDING
     found = _PURPOSE.search(segment.note(index))
     text = found[2] if found else "data"
+    if text.startswith("`windows of "):
+        return WINDOWS
     return "activations" if text.startswith("`") else text
 
 
@@ -177,6 +189,8 @@ def layer_row(module: Module, fact: LayerFacts, sentence: str) -> dict[str, Any]
     configuration = module.configuration
     peak = configuration.lanes_in * configuration.lanes_out
     macs = fact.layer.macs
+    # Part of GEMM's work may precede the cycles that a layer adds; no array is that fast.
+    busiest = max(fact.added_cycles, fact.gemm_cycles)
     return {
         "name": fact.name,
         "full_name": fact.layer.name,
@@ -192,14 +206,7 @@ def layer_row(module: Module, fact: LayerFacts, sentence: str) -> dict[str, Any]
         "causes": {str(cause): cycles for cause, cycles in fact.causes.items()},
         "bound": str(fact.bound) if fact.bound else None,
         "of_peak": macs / (fact.added_cycles * peak) if macs and fact.added_cycles else None,
-        "macs_per_cycle": macs / fact.added_cycles if macs and fact.added_cycles else None,
+        "macs_per_cycle": macs / busiest if macs and busiest else None,
         "macs_per_byte": macs / fact.busier_bytes if macs and fact.busier_bytes else None,
         "sentence": sentence,
     }
-
-
-def activation(module: Module, fact: LayerFacts, name: str) -> Binding | None:
-    """Where an activation of the layer's segment lies; None for what is no activation."""
-    places = {binding.name: binding for binding in fact.segment.segment.activations}
-    places |= {binding.name: binding for binding in fact.segment.segment.inputs}
-    return places.get(name)

@@ -1,11 +1,14 @@
 """A sentence per layer: why it takes the time that it takes, with its own figures."""
 
+from ...compiler.graph import Node, QConv
+from ...compiler.kernels.first_layer import find_images
 from ...compiler.module import Module
 from ...isa.encoding import word_bytes
 from ...isa.instructions import Unit
+from ...runtime.names import short_name
 from ...sim.timing.stalls import Wait
 from .causes import Cause
-from .layers import PADDING, LayerFacts, activation
+from .layers import PADDING, WINDOWS, LayerFacts
 
 WORTH_TELLING = 0.2
 """A second cause is told from this share of the critical path on."""
@@ -59,22 +62,42 @@ def _compute(module: Module, fact: LayerFacts) -> str:
 
 
 def _lanes(module: Module, fact: LayerFacts) -> str:
-    """Which side of the array is not full."""
-    if fact.layer.op == "depthwise":
-        return ": a channel sums over no other, so that one input lane in many works"
-    configuration = module.configuration
-    node = module.graph.producer(fact.layer.output)
-    sides = (
-        ("input", node.inputs[0] if node else "", configuration.lanes_in),
-        ("output", fact.layer.output, configuration.lanes_out),
-    )
+    """What fills the array badly, by convolution where the layer has several."""
+    convolutions = [node for node in fact.nodes if isinstance(node.attributes, QConv)]
+    reasons: dict[str, list[str]] = {}
+    for node in convolutions:
+        if found := " and ".join(_poor_lanes(module, fact, node)):
+            reasons.setdefault(found, []).append(short_name(node.name))
+    if not reasons:
+        return ": the rest are rows that only fill a tile"
+    if len(convolutions) == 1:
+        return f": {next(iter(reasons))}"
+    return ": " + "; ".join(f"in {', '.join(names)} {text}" for text, names in reasons.items())
+
+
+def _poor_lanes(module: Module, fact: LayerFacts, node: Node) -> list[str]:
+    """The sides of the array that a convolution leaves partly empty."""
+    conv, configuration = node.attributes, module.configuration
+    assert isinstance(conv, QConv)
+    height, width, channels, channels_out = module.graph.data(node.inputs[1]).shape
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    inner = channels, "input channel{s}", lanes_in
+    outer = channels_out, "output channel{s}", lanes_out
     poor = []
-    for side, name, lanes in sides:
-        binding = activation(module, fact, name)
-        if binding is not None and binding.shape[-1] % lanes:
-            count = binding.shape[-1]
-            poor.append(f"{count} {side} channel{'s' * (count != 1)} on {lanes} lanes")
-    return f": {' and '.join(poor)}" if poor else ": the lanes are not full"
+    if conv.kind == "depthwise":
+        taps = min(width, configuration.depthwise_taps) if conv.groups == channels_out else 0
+        lanes = f"{max(1, taps)} of {lanes_in} input lanes"
+        poor.append(f"a channel sums over no other, so that at most {lanes} work")
+        inner = None
+    elif WINDOWS in fact.purposes and node is fact.nodes[0]:
+        name = node.inputs[0]
+        image = find_images(module.graph, [node], [name], configuration)[name]
+        rows = height if image.whole_windows else 1
+        inner = rows * width * channels, "value{s} of a window", lanes_in
+    for count, what, lanes in filter(None, (inner, outer)):
+        if count % lanes:
+            poor.append(f"{count} {what.format(s='s' * (count != 1))} on {lanes} lanes")
+    return poor
 
 
 def _memory(module: Module, fact: LayerFacts) -> str:
@@ -90,9 +113,13 @@ def _memory(module: Module, fact: LayerFacts) -> str:
         return "is padding: LOAD fills the border of its input"
     rate = fact.read_bytes / fact.load_cycles if fact.load_cycles else 0.0
     share = fact.purposes.get(what, 0)
+    runs = ""
+    if what == WINDOWS:
+        _, width, channels, _ = module.graph.data(fact.nodes[0].inputs[1]).shape
+        runs = f", gathered in runs of {width * channels} bytes that start anywhere in a beat"
     return (
-        f"moves data: most of it {size(share)} of {what}; LOAD reads {rate:.1f} bytes in each "
-        f"cycle that it works, of at most {most:g}"
+        f"moves data: most of it {size(share)} of {what}{runs}; LOAD reads {rate:.1f} bytes in "
+        f"each cycle that it works, of at most {most:g}"
     )
 
 

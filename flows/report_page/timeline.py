@@ -6,7 +6,7 @@ from typing import Any
 
 from ...isa.assembly import format_instruction
 from ...isa.instructions import Unit
-from ...runtime.profile import short_name
+from ...runtime.names import short_name
 from ..timed import TimedSegment
 from ..trace_slices import track_slices
 from .causes import Step

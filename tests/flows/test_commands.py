@@ -16,7 +16,7 @@ def test_compile_names_the_file_after_the_model(tilewright, model, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     said = tilewright("compile", model)
     module = load(tmp_path / "digits_int8_qdq.tw")
-    assert said.startswith("digits_int8_qdq.tw: 6 accelerator layers in ")
+    assert said.startswith("digits_int8_qdq.tw: 4 accelerator layers in ")
     assert module.configuration == PRESETS["16x16"]
 
 
@@ -30,9 +30,16 @@ def test_inspect_names_layers_and_tiles(tilewright, artifact):
     lines = said.splitlines()
     assert "# host: dequantize gives `logits.logits_scale`" in lines
     titles = [line for line in lines if line.startswith("# layer ")]
-    assert [title.split()[2] for title in titles] == [
-        "conv1", "conv2", "conv3", "residual", "pool", "dense",
+    assert [title.partition(" (")[0].removeprefix("# layer ") for title in titles] == [
+        "conv1", "conv2", "conv3 + residual + pool", "dense",
     ]  # fmt: skip
+    ranges = [line.split() for line in lines if line.startswith("#     ") and " to " in line]
+    assert [(row[4], " ".join(row[5:])) for row in ranges] == [
+        ("conv", "conv1"), ("conv", "conv2"),
+        ("conv+qadd+qavgpool", "conv3 + residual + pool"), ("dense", "dense"),
+    ]  # fmt: skip
+    assert "# nodes `conv3`, `residual`, `pool`" in lines
+    assert "# node `dense`" in lines
     assert "#   y0 o0: load parameters" in lines
     assert "#   y0 o0 i0: product" in lines
 
@@ -42,6 +49,15 @@ def test_inspect_shows_one_layer(tilewright, artifact):
     layer = module.segments[0].layers[1]
     said = tilewright("inspect", artifact, "--layer", "conv2")
     assert said.strip().startswith("# layer conv2 (conv): 73,728 MACs, ")
+    assert parse_program(said) == module.segments[0].program[layer.first : layer.last]
+
+
+@pytest.mark.parametrize("node", ["conv3", "residual", "pool"])
+def test_inspect_shows_the_layer_that_holds_a_node(tilewright, artifact, node):
+    module = load(artifact)
+    layer = module.segments[0].layers[2]
+    said = tilewright("inspect", artifact, "--layer", node)
+    assert said.strip().startswith("# layer conv3 + residual + pool (conv+qadd+qavgpool): 147,456 ")
     assert parse_program(said) == module.segments[0].program[layer.first : layer.last]
 
 
@@ -58,7 +74,8 @@ def test_inspect_speaks_json(tilewright, artifact):
     texts = [i["text"] for layer in segment["layers"] for i in layer["instructions"]]
     assert parse_program("\n".join(texts)) == program[:-1]
     (only,) = json.loads(tilewright("inspect", artifact, "--json", "--layer", "pool"))["segments"]
-    assert [layer["name"] for layer in only["layers"]] == ["pool"]
+    assert [layer["name"] for layer in only["layers"]] == ["conv3 + residual + pool"]
+    assert [layer["nodes"] for layer in only["layers"]] == [["conv3", "residual", "pool"]]
 
 
 def test_config_lists_every_preset(tilewright):

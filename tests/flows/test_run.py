@@ -22,12 +22,14 @@ def test_the_table_names_layers_targets_and_totals(tilewright, model, scans):
     said = tilewright("run", model, "--config", "8x16", "--input", scans, "--samples", 5)
     lines = said.splitlines()
     assert lines[0] == (
-        "network        digits_int8_qdq: 6 layers on the accelerator; on the host, in NumPy: "
+        "network        digits_int8_qdq: 4 layers on the accelerator; on the host, in NumPy: "
         "quantize, reshape, reshape, dequantize"
     )
     (conv2,) = (line.split() for line in lines if line.startswith("conv2 "))
     assert conv2[1:3] == ["conv", "accelerator"]
     assert conv2[4] == "73,728"
+    (fused,) = (line for line in lines if line.startswith("conv3 + residual + pool  "))
+    assert fused.split()[5:7] == ["conv+qadd+qavgpool", "accelerator"]
     assert any(line.startswith("total ") for line in lines)
     assert "(exact); a layer's are what it adds" in said
     assert "accuracy: 100.00% of 5 labels" in lines
@@ -60,6 +62,7 @@ def test_every_layer_is_compared_on_request(tilewright, model, scans, device):
     found = results(tilewright, *arguments, "--device", device)["comparison"]
     assert found["equal"]
     assert found["not_kept"] == []
+    assert found["on_chip"] == ["conv3", "residual"]
     compared = {tally["name"]: tally["values"] for tally in found["tallies"]}
     assert {"conv1": 2048, "dense": 20, "logits": 20}.items() <= compared.items()
     assert ("data window 0 of `sim`" in compared) == (device == "reference")

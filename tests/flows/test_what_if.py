@@ -71,7 +71,7 @@ def test_without_a_compiler_the_table_is_the_same(artifact, monkeypatch, tmp_pat
 
 
 def test_the_configuration_of_the_model_is_chosen_first(tilewright, model):
-    found = rows(tilewright, model, "--config", "8x8", "--set", "queue_depth=8")
-    assert found["configuration"] == "8x8,queue_depth=8"
-    assert found["base"]["queue_depth"] == 8
-    assert PRESETS["8x8"].queue_depth != 8
+    found = rows(tilewright, model, "--config", "8x8", "--set", "queue_depth=16")
+    assert found["configuration"] == "8x8,queue_depth=16"
+    assert found["base"]["queue_depth"] == 16
+    assert PRESETS["8x8"].queue_depth != 16

@@ -14,7 +14,8 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store, Unit
 from tilewright.runtime import Comparison, Session, open_device
 from tilewright.runtime.compare import Tally
-from tilewright.runtime.profile import find_layers, layer_cycles, layer_names, short_name
+from tilewright.runtime.names import layer_names
+from tilewright.runtime.profile import layer_cycles
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 SMALL = PRESETS["8x16"]
@@ -48,9 +49,9 @@ def test_every_layer_equals_the_integer_reference(module, scans, device):
     assert comparison.equal
     assert comparison.not_kept == []
     assert [tally.values for tally in comparison.layers.values()] == [
-        3 * int(np.prod(shape)) for shape in
-        [(8, 8, 16), (4, 4, 32), (4, 4, 32), (4, 4, 32), (32,), (10,)]
-    ]  # fmt: skip
+        3 * int(np.prod(shape)) for shape in [(8, 8, 16), (4, 4, 32), (32,), (10,)]
+    ]
+    assert comparison.on_chip == ["conv3", "residual"]
 
 
 def test_one_wrong_weight_is_found_and_named(module, scans):
@@ -112,7 +113,7 @@ def test_layers_say_where_they_run_and_what_they_move(module, scans):
     with open_device("sim", SMALL) as sim:
         profile = Session(module, sim).run(scans[:1]).profile
     assert [layer.target for layer in profile.layers] == [
-        "host", "host", *["accelerator"] * 6, "host", "host",
+        "host", "host", *["accelerator"] * 4, "host", "host",
     ]  # fmt: skip
     program = module.segments[0].program
     loads = [i for i in program if isinstance(i, Load) and not i.fill]
@@ -124,6 +125,9 @@ def test_layers_say_where_they_run_and_what_they_move(module, scans):
     assert profile.counters["STORE_BYTES"] == profile.written_bytes
     conv1 = profile.layers[2]
     assert (conv1.short, conv1.op, conv1.macs) == ("conv1", "conv", 8 * 8 * 16 * 9)
+    fused = profile.layers[4]
+    assert (fused.short, fused.op) == ("conv3 + residual + pool", "conv+qadd+qavgpool")
+    assert fused.macs == 4 * 4 * 32 * 9 * 32
 
 
 def test_layers_cycles_are_what_they_add_to_the_completion(module, scans):
@@ -148,8 +152,8 @@ def test_a_layer_that_ends_before_its_predecessor_adds_nothing(module):
     spans = np.full((len(segment.program), 2), 50)
     first = segment.layers[0]
     spans[first.first : first.last, 1] = 70
-    assert layer_cycles(segment, spans) == [70, 0, 0, 0, 0, 0]
-    assert layer_cycles(segment, None) == [None] * 6
+    assert layer_cycles(segment, spans) == [70, 0, 0, 0]
+    assert layer_cycles(segment, None) == [None] * 4
 
 
 def test_a_device_without_time_gives_no_cycles(module, scans):
@@ -183,13 +187,6 @@ def test_inputs_that_do_not_fit_are_refused(module, scans):
     assert refused(module, {}) == (
         "network `digits_int8_qdq`: expected inputs `scan`, got none; give each by its name"
     )
-
-
-def test_layers_are_found_by_full_and_short_name(module):
-    assert [layer.name for _, layer in find_layers(module, "conv2")] == ["conv2"]
-    assert find_layers(module, "conv9") == []
-    assert short_name("a/b;model/conv2d/Conv2D1") == "conv2d/Conv2D1"
-    assert short_name("dense") == "dense"
 
 
 def test_tallies_count_bits_not_values():

@@ -117,6 +117,11 @@ INEXACT = {
         "ACC takes a result before constants are added, requantisation and clamp, and `out.ACC` "
         "lies there; make it an int8 stage in ACT",
     ),
+    "a maximum with an accumulator": (
+        lambda x, y, acc, scale, table, below: ("int8", te.maximum(acc, y)),
+        "out.ACT",
+        "vector saturates to int8, and `out.ACT` keeps the low bits of its value; clamp it",
+    ),
     "a tensor as both operands": (
         lambda x, y, acc, scale, table, below: ("int8", te.maximum(x, below)),
         "out.ACT",
@@ -148,19 +153,38 @@ def test_what_an_instruction_computes_exactly_is_taken():
         assert "instruction vector:" in str(schedule.program())
 
 
-def test_padding_inside_an_instruction_is_refused():
+def test_sums_are_held_to_the_same_rules():
+    (c,) = te.axes(c=4)
+    (r,) = te.reduce_axes(r=2)
+    acc, x = te.tensor("acc", "int32", (2, 4)), te.tensor("x", "int8", (2, 4))
+    for value, said in (
+        (te.sum(x[r, c], over=r), "clamp it"),
+        (te.clamp(te.sum(acc[r, c] * 3 + x[r, c] * 2, over=r), -9, 9), "that no instruction does"),
+    ):
+        schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (c,), value)), MACHINE)
+        schedule.cache_write("out", "ACT")
+        for name in schedule.kernel.inputs:
+            schedule.cache_read(name, "ACC" if name == "acc" else "ACT", "out.ACT")
+        assert refused(schedule, "tensorise(out.ACT, c)").endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("window", "reach"), [((3, -1), "-1..4"), ((2, -1), "-1..3"), ((2, 0), "0..4")]
+)
+def test_padding_inside_an_instruction_is_refused(window, reach):
     """A stage in a scratchpad has no border; only a copy for the reader has."""
     y, c = te.axes(y=4, c=4)
-    (ky,) = te.reduce_axes(ky=3)
+    size, offset = window
+    (ky,) = te.reduce_axes(ky=size)
     image = te.tensor("image", "int8", (4, 4))
     rows = te.compute("rows", "int8", (y, c), image[y, c])
-    out = te.compute("out", "int8", (y, c), te.max(rows[y + ky - 1, c], over=ky))
+    out = te.compute("out", "int8", (y, c), te.max(rows[y + ky + offset, c], over=ky))
     schedule = te.Schedule(te.kernel("k", out), MACHINE)
     schedule.set_scope("rows", "ACT")
     schedule.cache_write("out", "ACT")
     assert refused(schedule, "tensorise(out.ACT, y)") == (
-        "tensorise(out.ACT, y): `rows[ky + y - 1, c]` reaches -1..4 where `rows` has 0..3, and "
-        "vector knows no padding; `cache_read` makes a copy with its border"
+        f"tensorise(out.ACT, y): `{rows[y + ky + offset, c]}` reaches {reach} where `rows` has "
+        "0..3, and vector knows no padding; `cache_read` makes a copy with its border"
     )
     schedule.cache_read("rows", "ACT", "out.ACT")
     schedule.tensorise("out.ACT", "y")

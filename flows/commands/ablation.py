@@ -1,0 +1,228 @@
+"""`tilewright ablation`: what pipelining, fusion, gathering and the depthwise mode each bring."""
+
+import argparse
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ...compiler.frontend import import_and_quantise
+from ...compiler.graph import Graph
+from ...errors import ToolError, UsageError
+from ...isa.configuration import DEFAULT, Configuration
+from ...runtime.artifact import is_artifact, load
+from ...sim.memory_model import MemoryModel
+from .. import report
+from ..ablation import Progress, measure_layer, measure_variant, variants
+from ..ablation_tables import (
+    introduction,
+    layers_json,
+    layers_table,
+    variants_json,
+    variants_table,
+)
+from ..ablation_traffic import bytes_per_cycle
+from ..arguments import Advance, add_configuration, chosen_configuration, progress_bar
+from ..json_output import write_json
+from ..layers import RESNET18, ConvolutionShape
+from .run import add_memory, memory_model
+
+NETWORK = "ResNet-18's convolutions"
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser(
+        "ablation", parents=[common], help="measure what each thing that makes networks fast brings"
+    )
+    parser.add_argument(
+        "source", type=Path, nargs="?", metavar="MODEL",
+        help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",
+    )  # fmt: skip
+    add_configuration(parser)
+    parser.add_argument(
+        "--layers", metavar="NAME,...", help="without MODEL: some of C2 to C11 (default: all)"
+    )
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE.json",
+        help="the table for machines, to stdout or to a file beside the table",
+    )  # fmt: skip
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE.svg", help="draw the table (needs Matplotlib)"
+    )
+    add_memory(parser)
+    parser.set_defaults(function=ablation, stalls=0.0, seed=0)
+
+
+def ablation(arguments: argparse.Namespace) -> None:
+    """Measure and print a network's variants, or the layers.
+
+    Raises
+    ------
+    UsageError
+        For arguments that make no sense together.
+    ToolError
+        Without Matplotlib, where a figure is asked for.
+    TilewrightError
+        For whatever is wrong with the model, the machine or the memory.
+    """
+    check_files(arguments.json, arguments.figure)
+    memory = memory_model(arguments)
+    configuration = chosen_configuration(arguments)
+    if arguments.source is None:
+        shapes = chosen_layers(arguments.layers)
+        ablate_layers(shapes, configuration or DEFAULT, memory, arguments)
+        return
+    if arguments.layers:
+        raise UsageError(
+            f"`--layers {arguments.layers}`: expected no MODEL beside it, got "
+            f"`{arguments.source}`; leave one of them out"
+        )
+    graph, configuration = read_graph(arguments.source, configuration)
+    ablate_network(graph, configuration, memory, arguments)
+
+
+def check_files(json: str | None, figure: Path | None) -> None:
+    """Refuse names of results that may be a model's, and figures that cannot be drawn.
+
+    Raises
+    ------
+    UsageError, ToolError
+        Before anything long begins.
+    """
+    if json not in (None, "-") and not json.endswith(".json"):
+        raise UsageError(
+            f"`--json {json}`: expected a name that ends in `.json`, or none for stdout; put MODEL "
+            "before `--json`"
+        )
+    if figure is None:
+        return
+    if figure.suffix != ".svg":
+        raise UsageError(f"`--figure {figure}`: expected a name that ends in `.svg`; rename it")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ToolError(
+            "`--figure`: the Python package `matplotlib` is not installed; run `pip install "
+            "matplotlib`, or leave `--figure` out"
+        )
+
+
+def chosen_layers(names: str | None) -> list[ConvolutionShape]:
+    """Layers of ResNet-18 by name, in its order.
+
+    Raises
+    ------
+    UsageError
+        For a name that none has.
+    """
+    known = {shape.name: shape for shape in RESNET18}
+    if names is None:
+        return list(RESNET18)
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"`--layers {names}`: expected some of {', '.join(known)}, got `{name}`; correct it"
+            )
+    return [shape for shape in RESNET18 if shape.name in wanted]
+
+
+def read_graph(source: Path, configuration: Configuration | None) -> tuple[Graph, Configuration]:
+    """The integer graph of a model or an artifact, and the machine to compile it for.
+
+    Raises
+    ------
+    TilewrightError
+        As the importer or the artifact's reader says.
+    """
+    if is_artifact(source):
+        module = load(source)
+        return module.graph, configuration or module.configuration
+    return import_and_quantise(source), configuration or DEFAULT
+
+
+def ablate_network(
+    graph: Graph, configuration: Configuration, memory: MemoryModel, arguments: argparse.Namespace
+) -> None:
+    """Measure a network's variants, and give the results in every form asked for."""
+    found = variants(graph, configuration)
+    layers = len(graph.nodes)
+    results = []
+    with progress_bar() as advance:
+        for number, variant in enumerate(found):
+            text = f"compiling {graph.name}, {variant.name}"
+            places = range(number * layers, (number + 1) * layers)
+            tell = _teller(advance, text, places, len(found) * layers)
+            results.append(measure_variant(variant, graph, memory, tell))
+    if arguments.figure:
+        from ..ablation_figure import draw_variants
+
+        title = f"{graph.name} on {configuration.name}"
+        save_figure(arguments.figure, lambda path: draw_variants(path, title, results))
+    deliver(
+        arguments.json,
+        variants_json(graph.name, configuration, memory, results),
+        variants_table(results),
+        introduction(graph.name, configuration, memory),
+    )
+
+
+def ablate_layers(
+    shapes: Sequence[ConvolutionShape],
+    configuration: Configuration,
+    memory: MemoryModel,
+    arguments: argparse.Namespace,
+) -> None:
+    """Measure layers at every depth, and give the results in every form asked for."""
+    layers = []
+    with progress_bar() as advance:
+        for number, shape in enumerate(shapes):
+            advance(f"compiling {shape.name}", number, len(shapes))
+            layers.append(measure_layer(shape, configuration, memory))
+    if arguments.figure:
+        from ..ablation_figure import draw_layers
+
+        title = f"{NETWORK} on {configuration.name}"
+        rate = bytes_per_cycle(configuration, memory)
+        peak = configuration.lanes_in * configuration.lanes_out
+        save_figure(arguments.figure, lambda path: draw_layers(path, title, layers, peak, rate))
+    deliver(
+        arguments.json,
+        layers_json(NETWORK, configuration, memory, layers),
+        layers_table(layers),
+        introduction(NETWORK, configuration, memory),
+    )
+
+
+def _teller(advance: Advance, text: str, places: range, steps: int) -> Progress:
+    """What moves the bar on by one place per layer; fused ones are fewer than places."""
+    left = iter(places)
+    advance(text, places.start, steps)
+    return lambda line: advance(text, next(left, places.stop), steps)
+
+
+def save_figure(target: Path, draw: Callable[[Path], None]) -> None:
+    """Draw a figure.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be written.
+    """
+    try:
+        draw(target)
+    except OSError as problem:
+        raise UsageError(
+            f"`--figure {target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None
+
+
+def deliver(target: str | None, values: Any, table: Table, lines: Sequence[str]) -> None:
+    """Write JSON where asked for; print the table unless JSON goes there."""
+    if target:
+        write_json(target, values)
+    if target != "-":
+        for line in lines:
+            report.say(line)
+        report.stdout().print(table)

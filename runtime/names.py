@@ -1,0 +1,102 @@
+"""What layers are called: short names that say which nodes of the model a layer holds.
+
+A layer is a node, or several that pass values to each other on chip.
+"""
+
+import re
+
+from ..compiler.graph import Node
+from ..compiler.module import Layer, Module
+
+WEIGHT = re.compile(r"/ReadVariableOp\b.*")
+"""TensorFlow's end of a weight's path: the node is what comes before."""
+
+
+def short_name(name: str) -> str:
+    """The last two parts of the last of the paths that an exporter joined with `;`."""
+    path = WEIGHT.sub("", name.rsplit(";", 1)[-1]).strip("/")
+    return "/".join(path.rsplit("/", 2)[-2:])
+
+
+def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
+    """Nodes of each accelerator layer in order, by the value that the layer gives.
+
+    What neither a layer nor a host step gives stays on chip, in the layer that reads it.
+    """
+    outputs = [layer.output for segment in module.segments for layer in segment.layers]
+    hosted = {step for step in module.steps if isinstance(step, str)}
+    nodes: dict[str, list[Node]] = {output: [] for output in outputs}
+    owner = {output: output for output in outputs}
+    for node in reversed(module.graph.nodes):
+        value = node.output.name
+        if value not in nodes and value not in hosted:
+            readers = (owner.get(user.output.name) for user in module.graph.users(value))
+            owner[value] = next(filter(None, readers), "")
+        if found := owner.get(value):
+            nodes[found].insert(0, node)
+    return {output: tuple(found) for output, found in nodes.items()}
+
+
+def layer_names(module: Module) -> dict[str, str]:
+    """A short name for each step, by the value that it produces.
+
+    Of the nodes of a fused layer it holds the paths without the operators, which reports show
+    beside it, as far as that tells them apart: `conv3 + residual + pool`. Where two accelerator
+    layers would share a name, a number follows.
+    """
+    names: dict[str, str] = {}
+    taken: dict[str, int] = {}
+    nodes = layer_nodes(module)
+    for step in module.steps:
+        if isinstance(step, str):
+            node = module.graph.producer(step)
+            names[step] = short_name(node.name if node is not None else step)
+            continue
+        for layer in module.segments[step].layers:
+            base = _layer_name(layer, nodes[layer.output])
+            taken[base] = taken.get(base, 0) + 1
+            names[layer.output] = base if taken[base] == 1 else f"{base}#{taken[base]}"
+    return names
+
+
+def _layer_name(layer: Layer, nodes: tuple[Node, ...]) -> str:
+    if len(nodes) < 2:
+        return short_name(layer.name)
+    shorts = [short_name(node.name) for node in nodes]
+    owners = [_owner(short) for short in shorts]
+    return " + ".join(owners if len(set(owners)) == len(owners) else shorts)
+
+
+def _owner(short: str) -> str:
+    """A short name without the operator behind the slash."""
+    return short.split("/", 1)[0]
+
+
+def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
+    """Accelerator layers with this full or short name, or else those that hold such a node.
+
+    Returns
+    -------
+    list
+        Each layer with its segment's index.
+    """
+    names, nodes = layer_names(module), layer_nodes(module)
+    layers = [
+        (index, layer) for index, segment in enumerate(module.segments) for layer in segment.layers
+    ]
+    found = [each for each in layers if wanted in (each[1].name, names[each[1].output])]
+    return found or [
+        each for each in layers if any(_is_called(node, wanted) for node in nodes[each[1].output])
+    ]
+
+
+def _is_called(node: Node, wanted: str) -> bool:
+    short = short_name(node.name)
+    return wanted in (node.name, short, _owner(short))
+
+
+def on_chip(module: Module) -> list[str]:
+    """Short names of the nodes whose values never leave the chip: all but the last of a layer."""
+    return [
+        short_name(node.name) for nodes in layer_nodes(module).values() for node in nodes[:-1]
+    ]

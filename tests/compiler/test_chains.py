@@ -1,0 +1,242 @@
+"""Chains that the compiler fuses, with schedules taken at random instead of the best.
+
+Small scratchpads make rings wrap, rows and channels be cut and weights be loaded again; what really
+occurred is counted, so that a test cannot pass because nothing was fused.
+"""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from tilewright.compiler.accelerator.lower import Lowering
+from tilewright.compiler.accelerator.plan import Plan
+from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from tilewright.compiler.accelerator.steps import steps_of
+from tilewright.compiler.tensor import Kernel
+from tilewright.flows.fuzz_runs import Runner
+from tilewright.flows.random_graphs import Number, Shape, Sketch, Step, realise
+from tilewright.isa.configuration import PRESETS, Configuration
+
+PLAIN: dict[str, Number] = {
+    "kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1,
+    "low": -128, "high": 127, "zero_point_x": 0, "zero_point_y": 0, "gain": 0, "sparse": 0,
+}  # fmt: skip
+ADD: dict[str, Number] = {
+    "multipliers": (3, 2), "constant": 5, "gain": 1, "zero_point_y": -3, "low": -128, "high": 120,
+}  # fmt: skip
+MEMORIES = {
+    "roomy": {},
+    "small": {"act_banks": 8, "act_depth": 64, "wgt_depth": 128, "acc_depth": 64},
+    "least": {"act_banks": 8, "act_depth": 32, "wgt_depth": 64, "acc_depth": 32, "param_depth": 8},
+}
+SHAPES = ((24, 3), (17, 1), (40, 2), (1, 24), (9, 9), (13, 6), (2, 2), (1, 1))
+"""Heights and widths."""
+
+WINDOWS = ((3, 3), (3, 3), (5, 5), (1, 7), (7, 1), (2, 2), (4, 3))
+
+
+class Drawing:
+    """Steps after one another; `values` counts inputs and results."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        height, width = chance.choice(SHAPES)
+        channels = chance.choice((1, 3, 5, 8, 13, 16, 21))
+        self.inputs: list[Shape] = [(chance.choice((1, 1, 2)), height, width, channels)]
+        self.steps: list[Step] = []
+
+    def sketch(self) -> Sketch:
+        """What has been drawn, its last value shown."""
+        last = len(self.inputs) + len(self.steps) - 1
+        return Sketch(tuple(self.inputs), tuple(self.steps), (last,))
+
+    def then(self, kind: str, *others: int, **numbers: Number) -> None:
+        """A step that reads the last value, or the first input where there is none."""
+        last = len(self.inputs) + len(self.steps) - 1 if self.steps else 0
+        self.steps.append(Step(kind, (last, *others), numbers))
+
+    def conv(self, channels: int, groups: int = 1, **window: Number) -> None:
+        """A convolution, or a depthwise one where `groups` is 0."""
+        points = {name: self.chance.randint(-128, 127) for name in ("zero_point_x", "zero_point_y")}
+        numbers = {**PLAIN, **points, "channels": channels, "groups": groups, **window}
+        self.then("conv", seed=self.chance.randrange(1 << 20), **numbers)
+
+    def window(self, *, same: bool = False) -> dict[str, Number]:
+        """A window with padding at any side; of the same size as its image if asked for."""
+        chance = self.chance
+        kernel, dilation = chance.choice(WINDOWS), chance.choice((1, 1, 1, 2))
+        dilations = (dilation, dilation)
+        reach = [dilation * (extent - 1) for extent in kernel]
+        before = [chance.randint(0, extent) for extent in reach]
+        after = [whole - first for whole, first in zip(reach, before, strict=True)]
+        strides = (1, 1)
+        if not same:
+            strides = chance.choice(((1, 1), (2, 2), (3, 1), (4, 2)))
+            after = [chance.choice((0, extent)) for extent in after]
+        pads = (*before, *after)
+        return {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+
+    def pool(self) -> None:
+        """A maximum or an average, at most its image large."""
+        window = {**self.window(), "kernel": self.chance.choice(((2, 2), (3, 3), (1, 2), (3, 1)))}
+        average = self.chance.random() < 0.5
+        window["pads"] = tuple(self.chance.randint(0, 1) for _ in range(4))
+        if average:
+            self.then("average", **{**PLAIN, **window, "dilations": (1, 1), "constant": 7})
+        else:
+            self.then("maximum", **{**PLAIN, **window})
+
+
+def bottleneck(draw: Drawing) -> None:
+    """Expand, depthwise, project, and the input added."""
+    channels = draw.inputs[0][3]
+    draw.conv(draw.chance.choice((4, 9, 24, 40)))
+    draw.conv(1, 0, **draw.window(same=True))
+    draw.conv(channels)
+    draw.then("add", 0, **ADD)
+
+
+def thinned(draw: Drawing) -> None:
+    """A depthwise convolution with a stride between two pointwise ones."""
+    draw.conv(draw.chance.choice((4, 9, 24)))
+    draw.conv(1, 0, **draw.window())
+    draw.conv(draw.chance.choice((3, 8, 17)))
+
+
+def depthwise_twice(draw: Drawing) -> None:
+    """Windows over rows that are themselves made window by window."""
+    draw.conv(1, 0, **draw.window(same=True))
+    draw.conv(1, 0, **draw.window())
+    draw.conv(draw.chance.choice((3, 8, 17)))
+
+
+def pooled(draw: Drawing) -> None:
+    """A convolution and a pooling."""
+    draw.conv(draw.chance.choice((4, 9, 24)), **draw.window())
+    draw.pool()
+
+
+def added_and_pooled(draw: Drawing) -> None:
+    """A convolution, an addition from memory, a table and a pooling."""
+    n, height, width, _ = draw.inputs[0]
+    channels = draw.chance.choice((4, 9, 24))
+    draw.inputs.append((n, height, width, channels))
+    draw.conv(channels, **draw.window(same=True))
+    draw.then("add", 1, **ADD)
+    draw.then("table", seed=draw.chance.randrange(1 << 20))
+    draw.pool()
+
+
+def first_layer(draw: Drawing) -> None:
+    """An image of few channels, a convolution that gathers, and a depthwise one."""
+    n, height, width, _ = draw.inputs[0]
+    draw.inputs = [(n, height, width, draw.chance.randint(1, 8))]
+    draw.conv(draw.chance.choice((8, 16, 24)), **draw.window())
+    draw.conv(1, 0, **draw.window(same=True))
+
+
+CHAINS: tuple[Callable[[Drawing], None], ...] = (
+    bottleneck, thinned, depthwise_twice, pooled, added_and_pooled, first_layer,
+)  # fmt: skip
+
+
+def chains(seeds: range) -> Iterator[tuple[int, Sketch]]:
+    """Random chains that are graphs."""
+    for seed in seeds:
+        draw = Drawing(random.Random(seed))
+        draw.chance.choice(CHAINS)(draw)
+        sketch = draw.sketch()
+        try:
+            realise(sketch)
+        except Exception:  # a window larger than its image
+            continue
+        yield seed, sketch
+
+
+class Seen(Counter[str]):
+    """Counts what the plans of lowered kernels have in them."""
+
+    def add(self, plan: Plan, configuration: Configuration) -> None:
+        """Count one plan."""
+        self["fused"] += len(plan.steps) > 1
+        self["channels outer"] += plan.channels_outer
+        for ring in plan.rings.values():
+            rows = ring.top + ring.height + ring.bottom
+            self["ring"] += 1
+            self["wrap"] += rows > ring.ring
+            self["wrap twice"] += rows > 2 * ring.ring
+            self["overhang"] += ring.overhang > 0
+            self["stride beyond window"] += ring.advance > ring.span
+        for step, tile in zip(plan.steps, plan.tiles, strict=True):
+            self["groups of taps"] += bool(
+                step.window and step.window.groups(configuration)[0] > 1
+            )
+            self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in step.streams)
+            self["batch"] += step.extents[step.pixels[0]] > 1
+            self["rows cut"] += tile[step.pixels[2]] < step.extents[step.pixels[2]]
+            self["channels cut"] += tile[step.channels[-1]] < step.extents[step.channels[-1]]
+            self["split sum"] += bool(
+                step.reduced and tile[step.reduced] < step.reductions[step.reduced]
+            )
+
+
+@pytest.fixture
+def seen(monkeypatch) -> Seen:
+    """Schedules are drawn at random, what can be fused is fused, and what is lowered is counted."""
+    seen, chance, lower = Seen(), random.Random(0), Lowering.lower
+
+    def draw_schedule(kernel: Kernel, configuration: Configuration, *options) -> Schedule:
+        most = chance.choice((1, 10, 100))
+        legal = tuple(
+            itertools.islice(legal_schedules(kernel, configuration, *options), most)
+        )
+        drawn = chance.choice(legal or (choose_schedule(kernel, configuration, *options),))
+        return replace(drawn, bound_cycles=0)
+
+    def lower_and_count(self: Lowering, kernel: Kernel, schedule: Schedule) -> None:
+        seen.add(schedule.plan(kernel, self.configuration), self.configuration)
+        lower(self, kernel, schedule)
+
+    monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", draw_schedule)
+    monkeypatch.setattr(Lowering, "lower", lower_and_count)
+    return seen
+
+
+CONFIGURATIONS = tuple(
+    PRESETS[name].replace(
+        name=f"{name}, {memory}, {taps} taps", depthwise_taps=min(taps, PRESETS[name].lanes_in),
+        **MEMORIES[memory],
+    )
+    for name in ("4x4", "8x8", "8x16", "16x8", "16x16")
+    for memory, taps in (
+        ("roomy", 3), ("small", 0), ("small", 1), ("small", 3), ("least", 2), ("least", 5),
+    )
+)  # fmt: skip
+
+
+def check(seeds: range, configurations, device: str = "sim", depths=(0,)) -> int:
+    """Compile and run chains on configurations in turn; how many were equal."""
+    equal = 0
+    with Runner() as run:
+        for seed, sketch in chains(seeds):
+            configuration = configurations[seed % len(configurations)]
+            outcome = run(realise(sketch), configuration, seed, device)
+            assert outcome.kind != "failed", f"{seed} on {configuration.name}: {outcome.text}"
+            if outcome.kind == "refused":
+                assert "no tile fits" in outcome.text, f"{seed}: {outcome.text}"
+            equal += outcome.kind == "equal"
+    return equal
+
+
+def test_chains_keep_their_meaning_whatever_the_schedule(seen):
+    equal = check(range(1, 240), CONFIGURATIONS)
+    assert equal > 100
+    expected = (
+        "fused", "channels outer", "ring", "wrap", "wrap twice", "overhang", "groups of taps",
+        "gathered", "batch", "rows cut", "channels cut", "split sum", "stride beyond window",
+    )  # fmt: skip
+    assert [name for name in expected if seen[name] < 3] == [], seen

@@ -1,0 +1,107 @@
+"""The estimate against the exact timing model: it need not be right, only choose well."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.graph import Graph, QConv
+from tilewright.compiler.kernels import build_kernel
+from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.sim.timing import time_program
+
+from .test_lowering import out_extent, single_node
+
+SAMPLE = 10
+"""Legal schedules that are timed beside the chosen one."""
+
+LAYERS = {
+    "3x3 of many pixels": (28, 32, 64, 3, 1, 1),
+    "3x3 of many channels": (7, 128, 128, 3, 1, 1),
+    "3x3 with a stride": (28, 32, 64, 3, 2, 1),
+    "1x1 of many channels": (14, 128, 64, 1, 1, 1),
+    "1x1 with a stride": (28, 64, 128, 1, 2, 1),
+    "depthwise": (28, 96, 96, 3, 1, 96),
+    "depthwise with a stride": (28, 96, 96, 3, 2, 96),
+}
+"""Image size, channels in and out, kernel, stride and groups."""
+
+
+def layer(size: int, channels_in: int, channels_out: int, kernel: int, stride: int, groups: int):
+    """A square convolution as a graph."""
+    chance = np.random.default_rng(0)
+    pad = kernel // 2
+    out = out_extent(size, kernel, stride, 1, pad, pad)
+    constants = (
+        chance.integers(-128, 128, (kernel, kernel, channels_in // groups, channels_out)).astype(
+            np.int8
+        ),
+        np.zeros(channels_out, np.int32),
+        np.full(channels_out, 0.001, np.float32),
+    )
+    attributes = QConv("conv", (stride, stride), (pad,) * 4, (1, 1), groups, 3, 0)
+    shape = (1, size, size, channels_in)
+    return single_node(attributes, [shape], (1, out, out, channels_out), constants)
+
+
+def exact_cycles(
+    graph: Graph, schedule: Schedule, configuration: Configuration, monkeypatch
+) -> int:
+    """Cycles of the graph's one kernel with a schedule, by the timing model."""
+    monkeypatch.setattr(
+        "tilewright.compiler.fusion.choose_schedule", lambda kernel, *options: schedule
+    )
+    (segment,) = compile_graph(graph, configuration).segments
+    return time_program(segment.program, configuration).cycles
+
+
+def rank_correlation(first: list[int], second: list[int]) -> float:
+    """Spearman's: 1 where both put everything in the same order."""
+    ranks = [np.argsort(np.argsort(values)) for values in (first, second)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("configuration", ["8x8", "16x16"])
+def test_the_chosen_schedule_is_nearly_the_best_of_a_sample(configuration, monkeypatch):
+    machine, worst = PRESETS[configuration], 0.0
+    estimates, cycles = [], []
+    for name, numbers in LAYERS.items():
+        graph = layer(*numbers)
+        kernel = build_kernel(graph.nodes[0], graph, machine)
+        chosen = choose_schedule(kernel, machine)
+        legal = [one for one in legal_schedules(kernel, machine) if one != chosen]
+        # Half of them among those that the estimate likes, where a wrong order costs most.
+        legal.sort(key=lambda one: one.bound_cycles)
+        chance = random.Random(name)
+        near, far = legal[: 4 * SAMPLE], legal[4 * SAMPLE :]
+        sample = chance.sample(near, min(len(near), SAMPLE // 2))
+        sample += chance.sample(far, min(len(far), SAMPLE - len(sample)))
+        times = [exact_cycles(graph, one, machine, monkeypatch) for one in (chosen, *sample)]
+        excess = times[0] / min(times) - 1
+        correlation = rank_correlation([one.bound_cycles for one in (chosen, *sample)], times)
+        print(
+            f"{configuration} {name}: {len(legal)} schedules, chosen {times[0]} cycles "
+            f"(estimated {chosen.bound_cycles}), {100 * excess:.1f} % over the best of "
+            f"{len(times)}, rank correlation {correlation:.2f}"
+        )
+        worst = max(worst, excess)
+        estimates += [one.bound_cycles for one in (chosen, *sample)]
+        cycles += times
+        assert excess <= 0.25, name
+        assert correlation > 0.5, name
+    overall = rank_correlation(estimates, cycles)
+    print(f"{configuration}: worst {100 * worst:.1f} %, rank correlation of all {overall:.3f}")
+    assert overall > 0.9
+
+
+def test_an_estimate_of_the_best_is_near_the_exact_time(monkeypatch):
+    machine = PRESETS["8x8"]
+    for numbers in (LAYERS["3x3 of many channels"], LAYERS["depthwise"]):
+        graph = layer(*numbers)
+        kernel = build_kernel(graph.nodes[0], graph, machine)
+        chosen = choose_schedule(kernel, machine)
+        cycles = exact_cycles(graph, chosen, machine, monkeypatch)
+        assert 0.8 < chosen.bound_cycles / cycles < 1.25

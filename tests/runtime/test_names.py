@@ -1,0 +1,114 @@
+"""Names of layers: short, unique, and of every node that a layer holds."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import Constant, Graph, Node, Output, QAdd, QConv, TensorType, Value
+from tilewright.compiler.module import Layer, Module, Segment
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime.names import find_layers, layer_names, layer_nodes, on_chip, short_name
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
+SMALL = PRESETS["8x8"]
+
+
+@pytest.fixture(scope="module")
+def module() -> Module:
+    return compile_graph(import_and_quantise(DIGITS), SMALL)
+
+
+def chain(names: list[str], layers: list[int]) -> Module:
+    """1x1 convolutions one after the other, each then added to the input; layers end at `layers`."""
+    kind = TensorType("int8", (1, 2, 2, 8))
+    constants = (
+        Constant("w", np.zeros((1, 1, 8, 8), np.int8)),
+        Constant("bias", np.zeros(8, np.int32)),
+        Constant("scale", np.ones(8, np.float32)),
+    )
+    conv = QConv("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1, 0, 0)
+    nodes, value = [], "x"
+    for index, name in enumerate(names):
+        given = Value(f"v{index}", kind)
+        if index % 2:
+            nodes.append(Node(name, QAdd((1, 1), 0, 1.0, 0, 0), (value, "x"), (given,)))
+        else:
+            nodes.append(Node(name, conv, (value, "w", "bias", "scale"), (given,)))
+        value = given.name
+    graph = Graph(
+        "chain", (Value("x", kind),), (Output("y", value),), tuple(nodes), constants
+    )
+    found, first = [], 0
+    for last in layers:
+        joined = " + ".join(names[first : last + 1])
+        found.append(Layer(joined, "conv", f"v{last}", 0, "", 0, 0))
+        first = last + 1
+    segment = Segment((), (), tuple(found), (), (), (), b"", 0, 0)
+    return Module("chain", SMALL, graph, (0,), (segment,), {})
+
+
+def test_paths_are_cut_to_what_says_most():
+    assert short_name("a/b;model/conv2d/Conv2D1") == "conv2d/Conv2D1"
+    assert short_name("dense") == "dense"
+    assert short_name("/Conv") == "Conv"
+    assert short_name("m/conv2d_5/BiasAdd/ReadVariableOp/resource1_prequant") == "conv2d_5/BiasAdd"
+
+
+def test_layers_hold_every_accelerated_node_once(module):
+    held = layer_nodes(module)
+    names = [[node.name for node in nodes] for nodes in held.values()]
+    assert sorted(names) == [["conv1"], ["conv2"], ["conv3", "residual", "pool"], ["dense"]]
+    hosted = [step for step in module.steps if isinstance(step, str)]
+    assert len(hosted) + sum(map(len, names)) == len(module.graph.nodes)
+    for output, nodes in held.items():
+        assert nodes[-1].output.name == output
+
+
+def test_what_stays_on_chip_has_no_place_in_memory(module):
+    assert on_chip(module) == ["conv3", "residual"]
+    placed = {binding.name for binding in module.segments[0].activations}
+    for nodes in layer_nodes(module).values():
+        for node in nodes[:-1]:
+            assert node.output.name not in placed
+
+
+def test_a_fused_layer_is_named_after_its_nodes(module):
+    (segment,) = module.segments
+    names = layer_names(module)
+    assert [names[layer.output] for layer in segment.layers] == [
+        "conv1", "conv2", "conv3 + residual + pool", "dense",
+    ]  # fmt: skip
+
+
+def test_operators_are_left_out_where_the_rest_tells_nodes_apart():
+    module = chain(["m/conv2d/Conv2D", "m/add/Add"], [1])
+    assert layer_names(module) == {"v1": "conv2d + add"}
+    module = chain(["m/block/Conv", "m/block/Add"], [1])
+    assert layer_names(module) == {"v1": "block/Conv + block/Add"}
+
+
+def test_layers_of_one_name_are_numbered():
+    module = chain(["m/conv/Conv", "m/add/Add", "n/conv/Conv", "n/add/Add"], [1, 3])
+    assert layer_names(module) == {"v1": "conv + add", "v3": "conv + add#2"}
+    assert [layer.output for _, layer in find_layers(module, "conv + add#2")] == ["v3"]
+    assert [layer.output for _, layer in find_layers(module, "n/add/Add")] == ["v3"]
+    assert [layer.output for _, layer in find_layers(module, "add")] == ["v1", "v3"]
+
+
+@pytest.mark.parametrize("wanted", ["conv3", "residual", "pool", "conv3 + residual + pool"])
+def test_a_layer_is_found_by_each_of_its_nodes(module, wanted):
+    ((index, layer),) = find_layers(module, wanted)
+    assert (index, layer.op) == (0, "conv+qadd+qavgpool")
+
+
+def test_a_layer_of_that_name_goes_before_one_that_holds_such_a_node():
+    module = chain(["m/conv/Conv", "add", "conv", "last"], [1, 2, 3])
+    assert [layer.output for _, layer in find_layers(module, "conv")] == ["v2"]
+
+
+def test_what_no_layer_holds_is_not_found(module):
+    assert find_layers(module, "conv9") == []
+    assert find_layers(module, "logits_DequantizeLinear") == []
