@@ -19,9 +19,10 @@ from ..isa.configuration import PRESETS, Configuration
 from .command import guarded
 from .fuzz_runs import Failure, Outcome, Run, Runner, Tally, configuration_of
 from .json_output import write_json
-from .random_graphs import Sketch, random_sketch, realise
+from .random_graphs import random_sketch
 from .random_models import MOST_STEPS, random_model
 from .shrink_graphs import shrink_sketch
+from .sketches import Sketch, realise
 
 RTL = ("4x4", "8x8")
 """Configurations of the runs on the hardware: few, since each must be built."""

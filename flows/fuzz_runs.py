@@ -14,7 +14,7 @@ from ..isa.random_configurations import verification_configurations
 from ..runtime.compare import Comparison
 from ..runtime.devices import Device, open_device
 from ..runtime.session import Session
-from .random_graphs import Sketch
+from .sketches import Sketch
 
 ROOMY = ("4x4", "8x8", "8x16", "16x8", "16x16", "32x32")
 """Presets on which every random graph fits."""

@@ -21,6 +21,9 @@ TABLE_COLUMNS = 200
 NAME_COLUMNS = 14, 34
 """Least and most columns of a layer's name, as the terminal has room."""
 
+OPERATOR_COLUMNS = 20
+"""Most columns of the operators of a layer's nodes."""
+
 NUMBER_COLUMNS = 79
 """What the per-layer table needs beside names and operators."""
 
@@ -61,7 +64,8 @@ def layer_table(profile: Profile) -> Table:
     cycles = "cycles (no stalls)" if unstalled else "cycles"
     headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
     least, most = NAME_COLUMNS
-    taken = NUMBER_COLUMNS + max((len(layer.op) for layer in profile.layers), default=0)
+    operators = max((len(layer.op) for layer in profile.layers), default=0)
+    taken = NUMBER_COLUMNS + min(operators, OPERATOR_COLUMNS)
     room = shutil.get_terminal_size((taken + most, 0)).columns - taken
     width = max(least, min(most, room))
     rows = [_layer_row(layer, width) for layer in profile.layers]
@@ -75,12 +79,12 @@ def layer_table(profile: Profile) -> Table:
 
 
 def _layer_row(layer: LayerProfile, width: int) -> list[str]:
-    name = shorten(layer.short, width)
+    name, op = shorten(layer.short, width), shorten(layer.op, OPERATOR_COLUMNS, "+")
     if layer.target == HOST:
-        return [name, layer.op, layer.target, *["-"] * 6]
+        return [name, op, layer.target, *["-"] * 6]
     return [
         name,
-        layer.op,
+        op,
         layer.target,
         grouped(layer.cycles),
         grouped(layer.macs) if layer.macs else "-",
@@ -102,12 +106,12 @@ def _total_cells(profile: Profile) -> list[str]:
     ]
 
 
-def shorten(text: str, width: int) -> str:
-    """A layer's name, of fused ones the first and the last; cut in front, where less is said."""
-    parts = text.split(" + ")
-    if len(text) > width and len(parts) > 2:
-        text = f"{parts[0]} + … + {parts[-1]}"
-    return text if len(text) <= width else "…" + text[1 - width :]
+def shorten(text: str, width: int, joint: str = " + ") -> str:
+    """A text of at most `width` characters: of joined names the outer ones, of one name its end."""
+    first, *others = text.split(joint)
+    choices = [text, *(joint.join((first, "…", *last)) for last in (others[-1:], ()) if others)]
+    fitting = (choice for choice in choices if len(choice) <= width)
+    return next(fitting, "…" + text[1 - width :])
 
 
 def grouped(number: int | None) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..compiler.graph import drop_unused
 from ..errors import CompileError
-from .random_graphs import Number, Shape, Sketch, Step, realise
+from .sketches import Number, Shape, Sketch, Step, realise
 
 PLAINEST: dict[str, int] = {
     "kernel": 1,

@@ -97,6 +97,4 @@ def _is_called(node: Node, wanted: str) -> bool:
 
 def on_chip(module: Module) -> list[str]:
     """Short names of the nodes whose values never leave the chip: all but the last of a layer."""
-    return [
-        short_name(node.name) for nodes in layer_nodes(module).values() for node in nodes[:-1]
-    ]
+    return [short_name(node.name) for nodes in layer_nodes(module).values() for node in nodes[:-1]]

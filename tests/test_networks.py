@@ -1,4 +1,4 @@
-"""Networks of others, whole, from ONNX to the RTL: every value of every accelerator layer.
+"""Networks of others, whole, from ONNX to the RTL: every value that reaches main memory.
 
 How often the outputs equal ONNX Runtime's is printed (`pytest -rP` shows it). The command line
 runs all samples: `tilewright run MODEL --device rtl --input FILE --compare`.
@@ -13,6 +13,7 @@ import pytest
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import QConv, is_accelerated
+from tilewright.compiler.options import Options
 from tilewright.flows.report import agreement
 from tilewright.flows.running import run_samples
 from tilewright.flows.samples import read_samples
@@ -34,6 +35,8 @@ class Network:
 
     Parameters
     ----------
+    nodes
+        On the accelerator; layers may hold several.
     equal_values
         Least share of outputs that equal ONNX Runtime's.
     accuracy
@@ -41,7 +44,7 @@ class Network:
     """
 
     path: str
-    layers: int
+    nodes: int
     samples: dict[str, int]
     equal_values: float = 1.0
     accuracy: float | None = None
@@ -75,13 +78,30 @@ def test_every_accelerator_layer_equals_the_integer_reference(name, configuratio
     assert comparison is not None
     assert comparison.equal, comparison.first_difference()
     assert comparison.not_kept == []
-    assert len(comparison.layers) == network.layers
+    assert len(comparison.layers) + len(comparison.on_chip) == network.nodes
     found = agreement(outcome.outputs, samples)
     print(f"\n{name}, {configuration}, {device}: {samples.count} samples, {found}")
     print(f"{outcome.profile.cycles} cycles a sample, use {outcome.profile.utilisation}")
     assert found["equal_values"] >= network.equal_values
     if network.accuracy is not None and device == "rtl":
         assert found["accuracy"] >= network.accuracy
+
+
+@pytest.mark.parametrize("configuration", ["16x16", "8x16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_node_equals_the_integer_reference(name, configuration):
+    """Compiled so that nothing stays on chip, which no comparison sees."""
+    network, machine = NETWORKS[name], PRESETS[configuration]
+    model = MODELS / f"{network.path}.onnx"
+    graph = import_and_quantise(model)
+    module = compile_graph(graph, machine, keep_all=True, options=Options(fuse=False))
+    samples = read_samples(model.with_suffix(".npz"), graph).first(2)
+    with open_device("sim", machine) as sim:
+        comparison = run_samples(module, sim, samples, compare=True).comparison
+    assert comparison is not None
+    assert comparison.equal, comparison.first_difference()
+    assert comparison.not_kept == comparison.on_chip == []
+    assert len(comparison.layers) == network.nodes
 
 
 @pytest.mark.parametrize("configuration", ["16x16", "8x16"])

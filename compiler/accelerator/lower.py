@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Read
+from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Instruction, Load
-from ..tensor import Kernel, Tensor
+from ..tensor import Compute, Kernel, Tensor
 from .arena import Arena
 from .constants import ConstantPool, pack_parameters, pack_weights
 from .dma import Box, Resident, fill_bytes, load_box, load_bytes, load_patches, store_box
@@ -24,7 +24,7 @@ from .rolling import Rolling
 from .schedule import Schedule
 from .sliding import channel_block, pack_taps
 from .steps import Step, box_of
-from .tensorise import tensorise
+from .tensorise import Form, form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class _Walk:
             Memory.PARAM: sum(self._per_step(parameter_rows)),
         }
         """Of every scratchpad of constants: what one tile of every step takes."""
+        self.forms: dict[object, Form] = {}
         self.computed: dict[str, tuple[int, int]] = {}
         """Of every rolling activation: image, and row up to which it is there."""
         self.rings = {
@@ -150,7 +151,7 @@ class _Walk:
             part = {**tile, row: tile[row] if target.count is None else target.count}
             moved = {name: buffer.moved(row, target.first) for name, buffer in buffers.items()}
             moved[step.name] = target.buffer
-            for instruction in tensorise(step.finish, part, moved, self.configuration):
+            for instruction in self._tensorise(step.finish, part, moved):
                 self._emit(instruction, f"{where}: finish")
 
     def _product(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
@@ -173,10 +174,20 @@ class _Walk:
                 if read not in made:
                     buffers[read.tensor] = self._activation(read, origin, tile, part)
             accumulate = step.reduced is not None and origin[step.reduced] > 0
-            for instruction in tensorise(
-                step.product, tile, buffers, self.configuration, accumulate
-            ):
+            for instruction in self._tensorise(step.product, tile, buffers, accumulate):
                 self._emit(instruction, f"{part}: product")
+
+    def _tensorise(
+        self, compute: Compute, tile: Tile, buffers: Mapping[str, Buffer], accumulate: bool = False
+    ) -> list[Instruction]:
+        """Instructions for a tile; most tiles differ from an earlier one in their places only."""
+        names = dict.fromkeys([compute.output.name, *(r.tensor for r in reads_of(compute.body))])
+        own = {name: buffers[name] for name in names}
+        lying = tuple((one.memory, tuple(one.axes.items())) for one in own.values())
+        key = compute.output.name, accumulate, tuple(tile.items()), lying
+        if key not in self.forms:
+            self.forms[key] = form_of(compute, tile, own, self.configuration, accumulate)
+        return self.forms[key].at(own)
 
     @staticmethod
     def _chunks(step: Step, start: Tile, tile: Tile) -> Iterator[Tile]:

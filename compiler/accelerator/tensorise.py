@@ -111,6 +111,44 @@ def lane_axes(pattern: Pattern, compute: Compute, found: Match) -> dict[str, str
     return chosen
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Instructions for a tile wherever its operands lie: all but their addresses.
+
+    Parameters
+    ----------
+    family, settings, nests
+        The instruction, its fields and its loops.
+    operands
+        Per operand that is used: its tensor, the elements of one address step, and steps from
+        where the tensor lies to where the instruction begins.
+    tables
+        Operands that are the number of a table, with the tensor.
+    variants
+        Address steps and fields by which each instruction differs.
+    """
+
+    family: type[Instruction]
+    settings: Mapping[str, Any]
+    nests: Mapping[str, tuple[Loop, ...]]
+    operands: Mapping[str, tuple[str, int, int]]
+    tables: Mapping[str, str]
+    variants: tuple[Mapping[str, int], ...]
+
+    def at(self, buffers: Mapping[str, Buffer]) -> list[Instruction]:
+        """The instructions for operands that lie in these buffers."""
+        bases = {operand.name: 0 for operand in self.family.operands}
+        for name, (tensor, granule, steps) in self.operands.items():
+            bases[name] = _divide(buffers[tensor].base, granule, tensor) + steps
+        tables = {name: buffers[tensor].base for name, tensor in self.tables.items()}
+        instructions = []
+        for variant in self.variants:
+            moved = {name: base + variant.get(name, 0) for name, base in bases.items()}
+            arguments: dict[str, Any] = {**variant, **self.settings, **tables, **moved}
+            instructions.append(self.family(**arguments, **self.nests))
+        return instructions
+
+
 def tensorise(
     compute: Compute,
     tile: Mapping[str, int],
@@ -118,7 +156,18 @@ def tensorise(
     configuration: Configuration,
     accumulate: bool = False,
 ) -> list[Instruction]:
-    """Instructions that compute one tile.
+    """Instructions that compute one tile; see `form_of`."""
+    return form_of(compute, tile, buffers, configuration, accumulate).at(buffers)
+
+
+def form_of(
+    compute: Compute,
+    tile: Mapping[str, int],
+    buffers: Mapping[str, Buffer],
+    configuration: Configuration,
+    accumulate: bool = False,
+) -> Form:
+    """What computes one tile.
 
     Parameters
     ----------
@@ -127,7 +176,7 @@ def tensorise(
     tile
         Extent of every axis inside the tile, reductions included.
     buffers
-        Where every tensor's tile lies, the output's included.
+        How every tensor's tile lies, the output's included; where does not matter.
     accumulate
         Add to the output instead of overwriting it (the later chunks of a split reduction).
 
@@ -144,51 +193,47 @@ def tensorise(
     if accumulate:
         settings["accumulate"] = 1
     bound = _bind(pattern, compute, found)
-    operands = [operand.name for operand in family.operands]
+    names = [operand.name for operand in family.operands]
+    tables = {}
     for slot, read in bound.values():
-        buffer = buffers[read.tensor]
-        settings.update(pattern.places[slot.operand][buffer.memory])
-        if buffer.memory is Memory.LUT:
-            settings[slot.operand] = buffer.base
+        memory = buffers[read.tensor].memory
+        settings.update(pattern.places[slot.operand][memory])
+        if memory is Memory.LUT:
+            tables[slot.operand] = read.tensor
     known = {field.name for field in fields(family)}
     settings = {name: value for name, value in settings.items() if name in known}
-    origin: dict[str, Any] = dict.fromkeys(operands, 0)
+    origin: dict[str, Any] = dict.fromkeys(names, 0)
     plain = family(**settings, **origin)
-
-    granules: dict[str, int] = {}
-    bases: dict[str, int] = {}
-    for name in operands:
-        if name in bound:
-            buffer = buffers[bound[name][1].tensor]
-            granules[name] = _granule(plain, name, configuration)
-            bases[name] = _divide(buffer.base, granules[name], bound[name][1].tensor)
-        else:
-            bases[name] = 0
+    granules = {name: _granule(plain, name, configuration) for name in names if name in bound}
+    steps = dict.fromkeys(granules, 0)
     lanes = {
         axis: getattr(configuration, pattern.lanes[lane])
         for lane, axis in lane_axes(pattern, compute, found).items()
         if axis is not None
     }
-    variants: list[dict[str, int]] = [{}]
+    channel_parts: list[dict[str, int]] = [{}]
     window = window_of(compute, found) if pattern.window else None
     if window is None:
-        parts = _parts(compute, tile, lanes, bound, buffers, operands, granules)
+        parts = _parts(compute, tile, lanes, bound, buffers, names, granules)
     else:
         lanes = {compute.axes[-1].name: configuration.lanes_in}
         still = {**tile, window.column: 1, window.tap: 1}
-        parts = _parts(compute, still, lanes, bound, buffers, operands, granules)
+        parts = _parts(compute, still, lanes, bound, buffers, names, granules)
         parts += _sliding_parts(window, tile, bound, buffers, granules, configuration)
-        bases["acc"] -= window.taps(configuration) - 1
-        variants = _channel_parts(compute, bound, buffers, granules, configuration)
-    nests, unrolled = _nests(family, parts, operands, configuration)
-    instructions = []
-    for offsets, variant in itertools.product(unrolled, variants):
-        moved = {
-            name: bases[name] + offsets[i] + variant.get(name, 0) for i, name in enumerate(operands)
+        steps["acc"] = 1 - window.taps(configuration)
+        channel_parts = _channel_parts(compute, bound, buffers, granules, configuration)
+    nests, unrolled = _nests(family, parts, names, configuration)
+    variants = tuple(
+        {
+            **part,
+            **{name: moved + part.get(name, 0) for name, moved in zip(names, offsets, strict=True)},
         }
-        arguments: dict[str, Any] = {**settings, **variant, **moved, **nests}
-        instructions.append(family(**arguments))
-    return instructions
+        for offsets, part in itertools.product(unrolled, channel_parts)
+    )
+    operands = {
+        name: (bound[name][1].tensor, granule, steps[name]) for name, granule in granules.items()
+    }
+    return Form(family, settings, nests, operands, tables, variants)
 
 
 def _sliding_parts(window: Window, tile, bound, buffers, granules, configuration) -> list[Part]:

@@ -11,6 +11,7 @@ from ...compiler.module import Module
 from ...errors import DeviceError, UsageError
 from ...runtime import open_device
 from ...runtime.devices import DEVICES
+from ...runtime.profile import Profile
 from ...sim.memory_model import MemoryModel
 from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
@@ -182,16 +183,21 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     report.stdout().print(report.layer_table(profile))
     say("")
     if profile.cycles is not None:
-        kind = "exact" if profile.exact else "without the memory's random stalls"
-        say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
-        if any((layer.utilisation or 0) > 1 for layer in profile.layers):
-            say("use above 100%: that layer did part of its work before those ahead were complete")
+        say_cycles(profile, say)
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
     if outcome.comparison is not None:
         lines += report.comparison_sentences(outcome.comparison, outcome.module)
     for line in lines:
         say(line)
     say(f"{count} sample{plural} in {outcome.seconds:.1f} s")
+
+
+def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> None:
+    """Print the cycles of all layers, and how a layer's are counted."""
+    kind = "exact" if profile.exact else "without the memory's random stalls"
+    say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
+    if any((layer.utilisation or 0) > 1 for layer in profile.layers):
+        say("use above 100%: that layer did part of its work before those ahead were complete")
 
 
 def to_json(outcome: Outcome) -> dict[str, Any]:

@@ -100,9 +100,7 @@ class LayerFacts:
         return max(self.read_bytes + words, self.written_bytes)
 
 
-def layer_facts(
-    module: Module, segment: TimedSegment, steps: Sequence[Step]
-) -> list[LayerFacts]:
+def layer_facts(module: Module, segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts]:
     """The facts of each layer of a segment.
 
     Parameters

@@ -58,11 +58,11 @@ def _compute(module: Module, fact: LayerFacts) -> str:
         return "is GEMM's work with every lane in use: little is left to win on this array"
     if useful >= FULL:
         return "is GEMM's work with every lane in use"
-    return f"is GEMM's work, of which {useful:.0%} is of use{_lanes(module, fact)}"
+    return f"is GEMM's work, of which {useful:.0%} is of use{empty_lanes(module, fact)}"
 
 
-def _lanes(module: Module, fact: LayerFacts) -> str:
-    """What fills the array badly, by convolution where the layer has several."""
+def empty_lanes(module: Module, fact: LayerFacts) -> str:
+    """What fills the array badly, by convolution where the layer has several; after a colon."""
     convolutions = [node for node in fact.nodes if isinstance(node.attributes, QConv)]
     reasons: dict[str, list[str]] = {}
     for node in convolutions:
@@ -92,8 +92,11 @@ def _poor_lanes(module: Module, fact: LayerFacts, node: Node) -> list[str]:
     elif WINDOWS in fact.purposes and node is fact.nodes[0]:
         name = node.inputs[0]
         image = find_images(module.graph, [node], [name], configuration)[name]
-        rows = height if image.whole_windows else 1
-        inner = rows * width * channels, "value{s} of a window", lanes_in
+        values = width * channels
+        if image.whole_windows:
+            inner = height * values, "value{s} of a window", lanes_in
+        else:
+            inner = values, "value{s} of a window's row", lanes_in
     for count, what, lanes in filter(None, (inner, outer)):
         if count % lanes:
             poor.append(f"{count} {what.format(s='s' * (count != 1))} on {lanes} lanes")

@@ -18,7 +18,7 @@ from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, 
 from tilewright.compiler.accelerator.steps import steps_of
 from tilewright.compiler.tensor import Kernel
 from tilewright.flows.fuzz_runs import Runner
-from tilewright.flows.random_graphs import Number, Shape, Sketch, Step, realise
+from tilewright.flows.sketches import Number, Shape, Sketch, Step, realise
 from tilewright.isa.configuration import PRESETS, Configuration
 
 PLAIN: dict[str, Number] = {
@@ -172,9 +172,7 @@ class Seen(Counter[str]):
             self["overhang"] += ring.overhang > 0
             self["stride beyond window"] += ring.advance > ring.span
         for step, tile in zip(plan.steps, plan.tiles, strict=True):
-            self["groups of taps"] += bool(
-                step.window and step.window.groups(configuration)[0] > 1
-            )
+            self["groups of taps"] += bool(step.window and step.window.groups(configuration)[0] > 1)
             self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in step.streams)
             self["batch"] += step.extents[step.pixels[0]] > 1
             self["rows cut"] += tile[step.pixels[2]] < step.extents[step.pixels[2]]
@@ -191,9 +189,7 @@ def seen(monkeypatch) -> Seen:
 
     def draw_schedule(kernel: Kernel, configuration: Configuration, *options) -> Schedule:
         most = chance.choice((1, 10, 100))
-        legal = tuple(
-            itertools.islice(legal_schedules(kernel, configuration, *options), most)
-        )
+        legal = tuple(itertools.islice(legal_schedules(kernel, configuration, *options), most))
         drawn = chance.choice(legal or (choose_schedule(kernel, configuration, *options),))
         return replace(drawn, bound_cycles=0)
 

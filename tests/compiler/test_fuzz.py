@@ -14,9 +14,10 @@ from tilewright.compiler.graph import Graph, QConv, evaluate, verify
 from tilewright.compiler.tensor import Kernel
 from tilewright.flows.fuzz import fuzz, fuzz_models, main, report
 from tilewright.flows.fuzz_runs import Outcome, Runner, random_inputs
-from tilewright.flows.random_graphs import REALISE, Sketch, Step, random_sketch, realise
+from tilewright.flows.random_graphs import random_sketch
 from tilewright.flows.random_models import random_model
 from tilewright.flows.shrink_graphs import shrink_sketch
+from tilewright.flows.sketches import REALISE, Sketch, Step, realise
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Halt
 from tilewright.runtime.devices import open_device

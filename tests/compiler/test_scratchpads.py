@@ -106,9 +106,7 @@ def test_regions_are_disjoint_large_enough_and_in_banks_of_their_own(demands, ma
         assert low % row == high % row == 0
     assert regions[0][0] == 0
     assert regions[-1][1] <= CONFIGURATION.size_bytes(Memory.ACT)
-    assert all(
-        before[1] <= after[0] for before, after in zip(regions, regions[1:], strict=False)
-    )
+    assert all(before[1] <= after[0] for before, after in zip(regions, regions[1:], strict=False))
     banks = [set(range(low // BANK, -(-high // BANK))) for low, high in regions]
     for index, (low, _) in enumerate(regions[: len(regions) - may_share]):
         assert low % BANK == 0

@@ -8,9 +8,12 @@ import pytest
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.errors import DeviceError
 from tilewright.flows.command import main
+from tilewright.flows.commands.run import say_cycles
+from tilewright.flows.report import shorten
 from tilewright.flows.samples import random_samples, read_samples
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.runtime import devices
+from tilewright.runtime.profile import LayerProfile, Profile
 from tilewright.sim.functional import FunctionalMachine
 
 
@@ -18,7 +21,8 @@ def results(tilewright, *arguments: object) -> dict:
     return json.loads(tilewright("run", *arguments, "--json", "-"))
 
 
-def test_the_table_names_layers_targets_and_totals(tilewright, model, scans):
+def test_the_table_names_layers_targets_and_totals(tilewright, model, scans, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     said = tilewright("run", model, "--config", "8x16", "--input", scans, "--samples", 5)
     lines = said.splitlines()
     assert lines[0] == (
@@ -36,6 +40,41 @@ def test_the_table_names_layers_targets_and_totals(tilewright, model, scans):
     assert (
         "outputs equal to the input file's: 100.00% of 5 samples, 100.000% of all values" in lines
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("conv3 + residual + pool", 23, "conv3 + residual + pool"),
+        ("conv3 + residual + pool", 22, "conv3 + … + pool"),
+        ("conv3 + residual + pool", 15, "conv3 + …"),
+        ("conv3 + residual + pool", 8, "… + pool"),
+        ("conv3 + residual", 15, "conv3 + …"),
+        ("block/Convolution", 12, "…Convolution"),
+    ],
+)
+def test_long_names_are_shortened_to_what_says_most(text, width, shown):
+    assert shorten(text, width) == shown
+    assert len(shorten(text, width)) <= width
+
+
+def test_a_narrow_terminal_still_names_fused_layers(tilewright, model, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = tilewright("run", model, "--config", "8x16").splitlines()
+    (fused,) = (line.split() for line in lines if line.startswith("conv3 + …  "))
+    assert fused[3:5] == ["conv+qadd+qavgpool", "accelerator"]
+
+
+def test_a_use_above_one_is_explained(capsys):
+    def row(name: str, cycles: int, use: float) -> LayerProfile:
+        return LayerProfile(name, name, "conv", "accelerator", 99, 1, 0, 0, cycles, use)
+
+    def said(*rows: LayerProfile) -> str:
+        say_cycles(Profile(rows, 100, True, 0.9, {}))
+        return capsys.readouterr().out
+
+    assert "use above 100%" not in said(row("a", 50, 1.0), row("b", 50, 0.9))
+    assert "use above 100%" in said(row("a", 50, 0.8), row("b", 50, 1.01))
 
 
 def test_json_holds_what_the_table_says(tilewright, model, scans):
@@ -100,7 +139,8 @@ def test_layers_that_were_overwritten_are_told(tilewright, model, tmp_path):
     path = tmp_path / "digits.tw"
     tilewright("compile", model, "-o", path)
     said = tilewright("run", path, "--compare")
-    assert "compile with `--keep-all` to compare them too" in said
+    assert "compile with `--keep-all` to compare all" in said
+    assert "not compared by themselves: 2 nodes inside fused layers, whose values stay on" in said
 
 
 def test_memory_changes_the_cycles(tilewright, model):

@@ -22,7 +22,7 @@ def module() -> Module:
 
 
 def chain(names: list[str], layers: list[int]) -> Module:
-    """1x1 convolutions one after the other, each then added to the input; layers end at `layers`."""
+    """Convolutions and additions in turn, in layers that end with the nodes of these numbers."""
     kind = TensorType("int8", (1, 2, 2, 8))
     constants = (
         Constant("w", np.zeros((1, 1, 8, 8), np.int8)),
@@ -38,9 +38,7 @@ def chain(names: list[str], layers: list[int]) -> Module:
         else:
             nodes.append(Node(name, conv, (value, "w", "bias", "scale"), (given,)))
         value = given.name
-    graph = Graph(
-        "chain", (Value("x", kind),), (Output("y", value),), tuple(nodes), constants
-    )
+    graph = Graph("chain", (Value("x", kind),), (Output("y", value),), tuple(nodes), constants)
     found, first = [], 0
     for last in layers:
         joined = " + ".join(names[first : last + 1])
