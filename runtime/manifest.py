@@ -40,15 +40,15 @@ def read_segment(
     """
     places = {}
     for entry in take(described, "activations", list):
-        stored, shape, corner = (
-            tuple(numbers(entry, key)) for key in ("stored_shape", "shape", "corner")
-        )
+        corner = numbers(entry, "corner")
+        if len(corner) != 2:
+            raise ArtifactError(f"manifest: `corner`: expected a row and a column, got {corner}")
         binding = Binding(
             name=take(entry, "name", str),
             offset=take(entry, "offset", int),
-            stored_shape=stored,
-            shape=shape,
-            corner=corner,
+            stored_shape=tuple(numbers(entry, "stored_shape")),
+            shape=tuple(numbers(entry, "shape")),
+            corner=(corner[0], corner[1]),
             fill=take(entry, "fill", int),
         )
         places[binding.name] = binding
@@ -125,7 +125,7 @@ def _check_segment(segment: Segment) -> None:
             )
     for binding in segment.activations:
         stored, shape, corner = binding.stored_shape, binding.shape, binding.corner
-        fits = len(shape) == len(stored) == 4 and len(corner) == 2 and shape[0] == stored[0]
+        fits = len(shape) == len(stored) == 4 and shape[0] == stored[0]
         inside = fits and all(
             first >= 0 and size > 0 and first + size <= room
             for first, size, room in zip((0, *corner, 0), shape, stored, strict=True)

@@ -2,15 +2,17 @@
 
 `docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`; a `Schedule` is a list
 of checked steps whose `program` is a tree of loops, which `interpret` runs literally and
-`instances` walks as a machine would.
+`instances` walks as a machine would, and `lower` turns into a checked program of the accelerator.
 """
 
 from .declare import compute, kernel, tensor
+from .executable import Executable, Outcome
 from .footprint import footprint
 from .index import Index, axes, reduce_axes
 from .instances import Buffered, Instance, instances, region
 from .interpret import InterpretError, interpret
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .lower import lower
 from .program import Program
 from .schedule import Schedule
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
@@ -26,12 +28,14 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "ComputeRoot",
+    "Executable",
     "Fuse",
     "Index",
     "Instance",
     "InterpretError",
     "Kind",
     "Operand",
+    "Outcome",
     "Parallelise",
     "Pipeline",
     "Program",
@@ -53,6 +57,7 @@ __all__ = [
     "interpret",
     "kernel",
     "lookup",
+    "lower",
     "max",
     "maximum",
     "minimum",

@@ -36,6 +36,7 @@ class Schedule:
 
     def __init__(self, kernel: Kernel, configuration: Configuration | None = None) -> None:
         self.kernel = kernel
+        self.configuration = configuration
         self._states: list[tuple[Step | None, State]] = [
             (None, initial_state(kernel, configuration))
         ]

@@ -127,7 +127,10 @@ class Instruction:
 
     def __post_init__(self) -> None:
         for mask in ("wait", "signal"):
-            units = frozenset(Unit(u) for u in getattr(self, mask))
+            named = getattr(self, mask)
+            if not named and isinstance(named, frozenset):
+                continue
+            units = frozenset(Unit(u) for u in named)
             if self.home in units:
                 raise IsaError(f"{self.mnemonic}: `{mask}` names the instruction's own unit")
             if self.home is None and units:
@@ -185,10 +188,16 @@ class Instruction:
 
     @classmethod
     @cache
+    def own_fields(cls, configuration: Configuration) -> tuple[Field, ...]:
+        """`immediates`, found once for each configuration."""
+        return cls.immediates(configuration)
+
+    @classmethod
+    @cache
     def layout(cls, configuration: Configuration) -> tuple[Field, ...]:
         """All fields in encoding order, the common header first."""
         layout = [Field("opcode", 4), Field("wait", 3), Field("signal", 3)]
-        layout += cls.immediates(configuration)
+        layout += cls.own_fields(configuration)
         bits = {o.name: cls.base_bits(o.name, configuration) for o in cls.operands}
         layout += [Field(name, bits[name]) for name in bits]
         for nest, moved in cls.nests.items():
@@ -212,7 +221,7 @@ class Instruction:
             "wait": self._mask(self.wait),
             "signal": self._mask(self.signal),
         }
-        for field in self.immediates(configuration):
+        for field in self.own_fields(configuration):
             values[field.name] = int(getattr(self, field.name))
         for operand in self.operands:
             values[operand.name] = getattr(self, operand.name)
@@ -240,7 +249,7 @@ class Instruction:
             For a code that means nothing.
         """
         arguments: dict[str, Any] = {}
-        for field in cls.immediates(configuration):
+        for field in cls.own_fields(configuration):
             arguments[field.name] = values[field.name]
         for operand in cls.operands:
             arguments[operand.name] = values[operand.name]
@@ -308,6 +317,7 @@ class Instruction:
         return total
 
 
+@cache
 def slice_count(configuration: Configuration) -> int:
     """Slices of `vector_lanes` values in the larger of ACT and ACC: VECTOR's address space."""
     act = configuration.size_bytes(Memory.ACT) // configuration.vector_lanes
@@ -315,6 +325,7 @@ def slice_count(configuration: Configuration) -> int:
     return max(act, acc)
 
 
+@cache
 def local_bits(configuration: Configuration) -> int:
     """Width of a byte address inside any scratchpad that LOAD or STORE reaches."""
     return address_width(

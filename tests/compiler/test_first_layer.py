@@ -107,11 +107,7 @@ def test_first_layers_keep_their_meaning(name, changes):
         graph, seed = case
         gathered += gathers(graph, configuration)
         inputs = activations(graph, seed)
-        try:
-            (segment,) = compile_graph(graph, configuration).segments
-        except CompileError as refusal:
-            assert "no tile fits" in str(refusal)
-            return
+        (segment,) = compile_graph(graph, configuration).segments
         window = segment.image(inputs)
         Machine(configuration, window).run(segment.program)
         np.testing.assert_array_equal(

@@ -59,7 +59,7 @@ def walk(step: Step, read: Read, ring: Rolling, rows: int, made: int, *, ahead: 
             covered = set()
             for low, high, place in ring.places(done, end):
                 assert done <= low < high <= end
-                assert 0 <= place
+                assert place >= 0
                 assert place + high - low <= ring.ring + ring.overhang
                 covered |= set(range(low, high))
                 places |= {place + i: low + i for i in range(high - low)}

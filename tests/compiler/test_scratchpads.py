@@ -1,5 +1,7 @@
 """Places in scratchpads: arenas never overlap what is in use, regions of ACT are disjoint."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,7 @@ def test_pieces_of_an_arena_never_overlap(case):
     for key, wanted, within in pieces:
         arena.take((key, wanted) if key else None, wanted, within)
         spans = sorted((piece.base, piece.end) for piece in arena.pieces)
-        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
 def test_the_place_that_was_not_used_for_longest_is_taken():
@@ -106,7 +108,7 @@ def test_regions_are_disjoint_large_enough_and_in_banks_of_their_own(demands, ma
         assert low % row == high % row == 0
     assert regions[0][0] == 0
     assert regions[-1][1] <= CONFIGURATION.size_bytes(Memory.ACT)
-    assert all(before[1] <= after[0] for before, after in zip(regions, regions[1:], strict=False))
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(regions))
     banks = [set(range(low // BANK, -(-high // BANK))) for low, high in regions]
     for index, (low, _) in enumerate(regions[: len(regions) - may_share]):
         assert low % BANK == 0

@@ -149,8 +149,6 @@ def test_the_manifest_as_it_was_written_is_read(module):
         ({"corner": [2, 1]}, "shape [1, 9, 6, 2] at [2, 1] of [1, 10, 8, 2], border -7"),
         ({"corner": [1, 3]}, "shape [1, 9, 6, 2] at [1, 3] of [1, 10, 8, 2], border -7"),
         ({"corner": [-1, 1]}, "shape [1, 9, 6, 2] at [-1, 1] of [1, 10, 8, 2], border -7"),
-        ({"corner": [1]}, "shape [1, 9, 6, 2] at [1] of [1, 10, 8, 2], border -7"),
-        ({"corner": [1, 1, 0]}, "shape [1, 9, 6, 2] at [1, 1, 0] of [1, 10, 8, 2], border -7"),
         ({"fill": 128}, "shape [1, 9, 6, 2] at [1, 1] of [1, 10, 8, 2], border 128"),
         ({"fill": -129}, "shape [1, 9, 6, 2] at [1, 1] of [1, 10, 8, 2], border -129"),
         ({"shape": [1, 9, 6, 3]}, "shape [1, 9, 6, 3] at [1, 1] of [1, 10, 8, 2], border -7"),
@@ -168,6 +166,9 @@ def test_an_activation_outside_its_place_is_refused(module, changes, got):
 def test_values_of_other_types_are_refused(module):
     assert refused(module, fill="0") == "manifest: `fill`: expected int, got str"
     assert refused(module, fill=True) == "manifest: `fill`: expected int, got bool"
+    assert refused(module, corner=[1, 1, 0]) == (
+        "manifest: `corner`: expected a row and a column, got [1, 1, 0]"
+    )
     assert refused(module, corner=4) == "manifest: `corner`: expected list, got int"
     assert refused(module, corner=[0.5, 1]) == (
         "manifest: `corner`: expected whole numbers, got 0.5"

@@ -1,0 +1,170 @@
+"""Where the buffers of a loop program lie in the scratchpads.
+
+Every buffer has a region of its own for each of its slots, largest first, each in the emptiest bank
+that has room: units that work on different buffers then seldom meet at a bank's port, and a product
+and what finishes the one before use different banks of ACC.
+"""
+
+import math
+from collections.abc import Mapping
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration, Memory
+from ...isa.expressions import reads_of
+from ..accelerator.constants import align
+from ..accelerator.dma import Resident
+from ..accelerator.layout import Placement
+from .nodes import Allocate, Nest, nodes
+from .program import Program
+
+ELEMENT_BYTES = {Memory.ACT: 1, Memory.WGT: 1, Memory.LUT: 1, Memory.ACC: 4, Memory.PARAM: 8}
+"""Bytes of what an operand counts: a pair of bias and scale is one element of PARAM."""
+
+DEPTHS = {
+    Memory.ACT: "act_depth",
+    Memory.WGT: "wgt_depth",
+    Memory.ACC: "acc_depth",
+    Memory.PARAM: "param_depth",
+    Memory.LUT: "lut_tables",
+}
+"""The parameter that makes a scratchpad larger."""
+
+
+class Places:
+    """First element of every slot of every buffer, and how elements lie inside.
+
+    Parameters
+    ----------
+    program
+        Its buffers in scratchpads are placed.
+    configuration
+        The machine.
+
+    Raises
+    ------
+    CompileError
+        When a scratchpad is too small, or a bias and a scale that are read together have buffers
+        of different shapes.
+    """
+
+    def __init__(self, program: Program, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.allocates = {
+            node.tensor.name: node
+            for node in nodes(program.body)
+            if isinstance(node, Allocate) and node.scope != Memory.DRAM.name
+        }
+        self.partners = self._pairs(program)
+        self.bases: dict[tuple[str, int], int] = {}
+        for memory in ELEMENT_BYTES:
+            self._place(program.kernel.name, memory)
+
+    def base(self, name: str, slot: int) -> int:
+        """First element of a buffer's slot."""
+        return self.bases[self.partners.get(name, (name,))[0], slot]
+
+    def placements(self, memory: Memory, sizes: tuple[int, ...]) -> list[Placement]:
+        """How far each dimension of a buffer moves, in elements.
+
+        Dense and row-major; weights in blocks of `lanes_out` outputs, each dense, so that the tiles
+        that GEMM takes follow each other.
+        """
+        if memory is not Memory.WGT:
+            return [Placement(stride) for stride in Resident(0, sizes).strides]
+        lanes = self.configuration.lanes_out
+        block = self.weight_block(sizes)
+        strides = Resident(0, block).strides[:-1]
+        return [*map(Placement, strides), Placement(1, lanes, math.prod(block))]
+
+    def weight_block(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Extents of one block of outputs of a buffer of weights."""
+        lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
+        return (*sizes[:-2], align(sizes[-2], lanes_in), lanes_out)
+
+    def _pairs(self, program: Program) -> dict[str, tuple[str, ...]]:
+        """Tensors of PARAM that one stage reads together, under the name of each."""
+        partners = {}
+        for nest in nodes(program.body):
+            if not isinstance(nest, Nest) or nest.compute is None:
+                continue
+            names = dict.fromkeys(read.tensor for read in reads_of(nest.compute.body))
+            found = [self.allocates[name] for name in names if name in self.allocates]
+            pair = [one for one in found if one.scope == Memory.PARAM.name]
+            if len({(one.shape, one.slots) for one in pair}) > 1:
+                raise CompileError(
+                    f"stage `{nest.stage}`: {' and '.join(map(_shown, pair))} share the pairs of "
+                    "PARAM; copy both in the same loop with the same box"
+                )
+            for one in pair:
+                partners[one.tensor.name] = tuple(other.tensor.name for other in pair)
+        return partners
+
+    def _place(self, kernel: str, memory: Memory) -> None:
+        """Regions for all buffers of a scratchpad."""
+        bank, banks = self.configuration.bank_bytes(memory), self.configuration.banks(memory)
+        wanted = [
+            (self._size_bytes(memory, one), (one.tensor.name, slot))
+            for one in self.allocates.values()
+            if one.scope == memory.name
+            and self.partners.get(one.tensor.name, (one.tensor.name,))[0] == one.tensor.name
+            for slot in range(one.slots)
+        ]
+        taken: list[tuple[int, int]] = []
+        for size, key in sorted(wanted, key=lambda item: -item[0]):
+            starts = {bank * number for number in range(banks)} | {end for _, end in taken}
+            fitting = [
+                start
+                for start in sorted(starts)
+                if start + size <= bank * banks
+                and all(end <= start or start + size <= low for low, end in taken)
+            ]
+            if not fitting:
+                raise CompileError(self._too_small(kernel, memory, wanted))
+            start = min(fitting, key=lambda start: _crowd(start, size, bank, taken))
+            taken.append((start, start + size))
+            self.bases[key] = start // ELEMENT_BYTES[memory]
+
+    def _size_bytes(self, memory: Memory, one: Allocate) -> int:
+        """Bytes of one slot, whole rows."""
+        limits = self.configuration
+        if memory is Memory.WGT:
+            if len(one.shape) < 2:
+                raise CompileError(
+                    f"buffer `{one.tensor.name}`: WGT holds weights of at least two dimensions, "
+                    f"inputs before outputs; declare it with {limits.lanes_in} or more inputs"
+                )
+            blocks = -(-one.shape[-1] // limits.lanes_out)
+            return blocks * math.prod(self.weight_block(one.shape))
+        rows: Mapping[Memory, int] = {
+            Memory.ACT: math.lcm(limits.lanes_in, limits.vector_lanes),
+            Memory.ACC: 4 * math.lcm(limits.lanes_out, limits.vector_lanes),
+            Memory.PARAM: 8 * limits.vector_lanes,
+            Memory.LUT: 256,
+        }
+        return align(math.prod(one.shape) * ELEMENT_BYTES[memory], rows[memory])
+
+    def _too_small(self, kernel: str, memory: Memory, wanted) -> str:
+        sizes = ", ".join(
+            f"`{name}` {size} bytes" + (f" (slot {slot})" if slot else "")
+            for size, (name, slot) in wanted
+        )
+        return (
+            f"kernel `{kernel}`: the buffers in {memory.name} ({sizes}) do not fit the "
+            f"{self.configuration.size_bytes(memory)} bytes of configuration "
+            f"`{self.configuration.name}`; split more, compute copies further inside, or raise "
+            f"`{DEPTHS[memory]}`"
+        )
+
+
+def _crowd(start: int, size: int, bank: int, taken: list[tuple[int, int]]) -> tuple[int, int, int]:
+    """Of several places the one in fewest banks is best, then the one with least beside it."""
+    first, last = start // bank, (start + size - 1) // bank
+    beside = sum(
+        max(0, min(end, (last + 1) * bank) - max(low, first * bank)) for low, end in taken
+    )
+    return last - first, beside, start
+
+
+def _shown(one: Allocate) -> str:
+    slots = f" in {one.slots} slots" if one.slots > 1 else ""
+    return f"`{one.tensor.name}` [{', '.join(map(str, one.shape))}]{slots}"
