@@ -15,6 +15,7 @@ from ..compiler.options import DEFAULT_OPTIONS
 from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
 from ..runtime.artifact import is_artifact, load
+from ..sim.timing import exact_measure
 from ..sim.toolchain import find_compiler, find_verilator
 from .compile_cache import CompileCache
 
@@ -115,7 +116,9 @@ def compile_model(source: Path, configuration: Configuration, *, keep_all: bool 
             advance(f"compiling {graph.name}", min(done, layers), layers)
 
         advance(f"compiling {graph.name}", 0, layers)
-        module = compile_graph(graph, configuration, tell, keep_all=keep_all)
+        module = compile_graph(
+            graph, configuration, tell, keep_all=keep_all, measure=exact_measure()
+        )
     if kept is not None:
         kept.save(module)
     return module

@@ -24,6 +24,7 @@ from ..isa.semantics import Machine
 from ..runtime.devices import Device, Result, open_device
 from ..sim.functional import FunctionalMachine
 from ..sim.native_functional import NativeMachine
+from ..sim.timing import exact_measure
 from .layers import RESNET18, ConvolutionShape, layer_graph
 
 
@@ -60,7 +61,7 @@ def measure(
     for shape in shapes:
         graph = layer_graph(shape)
         started = time.perf_counter()
-        (segment,) = compile_graph(graph, configuration).segments
+        (segment,) = compile_graph(graph, configuration, measure=exact_measure()).segments
         compiled = time.perf_counter() - started
         generator = np.random.default_rng(1)
         x = generator.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)

@@ -24,6 +24,7 @@ from ..isa.instructions import Instruction
 from ..isa.random_programs import random_program
 from ..sim.memory_model import MemoryModel
 from ..sim.rtl import RtlCore
+from ..sim.timing import exact_measure
 from ..sim.timing.definition import Model
 from ..sim.timing.native import TimedProgram
 from .layers import RESNET18, layer_graph
@@ -68,7 +69,7 @@ def programs(
             yield model.stem, segment.program, segment.image(zeros)
     for shape in RESNET18:
         graph = layer_graph(shape)
-        (segment,) = compile_graph(graph, configuration).segments
+        (segment,) = compile_graph(graph, configuration, measure=exact_measure()).segments
         x = np.zeros(graph.inputs[0].type.shape, dtype=np.int8)
         yield shape.name, segment.program, segment.image({"x": x})
     for seed in (1, 2):

@@ -203,7 +203,7 @@ def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
             f"not compared: {len(comparison.not_kept)} layer{plural} of `{module.name}` whose "
             "memory later layers reuse; compile with `--keep-all` to compare all"
         )
-    if inside := []:
+    if inside := comparison.on_chip:
         plural = "s" * (len(inside) != 1)
         lines.append(
             f"not compared by themselves: {len(inside)} node{plural} inside fused layers, whose "

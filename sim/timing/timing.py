@@ -1,6 +1,6 @@
 """A program's exact time: when each instruction starts and retires, and what the counters read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from ..memory_model import MemoryModel
 from ..toolchain import progress
 from .definition import Model
 from .links import Links
-from .native import TimedProgram
+from .native import TimedProgram, library
 from .transfers import COLUMNS
 
 
@@ -141,6 +141,21 @@ def _native(
     except ToolError as problem:
         progress(f"{problem}; timing in Python, a few hundred times slower", "sim")
         return None
+
+
+def exact_measure(
+    memory: MemoryModel | None = None,
+) -> Callable[[Sequence[Instruction], Configuration], int] | None:
+    """A function that tells a program's cycles, for the compiler to choose schedules by.
+
+    None where there is no compiler for the fast model: choosing would take longer than it saves.
+    """
+    try:
+        library()
+    except ToolError:
+        return None
+    behind = memory or MemoryModel()
+    return lambda program, configuration: TimedProgram(program, configuration).run(behind)[0]
 
 
 def time_program(
