@@ -1,13 +1,14 @@
 """A hardware/software co-design workbench for tensor accelerators.
 
 The names below are the public face: a configuration, a model compiled for it, a device that runs
-it. They are loaded when first used, so that importing one part does not load all others.
+it, and tensor expressions for operators of one's own. They are loaded when first used, so that importing one part does not load all others.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .compiler import te
     from .compiler.compile import compile_graph
     from .compiler.frontend import import_and_quantise
     from .errors import TilewrightError
@@ -29,8 +30,9 @@ _HOMES = {
     "load_configuration": ".isa.configuration",
     "open_device": ".runtime",
     "save": ".runtime",
+    "te": ".compiler.te",
 }
-"""Public name -> module that defines or exports it."""
+"""Public name -> module that defines or exports it, or that it is."""
 
 __all__ = [
     "DEFAULT",
@@ -45,6 +47,7 @@ __all__ = [
     "load_configuration",
     "open_device",
     "save",
+    "te",
 ]
 
 
@@ -52,4 +55,5 @@ def __getattr__(name: str) -> object:
     """Load a public name from its module."""
     if name not in _HOMES:
         raise AttributeError(f"module `tilewright` has no attribute `{name}`")
-    return getattr(import_module(_HOMES[name], __name__), name)
+    home = import_module(_HOMES[name], __name__)
+    return home if _HOMES[name].endswith(f".{name}") else getattr(home, name)

@@ -160,7 +160,7 @@ def _add(builder: Builder, step: Step, sources: list[str], name: str) -> str:
 
 def _average(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     kernel = step.pair("kernel")
-    if kernel == (0, 0):
+    if 0 in kernel:
         shape = builder.types[sources[0]].shape
         kernel = shape[1], shape[2]
     operator = QAvgPool(

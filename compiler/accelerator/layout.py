@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...isa.configuration import Memory
+from ...isa.expressions import Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,21 @@ def dense(extents: Mapping[str, int]) -> dict[str, Placement]:
         placements[axis] = Placement(stride)
         stride *= extent
     return placements
+
+
+def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
+    """Strides of a dense box, given as a half-open range per dimension."""
+    strides, stride = [], 1
+    for low, high in reversed(box):
+        strides.append(stride)
+        stride *= high - low
+    return tuple(reversed(strides))
+
+
+def along(read: Read, strides: tuple[int, ...]) -> dict[str, Placement]:
+    """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
+    moves: dict[str, int] = {}
+    for affine, stride in zip(read.index, strides, strict=True):
+        for axis, factor in affine.terms:
+            moves[axis] = moves.get(axis, 0) + factor * stride
+    return {axis: Placement(moved) for axis, moved in moves.items()}

@@ -8,22 +8,21 @@ tokens follow from the instructions' footprints.
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Instruction, Load
 from ..tensor import Compute, Kernel, Tensor
-from .arena import Arena
-from .constants import ConstantPool, pack_parameters, pack_weights
-from .dma import Box, Resident, fill_bytes, load_box, load_bytes, load_patches, store_box
-from .layout import Buffer, Placement, dense
-from .plan import Plan, Tile, parameter_rows, weight_tiles, wgt_room
+from .constants import ConstantPool
+from .dma import Box, Resident, fill_bytes, load_box, load_patches, store_box
+from .layout import Buffer, Placement, along, dense, row_major
+from .plan import Plan, Tile
 from .rolling import Rolling
 from .schedule import Schedule
-from .sliding import channel_block, pack_taps
 from .steps import Step, box_of
+from .supplies import Shared, Supplies
 from .tensorise import Form, form_of
 
 
@@ -66,16 +65,8 @@ class Lowering:
     ) -> None:
         self.configuration = configuration
         self.residents = residents
-        self.pool = pool
         self.stream: list[Emitted] = []
-        tiles = configuration.rows(Memory.WGT) // configuration.lanes_in
-        self.arenas = {
-            Memory.ACT: Arena(configuration.size_bytes(Memory.ACT)),
-            Memory.WGT: Arena(tiles),
-            Memory.PARAM: Arena(configuration.param_depth),
-            Memory.LUT: Arena(configuration.lut_tables),
-        }
-        self.accumulators = itertools.cycle(range(configuration.acc_banks))
+        self.shared = Shared.of(configuration, pool)
 
     def lower(self, kernel: Kernel, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream."""
@@ -89,22 +80,14 @@ class _Walk:
         self.out, self.kernel, self.plan = lowering, kernel, plan
         self.configuration = lowering.configuration
         self.makers = {step.name: index for index, step in enumerate(plan.steps[:-1])}
-        self.pieces = {
-            Memory.WGT: sum(self._per_step(weight_tiles)),
-            Memory.PARAM: sum(self._per_step(parameter_rows)),
-        }
-        """Of every scratchpad of constants: what one tile of every step takes."""
+        self.supplies = Supplies(lowering.shared, plan, lowering.configuration, self._emit)
         self.forms: dict[object, Form] = {}
         self.computed: dict[str, tuple[int, int]] = {}
         """Of every rolling activation: image, and row up to which it is there."""
         self.rings = {
-            name: lowering.arenas[Memory.ACT].take(None, ring.size, plan.regions[name])[0]
+            name: lowering.shared.arenas[Memory.ACT].take(None, ring.size, plan.regions[name])[0]
             for name, ring in plan.rings.items()
         }
-
-    def _per_step(self, size: Callable[[Step, Tile, Configuration], int]) -> Iterator[int]:
-        for step, tile in zip(self.plan.steps, self.plan.tiles, strict=True):
-            yield size(step, tile, self.configuration)
 
     def run(self) -> None:
         """Compute and store every tile of the last step."""
@@ -145,7 +128,7 @@ class _Walk:
             buffers[read.tensor] = self._activation(read, start, tile, where)
         if step.product is not None:
             self._product(step, start, tile, buffers, where)
-        self._parameters(step, start, tile, buffers, where)
+        buffers |= self.supplies.parameters(step, start, tile, where)
         row = step.pixels[1]
         for target in targets:
             part = {**tile, row: tile[row] if target.count is None else target.count}
@@ -166,10 +149,10 @@ class _Walk:
                 # computed for the first chunk; they hold the channels of all.
                 buffers[read.tensor] = self._activation(read, origin, tile, part, ahead=True)
             if total not in buffers:
-                buffers[total] = self._accumulator(step, tile)
+                buffers[total] = self.supplies.accumulator(step, tile)
             # Weights are asked for before what must wait for a STORE, and after what was computed
             # here, whose own weights must not take their place.
-            buffers[step.weights.tensor] = self._weights(step, origin, tile, part)
+            buffers[step.weights.tensor] = self.supplies.weights(step, origin, tile, part)
             for read in step.streams:
                 if read not in made:
                     buffers[read.tensor] = self._activation(read, origin, tile, part)
@@ -223,13 +206,13 @@ class _Walk:
             self._compute(self.makers[read.tensor], begin, inner, [Target(target)])
         else:
             tensor = self.kernel.tensors[read.tensor]
-            base, missing = self.out.arenas[Memory.ACT].take(
+            base, missing = self.out.shared.arenas[Memory.ACT].take(
                 (self.kernel.name, read.tensor, box), size, self.plan.regions[read.tensor]
             )
             if missing:
                 for load in self._loads(tensor, box, base):
                     self._emit(load, f"{where}: load `{read.tensor}`")
-        return Buffer(Memory.ACT, base, _along(read, _strides(box)))
+        return Buffer(Memory.ACT, base, along(read, row_major(box)))
 
     def _loads(self, tensor: Tensor, box: Box, base: int) -> list[Load]:
         source = self.out.residents[tensor.value]
@@ -240,7 +223,7 @@ class _Walk:
 
     def _place(self, tensor: str, key: object, size: int) -> int:
         """Room for a new tile in the tensor's region."""
-        return self.out.arenas[Memory.ACT].take(key, size, self.plan.regions[tensor])[0]
+        return self.out.shared.arenas[Memory.ACT].take(key, size, self.plan.regions[tensor])[0]
 
     def _rolled(self, read: Read, ring: Rolling, box: Box, ahead: bool) -> Buffer:
         """The rows of a rolling window; those that are not there yet are computed."""
@@ -264,7 +247,7 @@ class _Walk:
         base = self.rings[read.tensor] + ring.place(first) * ring.pitch
         base += (left + ring.left) * ring.channels + channel
         strides = (0, ring.pitch, ring.channels, 1)
-        return Buffer(Memory.ACT, base, _along(read, strides))
+        return Buffer(Memory.ACT, base, along(read, strides))
 
     def _roll(self, name: str, ring: Rolling, image: int, first: int, last: int) -> None:
         """Compute rows of a rolling activation, in tiles of its step."""
@@ -303,113 +286,6 @@ class _Walk:
         local = self.rings[name] + offset
         for load in fill_bytes(dims, Memory.ACT, local, ring.pad, self.configuration):
             self._emit(load, f"pad `{name}`")
-
-    # Constants and accumulators ----------------------------------------------------------------
-
-    def _weights(self, step: Step, start: Tile, tile: Tile, where: str) -> Buffer:
-        read = step.weights
-        assert read is not None
-        box = box_of(read, start, tile)
-        area = self.configuration.lanes_in * self.configuration.lanes_out
-        count = weight_tiles(step, tile, self.configuration)
-        room = 0, self.plan.limit(wgt_room(self.configuration), self.pieces[Memory.WGT])
-        base, missing = self.out.arenas[Memory.WGT].take((self.kernel.name, read, box), count, room)
-        if missing:
-            values = self.kernel.constants[read.tensor][tuple(slice(a, b) for a, b in box)]
-            data = (
-                pack_weights(values, self.configuration)
-                if step.window is None
-                else pack_taps(values, step.window, self.configuration)
-            )
-            address = self.out.pool.add(data)
-            for load in load_bytes(address, len(data), Memory.WGT, base * area, self.configuration):
-                self._emit(load, f"{where}: load weights")
-        places = self._weight_places(step, [high - low for low, high in box])
-        names = [affine.terms[0][0] if affine.terms else "" for affine in read.index]
-        return Buffer(
-            Memory.WGT,
-            base * area,
-            {name: place for name, place in zip(names, places, strict=True) if name},
-        )
-
-    def _weight_places(self, step: Step, extents: list[int]) -> tuple[Placement, ...]:
-        """Per dimension of the weights, in the order in which they are packed."""
-        lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
-        area = lanes_in * lanes_out
-        if step.window is not None:
-            line = step.window.groups(self.configuration)[0] * area
-            block = channel_block(self.configuration)
-            return Placement(line), Placement(0), Placement(1, block, extents[0] * line)
-        _, kh, kw, ci, co = extents
-        taps = kh * kw * area
-        return (
-            Placement(taps * (ci // lanes_in) * (co // lanes_out)),
-            Placement(kw * area),
-            Placement(area),
-            Placement(lanes_out, lanes_in, taps),
-            Placement(1, lanes_out, taps * (ci // lanes_in)),
-        )
-
-    def _accumulator(self, step: Step, tile: Tile) -> Buffer:
-        """The next bank's rows, ordered channel block, then pixel; lanes innermost.
-
-        Where a window slides, a row of pixels begins with sums that are not complete, and has
-        others between its outputs; neither is part of the buffer.
-        """
-        lanes, block, stride = self.configuration.lanes_out, self.configuration.lanes_out, 1
-        bank = next(self.out.accumulators) % self.plan.limit(self.configuration.acc_banks, 1)
-        base = bank * self.configuration.acc_depth * lanes
-        *outer, last = step.channels
-        pixels = {axis: tile[axis] for axis in step.pixels}
-        if step.window is not None:
-            stride, block = step.window.stride, channel_block(self.configuration)
-            pixels[step.pixels[2]] = step.window.steps(tile[step.pixels[2]], self.configuration)
-            base += (step.window.taps(self.configuration) - 1) * lanes
-        placements = {axis: Placement(p.inner * lanes) for axis, p in dense(pixels).items()}
-        placements[step.pixels[2]] = Placement(stride * lanes)
-        rows = math.prod(pixels.values()) * lanes
-        placements[last] = Placement(1, block, rows)
-        size = rows * (tile[last] // block)
-        for axis in reversed(outer):
-            placements[axis] = Placement(size)
-            size *= tile[axis]
-        return Buffer(Memory.ACC, base, placements)
-
-    def _parameters(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
-        constants, lanes = self.kernel.constants, self.configuration.vector_lanes
-        if step.table is not None:
-            values = constants[step.table.tensor]
-            key = self.kernel.name, step.table
-            base, missing = self.out.arenas[Memory.LUT].take(key, 1)
-            if missing:
-                address = self.out.pool.add(values.tobytes())
-                for load in load_bytes(address, 256, Memory.LUT, base * 256, self.configuration):
-                    self._emit(load, f"{where}: load table")
-            buffers[step.table.tensor] = Buffer(Memory.LUT, base, {})
-        read = step.parameters
-        if read is None:
-            return
-        box = box_of(read, start, tile)
-        rows = -(-math.prod(high - low for low, high in box) // lanes)
-        key = self.kernel.name, read, box
-        room = 0, self.plan.limit(self.configuration.param_depth, self.pieces[Memory.PARAM])
-        base, missing = self.out.arenas[Memory.PARAM].take(key, rows, room)
-        if missing:
-            piece = tuple(slice(low, high) for low, high in box)
-            bias, scale = (
-                constants[one.tensor][piece] if one is not None else None
-                for one in (step.bias, step.scale)
-            )
-            data = pack_parameters(bias, scale)
-            address = self.out.pool.add(data)
-            for load in load_bytes(
-                address, len(data), Memory.PARAM, base * lanes * 8, self.configuration
-            ):
-                self._emit(load, f"{where}: load parameters")
-        along = _along(read, _strides(box))
-        for one in (step.bias, step.scale):
-            if one is not None:
-                buffers[one.tensor] = Buffer(Memory.PARAM, base * lanes, along)
 
     # Storing -----------------------------------------------------------------------------------
 
@@ -453,21 +329,3 @@ def _where(step: Step, start: Tile) -> str:
     """A tile's name in notes: where it begins, zeros but for row and channel left out."""
     shown = {step.pixels[1], step.channels[-1]}
     return " ".join(f"{axis}{low}" for axis, low in start.items() if low or axis in shown)
-
-
-def _strides(box: Box) -> tuple[int, ...]:
-    """Strides of a dense box."""
-    strides, stride = [], 1
-    for low, high in reversed(box):
-        strides.append(stride)
-        stride *= high - low
-    return tuple(reversed(strides))
-
-
-def _along(read: Read, strides: tuple[int, ...]) -> dict[str, Placement]:
-    """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
-    moves: dict[str, int] = {}
-    for affine, stride in zip(read.index, strides, strict=True):
-        for axis, factor in affine.terms:
-            moves[axis] = moves.get(axis, 0) + factor * stride
-    return {axis: Placement(moved) for axis, moved in moves.items()}

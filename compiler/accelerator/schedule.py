@@ -127,7 +127,7 @@ def _all_tiles(
             step = steps[index]
             if passing[index]:
                 axes = (axis.name for axis in step.finish.axes)
-                own = [dict(zip(axes, data.values(), strict=True))]
+                own: list[Tile] = [dict(zip(axes, data.values(), strict=True))]
                 choices.append(_fitting(step, own, chunks[index], configuration))
             else:
                 reader = next(

@@ -14,8 +14,8 @@ from ...errors import CompileError
 from ...isa.expressions import Read, reads_of
 from ..tensor import Compute, Kernel
 from .dma import Box
+from .matching import find_pattern, lane_axes
 from .sliding import Window, window_of
-from .tensorise import find_pattern, lane_axes
 
 PIXEL_AXES = 3
 """Batch, row and column come first; all further data axes are channels."""

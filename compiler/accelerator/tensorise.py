@@ -13,102 +13,14 @@ from typing import Any
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Affine, Match, Read, Slot, matches
+from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop
-from ...isa.patterns import PATTERNS, Pattern
+from ...isa.patterns import Pattern
 from ..tensor import Compute
 from .layout import Buffer
+from .matching import find_pattern, lane_axes
+from .nests import Part, sort_into_nests
 from .sliding import Window, window_of
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A loop over a part of an axis: `extent` steps of `step` indices; strides per operand."""
-
-    axis: str
-    extent: int
-    step: int
-    strides: tuple[int, ...]
-    reduced: bool
-
-
-def find_pattern(
-    compute: Compute, places: Mapping[str, Memory] | None = None
-) -> tuple[Pattern, Match]:
-    """The first declared instruction whose law the compute's expression matches.
-
-    Parameters
-    ----------
-    compute
-        What is to be computed.
-    places
-        Where each tensor lies; None asks for any instruction, wherever the operands may lie.
-
-    Raises
-    ------
-    CompileError
-        When no instruction computes it, or none takes the operands from where they lie.
-    """
-    misplaced = ""
-    for pattern in PATTERNS:
-        for found in matches(pattern.body, compute.body):
-            if not _lanes_fit(pattern, compute, found):
-                continue
-            complaint = _misplaced(pattern, compute, found, places) if places else ""
-            if not complaint:
-                return pattern, found
-            misplaced = misplaced or complaint
-    raise CompileError(
-        misplaced
-        or f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
-        "split it into stages that one instruction each can do"
-    )
-
-
-def _misplaced(
-    pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Memory]
-) -> str:
-    """What is wrong with where the operands lie; empty if nothing."""
-    named = [(pattern.output.operand, compute.output.name)]
-    named += [(slot.operand, read.tensor) for slot, read in found.reads]
-    for operand, tensor in named:
-        if places[tensor] not in pattern.places[operand]:
-            return (
-                f"compute `{compute.output.name}`: tensor `{tensor}` lies in "
-                f"{places[tensor].name}; {pattern.family.mnemonic} takes `{operand}` from "
-                f"{' or '.join(memory.name for memory in pattern.places[operand])}"
-            )
-    return ""
-
-
-def _lanes_fit(pattern: Pattern, compute: Compute, found: Match) -> bool:
-    if pattern.window:
-        return window_of(compute, found) is not None
-    return all(axis is not None for axis in lane_axes(pattern, compute, found).values())
-
-
-def lane_axes(pattern: Pattern, compute: Compute, found: Match) -> dict[str, str | None]:
-    """Which axis of the compute each lane of the instruction takes.
-
-    A lane of the output is the output's last axis; a reduced lane is the reduction axis that moves
-    the last dimension of an operand by one.
-    """
-    reductions = {axis.name for axis in compute.reductions}
-    chosen: dict[str, str | None] = {}
-    for lane in pattern.lanes:
-        if lane == pattern.window:
-            continue
-        if lane in pattern.output.lanes:
-            chosen[lane] = compute.axes[-1].name
-            continue
-        candidates = [
-            {axis for axis, factor in read.index[-1].terms if axis in reductions and factor == 1}
-            for slot, read in found.reads
-            if slot.lanes and slot.lanes[-1] == lane and read.index
-        ]
-        common = set.intersection(*candidates) if candidates else set()
-        chosen[lane] = min(common) if common else None
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +55,9 @@ class Form:
         tables = {name: buffers[tensor].base for name, tensor in self.tables.items()}
         instructions = []
         for variant in self.variants:
-            moved = {name: base + variant.get(name, 0) for name, base in bases.items()}
-            arguments: dict[str, Any] = {**variant, **self.settings, **tables, **moved}
-            instructions.append(self.family(**arguments, **self.nests))
+            moved: dict[str, Any] = {n: base + variant.get(n, 0) for n, base in bases.items()}
+            arguments: dict[str, Any] = {**variant, **self.settings, **self.nests, **tables}
+            instructions.append(self.family(**arguments, **moved))
         return instructions
 
 
@@ -222,7 +134,7 @@ def form_of(
         parts += _sliding_parts(window, tile, bound, buffers, granules, configuration)
         steps["acc"] = 1 - window.taps(configuration)
         channel_parts = _channel_parts(compute, bound, buffers, granules, configuration)
-    nests, unrolled = _nests(family, parts, names, configuration)
+    nests, unrolled = sort_into_nests(family, parts, names, configuration)
     variants = tuple(
         {
             **part,
@@ -332,93 +244,3 @@ def _stride(bound, buffers, granules, operand: str, axis: str, step: int) -> int
     if moved is None:
         raise CompileError(f"tensor `{read.tensor}`: axis `{axis}` cannot move by {step}")
     return _divide(moved, granules[operand], read.tensor)
-
-
-def _nests(family, parts: list[Part], operands: list[str], configuration: Configuration):
-    """Sort loops into the instruction's nests; unroll those that find no place.
-
-    The inner nest takes loops that move only operands it has strides for and, where the outer nest
-    carries the reduction, only data loops; in a family with a nest for reductions, that nest takes
-    those. Reductions run inside data loops of the same nest.
-    """
-    (outer_name, outer_moved), (inner_name, inner_moved) = family.nests.items()
-    limit = 1 << configuration.extent_bits
-    reduces_inside = inner_name.startswith("reduce")
-
-    def movable(part: Part, moved: tuple[str, ...]) -> bool:
-        return all(
-            stride == 0 or name in moved
-            for name, stride in zip(operands, part.strides, strict=True)
-        )
-
-    inner, outer = [], []
-    for part in parts:
-        inside = part.reduced if reduces_inside else not part.reduced
-        (inner if inside and movable(part, inner_moved) else outer).append(part)
-    inner, outer = _fuse(inner, limit), _fuse(outer, limit)
-    inner_levels = family.levels(inner_name, configuration)
-    outer_levels = family.levels(outer_name, configuration)
-    if len(inner) > inner_levels:
-        if reduces_inside:
-            raise CompileError(_too_many(family, inner_name, inner, configuration))
-        outer = inner[:-inner_levels] + outer
-        inner = inner[-inner_levels:]
-    spare = len(outer) - outer_levels
-    loops = outer[:spare] if spare > 0 else []
-    if any(part.reduced for part in loops):
-        raise CompileError(_too_many(family, outer_name, outer, configuration))
-    outer = outer[len(loops) :]
-    offsets = [(0,) * len(operands)]
-    for part in loops:
-        offsets = [
-            tuple(o + i * s for o, s in zip(offset, part.strides, strict=True))
-            for offset in offsets
-            for i in range(part.extent)
-        ]
-    nests = {}
-    for name, moved, chosen in ((outer_name, outer_moved, outer), (inner_name, inner_moved, inner)):
-        nests[name] = tuple(
-            Loop(part.extent, tuple(part.strides[operands.index(operand)] for operand in moved))
-            for part in chosen
-        )
-    return nests, offsets
-
-
-def _too_many(family, nest: str, parts: list[Part], configuration: Configuration) -> str:
-    axes = ", ".join(dict.fromkeys(part.axis for part in parts))
-    return (
-        f"{family.mnemonic}: a reduction takes {len(parts)} loops of `{nest}` (axes {axes}), but "
-        f"configuration `{configuration.name}` has {family.levels(nest, configuration)}; raise "
-        f"`{nest}`"
-    )
-
-
-def _fuse(parts: list[Part], limit: int) -> list[Part]:
-    """Merge neighbouring loops that walk on where the inner one ends; split too long ones."""
-    fused: list[Part] = []
-    for part in parts:
-        if fused and fused[-1].reduced == part.reduced:
-            last = fused[-1]
-            contiguous = all(
-                a == part.extent * b for a, b in zip(last.strides, part.strides, strict=True)
-            )
-            if contiguous and last.extent * part.extent <= limit:
-                fused[-1] = Part(
-                    part.axis, last.extent * part.extent, part.step, part.strides, part.reduced
-                )
-                continue
-        fused.append(part)
-    return [piece for part in fused for piece in _split(part, limit)]
-
-
-def _split(part: Part, limit: int) -> list[Part]:
-    if part.extent <= limit:
-        return [part]
-    for inner in range(limit, 1, -1):
-        if part.extent % inner == 0 and part.extent // inner <= limit:
-            strides = tuple(stride * inner for stride in part.strides)
-            return [
-                Part(part.axis, part.extent // inner, part.step * inner, strides, part.reduced),
-                Part(part.axis, inner, part.step, part.strides, part.reduced),
-            ]
-    raise CompileError(f"a loop of {part.extent} steps does not fit {limit}; choose smaller tiles")

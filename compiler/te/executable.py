@@ -145,9 +145,7 @@ class Executable:
     def __str__(self) -> str:
         """The program in assembly, each line with its note."""
         lines = [format_instruction(one) for one in self.program]
-        return "\n".join(
-            f"{line}  # {note}" for line, note in zip(lines, self.notes, strict=True)
-        )
+        return "\n".join(f"{line}  # {note}" for line, note in zip(lines, self.notes, strict=True))
 
     def _view(self, window: np.ndarray, tensor: Tensor) -> np.ndarray:
         """A tensor's place in the data window."""

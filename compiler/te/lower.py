@@ -122,9 +122,7 @@ class _Lowering:
         own = Read(instance.nest.stage, tuple(Affine(((a, 1),)) for a in instance.nest.axes))
         self._check_pair(instance, reads)
         buffers = {read.tensor: self._buffer(instance, read) for read in (own, *reads)}
-        return tensorise(
-            compute, instance.tile, buffers, self.configuration, instance.accumulate
-        )
+        return tensorise(compute, instance.tile, buffers, self.configuration, instance.accumulate)
 
     def _check_pair(self, instance: Instance, reads: tuple[Read, ...]) -> None:
         """A bias and a scale are one operand: they must lie side by side."""

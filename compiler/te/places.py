@@ -159,9 +159,7 @@ class Places:
 def _crowd(start: int, size: int, bank: int, taken: list[tuple[int, int]]) -> tuple[int, int, int]:
     """Of several places the one in fewest banks is best, then the one with least beside it."""
     first, last = start // bank, (start + size - 1) // bank
-    beside = sum(
-        max(0, min(end, (last + 1) * bank) - max(low, first * bank)) for low, end in taken
-    )
+    beside = sum(max(0, min(end, (last + 1) * bank) - max(low, first * bank)) for low, end in taken)
     return last - first, beside, start
 
 

@@ -70,11 +70,37 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
     check_exact(stage, state, bounds, family.mnemonic, doing)
+    _check_operands(doing, stage, pattern, found)
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         assert axis is not None
         parameter = pattern.lanes[lane]
         lanes = getattr(state.configuration, parameter)
         _check_lane(doing, plan, bounds, axis, tile, lanes, f"{family.mnemonic} takes", parameter)
+
+
+def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) -> None:
+    """Every operand must follow exactly the lanes that the instruction gives it, one by one."""
+    mnemonic = pattern.family.mnemonic
+    if pattern.window:
+        raise ScheduleError(
+            f"{doing}: {mnemonic} would slide along `{stage.name}`, which no schedule can ask for; "
+            "make it a product of matrices, or a sum that vector computes"
+        )
+    for lane, axis in lane_axes(pattern, stage.compute, found).items():
+        for slot, read in found.reads:
+            follows = {
+                dimension - len(read.index): dict(affine.terms)[axis]
+                for dimension, affine in enumerate(read.index)
+                if axis in dict(affine.terms)
+            }
+            wanted = {slot.lanes.index(lane) - len(slot.lanes): 1} if lane in slot.lanes else {}
+            if follows != wanted:
+                shown = ", ".join(("..", *slot.lanes))
+                raise ScheduleError(
+                    f"{doing}: {mnemonic} takes `{slot.operand}` as [{shown}], and `{axis}` does "
+                    f"not move `{read}` like its lane `{lane}`; give the tensor another order of "
+                    "dimensions"
+                )
 
 
 def _check_lane(

@@ -18,6 +18,9 @@ START, STOP = 1, 2
 LONG_CYCLES = (1 << 19) + (1 << 17)
 """Of the longest stimulus; bits of counters beyond are out of reach."""
 
+MORE_CYCLES = tuple((1 << bit) + 2 * (bit // 2) + 1 for bit in range(10, 18))
+"""Of the longest stimulus after that: a count has each of these bits set, for some even and odd."""
+
 
 def mishaps(configuration: Configuration) -> dict[str, Stimulus]:
     """Everything that stops a run before its end, and that the next run is a good one."""
@@ -234,14 +237,17 @@ class Mishaps:
         yield from self.again(session)
 
     def long_waits(self, session: Session) -> Iterator[Observation]:
-        """Long enough that counters carry far: all units wait for tokens, then all to signal."""
+        """Long enough that counters carry far: all units wait for tokens, then all to signal.
+
+        Counts are read with each of their bits set and not, and with odd numbers of cycles between.
+        """
         limit = self.configuration.token_limit
         peers = {unit: frozenset(u for u in Unit if u is not unit) for unit in Unit}
         waits = [Sync(target=unit, wait=peers[unit]) for unit in Unit]
         full = [Sync(target=unit, signal=peers[unit]) for unit in Unit] * (limit + 1)
         for program in (waits, full):
             session.begin(self.run(self.encode(*program, Halt())))
-            for cycles in (LONG_CYCLES, 301, 1004, 77, 130):
+            for cycles in (LONG_CYCLES, 301, 1004, 77, 130, *MORE_CYCLES):
                 yield session.go(cycles)
                 yield from session.registers()
             session.harness.write("CONTROL", STOP)

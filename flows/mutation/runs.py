@@ -5,8 +5,9 @@ shown all of it.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations, cycle
 
 import numpy as np
 
@@ -85,15 +86,20 @@ def encode_loosely(
     """Words that mean the same as `encode_program`'s: free bits and places taken by chance.
 
     Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero.
+    A nest that comes as often as there are levels to choose for its loops stands once at each.
     """
     chance = random.Random(seed)
+    turns: dict[tuple[str, str, int], Iterator[tuple[int, ...]]] = {}
     words = []
     for instruction in program:
         values = instruction.values(configuration)
         for nest, moved in instruction.nests.items():
             loops, levels = getattr(instruction, nest), instruction.levels(nest, configuration)
-            places = sorted(chance.sample(range(levels), len(loops)))
-            found = dict(zip(places, loops, strict=True))
+            key = instruction.mnemonic, nest, len(loops)
+            if key not in turns:
+                choices = list(combinations(range(levels), len(loops)))
+                turns[key] = cycle(chance.sample(choices, len(choices)))
+            found = dict(zip(next(turns[key]), loops, strict=True))
             for level in range(levels):
                 loop = found.get(level)
                 strides = loop.strides if loop else [chance.choice((0, 1, -1)) for _ in moved]

@@ -16,14 +16,8 @@ from ...isa.instructions import (
 )
 from ...isa.random_programs import random_program
 from ...isa.registers import OFFSETS, REGISTERS
-from .directed import (
-    lengths,
-    lonely_loops,
-    long_loops,
-    near_ties,
-    small_sums,
-    tireless_rows,
-)
+from .directed import lengths, near_ties, small_sums
+from .loops import lonely_loops, long_loops, tireless_rows, wrapping_tiles
 from .mishaps import Mishaps, mishaps
 from .runs import QUICK, encode_loosely, prepare
 from .session import Kind, Observation, Run, Session, Stimulus
@@ -59,8 +53,14 @@ def directed(configuration: Configuration) -> dict[str, Stimulus]:
     named += [(f"near ties {seed}", near_ties(configuration, seed, 100)) for seed in range(8)]
     named += [("lengths", lengths(configuration)), ("small sums", small_sums(configuration))]
     found = {name: _run(prepare(configuration, chance, *program, QUICK)) for name, program in named}
-    code = encode_loosely([*tireless_rows(configuration), Halt()], configuration, 6)
-    return found | {"loops of rows that stay": _run(Run(code, np.zeros(4096, np.uint8), QUICK))}
+    image = np.random.default_rng(6).integers(0, 256, 4096, dtype=np.uint8)
+    for name, body in (
+        ("loops of rows that stay", tireless_rows(configuration)),
+        ("loops of tiles that wrap", wrapping_tiles(configuration)),
+    ):
+        code = encode_loosely([*body, Halt()], configuration, 6)
+        found[name] = _run(Run(code, image, QUICK))
+    return found
 
 
 def _run(run: Run) -> Stimulus:

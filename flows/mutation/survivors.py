@@ -72,6 +72,13 @@ REASONS = (
         "equal then, and where it reloads, the registers hold the extents already",
     ),
     Reason(
+        r"(nest|channels|targets): \S+ A\[0\] const1$",
+        r"inner = \[Cat\(flags\[level:\]\)\.all\(\)",
+        r"[\w.]*\.ends_[1-9]",
+        "`ends` without the level's own flag: where that is off and this is on, the level steps, "
+        "which comes first wherever `ends` is read",
+    ),
+    Reason(
         r"vector\.datapath: busy",
         r"",
         r"vector\.datapath\.lingers",
@@ -132,6 +139,13 @@ REASONS = (
         "a burst of `tiny` has 16 bytes at most, so that what is left of it never has this bit",
     ),
     Reason(
+        r"^tiny/(load|store)\.issuer: data_bytes\[\d+\] A\[\d+\] cnot1 by bit (2[1-9]|3[01])$",
+        r"bursts\.py",
+        r"(load|store)\.issuer\.room",
+        "a window of 2 MiB or more, also with another bit inverted: no run of `tiny`, whose "
+        "offsets are below 1 MiB and whose lengths are at most 256 bytes, leaves it at its end",
+    ),
+    Reason(
         r"^tiny/store\.packer: .* const1",
         r"slots != 0",
         r"",
@@ -168,7 +182,7 @@ REASONS = (
 
 BEYOND_REACH = (
     (
-        r"_counters: .*\[(1[89]|2\d|3[01])\]",
+        r"_counters: .*\[(1[89]|2\d|3[01])\](?! cnot[01] by bit (\d|1[0-7])$)",
         "an upper bit of a performance counter: it can be seen after more cycles, instructions or "
         "bytes than any stimulus has",
     ),

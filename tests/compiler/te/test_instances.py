@@ -4,7 +4,6 @@ import itertools
 import random
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from tilewright.compiler import te
@@ -22,14 +21,9 @@ from tilewright.compiler.te.nodes import (
     let_value,
     qualified,
 )
-from tilewright.compiler.tensor import Kernel, evaluate
-from tilewright.isa.configuration import PRESETS
 
-from .random_schedules import MACHINE as SMALL
-from .random_schedules import place_operands, random_kernel, random_schedule
-from .small_lowering import Lowering
-
-MACHINE = PRESETS["4x4"]
+from .random_schedules import random_kernel, random_schedule
+from .scheduled import MACHINE, PLACES, SCHEDULES, convolution
 
 
 def elements(block, nest, values, found):
@@ -134,59 +128,6 @@ def test_regions_of_boxes_that_move_are_cut():
     assert counts == {"Copy": 4, "Instruction": 6}
 
 
-def convolution() -> Kernel:
-    """`7 x 5` pixels of 8 channels into 8, one border of padding, two columns at a time."""
-    n, y, x, o = te.axes(n=1, y=7, x=5, o=8)
-    ky, kx, i = te.reduce_axes(ky=3, kx=3, i=8)
-    image = te.tensor("image", "int8", (1, 7, 10, 8), pad=3)
-    w = te.tensor("w", "int8", (3, 3, 8, 8))
-    bias, scale = te.tensor("bias", "int32", (8,)), te.tensor("scale", "float32", (8,))
-    taps = image[n, y + ky - 1, x * 2 + kx - 1, i] * w[ky, kx, i, o]
-    acc = te.compute("acc", "int32", (n, y, x, o), te.sum(taps, over=(ky, kx, i)))
-    value = te.requantise(acc[n, y, x, o] + bias[o], scale[o]) + 5
-    return te.kernel("conv", te.compute("out", "int8", (n, y, x, o), te.clamp(value, -90, 127)))
-
-
-PLACES = """
-set_scope(acc, ACC)
-cache_write(out, ACT)
-cache_read(image, ACT, acc)
-cache_read(w, WGT, acc)
-cache_read(bias, PARAM, out.ACT)
-cache_read(scale, PARAM, out.ACT)
-"""
-SCHEDULES = {
-    "one tile": """
-        tensorise(acc, n)
-        tensorise(out.ACT, n)
-    """,
-    "rows, the last tile cut": """
-        split(out, y, 3)
-        compute_at(out.ACT, out, y.o)
-        compute_at(acc, out, y.o)
-        compute_at(image.ACT, out, y.o)
-        pipeline(out, y.o, 2)
-        tensorise(acc, n)
-        tensorise(out.ACT, n)
-    """,
-    "channels inside rows, a reduction in chunks": """
-        split(out, y, 2)
-        split(out, o, 4)
-        reorder(out, y.o, o.o, n, y.i, x, o.i)
-        compute_at(out.ACT, out, o.o)
-        compute_at(acc, out, o.o)
-        split(acc, i, 4)
-        reorder(acc, i.o, n, y, x, o, ky, kx, i.i)
-        compute_at(image.ACT, acc, i.o)
-        compute_at(w.WGT, acc, i.o)
-        pipeline(acc, i.o, 3)
-        pipeline(out, o.o, 2)
-        tensorise(acc, n)
-        tensorise(out.ACT, y)
-    """,
-}
-
-
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_an_instance_answers_what_a_lowering_asks(name):
     schedule = te.Schedule.parse(convolution(), PLACES + SCHEDULES[name], MACHINE)
@@ -245,44 +186,3 @@ def test_a_footprint_adds_what_is_further_out():
     steps = "split(out, y, 4)\ncompute_at(out.ACT, out, y.o)"
     program = te.Schedule.parse(convolution(), PLACES + steps, MACHINE).program()
     assert te.footprint(program)["ACT"] == 9 * 11 * 8 + 4 * 5 * 8
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_instances_drive_the_machine_to_the_same_bits(name):
-    kernel = convolution()
-    generator = np.random.default_rng(3)
-    inputs = {
-        "image": generator.integers(-128, 128, (1, 7, 10, 8)).astype(np.int8),
-        "w": generator.integers(-128, 128, (3, 3, 8, 8)).astype(np.int8),
-        "bias": generator.integers(-1000, 1000, 8).astype(np.int32),
-        "scale": generator.uniform(0.0005, 0.002, 8).astype(np.float32),
-    }
-    schedule = te.Schedule.parse(kernel, PLACES + SCHEDULES[name], MACHINE)
-    program = schedule.program()
-    expected = evaluate(kernel, inputs)
-    np.testing.assert_array_equal(te.interpret(program, inputs), expected)
-    lowering = Lowering(program, inputs, MACHINE)
-    np.testing.assert_array_equal(lowering.run(), expected)
-    assert lowering.seen["gemm"] >= 1
-    assert lowering.seen["vector"] >= 1
-
-
-def test_random_instructions_give_the_same_bits_on_the_machine():
-    """What may be tensorised is what the machine computes."""
-    equal, seen = 0, Counter()
-    for seed in range(350):
-        pick = random.Random(seed)
-        kernel, inputs = random_kernel(pick)
-        schedule = te.Schedule(kernel, SMALL)
-        place_operands(pick, schedule)
-        program = schedule.program()
-        try:
-            list(te.instances(program))
-        except te.ScheduleError:
-            continue
-        lowering = Lowering(program, inputs, SMALL)
-        np.testing.assert_array_equal(lowering.run(), evaluate(kernel, inputs), f"seed {seed}")
-        equal += 1
-        seen.update(lowering.seen)
-    assert equal > 30
-    assert min(seen["gemm"], seen["vector"]) > 20

@@ -1,0 +1,92 @@
+"""Which instruction computes a stage: its expression against the laws of `isa.patterns`.
+
+Nothing here knows an instruction by name.
+"""
+
+from collections.abc import Mapping
+
+from ...errors import CompileError
+from ...isa.configuration import Memory
+from ...isa.expressions import Match, matches
+from ...isa.patterns import PATTERNS, Pattern
+from ..tensor import Compute
+from .sliding import window_of
+
+
+def find_pattern(
+    compute: Compute, places: Mapping[str, Memory] | None = None
+) -> tuple[Pattern, Match]:
+    """The first declared instruction whose law the compute's expression matches.
+
+    Parameters
+    ----------
+    compute
+        What is to be computed.
+    places
+        Where each tensor lies; None asks for any instruction, wherever the operands may lie.
+
+    Raises
+    ------
+    CompileError
+        When no instruction computes it, or none takes the operands from where they lie.
+    """
+    misplaced = ""
+    for pattern in PATTERNS:
+        for found in matches(pattern.body, compute.body):
+            if not _lanes_fit(pattern, compute, found):
+                continue
+            complaint = _misplaced(pattern, compute, found, places) if places else ""
+            if not complaint:
+                return pattern, found
+            misplaced = misplaced or complaint
+    raise CompileError(
+        misplaced
+        or f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
+        "split it into stages that one instruction each can do"
+    )
+
+
+def _misplaced(
+    pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Memory]
+) -> str:
+    """What is wrong with where the operands lie; empty if nothing."""
+    named = [(pattern.output.operand, compute.output.name)]
+    named += [(slot.operand, read.tensor) for slot, read in found.reads]
+    for operand, tensor in named:
+        if places[tensor] not in pattern.places[operand]:
+            return (
+                f"compute `{compute.output.name}`: tensor `{tensor}` lies in "
+                f"{places[tensor].name}; {pattern.family.mnemonic} takes `{operand}` from "
+                f"{' or '.join(memory.name for memory in pattern.places[operand])}"
+            )
+    return ""
+
+
+def _lanes_fit(pattern: Pattern, compute: Compute, found: Match) -> bool:
+    if pattern.window:
+        return window_of(compute, found) is not None
+    return all(axis is not None for axis in lane_axes(pattern, compute, found).values())
+
+
+def lane_axes(pattern: Pattern, compute: Compute, found: Match) -> dict[str, str | None]:
+    """Which axis of the compute each lane of the instruction takes.
+
+    A lane of the output is the output's last axis; a reduced lane is the reduction axis that moves
+    the last dimension of an operand by one.
+    """
+    reductions = {axis.name for axis in compute.reductions}
+    chosen: dict[str, str | None] = {}
+    for lane in pattern.lanes:
+        if lane == pattern.window:
+            continue
+        if lane in pattern.output.lanes:
+            chosen[lane] = compute.axes[-1].name
+            continue
+        candidates = [
+            {axis for axis, factor in read.index[-1].terms if axis in reductions and factor == 1}
+            for slot, read in found.reads
+            if slot.lanes and slot.lanes[-1] == lane and read.index
+        ]
+        common = set.intersection(*candidates) if candidates else set()
+        chosen[lane] = min(common) if common else None
+    return chosen

@@ -1,0 +1,108 @@
+"""Loops of a tile, sorted into the loop nests that an instruction has."""
+
+from dataclasses import dataclass
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ...isa.instructions import Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A loop over a part of an axis: `extent` steps of `step` indices; strides per operand."""
+
+    axis: str
+    extent: int
+    step: int
+    strides: tuple[int, ...]
+    reduced: bool
+
+
+def sort_into_nests(family, parts: list[Part], operands: list[str], configuration: Configuration):
+    """Sort loops into the instruction's nests; unroll those that find no place.
+
+    The inner nest takes loops that move only operands it has strides for and, where the outer nest
+    carries the reduction, only data loops; in a family with a nest for reductions, that nest takes
+    those. Reductions run inside data loops of the same nest.
+    """
+    (outer_name, outer_moved), (inner_name, inner_moved) = family.nests.items()
+    limit = 1 << configuration.extent_bits
+    reduces_inside = inner_name.startswith("reduce")
+
+    def movable(part: Part, moved: tuple[str, ...]) -> bool:
+        return all(
+            stride == 0 or name in moved
+            for name, stride in zip(operands, part.strides, strict=True)
+        )
+
+    inner, outer = [], []
+    for part in parts:
+        inside = part.reduced if reduces_inside else not part.reduced
+        (inner if inside and movable(part, inner_moved) else outer).append(part)
+    inner, outer = _fuse(inner, limit), _fuse(outer, limit)
+    inner_levels = family.levels(inner_name, configuration)
+    outer_levels = family.levels(outer_name, configuration)
+    if len(inner) > inner_levels:
+        if reduces_inside:
+            raise CompileError(_too_many(family, inner_name, inner, configuration))
+        outer = inner[:-inner_levels] + outer
+        inner = inner[-inner_levels:]
+    spare = len(outer) - outer_levels
+    loops = outer[:spare] if spare > 0 else []
+    if any(part.reduced for part in loops):
+        raise CompileError(_too_many(family, outer_name, outer, configuration))
+    outer = outer[len(loops) :]
+    offsets = [(0,) * len(operands)]
+    for part in loops:
+        offsets = [
+            tuple(o + i * s for o, s in zip(offset, part.strides, strict=True))
+            for offset in offsets
+            for i in range(part.extent)
+        ]
+    nests = {}
+    for name, moved, chosen in ((outer_name, outer_moved, outer), (inner_name, inner_moved, inner)):
+        nests[name] = tuple(
+            Loop(part.extent, tuple(part.strides[operands.index(operand)] for operand in moved))
+            for part in chosen
+        )
+    return nests, offsets
+
+
+def _too_many(family, nest: str, parts: list[Part], configuration: Configuration) -> str:
+    axes = ", ".join(dict.fromkeys(part.axis for part in parts))
+    return (
+        f"{family.mnemonic}: a reduction takes {len(parts)} loops of `{nest}` (axes {axes}), but "
+        f"configuration `{configuration.name}` has {family.levels(nest, configuration)}; raise "
+        f"`{nest}`"
+    )
+
+
+def _fuse(parts: list[Part], limit: int) -> list[Part]:
+    """Merge neighbouring loops that walk on where the inner one ends; split too long ones."""
+    fused: list[Part] = []
+    for part in parts:
+        if fused and fused[-1].reduced == part.reduced:
+            last = fused[-1]
+            contiguous = all(
+                a == part.extent * b for a, b in zip(last.strides, part.strides, strict=True)
+            )
+            if contiguous and last.extent * part.extent <= limit:
+                fused[-1] = Part(
+                    part.axis, last.extent * part.extent, part.step, part.strides, part.reduced
+                )
+                continue
+        fused.append(part)
+    return [piece for part in fused for piece in _split(part, limit)]
+
+
+def _split(part: Part, limit: int) -> list[Part]:
+    if part.extent <= limit:
+        return [part]
+    for inner in range(limit, 1, -1):
+        if part.extent % inner == 0 and part.extent // inner <= limit:
+            strides = tuple(stride * inner for stride in part.strides)
+            return [
+                Part(part.axis, part.extent // inner, part.step * inner, strides, part.reduced),
+                Part(part.axis, inner, part.step, part.strides, part.reduced),
+            ]
+    raise CompileError(f"a loop of {part.extent} steps does not fit {limit}; choose smaller tiles")

@@ -1,0 +1,261 @@
+"""A lowered schedule computes, bit for bit, what its kernel means."""
+
+import random
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler import te
+from tilewright.compiler.te.transfers import dense_pieces
+from tilewright.compiler.tensor import Kernel, evaluate
+from tilewright.errors import CompileError, DeviceError, InputError
+from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.instructions import Gemm, Load, Store, Vector
+from tilewright.runtime import open_device
+
+from .random_schedules import MACHINE as SMALL
+from .random_schedules import place_operands, random_kernel, random_step
+from .scheduled import MACHINE, PLACES, SCHEDULES, accelerated, convolution, network
+
+CONSTANTS = ("w", "right", "bias", "scale", "table")
+"""Names of the random kernels' tensors that are constants in networks."""
+
+
+def values_for(kernel: Kernel) -> dict[str, np.ndarray]:
+    """Random values for every tensor that a convolution is given."""
+    generator = np.random.default_rng(3)
+    shapes = {name: kernel.tensors[name].shape for name in kernel.inputs}
+    return {
+        "image": generator.integers(-128, 128, shapes["image"]).astype(np.int8),
+        "w": generator.integers(-128, 128, shapes["w"]).astype(np.int8),
+        "bias": generator.integers(-1000, 1000, shapes["bias"]).astype(np.int32),
+        "scale": generator.uniform(0.0005, 0.002, shapes["scale"]).astype(np.float32),
+    }
+
+
+def random_lowering(seed: int) -> tuple[te.Schedule, dict[str, np.ndarray]] | None:
+    """A random schedule that an accelerator can run, with some inputs made constants."""
+    pick = random.Random(seed)
+    kernel, inputs = random_kernel(pick)
+    kernel = replace(
+        kernel, constants={n: inputs[n] for n in CONSTANTS if n in inputs and pick.random() < 0.5}
+    )
+    schedule = te.Schedule(kernel, SMALL)
+    place_operands(pick, schedule)
+    for _ in range(pick.choice([0, 4, 12])):
+        with suppress(te.ScheduleError):
+            schedule.apply(random_step(pick, schedule))
+    try:
+        list(te.instances(schedule.program()))
+    except te.ScheduleError:
+        return None
+    return schedule, inputs
+
+
+@pytest.mark.parametrize("constants", [(), ("w",), ("bias", "scale"), ("w", "scale")])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_convolution_is_equal_under_every_schedule(name, constants):
+    kernel = convolution()
+    values = values_for(kernel)
+    kernel = replace(kernel, constants={one: values.pop(one) for one in constants})
+    schedule = te.Schedule.parse(kernel, PLACES + SCHEDULES[name], MACHINE)
+    executable = te.lower(schedule)
+    with open_device("reference", MACHINE) as reference, open_device("sim", MACHINE) as sim:
+        for device in (reference, sim):
+            outcome = executable.run(device, values)
+            np.testing.assert_array_equal(outcome.output, evaluate(kernel, values))
+    assert outcome.cycles is not None
+    assert outcome.cycles > len(executable.program)
+
+
+def test_random_schedules_are_equal():
+    """Whatever can be lowered; what cannot is refused with a sentence."""
+    taken, seen = 0, Counter()
+    with open_device("reference", SMALL) as device:
+        for seed in range(350):
+            found = random_lowering(seed)
+            if found is None:
+                continue
+            schedule, values = found
+            try:
+                executable = te.lower(schedule)
+            except CompileError as error:
+                seen["refused"] += 1
+                assert ";" in str(error), error
+                continue
+            inputs = {name: values[name] for name in schedule.kernel.inputs}
+            got = executable.run(device, inputs).output
+            expected = evaluate(schedule.kernel, inputs)
+            assert got.dtype == expected.dtype
+            np.testing.assert_array_equal(got, expected, f"seed {seed}:\n{schedule}")
+            taken += 1
+            seen.update(one.mnemonic for one in executable.program)
+    assert taken > 50
+    assert min(seen["gemm"], seen["vector"], seen["refused"]) > 10, seen
+
+
+@pytest.mark.slow
+def test_a_convolution_is_equal_on_the_hardware():
+    kernel = convolution()
+    values = values_for(kernel)
+    with open_device("sim", MACHINE) as sim, open_device("rtl", MACHINE) as rtl:
+        for text in SCHEDULES.values():
+            executable = te.lower(te.Schedule.parse(kernel, PLACES + text, MACHINE))
+            on_rtl, on_sim = executable.run(rtl, values), executable.run(sim, values)
+            np.testing.assert_array_equal(on_rtl.output, evaluate(kernel, values))
+            assert on_rtl.cycles == on_sim.cycles
+
+
+# What the instructions are ----------------------------------------------------------------------
+
+
+def lowered(steps: str, kernel: Kernel | None = None) -> te.Executable:
+    """The convolution of `accelerated`, in rows of two."""
+    schedule = te.Schedule.parse(kernel or network(), PLACES + steps, MACHINE)
+    return te.lower(schedule)
+
+
+ROWS = """
+    split(out, y, 2)
+    compute_at(out.ACT, out, y.o)
+    compute_at(acc, out, y.o)
+    compute_at(image.ACT, out, y.o)
+    pipeline(out, y.o, {depth})
+    tensorise(acc, n)
+    tensorise(out.ACT, n)
+"""
+
+
+def test_slots_of_accumulators_lie_in_banks_of_their_own():
+    depth = MACHINE.acc_depth
+    for slots in (1, 2):
+        program = lowered(ROWS.format(depth=slots)).program
+        banks = [one.acc // depth for one in program if isinstance(one, Gemm)]
+        assert banks == [0, slots - 1, 0]
+        assert [one.a // depth for one in program if isinstance(one, Vector)] == banks
+
+
+def test_buffers_in_use_at_a_time_lie_in_banks_of_their_own():
+    program = lowered(ROWS.format(depth=2)).program
+    bank = MACHINE.bank_bytes(Memory.ACT)
+    loads = {
+        one.local // bank
+        for one in program
+        if isinstance(one, Load) and one.destination is Memory.ACT
+    }
+    stores = {one.local // bank for one in program if isinstance(one, Store)}
+    assert len(loads) == len(stores) == 2
+    assert not loads & stores
+
+
+def test_two_slots_hide_latency():
+    values = values_for(network())
+    with open_device("sim", MACHINE) as device:
+        one, two = (lowered(ROWS.format(depth=d)).run(device, values).cycles for d in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert two < 0.9 * one
+
+
+def test_constant_weights_and_pairs_are_one_load_each():
+    values = values_for(network())
+    kernel = replace(network(), constants={name: values[name] for name in ("w", "bias", "scale")})
+    loads = [one for one in lowered(ROWS.format(depth=1), kernel).program if isinstance(one, Load)]
+    assert [one.length for one in loads if one.destination is Memory.WGT] == [3 * 3 * 4 * 8]
+    assert [one.length for one in loads if one.destination is Memory.PARAM] == [8 * 8]
+
+
+def test_every_instruction_has_a_note():
+    executable = lowered(ROWS.format(depth=1))
+    assert len(executable.notes) == len(executable.program)
+    assert "acc n0 y2 x0 o0 ky0 kx0 i0: gemm" in executable.notes
+    assert executable.notes[-1] == "end"
+    lines = str(executable).splitlines()
+    assert lines[-1] == "halt  # end"
+    assert len(lines) == len(executable.program)
+
+
+def test_a_box_inside_a_larger_buffer_is_cut_into_dense_pieces():
+    whole = ((0, 2), (3, 6), (0, 4))
+    assert list(dense_pieces(whole, whole)) == [(whole, 0)]
+    rows = ((0, 2), (4, 6), (0, 4))
+    assert list(dense_pieces(rows, whole)) == [
+        (((0, 1), (4, 6), (0, 4)), 4),
+        (((1, 2), (4, 6), (0, 4)), 16),
+    ]
+
+
+# What is refused --------------------------------------------------------------------------------
+
+
+def refusal(schedule: te.Schedule) -> str:
+    with pytest.raises(CompileError) as caught:
+        te.lower(schedule)
+    return str(caught.value)
+
+
+def test_a_schedule_without_a_machine_is_refused():
+    assert refusal(te.Schedule(network())) == (
+        "kernel `conv`: the machine is unknown; give the Schedule a Configuration"
+    )
+
+
+def test_a_scratchpad_that_is_too_small_is_refused():
+    schedule = te.Schedule(network(), MACHINE.replace(name="low", acc_depth=16))
+    for step in accelerated().steps:
+        schedule.apply(step)
+    schedule.tensorise("acc", "n")
+    schedule.tensorise("out.ACT", "n")
+    assert refusal(schedule) == (
+        "kernel `conv`: the buffers in ACC (`acc` 1152 bytes) do not fit the 512 bytes of "
+        "configuration `low`; split more, compute copies further inside, or raise `acc_depth`"
+    )
+
+
+def test_a_copy_that_no_unit_can_make_is_refused():
+    schedule = accelerated()
+    schedule.cache_read("image.ACT", "ACT", "acc")
+    schedule.tensorise("acc", "n")
+    schedule.tensorise("out.ACT", "n")
+    assert refusal(schedule) == (
+        "copy of `image.ACT` to `image.ACT.ACT`: nothing moves data from ACT to ACT; LOAD fills "
+        "ACT, WGT, PARAM and LUT from main memory, and STORE takes from ACT and ACC"
+    )
+
+
+def test_a_bias_beside_a_scale_of_another_box_is_refused():
+    schedule = accelerated()
+    schedule.split("out.ACT", "o", 4)
+    schedule.reorder("out.ACT", "o.o", "n")
+    schedule.compute_at("bias.PARAM", "out.ACT", "o.o")
+    schedule.tensorise("acc", "n")
+    schedule.tensorise("out.ACT", "n")
+    assert refusal(schedule) == (
+        "stage `out.ACT`: `bias.PARAM` [4] and `scale.PARAM` [8] share the pairs of PARAM; copy "
+        "both in the same loop with the same box"
+    )
+
+
+def test_inputs_of_another_shape_or_name_are_refused():
+    executable, values = lowered(ROWS.format(depth=1)), values_for(network())
+    with pytest.raises(InputError) as caught:
+        executable.image({**values, "extra": values["w"]})
+    assert str(caught.value) == (
+        "kernel `conv`: expected inputs `image`, `w`, `bias`, `scale`, got `bias`, `extra`, "
+        "`image`, `scale`, `w`; give each by its name"
+    )
+    with pytest.raises(InputError) as caught:
+        executable.image({**values, "bias": values["bias"].astype(np.int64)})
+    assert str(caught.value) == "input `bias`: expected int32[8], got int64[8]; convert it"
+
+
+def test_a_device_of_another_machine_is_refused():
+    executable = lowered(ROWS.format(depth=1))
+    with (
+        open_device("reference", PRESETS["8x8"]) as device,
+        pytest.raises(DeviceError, match="expected configuration `4x4`, got `8x8`"),
+    ):
+        executable.run(device, values_for(network()))
