@@ -1,7 +1,8 @@
 """A hardware/software co-design workbench for tensor accelerators.
 
 The names below are the public face: a configuration, a model compiled for it, a device that runs
-it, and tensor expressions for operators of one's own. They are loaded when first used, so that importing one part does not load all others.
+it, and tensor expressions for operators of one's own. They are loaded when first used, so that
+importing one part does not load all others.
 """
 
 from importlib import import_module

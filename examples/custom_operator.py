@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run it on the definition and on a device, without and with double buffering."""
     parser = argparse.ArgumentParser(description="attention scores as an operator of one's own")
     parser.add_argument("--device", choices=("sim", "rtl"), default="sim")
-    device_name = parser.parse_args(arguments).device
+    name = parser.parse_args(arguments).device
 
     kernel = declare()
     print(f"The kernel:\n\n{kernel}\n")
@@ -91,27 +91,23 @@ def main(arguments: list[str] | None = None) -> int:
 
     generator = np.random.default_rng(0)
     inputs = {
-        name: generator.integers(-128, 128, kernel.tensors[name].shape).astype(np.int8)
-        for name in kernel.inputs
+        tensor: generator.integers(-128, 128, kernel.tensors[tensor].shape).astype(np.int8)
+        for tensor in kernel.inputs
     }
     wanted = expected(inputs["queries"], inputs["keys"], kernel.constants["scale"])
     cycles = {}
-    with (
-        open_device("reference", MACHINE) as definition,
-        open_device(device_name, MACHINE) as device,
-    ):
+    with open_device("reference", MACHINE) as reference, open_device(name, MACHINE) as device:
         for depth in (1, 2):
             executable = te.lower(schedule_for(kernel, depth))
-            for target in (definition, device):
+            for target in (reference, device):
                 outcome = executable.run(target, inputs)
                 if not np.array_equal(outcome.output, wanted):
                     print(f"{target.name}: the scores differ from NumPy's", file=sys.stderr)
                     return 1
             cycles[depth] = outcome.cycles
             print(
-                f"depth {depth}: {len(executable.program)} instructions, {outcome.cycles} cycles on "
-                f"{device_name}, all {wanted.size} scores equal on {device_name}, the definition "
-                "and NumPy"
+                f"depth {depth}: {len(executable.program)} instructions, {outcome.cycles} cycles "
+                f"on {name}, all {wanted.size} scores equal on {name}, the definition and NumPy"
             )
     # A GEMM of every lane in every cycle would take this long.
     least = kernel.macs // (MACHINE.lanes_in * MACHINE.lanes_out)

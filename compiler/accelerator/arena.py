@@ -19,9 +19,10 @@ class _Piece:
 
 @dataclass(slots=True)
 class Arena:
-    """A scratchpad of `size` units, whatever a unit is."""
+    """A scratchpad of `size` units, whatever a unit is; pieces begin at multiples of `row`."""
 
     size: int
+    row: int = 1
     pieces: list[_Piece] = field(default_factory=list)
     clock: int = 0
 
@@ -49,6 +50,9 @@ class Arena:
                 return piece.base, False
         starts = {low, high - size} | {p.end for p in self.pieces}
         starts |= {p.base - size for p in self.pieces}
+        starts = {
+            start // self.row * self.row for start in starts | {s + self.row - 1 for s in starts}
+        }
         fitting = [start for start in starts if low <= start <= high - size]
         base = min(fitting, key=lambda start: (self._last_use(start, start + size), start))
         self.pieces = [p for p in self.pieces if p.end <= base or base + size <= p.base]

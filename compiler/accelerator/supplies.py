@@ -44,7 +44,9 @@ class Shared:
     def of(configuration: Configuration, pool: ConstantPool) -> "Shared":
         """Empty scratchpads of a machine."""
         arenas = {
-            Memory.ACT: Arena(configuration.size_bytes(Memory.ACT)),
+            Memory.ACT: Arena(
+                configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
+            ),
             Memory.WGT: Arena(wgt_room(configuration)),
             Memory.PARAM: Arena(configuration.param_depth),
             Memory.LUT: Arena(configuration.lut_tables),

@@ -55,9 +55,9 @@ class Form:
         tables = {name: buffers[tensor].base for name, tensor in self.tables.items()}
         instructions = []
         for variant in self.variants:
-            moved: dict[str, Any] = {n: base + variant.get(n, 0) for n, base in bases.items()}
-            arguments: dict[str, Any] = {**variant, **self.settings, **self.nests, **tables}
-            instructions.append(self.family(**arguments, **moved))
+            arguments: dict[str, Any] = {**self.settings, **self.nests, **tables, **variant}
+            arguments |= {name: base + variant.get(name, 0) for name, base in bases.items()}
+            instructions.append(self.family(**arguments))
         return instructions
 
 

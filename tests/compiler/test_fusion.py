@@ -236,3 +236,13 @@ def test_a_strided_1x1_convolution_gathers_what_a_depthwise_one_has_stored():
     graph = net.graph(net.conv(deep, "few", 8, stride=2))
     assert [group.output for group in groups_of(graph, MACHINE)] == ["deep", "few"]
     assert_runs_as_defined(graph, MACHINE)
+
+
+def test_a_pool_by_parts_of_a_row_leaves_room_at_whole_rows():
+    """VECTOR works on 2 channels at a time, GEMM reads rows of 8."""
+    machine = PRESETS["4x4"].replace(
+        name="narrow-vector", lanes_in=8, vector_lanes=2, act_depth=64, bus_bits=64
+    )
+    net = Network((1, 11, 11, 9))
+    mean = net.pool(net.input, "mean", QAvgPool((11, 11), (1, 1), (0, 0, 0, 0), 0, 0, 0.01, 0))
+    assert_runs_as_defined(net.graph(net.conv(mean, "conv", 1)), machine)

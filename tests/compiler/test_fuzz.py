@@ -12,6 +12,7 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Graph, QConv, evaluate, verify
 from tilewright.compiler.tensor import Kernel
+from tilewright.errors import CompileError
 from tilewright.flows.fuzz import fuzz, fuzz_models, main, report
 from tilewright.flows.fuzz_runs import Outcome, Runner, random_inputs
 from tilewright.flows.random_graphs import random_sketch
@@ -82,6 +83,17 @@ def test_a_seed_gives_its_graph_again_and_all_operators_are_drawn():
     assert {1, 2} <= {c.groups for c in convolutions}
     assert any(c.kind == "depthwise" for c in convolutions)
     assert any(c.dilations != (1, 1) for c in convolutions)
+
+
+def test_chains_that_are_fused_are_drawn_often():
+    fused = 0
+    for seed in range(1, 80, 2):
+        try:
+            module = compile_graph(realise(random_sketch(seed)), PRESETS["8x8"])
+        except CompileError:
+            continue
+        fused += any(layer.op.count("+") > 0 for s in module.segments for layer in s.layers)
+    assert fused > 5
 
 
 def outputs(sketch: Sketch, configuration: Configuration) -> dict[str, np.ndarray]:

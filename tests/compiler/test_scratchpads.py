@@ -76,6 +76,13 @@ def test_a_piece_outside_the_region_that_is_asked_for_is_not_found():
     assert arena.take("a", 2, (0, 4)) == (0, False)
 
 
+def test_pieces_begin_where_rows_do():
+    """What one kernel leaves in parts of a row does not shift what the next one brings."""
+    arena = Arena(32, row=8)
+    assert [arena.take(key, 6)[0] for key in "abcd"] == [0, 8, 16, 24]
+    assert arena.take("e", 12, (8, 32)) == (8, True)
+
+
 def test_a_piece_without_a_key_is_always_new():
     arena = Arena(4)
     assert arena.take(None, 2) == (0, True)
