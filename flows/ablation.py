@@ -15,7 +15,7 @@ from ..errors import CompileError
 from ..isa.configuration import Configuration
 from ..runtime.profile import utilisation
 from ..sim.memory_model import MemoryModel
-from ..sim.timing import time_program
+from ..sim.timing import exact_measure, time_program
 from .ablation_traffic import Traffic, least_traffic, moved_traffic
 from .layers import ConvolutionShape, layer_graph
 from .timed import require_segments
@@ -29,11 +29,18 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is left out, and what that means for compiler and machine."""
+    """What is left out, and what that means for compiler and machine.
+
+    Parameters
+    ----------
+    timed
+        Choose among likely schedules by their exact time instead of by an estimate.
+    """
 
     name: str
     options: Options
     configuration: Configuration
+    timed: bool = True
 
     def compile(self, graph: Graph, progress: Progress = lambda line: None) -> Module:
         """Compile a network this way.
@@ -44,7 +51,10 @@ class Variant:
             Naming the variant, when a layer does not fit without what it leaves out.
         """
         try:
-            return compile_graph(graph, self.configuration, progress, options=self.options)
+            measure = exact_measure() if self.timed else None
+            return compile_graph(
+                graph, self.configuration, progress, options=self.options, measure=measure
+            )
         except CompileError as problem:
             raise CompileError(f"ablation `{self.name}`: {problem}") from None
 
@@ -130,6 +140,7 @@ def variants(graph: Graph, configuration: Configuration) -> list[Variant]:
         ),
         Variant("without fusion", Options(fuse=False), configuration),
         Variant("without gathering", Options(gather=False), configuration),
+        Variant("without timed schedules", whole, configuration, timed=False),
     ]
     bare = configuration
     if configuration.depthwise_taps and any(map(_keeps_channels_apart, graph.nodes)):
@@ -138,7 +149,7 @@ def variants(graph: Graph, configuration: Configuration) -> list[Variant]:
         )
         found.append(Variant("without depthwise mode", whole, bare))
     least = Options(pipeline_depth=1, fuse=False, gather=False)
-    return [*found, Variant("nothing of all that", least, bare)]
+    return [*found, Variant("nothing of all that", least, bare, timed=False)]
 
 
 def _keeps_channels_apart(node: Node) -> bool:
@@ -199,7 +210,9 @@ def measure_layer(
     """
     graph = layer_graph(shape)
     modules = {
-        depth: compile_graph(graph, configuration, options=Options(pipeline_depth=depth))
+        depth: Variant(depth_text(depth), Options(pipeline_depth=depth), configuration).compile(
+            graph
+        )
         for depth in (*DEPTHS, ALL_ROOM)
     }
     peak_cycles = shape.macs / (configuration.lanes_in * configuration.lanes_out)

@@ -14,6 +14,7 @@ from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ..accelerator.dma import Resident
+from ..module import Layer, Segment
 from ..tensor import Kernel, Tensor
 
 
@@ -59,8 +60,8 @@ class Executable:
 
     Parameters
     ----------
-    kernel, configuration
-        What it computes, and on what.
+    kernel, schedule, configuration
+        What it computes, by which steps, and on what.
     program, notes
         Instructions with tokens, HALT last, and what each is there for.
     residents
@@ -73,6 +74,7 @@ class Executable:
     """
 
     kernel: Kernel
+    schedule: str
     configuration: Configuration
     program: tuple[Instruction, ...]
     notes: tuple[str, ...]
@@ -85,6 +87,23 @@ class Executable:
     def words(self) -> bytes:
         """The program as the machine reads it."""
         return encode_program(self.program, self.configuration)
+
+    @property
+    def segment(self) -> Segment:
+        """The program as traces take it: one layer, and no bindings, which are for networks."""
+        name, output = self.kernel.name, self.kernel.output.name
+        last = len(self.program) - 1
+        return Segment(
+            program=self.program,
+            notes=tuple(f"{name}: {note}" for note in self.notes),
+            layers=(Layer(name, "kernel", output, self.kernel.macs, self.schedule, 0, last),),
+            inputs=(),
+            outputs=(),
+            activations=(),
+            constants=self.constants,
+            constants_offset=self.constants_offset,
+            data_bytes=self.data_bytes,
+        )
 
     def image(self, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         """A new data window, uint8[data_bytes], with constants and inputs.

@@ -46,16 +46,18 @@ def lower(schedule: Schedule) -> Executable:
             f"kernel `{kernel.name}`: the machine is unknown; give the Schedule a Configuration"
         )
     program = schedule.program()
+    work = list(instances(program))
     residents, size = _main_memory(program)
     pool = ConstantPool(base=size)
     lowering = _Lowering(program, configuration, residents, pool)
-    stream = [one for instance in instances(program) for one in lowering.instance(instance)]
+    stream = [one for instance in work for one in lowering.instance(instance)]
     woven = synthesise_tokens([instruction for instruction, _ in stream], configuration)
     notes = iter(note for _, note in stream)
     data_bytes = align(pool.base + pool.size)
     check(woven, configuration, data_bytes)
     return Executable(
         kernel=kernel,
+        schedule=str(schedule),
         configuration=configuration,
         program=woven,
         notes=(
@@ -126,14 +128,16 @@ class _Lowering:
 
     def _check_pair(self, instance: Instance, reads: tuple[Read, ...]) -> None:
         """A bias and a scale are one operand: they must lie side by side."""
-        pair = [
-            (read.tensor, (buffer.box, buffer.slot))
+        pair = {
+            read.tensor: (buffer.box, buffer.slot)
             for read in reads
             if (buffer := instance.buffers.get(read.tensor)) is not None
             and buffer.allocate.scope == Memory.PARAM.name
-        ]
-        if len({place for _, place in pair}) > 1:
-            shown = " and ".join(f"`{name}` {_ranges(box)}" for name, (box, _) in pair)
+        }
+        if len(set(pair.values())) > 1:
+            shown = " and ".join(
+                f"`{name}` {_ranges(box)} in slot {slot}" for name, (box, slot) in pair.items()
+            )
             raise CompileError(
                 f"stage `{instance.nest.stage}`: {shown} share the pairs of PARAM; copy both in "
                 "the same loop with the same box"
