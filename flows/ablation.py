@@ -209,12 +209,10 @@ def measure_layer(
         When it does not fit.
     """
     graph = layer_graph(shape)
-    modules = {
-        depth: Variant(depth_text(depth), Options(pipeline_depth=depth), configuration).compile(
-            graph
-        )
-        for depth in (*DEPTHS, ALL_ROOM)
-    }
+    modules = {}
+    for depth in (*DEPTHS, ALL_ROOM):
+        variant = Variant(depth_text(depth), Options(pipeline_depth=depth), configuration)
+        modules[depth] = variant.compile(graph)
     peak_cycles = shape.macs / (configuration.lanes_in * configuration.lanes_out)
     least = least_traffic(modules[ALL_ROOM])
     return LayerResult(

@@ -2,11 +2,13 @@
 
 Every buffer has a region of its own for each of its slots, largest first, each in the emptiest bank
 that has room: units that work on different buffers then seldom meet at a bank's port, and a product
-and what finishes the one before use different banks of ACC.
+and what finishes the one before use different banks of ACC. Two operands that one instruction reads
+from ACT never share a bank, since it has one read port.
 """
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
@@ -55,6 +57,7 @@ class Places:
             if isinstance(node, Allocate) and node.scope != Memory.DRAM.name
         }
         self.partners = self._pairs(program)
+        self.rivals = self._rivals(program)
         self.bases: dict[tuple[str, int], int] = {}
         for memory in ELEMENT_BYTES:
             self._place(program.kernel.name, memory)
@@ -78,8 +81,7 @@ class Places:
 
     def weight_block(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
         """Extents of one block of outputs of a buffer of weights."""
-        lanes_in, lanes_out = self.configuration.lanes_in, self.configuration.lanes_out
-        return (*sizes[:-2], align(sizes[-2], lanes_in), lanes_out)
+        return (*sizes[:-1], self.configuration.lanes_out)
 
     def _pairs(self, program: Program) -> dict[str, tuple[str, ...]]:
         """Tensors of PARAM that one stage reads together, under the name of each."""
@@ -99,6 +101,16 @@ class Places:
                 partners[one.tensor.name] = tuple(other.tensor.name for other in pair)
         return partners
 
+    def _rivals(self, program: Program) -> set[frozenset[str]]:
+        """Pairs of buffers in ACT that one stage reads."""
+        rivals = set()
+        for nest in nodes(program.body):
+            if isinstance(nest, Nest) and nest.compute is not None:
+                names = {read.tensor for read in reads_of(nest.compute.body)} & set(self.allocates)
+                inside = (n for n in names if self.allocates[n].scope == Memory.ACT.name)
+                rivals |= set(map(frozenset, itertools.combinations(inside, 2)))
+        return rivals
+
     def _place(self, kernel: str, memory: Memory) -> None:
         """Regions for all buffers of a scratchpad."""
         bank, banks = self.configuration.bank_bytes(memory), self.configuration.banks(memory)
@@ -109,19 +121,25 @@ class Places:
             and self.partners.get(one.tensor.name, (one.tensor.name,))[0] == one.tensor.name
             for slot in range(one.slots)
         ]
-        taken: list[tuple[int, int]] = []
+        taken: dict[tuple[str, int], tuple[int, int]] = {}
         for size, key in sorted(wanted, key=lambda item: -item[0]):
-            starts = {bank * number for number in range(banks)} | {end for _, end in taken}
+            starts = {bank * number for number in range(banks)} | {end for _, end in taken.values()}
+            apart = {
+                other: range(low // bank * bank, align(end, bank))
+                if frozenset((key[0], other[0])) in self.rivals
+                else range(low, end)
+                for other, (low, end) in taken.items()
+            }
             fitting = [
                 start
-                for start in sorted(starts)
+                for start in starts
                 if start + size <= bank * banks
-                and all(end <= start or start + size <= low for low, end in taken)
+                and all(part.stop <= start or start + size <= part.start for part in apart.values())
             ]
             if not fitting:
                 raise CompileError(self._too_small(kernel, memory, wanted))
-            start = min(fitting, key=lambda start: _crowd(start, size, bank, taken))
-            taken.append((start, start + size))
+            start = min(fitting, key=lambda start: _crowd(start, size, bank, taken.values()))
+            taken[key] = (start, start + size)
             self.bases[key] = start // ELEMENT_BYTES[memory]
 
     def _size_bytes(self, memory: Memory, one: Allocate) -> int:
@@ -148,15 +166,23 @@ class Places:
             f"`{name}` {size} bytes" + (f" (slot {slot})" if slot else "")
             for size, (name, slot) in wanted
         )
+        banks = self.configuration.banks(memory)
+        apart = [one for one in self.rivals if one <= {name for _, (name, _) in wanted}]
+        ports = "".join(
+            f", where {' and '.join(f'`{name}`' for name in sorted(one))} must not share a bank"
+            for one in sorted(apart, key=sorted)
+        )
         return (
             f"kernel `{kernel}`: the buffers in {memory.name} ({sizes}) do not fit the "
             f"{self.configuration.size_bytes(memory)} bytes of configuration "
-            f"`{self.configuration.name}`; split more, compute copies further inside, or raise "
-            f"`{DEPTHS[memory]}`"
+            f"`{self.configuration.name}` in {banks} bank{'s' * (banks > 1)}{ports}; split more, "
+            f"compute copies further inside, or raise `{DEPTHS[memory]}`"
         )
 
 
-def _crowd(start: int, size: int, bank: int, taken: list[tuple[int, int]]) -> tuple[int, int, int]:
+def _crowd(
+    start: int, size: int, bank: int, taken: Iterable[tuple[int, int]]
+) -> tuple[int, int, int]:
     """Of several places the one in fewest banks is best, then the one with least beside it."""
     first, last = start // bank, (start + size - 1) // bank
     beside = sum(max(0, min(end, (last + 1) * bank) - max(low, first * bank)) for low, end in taken)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...hardware.load import DESTINATIONS
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Gemm, Instruction, Load, Loop, Store, Unit, Vector
 from ...isa.legality import has_faults
@@ -209,5 +210,22 @@ def wrapping_tiles(configuration: Configuration) -> list[Instruction]:
         gemm = Gemm(accumulate=True, act=0, wgt=0, acc=0, tile_loops=loops)
         body += [gemm] * configuration.tile_loops
     loads[-1] = replace(loads[-1], signal=frozenset({Unit.GEMM}))
+    body[0] = replace(body[0], wait=frozenset({Unit.LOAD}))
+    return loads + body
+
+
+def wrapping_runs(configuration: Configuration) -> list[Instruction]:
+    """STOREs of more bytes than there are, looping at every level.
+
+    Legal ones leave the upper bits of their length alone where LOAD has a larger scratchpad.
+    """
+    largest = max(configuration.size_bytes(memory) for memory in DESTINATIONS)
+    loads = _filled(configuration)
+    body: list[Instruction] = []
+    for bit in range(min(largest, 1024).bit_length() - 1):
+        loops = (Loop(2, (3, 1100)),)
+        store = Store(source=Memory.ACT, length=(1 << bit) + 1, local=0, memory=1024, loops=loops)
+        body += [store] * configuration.dma_loops
+    loads[0] = replace(loads[0], signal=frozenset({Unit.STORE}))
     body[0] = replace(body[0], wait=frozenset({Unit.LOAD}))
     return loads + body

@@ -18,8 +18,8 @@ START, STOP = 1, 2
 LONG_CYCLES = (1 << 19) + (1 << 17)
 """Of the longest stimulus; bits of counters beyond are out of reach."""
 
-MORE_CYCLES = tuple((1 << bit) + 2 * (bit // 2) + 1 for bit in range(10, 18))
-"""Of the longest stimulus after that: a count has each of these bits set, for some even and odd."""
+MORE_CYCLES = tuple(cycles for bit in range(10, 18) for cycles in (1 << bit, 33))
+"""Of the longest stimulus after that: a count has each bit set, once even and once odd."""
 
 
 def mishaps(configuration: Configuration) -> dict[str, Stimulus]:
@@ -239,7 +239,7 @@ class Mishaps:
     def long_waits(self, session: Session) -> Iterator[Observation]:
         """Long enough that counters carry far: all units wait for tokens, then all to signal.
 
-        Counts are read with each of their bits set and not, and with odd numbers of cycles between.
+        A bit that another one inverts in every cycle is right again in every second one.
         """
         limit = self.configuration.token_limit
         peers = {unit: frozenset(u for u in Unit if u is not unit) for unit in Unit}

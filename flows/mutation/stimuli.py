@@ -17,7 +17,7 @@ from ...isa.instructions import (
 from ...isa.random_programs import random_program
 from ...isa.registers import OFFSETS, REGISTERS
 from .directed import lengths, near_ties, small_sums
-from .loops import lonely_loops, long_loops, tireless_rows, wrapping_tiles
+from .loops import lonely_loops, long_loops, tireless_rows, wrapping_runs, wrapping_tiles
 from .mishaps import Mishaps, mishaps
 from .runs import QUICK, encode_loosely, prepare
 from .session import Kind, Observation, Run, Session, Stimulus
@@ -57,6 +57,7 @@ def directed(configuration: Configuration) -> dict[str, Stimulus]:
     for name, body in (
         ("loops of rows that stay", tireless_rows(configuration)),
         ("loops of tiles that wrap", wrapping_tiles(configuration)),
+        ("loops of runs that wrap", wrapping_runs(configuration)),
     ):
         code = encode_loosely([*body, Halt()], configuration, 6)
         found[name] = _run(Run(code, image, QUICK))

@@ -109,6 +109,12 @@ REASONS = (
         "alignment is limited to 33 bits before, so that no bit from here on is ever dropped",
     ),
     Reason(
+        r"requantizer: \S+ Y\[(3[3-9]|[45]\d)\] const0$",
+        r"return Const\(\(1 << ones\) - 1, ones\) >> ~count",
+        r"[\w.]*coarsely_sticky",
+        "alignment is limited to 33 bits before, so that the mask never has this bit",
+    ),
+    Reason(
         r"requantizer: \S+ B\[\d+\] cnot\d by bit (3[3-9]|[45]\d)",
         r"dropped = product & low_bits",
         r"",

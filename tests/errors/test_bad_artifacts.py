@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tilewright.flows.command import main
+from tilewright.runtime import load
+from tilewright.runtime.names import layer_names
 
 
 @pytest.fixture
@@ -63,8 +65,9 @@ def test_a_folder_that_is_not_there(fail, model, tmp_path):
 
 
 def test_a_layer_that_is_not_there(fail, artifact):
+    names = [f"`{name}`" for name in layer_names(load(artifact)).values()]
+    assert len(names) > 2
     assert fail("inspect", artifact, "--layer", "conv9") == (
         2,
-        "error: layer `conv9`: expected one of `conv1`, `conv2`, `conv3`, `residual`, `pool`, "
-        "`dense`; choose one",
+        f"error: layer `conv9`: expected one of {', '.join(names)}; choose one",
     )

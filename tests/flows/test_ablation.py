@@ -11,6 +11,7 @@ import pytest
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
 from tilewright.flows.ablation import Variant, measure_variant, variants
+from tilewright.flows.ablation_figure import draw_variants
 from tilewright.flows.ablation_traffic import Traffic, least_traffic, moved_traffic
 from tilewright.flows.command import main
 from tilewright.flows.layers import RESNET18, layer_graph
@@ -78,11 +79,17 @@ def test_without_the_depthwise_mode_the_bits_are_the_same_and_cost_more():
 def test_the_least_traffic_is_each_needed_byte_once():
     apart = variants(depthwise_graph(), DEFAULT)[0].compile(depthwise_graph())
     assert least_traffic(apart) == Traffic(10 * 10 * 16 + 9 * 16 + 8 * 16, 10 * 10 * 16)
-    # Of the 56 x 56 pixels every other row and column is read.
-    graph = layer_graph(C4)
-    strided = variants(graph, DEFAULT)[0].compile(graph)
-    read = 28 * 28 * C4.channels_in + C4.channels_in * C4.channels_out + 8 * C4.channels_out
-    assert least_traffic(strided) == Traffic(read, 28 * 28 * C4.channels_out)
+
+
+@pytest.mark.parametrize(("name", "rows"), [("C3", 56), ("C4", 28)])
+def test_of_an_input_only_pixels_in_a_window_are_needed(name, rows):
+    """A 3x3 window in steps of two reads all of 56 x 56; a 1x1 window every other row, column."""
+    shape = next(shape for shape in RESNET18 if shape.name == name)
+    graph = layer_graph(shape)
+    module = variants(graph, DEFAULT)[0].compile(graph)
+    weights = shape.kernel**2 * shape.channels_in * shape.channels_out
+    read = rows * rows * shape.channels_in + weights + 8 * shape.channels_out
+    assert least_traffic(module) == Traffic(read, 28 * 28 * shape.channels_out)
 
 
 @pytest.mark.parametrize("place", range(8))
@@ -152,17 +159,28 @@ def test_a_narrow_memory_lowers_the_roofline(tilewright):
     assert all(row["of_bound"] <= 1 for row in layer["depths"])
 
 
-@pytest.mark.parametrize("what", ["layers", "network"])
-def test_a_figure_is_xml_and_the_same_each_time(tilewright, model, tmp_path, what):
-    words = ("--layers", "C4,C10") if what == "layers" else (model, "--config", "4x4")
+def texts(figure: bytes) -> set[str]:
+    return {text.strip() for text in ElementTree.fromstring(figure).itertext()}
+
+
+def test_a_figure_of_layers_is_xml_and_the_same_each_time(tilewright, tmp_path):
     paths = [tmp_path / "one.svg", tmp_path / "two.svg"]
     for path in paths:
-        tilewright("ablation", *words, "--figure", path)
+        tilewright("ablation", "--layers", "C4", "--figure", path)
     one, two = (path.read_bytes() for path in paths)
     assert one == two
-    texts = {text.strip() for text in ElementTree.fromstring(one).itertext()}
-    shown = {"C4", "C10", "all the room"} if what == "layers" else {"without fusion", "least"}
-    assert shown <= texts
+    assert {"C4", "all", "depth 1", "all the room", "roofline"} <= texts(one)
+
+
+def test_a_figure_of_variants_is_xml_and_the_same_each_time(tmp_path):
+    graph, paths = depthwise_graph(), [tmp_path / "one.svg", tmp_path / "two.svg"]
+    chosen = variants(graph, DEFAULT)
+    results = [measure_variant(each, graph, MemoryModel()) for each in chosen]
+    for path in paths:
+        draw_variants(path, "apart", results)
+    one, two = (path.read_bytes() for path in paths)
+    assert one == two
+    assert {"read", "written", "least", *(each.name for each in chosen)} <= texts(one)
 
 
 def test_errors_come_before_anything_long(model, monkeypatch, capsys):
@@ -210,5 +228,5 @@ def test_a_figure_that_cannot_be_written(model, tmp_path: Path, capsys):
 
 
 def test_a_variant_that_does_not_fit_is_named(model, capsys):
-    assert main(["ablation", str(model), "--config", "4x4", "--set", "acc_depth=1"]) == 1
-    assert capsys.readouterr().err.startswith("error: ablation `everything`: kernel `conv1`: no ")
+    assert main(["ablation", str(model), "--config", "4x4", "--set", "wgt_depth=8"]) == 1
+    assert capsys.readouterr().err.startswith("error: ablation `everything`: kernel `conv2`: no ")

@@ -102,6 +102,63 @@ def test_random_schedules_are_equal():
     assert all(";" in refusal for refusal in refusals), refusals
 
 
+def check(schedule: te.Schedule, values: dict[str, np.ndarray]) -> None:
+    """The lowered schedule against the kernel's meaning, on the definition."""
+    executable = te.lower(schedule)
+    with open_device("reference", MACHINE) as device:
+        got = executable.run(device, values).output
+    np.testing.assert_array_equal(got, evaluate(schedule.kernel, values))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_pairs_that_are_brought_again_are_those_of_the_block(split):
+    """Two blocks of channels in one slot, again for every row; a block is one copy, or several."""
+    y, c = te.axes(y=2, c=12)
+    x = te.tensor("x", "int8", (2, 12))
+    bias, scale = te.tensor("bias", "int32", (12,)), te.tensor("scale", "float32", (12,))
+    value = te.clamp(te.requantise(x[y, c] + bias[c], scale[c]), -128, 127)
+    constants = {
+        "bias": np.arange(-60, 60, 10, dtype=np.int32),
+        "scale": np.linspace(0.1, 1, 12, dtype=np.float32),
+    }
+    kernel = te.kernel("rows", te.compute("out", "int8", (y, c), value), constants)
+    schedule = te.Schedule(kernel, MACHINE)
+    schedule.cache_write("out", "ACT")
+    schedule.cache_read("x", "ACT", "out.ACT")
+    schedule.split("out.ACT", "c", 8)
+    for name in ("bias", "scale"):
+        copy = schedule.cache_read(name, "PARAM", "out.ACT")
+        schedule.compute_at(copy, "out.ACT", "c.o")
+        if split:
+            schedule.split(copy, "c", 4)
+    schedule.tensorise("out.ACT", "c.i")
+    check(schedule, {"x": np.arange(-12, 12, dtype=np.int8).reshape(2, 12)})
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+def test_weights_may_have_a_border_and_come_in_parts(constant, split):
+    m, o = te.axes(m=3, o=8)
+    (k,) = te.reduce_axes(k=8)
+    a, b = te.tensor("a", "int8", (3, 3, 8)), te.tensor("b", "int8", (8, 8), pad=3)
+    total = te.compute("out", "int32", (m, o), te.sum(a[m, m, k] * b[k - 4, o], over=k))
+    generator = np.random.default_rng(5)
+    values = {
+        name: generator.integers(-128, 128, shape).astype(np.int8)
+        for name, shape in (("a", (3, 3, 8)), ("b", (8, 8)))
+    }
+    constants = {"b": values.pop("b")} if constant else {}
+    schedule = te.Schedule(te.kernel("product", total, constants), MACHINE)
+    schedule.cache_write("out", "ACC")
+    schedule.cache_read("a", "ACT", "out.ACC")
+    copy = schedule.cache_read("b", "WGT", "out.ACC")
+    if split:
+        schedule.split(copy, "o", 4)
+        schedule.reorder(copy, "o.o", "k")
+    schedule.tensorise("out.ACC", "m")
+    check(schedule, values)
+
+
 @pytest.mark.slow
 def test_a_convolution_is_equal_on_the_hardware():
     kernel = convolution()
@@ -183,13 +240,19 @@ def test_every_instruction_has_a_note():
     assert len(lines) == len(executable.program)
 
 
+def test_tensors_in_main_memory_begin_with_a_burst():
+    bases = [one.base for one in lowered(ROWS.format(depth=1)).residents.values()]
+    assert sorted(bases) == bases
+    assert all(base % 64 == 0 for base in bases)
+
+
 def test_a_trace_shows_what_each_instruction_is_for(tmp_path):
     executable = lowered(ROWS.format(depth=1))
     timing = time_program(executable.program, MACHINE)
     timed = TimedSegment(executable.segment, timing, {"out": "conv"})
     write_trace(tmp_path / "trace.json", [timed], "conv", "sim")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    notes = {event.get("args", {}).get("note") for event in events}
+    notes = {event.get("args", {}).get("for") for event in events}
     assert {"acc n0 y2 x0 o0 ky0 kx0 i0: gemm", "out n0 y2 x0 o0: copy `out.ACT`"} <= notes
 
 
@@ -200,6 +263,11 @@ def test_a_box_inside_a_larger_buffer_is_cut_into_dense_pieces():
     assert list(dense_pieces(rows, whole)) == [
         (((0, 1), (4, 6), (0, 4)), 4),
         (((1, 2), (4, 6), (0, 4)), 16),
+    ]
+    corner = ((1, 2), (3, 5), (1, 3))
+    assert list(dense_pieces(corner, whole)) == [
+        (((1, 2), (3, 4), (1, 3)), 13),
+        (((1, 2), (4, 5), (1, 3)), 17),
     ]
 
 
@@ -226,7 +294,37 @@ def test_a_scratchpad_that_is_too_small_is_refused():
     schedule.tensorise("out.ACT", "n")
     assert refusal(schedule) == (
         "kernel `conv`: the buffers in ACC (`acc` 1152 bytes) do not fit the 512 bytes of "
-        "configuration `low`; split more, compute copies further inside, or raise `acc_depth`"
+        "configuration `low` in 2 banks; split more, compute copies further inside, or raise "
+        "`acc_depth`"
+    )
+
+
+def maximum(rows: int) -> te.Schedule:
+    """Of two tensors of `rows` x 4 elements, all at a time."""
+    r, c = te.axes(r=rows, c=4)
+    a, b = te.tensor("a", "int8", (rows, 4)), te.tensor("b", "int8", (rows, 4))
+    schedule = te.Schedule(
+        te.kernel("maximum", te.compute("out", "int8", (r, c), te.maximum(a[r, c], b[r, c]))),
+        PRESETS["4x4"].replace(name="two", act_banks=2),
+    )
+    schedule.cache_write("out", "ACT")
+    for name in "ab":
+        schedule.cache_read(name, "ACT", "out.ACT")
+    schedule.tensorise("out.ACT", "r")
+    return schedule
+
+
+def test_operands_of_one_instruction_lie_in_banks_of_their_own():
+    """The third of three buffers of two thirds of a bank would fill what the others leave."""
+    for rows in (1, 256, 512):
+        program = te.lower(maximum(rows)).program
+        a, b = next((one.a, one.b) for one in program if isinstance(one, Vector))
+        assert {a // 1024, b // 1024} == {0, 1}
+    assert refusal(maximum(682)) == (
+        "kernel `maximum`: the buffers in ACT (`a.ACT` 2728 bytes, `b.ACT` 2728 bytes, `out.ACT` "
+        "2728 bytes) do not fit the 8192 bytes of configuration `two` in 2 banks, where `a.ACT` "
+        "and `b.ACT` must not share a bank; split more, compute copies further inside, or raise "
+        "`act_depth`"
     )
 
 
