@@ -22,6 +22,9 @@ from .program import Program
 ELEMENT_BYTES = {Memory.ACT: 1, Memory.WGT: 1, Memory.LUT: 1, Memory.ACC: 4, Memory.PARAM: 8}
 """Bytes of what an operand counts: a pair of bias and scale is one element of PARAM."""
 
+Slot = tuple[str, int]
+"""A buffer's name, and which of its slots."""
+
 DEPTHS = {
     Memory.ACT: "act_depth",
     Memory.WGT: "wgt_depth",
@@ -58,7 +61,7 @@ class Places:
         }
         self.partners = self._pairs(program)
         self.rivals = self._rivals(program)
-        self.bases: dict[tuple[str, int], int] = {}
+        self.bases: dict[Slot, int] = {}
         for memory in ELEMENT_BYTES:
             self._place(program.kernel.name, memory)
 
@@ -113,7 +116,6 @@ class Places:
 
     def _place(self, kernel: str, memory: Memory) -> None:
         """Regions for all buffers of a scratchpad."""
-        bank, banks = self.configuration.bank_bytes(memory), self.configuration.banks(memory)
         wanted = [
             (self._size_bytes(memory, one), (one.tensor.name, slot))
             for one in self.allocates.values()
@@ -121,26 +123,43 @@ class Places:
             and self.partners.get(one.tensor.name, (one.tensor.name,))[0] == one.tensor.name
             for slot in range(one.slots)
         ]
-        taken: dict[tuple[str, int], tuple[int, int]] = {}
-        for size, key in sorted(wanted, key=lambda item: -item[0]):
-            starts = {bank * number for number in range(banks)} | {end for _, end in taken.values()}
-            apart = {
-                other: range(low // bank * bank, align(end, bank))
-                if frozenset((key[0], other[0])) in self.rivals
-                else range(low, end)
-                for other, (low, end) in taken.items()
-            }
+        wanted.sort(key=lambda item: -item[0])
+        for spread in (True, False):
+            taken = self._regions(memory, wanted, spread)
+            if len(taken) == len(wanted):
+                break
+        else:
+            raise CompileError(self._too_small(kernel, memory, wanted))
+        for key, (start, _) in taken.items():
+            self.bases[key] = start // ELEMENT_BYTES[memory]
+
+    def _regions(
+        self, memory: Memory, wanted: list[tuple[int, Slot]], spread: bool
+    ) -> dict[Slot, tuple[int, int]]:
+        """First byte and end of every slot, spread over banks or close together, while they fit."""
+        bank = self.configuration.bank_bytes(memory)
+        size_bytes = self.configuration.size_bytes(memory)
+        taken: dict[Slot, tuple[int, int]] = {}
+        for size, key in wanted:
+            apart = [
+                (low // bank * bank, align(end, bank))
+                if frozenset((key[0], name)) in self.rivals
+                else (low, end)
+                for (name, _), (low, end) in taken.items()
+            ]
+            starts = {*range(0, size_bytes, bank), *(end for _, end in apart)}
             fitting = [
                 start
                 for start in starts
-                if start + size <= bank * banks
-                and all(part.stop <= start or start + size <= part.start for part in apart.values())
+                if start + size <= size_bytes
+                and all(end <= start or start + size <= low for low, end in apart)
             ]
             if not fitting:
-                raise CompileError(self._too_small(kernel, memory, wanted))
-            start = min(fitting, key=lambda start: _crowd(start, size, bank, taken.values()))
+                break
+            crowd = [_crowd(start, size, bank, taken.values()) for start in fitting]
+            start = min(crowd)[-1] if spread else min(fitting)
             taken[key] = (start, start + size)
-            self.bases[key] = start // ELEMENT_BYTES[memory]
+        return taken
 
     def _size_bytes(self, memory: Memory, one: Allocate) -> int:
         """Bytes of one slot, whole rows."""

@@ -15,6 +15,7 @@ from tilewright.compiler.kernels.first_layer import find_images
 from tilewright.compiler.tensor import Patches
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.errors import CompileError
+from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.semantics import Machine
 
@@ -105,9 +106,15 @@ def test_first_layers_keep_their_meaning(name, changes):
     def keep_their_meaning(case):
         nonlocal gathered
         graph, seed = case
-        gathered += gathers(graph, configuration)
         inputs = activations(graph, seed)
-        (segment,) = compile_graph(graph, configuration).segments
+        try:
+            (segment,) = compile_graph(graph, configuration).segments
+        except CompileError as refusal:
+            # Taps are not split: more of them than weights fit are refused.
+            assert changes
+            assert "no tile fits" in str(refusal)
+            return
+        gathered += gathers(graph, configuration)
         window = segment.image(inputs)
         Machine(configuration, window).run(segment.program)
         np.testing.assert_array_equal(

@@ -44,11 +44,11 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
     chance = random.Random(0)
     cuts = 0
 
-    def any_schedule(kernel: Kernel, configuration: Configuration) -> Schedule:
+    def any_schedule(kernel: Kernel, configuration: Configuration, depth: int) -> Schedule:
         nonlocal cuts
-        legal = tuple(legal_schedules(kernel, configuration))
+        legal = tuple(legal_schedules(kernel, configuration, depth))
         if not legal:
-            return choose_schedule(kernel, configuration)
+            return choose_schedule(kernel, configuration, depth)
         cuts += len(legal) > 1
         return chance.choice(legal)
 

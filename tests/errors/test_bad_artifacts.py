@@ -65,7 +65,9 @@ def test_a_folder_that_is_not_there(fail, model, tmp_path):
 
 
 def test_a_layer_that_is_not_there(fail, artifact):
-    names = [f"`{name}`" for name in layer_names(load(artifact)).values()]
+    module = load(artifact)
+    short = layer_names(module)
+    names = [f"`{short[layer.output]}`" for s in module.segments for layer in s.layers]
     assert len(names) > 2
     assert fail("inspect", artifact, "--layer", "conv9") == (
         2,

@@ -1,5 +1,6 @@
 """Small kernels and schedules that several tests of steps start from."""
 
+import numpy as np
 import pytest
 
 from tilewright.compiler import te
@@ -113,3 +114,32 @@ SCHEDULES = {
         tensorise(out.ACT, y)
     """,
 }
+
+
+def values_for(kernel: Kernel) -> dict[str, np.ndarray]:
+    """Random values for every tensor that a convolution is given."""
+    generator = np.random.default_rng(3)
+    shapes = {name: kernel.tensors[name].shape for name in kernel.inputs}
+    return {
+        "image": generator.integers(-128, 128, shapes["image"]).astype(np.int8),
+        "w": generator.integers(-128, 128, shapes["w"]).astype(np.int8),
+        "bias": generator.integers(-1000, 1000, shapes["bias"]).astype(np.int32),
+        "scale": generator.uniform(0.0005, 0.002, shapes["scale"]).astype(np.float32),
+    }
+
+
+def lowered(steps: str, kernel: Kernel | None = None) -> te.Executable:
+    """The convolution of `accelerated`, in rows of two."""
+    schedule = te.Schedule.parse(kernel or network(), PLACES + steps, MACHINE)
+    return te.lower(schedule)
+
+
+ROWS = """
+    split(out, y, 2)
+    compute_at(out.ACT, out, y.o)
+    compute_at(acc, out, y.o)
+    compute_at(image.ACT, out, y.o)
+    pipeline(out, y.o, {depth})
+    tensorise(acc, n)
+    tensorise(out.ACT, n)
+"""
