@@ -15,7 +15,6 @@ from tilewright.compiler.kernels.first_layer import find_images
 from tilewright.compiler.tensor import Patches
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.errors import CompileError
-from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.semantics import Machine
 
@@ -111,8 +110,8 @@ def test_first_layers_keep_their_meaning(name, changes):
             (segment,) = compile_graph(graph, configuration).segments
         except CompileError as refusal:
             # Taps are not split: more of them than weights fit are refused.
-            assert changes
-            assert "no tile fits" in str(refusal)
+            if not changes or "no tile fits" not in str(refusal):
+                raise
             return
         gathered += gathers(graph, configuration)
         window = segment.image(inputs)
