@@ -61,7 +61,7 @@ class CompileCache:
         """Keep a module, and forget those that nobody asks for any more."""
         with contextlib.suppress(TilewrightError, OSError):
             folder = kept_folder(KIND, "keeping compiled networks")
-            save(module, self.path)
+            save(module, self.path, level=0)
             oldest = time.time() - DAYS_KEPT * SECONDS_A_DAY
             for other in folder.glob(f"*{SUFFIX}"):
                 if other.stat().st_mtime < oldest:

@@ -48,13 +48,14 @@ class Field:
         IsaError
             When the value is out of range.
         """
-        low = self.low
-        if not low <= value < low + (1 << self.bits):
+        size, bits = 1 << self.bits, value - self.offset
+        low = -(size >> 1) if self.signed else 0
+        if not low <= bits < low + size:
             raise IsaError(
                 f"field `{self.name}`: {value} does not fit {self.bits} bits; "
                 f"expected {self.low} to {self.high}"
             )
-        return (value - self.offset) & ((1 << self.bits) - 1)
+        return bits & (size - 1)
 
     def decode(self, bits: int) -> int:
         """Value of bits already masked to the width."""

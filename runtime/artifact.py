@@ -47,7 +47,7 @@ DAMAGE = (
 """What `zipfile` raises over files that are not as they were written."""
 
 
-def save(module: Module, path: str | os.PathLike[str]) -> None:
+def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> None:
     """Write a module; an older file of that name stays whole until the new one is.
 
     Parameters
@@ -56,6 +56,8 @@ def save(module: Module, path: str | os.PathLike[str]) -> None:
         As `compile_graph` gives it; its report (times, for instance) is left out.
     path
         The file.
+    level
+        How hard to compress, 0 (not at all) to 9.
 
     Raises
     ------
@@ -82,7 +84,7 @@ def save(module: Module, path: str | os.PathLike[str]) -> None:
         "sha256": {name: _sha256(data) for name, data in sorted(entries.items())},
     }
     entries[MANIFEST] = json.dumps(manifest, indent=1, sort_keys=True).encode()
-    _write_atomically(path, _zip(entries))
+    _write_atomically(path, _zip(entries, level))
 
 
 def load(
@@ -240,7 +242,7 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _zip(entries: Mapping[str, bytes]) -> bytes:
+def _zip(entries: Mapping[str, bytes], level: int) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in sorted(entries.items()):
@@ -248,7 +250,7 @@ def _zip(entries: Mapping[str, bytes]) -> bytes:
             info.create_system = 3  # the same everywhere: Unix
             info.external_attr = 0o644 << 16
             info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data, compresslevel=6)
+            archive.writestr(info, data, compresslevel=level)
     return buffer.getvalue()
 
 

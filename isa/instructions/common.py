@@ -233,10 +233,10 @@ class Instruction:
                     f"configuration `{configuration.name}` has {levels} levels"
                 )
             idle = Loop(1, (0,) * len(moved))
-            for level, loop in enumerate((idle,) * (levels - len(loops)) + loops):
-                values[f"{nest}.{level}.extent"] = loop.extent
-                for name, stride in zip(moved, loop.strides, strict=True):
-                    values[f"{nest}.{level}.{name}"] = stride
+            placed = (idle,) * (levels - len(loops)) + loops
+            for names, loop in zip(_loop_fields(nest, moved, levels), placed, strict=True):
+                values[names[0]] = loop.extent
+                values.update(zip(names[1:], loop.strides, strict=True))
         return values
 
     @classmethod
@@ -315,6 +315,14 @@ class Instruction:
             for loop in getattr(self, nest):
                 total *= loop.extent
         return total
+
+
+@cache
+def _loop_fields(nest: str, moved: tuple[str, ...], levels: int) -> tuple[tuple[str, ...], ...]:
+    """Names of each level's fields: the extent's, then a stride's for every operand."""
+    return tuple(
+        tuple(f"{nest}.{level}.{name}" for name in ("extent", *moved)) for level in range(levels)
+    )
 
 
 @cache
