@@ -13,7 +13,7 @@ from tilewright.isa.numbers import quantise_output
 
 CONFIGURATIONS = {
     "two lanes, one table": Configuration(
-        name="two", lanes_in=2, lanes_out=2, vector_lanes=2, lut_tables=1
+        name="two", lanes_in=2, lanes_out=2, vector_lanes=2, lut_tables=1, depthwise_taps=2
     ),
     "four lanes, eight tables": Configuration(
         name="four", lanes_in=4, lanes_out=8, vector_lanes=4, lut_tables=8
