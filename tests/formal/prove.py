@@ -131,7 +131,7 @@ class Outcome:
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 300
+    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 1200
 ) -> Outcome:
     """Decide all claims of a bench, those inside its blocks included.
 
@@ -144,7 +144,7 @@ def decide(
     method : Method
         How.
     seconds : int
-        Limit of the run.
+        Limit of the run, against hanging: a slow machine takes several times as long as a fast one.
 
     Raises
     ------
