@@ -1,8 +1,9 @@
 """Nodes that run as one kernel, so that what passes between them stays on chip.
 
-A convolution takes with it what alone reads its result: a residual addition, a look-up, a pooling.
-Their VECTOR instructions run while the next tile is multiplied. A group is formed only where the
-bound of its schedule is no worse than those of its parts.
+A convolution takes with it what alone reads its result: a residual addition, a look-up, a pooling,
+whose VECTOR instructions run while the next tile is multiplied, and, around one that keeps channels
+apart, the convolutions before and behind. A group is formed only where it is no slower than its
+parts, by their exact time or, without a timing model, by the estimate.
 """
 
 from collections.abc import Mapping, Sequence

@@ -23,8 +23,8 @@ from ..sim.toolchain import cache_folder, kept_folder
 ROOT = Path(__file__).parents[1]
 KIND = "networks"
 """The folder inside the cache."""
-SOURCES = ("compiler", "isa", "runtime")
-"""Folders whose code a compiled module follows from."""
+SOURCES = ("compiler", "isa", "runtime", "sim/timing")
+"""Folders whose code a compiled module follows from; the timing model chooses its schedules."""
 DAYS_KEPT = 30
 """A module that nobody asked for so long is removed."""
 SECONDS_A_DAY = 24 * 60 * 60

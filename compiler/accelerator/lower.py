@@ -84,10 +84,7 @@ class _Walk:
         self.forms: dict[object, Form] = {}
         self.computed: dict[str, tuple[int, int]] = {}
         """Of every rolling activation: image, and row up to which it is there."""
-        self.rings = {
-            name: lowering.shared.arenas[Memory.ACT].take(None, ring.size, plan.regions[name])[0]
-            for name, ring in plan.rings.items()
-        }
+        self.rings = {name: self._place(name, ring.size) for name, ring in plan.rings.items()}
 
     def run(self) -> None:
         """Compute and store every tile of the last step."""
@@ -96,7 +93,7 @@ class _Walk:
             inside = {} if self.plan.channels_outer else {a: start[a] for a in last.channels}
             sizes = self._output_sizes(tile)
             if not any(inside.values()):
-                output = self._place(last.name, None, math.prod(sizes.values()))
+                output = self._place(last.name, math.prod(sizes.values()))
             places = dense(sizes)
             offset = sum(places[axis].inner * begin for axis, begin in inside.items())
             target = Buffer(Memory.ACT, output + offset, places)
@@ -196,7 +193,7 @@ class _Walk:
             return self._rolled(read, ring, box, ahead)
         size = math.prod(high - low for low, high in box)
         if read.tensor in self.makers:
-            base = self._place(read.tensor, None, size)
+            base = self._place(read.tensor, size)
             maker = self.plan.steps[self.makers[read.tensor]]
             axes = [axis.name for axis in maker.finish.axes]
             extents = {axis: high - low for axis, (low, high) in zip(axes, box, strict=True)}
@@ -221,9 +218,9 @@ class _Walk:
         source = replace(source, shape=tensor.shape)
         return load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration)
 
-    def _place(self, tensor: str, key: object, size: int) -> int:
-        """Room for a new tile in the tensor's region."""
-        return self.out.shared.arenas[Memory.ACT].take(key, size, self.plan.regions[tensor])[0]
+    def _place(self, tensor: str, size: int) -> int:
+        """Room for what is computed, in the tensor's region."""
+        return self.out.shared.arenas[Memory.ACT].take(None, size, self.plan.regions[tensor])[0]
 
     def _rolled(self, read: Read, ring: Rolling, box: Box, ahead: bool) -> Buffer:
         """The rows of a rolling window; those that are not there yet are computed."""

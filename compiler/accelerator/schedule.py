@@ -1,4 +1,4 @@
-"""How a kernel is cut into tiles: chosen by a bound of its cycles over all that fit.
+"""How a kernel is cut into tiles: those that fit, in the order of an estimate of their cycles.
 
 A schedule fixes the tile of every step of the kernel, and whether channels or pixels are the outer
 loop of the last one. Only legal ones are compared; the choice is deterministic.
@@ -19,7 +19,7 @@ from .steps import Step, steps_of
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Tile extents of every step, loop order of the last, and the bound it was chosen by.
+    """Tile extents of every step, loop order of the last, and the cycles estimated for it.
 
     Parameters
     ----------
@@ -28,6 +28,8 @@ class Schedule:
     channels_outer
         Walk all pixels for one tile of channels before the next; otherwise all channels of a tile
         of pixels are computed and stored together.
+    bound_cycles
+        The estimate; smaller is better, and no more is promised.
     depth
         Most tiles of an operand on chip at a time; 0 for as many as there is room for.
     """
