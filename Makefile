@@ -6,6 +6,7 @@ JOBS ?= auto
 PYTEST_ARGS ?=
 VERIFY_ARGS ?=
 FUZZ_ARGS ?=
+DAMAGE_ARGS ?=
 MUTATION_ARGS ?=
 ABLATION_ARGS ?=
 MODEL ?=
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help demo test verify fuzz mutation lint format digits bench ablation wheel \
+.PHONY: help demo test verify fuzz damage mutation lint format digits bench ablation wheel \
     clean
 
 help:
@@ -26,6 +27,7 @@ help:
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
 	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
+	@echo "make damage  damaged model files: a clear error or a right result, nothing else"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
 	@echo "make lint    ruff, pyright, one-way imports"
 	@echo "make format  let ruff rewrite the sources"
@@ -49,6 +51,9 @@ verify: $(VENV)/.installed
 fuzz: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.fuzz $(FUZZ_ARGS)
 
+damage: $(VENV)/.installed-test
+	@$(BIN)/python -m tilewright.flows.damaged_models --operators $(DAMAGE_ARGS)
+
 mutation: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.mutation $(MUTATION_ARGS)
 
@@ -66,9 +71,10 @@ format: $(VENV)/.installed-dev
 digits: $(VENV)/.installed-test
 	@$(BIN)/python examples/train_digits.py
 
-bench: $(VENV)/.installed
+bench: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench_timing $(MODELS)
+	@$(BIN)/python -m tilewright.flows.bench_cpu
 
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)

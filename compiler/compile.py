@@ -1,7 +1,9 @@
 """Graph in, module out: partition, plan memory, schedule, lower, synthesise tokens, check."""
 
+import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ..errors import CompileError
@@ -12,14 +14,17 @@ from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.dma import Resident
 from .accelerator.lower import Emitted, Lowering
-from .fusion import Group, form_groups, images_that_fit
+from .fusion import Group, Movement, form_groups, images_that_fit
+from .gaps import LayerGap, layer_gap, report_of
 from .graph import Graph, Node, is_accelerated
+from .homes import Home, find_homes
 from .kernels.common import channel_block, padded
 from .kernels.first_layer import Image
 from .measure import Measure, Stopwatch
-from .memory_plan import Lifetime, plan_memory
+from .memory_plan import plan_memory
 from .module import Binding, Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
+from .transposes import transpose_on_host
 
 Progress = Callable[[str], None]
 
@@ -53,24 +58,51 @@ def compile_graph(
         Tells the exact cycles of a program (`tilewright.sim.timing` has such a model); with it the
         most likely schedules are compared by their time, and without it by an estimate.
 
+    Returns
+    -------
+    Module
+        Its report has `compile_s`, seconds, `instructions`, and what `gaps.report_of` tells.
+
     Raises
     ------
     CompileError
         When a layer does not fit the configuration.
     """
     started = time.perf_counter()
+    graph = transpose_on_host(graph, configuration)
     steps: list[str | int] = []
     segments: list[Segment] = []
-    for group in partition(graph):
-        if is_accelerated(group[0]):
-            steps.append(len(segments))
-            segments.append(
-                _compile_segment(graph, group, configuration, progress, keep_all, options, measure)
-            )
-        else:
-            steps += [node.output.name for node in group]
-    report = {"compile_s": time.perf_counter() - started}
+    gaps: list[list[LayerGap]] = []
+    with _paused_collector():
+        for group in partition(graph):
+            if is_accelerated(group[0]):
+                steps.append(len(segments))
+                segment, found = _compile_segment(
+                    graph, group, configuration, progress, keep_all, options, measure
+                )
+                segments.append(segment)
+                gaps.append(found)
+            else:
+                steps += [node.outputs[0].name for node in group]
+    exact = measure and sum(measure(segment.program, configuration) for segment in segments)
+    report = {
+        "compile_s": time.perf_counter() - started,
+        "instructions": sum(len(segment.program) for segment in segments),
+        **report_of(gaps, exact),
+    }
     return Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report)
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Leave the collector of cyclic garbage out: a search makes little of it, and many objects."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def partition(graph: Graph) -> list[list[Node]]:
@@ -86,8 +118,8 @@ def partition(graph: Graph) -> list[list[Node]]:
                 ready |= {value.name for value in node.outputs}
         if group:
             groups.append(group)
-            taken = {node.output.name for node in group}
-            waiting = [node for node in waiting if node.output.name not in taken]
+            taken = {node.outputs[0].name for node in group}
+            waiting = [node for node in waiting if node.outputs[0].name not in taken]
         accelerated = not accelerated
     return groups
 
@@ -100,29 +132,32 @@ def _compile_segment(
     keep_all: bool,
     options: Options,
     measure: Measure | None,
-) -> Segment:
+) -> tuple[Segment, list[LayerGap]]:
     inputs, outputs = _boundary(graph, nodes)
     images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
     values = [*inputs, *(node.output.name for node in nodes)]
     places = {name: _place(name, graph, images, configuration) for name in values}
+    homes = find_homes(graph, nodes, {name: place.stored_shape for name, place in places.items()})
     stopwatch = None
     if measure is not None:
-        shapes = {name: place.stored_shape for name, place in places.items()}
-        stopwatch = Stopwatch(shapes, configuration, measure)
-    groups = form_groups(graph, nodes, outputs, images, configuration, options, stopwatch)
-    lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
-    plan = plan_memory(
-        [Lifetime(name, places[name].size, *span) for name, span in lifetimes.items()]
+        stopwatch = Stopwatch(*homes.apart(), configuration, measure)
+    groups = form_groups(
+        graph, nodes, outputs, images, configuration, options, stopwatch, homes.copies
     )
-    bind = {name: replace(places[name], offset=plan.offsets[name]) for name in lifetimes}
-    residents = {name: Resident(one.offset, one.stored_shape) for name, one in bind.items()}
+    lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
+    plan = plan_memory(homes.lifetimes(lifetimes))
+    residents = homes.residents(plan.offsets)
+    bind = {name: _bind(places[name], homes.of[name], residents[name]) for name in lifetimes}
     pool = ConstantPool(base=align(plan.size))
     lowering = Lowering(configuration, residents, pool)
     ends: list[int] = []
+    gaps: list[LayerGap] = []
     for group in groups:
-        lowering.lower(group.kernel, group.schedule)
+        for kernel, schedule in group.work:
+            lowering.lower(kernel, schedule)
         ends.append(len(lowering.stream))
-        progress(f"{group.name}: {group.schedule}, bound {group.schedule.bound_cycles} cycles")
+        gaps.append(layer_gap(group.name, group.work, configuration, stopwatch))
+        progress("; ".join([str(gaps[-1]), *(str(schedule) for _, schedule in group.work)]))
     program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)
     notes, positions = _annotate(program, lowering.stream)
     layers, first = [], 0
@@ -133,8 +168,8 @@ def _compile_segment(
                 name=group.name,
                 op=group.op,
                 output=group.output,
-                macs=group.kernel.macs,
-                schedule=str(group.schedule),
+                macs=sum(kernel.macs for kernel, _ in group.work),
+                schedule="; ".join(str(schedule) for _, schedule in group.work) or "in place",
                 first=first,
                 last=last,
             )
@@ -142,7 +177,7 @@ def _compile_segment(
         first = last
     data_bytes = align(pool.base + pool.size)
     check(program, configuration, data_bytes)
-    return Segment(
+    segment = Segment(
         program=program,
         notes=notes,
         layers=tuple(layers),
@@ -153,6 +188,7 @@ def _compile_segment(
         constants_offset=pool.base,
         data_bytes=data_bytes,
     )
+    return segment, gaps
 
 
 def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
@@ -168,13 +204,17 @@ def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
     leaving = [
         name
         for name in (value.name for node in nodes for value in node.outputs)
-        if name in shown or any(user.output.name not in inside for user in graph.users(name))
+        if name in shown or any(user.outputs[0].name not in inside for user in graph.users(name))
     ]
     return list(entering), leaving
 
 
 def _lifetimes(
-    graph: Graph, groups: list[Group], inputs: list[str], outputs: list[str], keep_all: bool
+    graph: Graph,
+    groups: list[Group | Movement],
+    inputs: list[str],
+    outputs: list[str],
+    keep_all: bool,
 ) -> dict[str, tuple[int, int]]:
     """First and last step of every value in memory.
 
@@ -205,6 +245,19 @@ def _place(
         image = images[name]
         return Binding(name, 0, image.stored_shape, shape, image.border[:2], image.fill)
     return Binding(name, 0, (*shape[:3], padded(shape[3], channel_block(configuration))), shape)
+
+
+def _bind(place: Binding, home: Home, resident: Resident) -> Binding:
+    """Where a value lies in memory."""
+    if not home.strides:
+        return replace(place, offset=resident.base)
+    return replace(
+        place,
+        offset=resident.base,
+        stored_shape=place.shape,
+        whole=home.whole,
+        strides=home.strides,
+    )
 
 
 def _annotate(

@@ -4,11 +4,13 @@ The result's integer operators are the accelerator's candidates; everything else
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+
+import numpy as np
 
 from . import passes
 from .graph import Graph, verify
-from .importers import import_onnx
+from .importers import NOTHING, import_onnx
 
 RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers that nothing reads
@@ -19,10 +21,17 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.fold_constants,  # weights that were moved or shifted
     passes.annotate_quantisation,  # the inputs', so that unchanged values are seen as such
     passes.recognise_convolutions,  # with bias, Relu and Clip
+    passes.recognise_matmuls,  # of two activations: attention
+    passes.recognise_biases,  # those left behind a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
     passes.recognise_tables,  # last: a table would also swallow a lone Relu after a layer
+    passes.recognise_concats,  # what only moves integers: no result of it is computed
+    passes.recognise_resizes,  # from the elements that each one takes
+    passes.recognise_slices,  # read where they lie
     passes.arrange_layout,  # channels last; Transposes meet and vanish
+    passes.absorb_heads,  # matrix products read heads where they lie
+    passes.arrange_layout,  # what that has brought together
     passes.absorb_flatten,  # dense layers on images
     passes.absorb_padding,  # explicit Pad
     passes.fold_tables,  # tables that only clamp
@@ -32,25 +41,39 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
 )
 
 
-def quantise(graph: Graph) -> Graph:
+def quantise(
+    graph: Graph,
+    last: int = len(RECIPE),
+    told: Callable[[int, str, Graph], None] = lambda position, name, graph: None,
+) -> Graph:
     """Apply the recipe, verifying the graph after each pass.
 
     Parameters
     ----------
     graph : Graph
         As imported.
+    last : int
+        How many passes to apply; fewer than all to look at a graph on its way.
+    told
+        Called after each pass with its position, counted from 1, its name, and the graph.
 
     Raises
     ------
     CompileError
         If a layer cannot be computed exactly.
     """
-    for step in RECIPE:
+    for position, step in enumerate(RECIPE[:last], 1):
         graph = verify(step(graph), step.__name__)
+        told(position, step.__name__, graph)
     return graph
 
 
-def import_and_quantise(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph:
+def import_and_quantise(
+    source: str | os.PathLike[str] | bytes,
+    batch: int = 1,
+    fixed: Mapping[str, np.ndarray] = NOTHING,
+    dims: Mapping[str, int] = NOTHING,
+) -> Graph:
     """Read an ONNX model and recognise its quantised layers.
 
     Parameters
@@ -59,6 +82,8 @@ def import_and_quantise(source: str | os.PathLike[str] | bytes, batch: int = 1) 
         The file, or its contents.
     batch : int
         Extent of a leading dimension that the model leaves open.
+    fixed, dims : mapping
+        Inputs that shapes depend on, and other open dimensions, by name; see `import_onnx`.
 
     Returns
     -------
@@ -73,4 +98,4 @@ def import_and_quantise(source: str | os.PathLike[str] | bytes, batch: int = 1) 
     CompileError
         If a layer cannot be computed exactly.
     """
-    return quantise(import_onnx(source, batch))
+    return quantise(import_onnx(source, batch, fixed, dims))

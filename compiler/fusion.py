@@ -6,23 +6,32 @@ apart, the convolutions before and behind. A group is formed only where it is no
 parts, by their exact time or, without a timing model, by the estimate.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.schedule import Schedule, choose_schedule, legal_schedules, likely_schedules
+from .accelerator.schedule import Schedule, choose_schedule, legal_schedules
 from .accelerator.steps import steps_of
-from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
+from .graph import MOVEMENTS, Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
+from .kernels.movement import Copy, copy
 from .measure import Stopwatch
 from .options import DEFAULT_OPTIONS, Options
 from .tensor import Kernel
 
 FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
-"""What a convolution may take with it."""
+"""What a convolution or a matrix product may take with it."""
+
+LEADERS = (QConv, QMatMul)
+"""What can take others with it."""
+
+NO_COPIES: Mapping[str, Sequence[Copy]] = MappingProxyType({})
+"""Of a graph without movements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,39 @@ class Group:
         """The value that it gives."""
         return self.nodes[-1].output.name
 
+    @property
+    def work(self) -> tuple[tuple[Kernel, Schedule], ...]:
+        """What is lowered."""
+        return ((self.kernel, self.schedule),)
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A node that computes nothing, and the copies that it takes nevertheless."""
+
+    nodes: tuple[Node, ...]
+    work: tuple[tuple[Kernel, Schedule], ...]
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.nodes[0].name
+
+    @property
+    def op(self) -> str:
+        """Its operator."""
+        return self.nodes[0].op
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Values that it reads, or that are stored into its result."""
+        return tuple(dict.fromkeys(self.nodes[0].inputs))
+
+    @property
+    def output(self) -> str:
+        """The value that it gives."""
+        return self.nodes[0].output.name
+
 
 def form_groups(
     graph: Graph,
@@ -68,7 +110,8 @@ def form_groups(
     configuration: Configuration,
     options: Options = DEFAULT_OPTIONS,
     stopwatch: Stopwatch | None = None,
-) -> list[Group]:
+    copies: Mapping[str, Sequence[Copy]] = NO_COPIES,
+) -> list[Group | Movement]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
     Parameters
@@ -81,32 +124,42 @@ def form_groups(
         Values that lie in memory as images.
     stopwatch
         Times the most promising schedules; without it, the estimate decides.
+    copies
+        What each movement must copy, by its result; see `homes`.
 
     Raises
     ------
     CompileError
         When a node does not fit the configuration, even alone.
     """
-    groups: dict[str, Group] = {}
+    groups: dict[str, Group | Movement] = {}
     for node in nodes:
+        if isinstance(node.attributes, MOVEMENTS):
+            kernels = [
+                copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]
+            ]
+            alone = (_group([one], (node,), configuration, options, stopwatch) for one in kernels)
+            work = tuple(piece for group in alone for piece in group.work)
+            groups[node.output.name] = Movement((node,), work)
+            continue
         kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
         group = _group([kernel], (node,), configuration, options, stopwatch)
-        makers = [
-            name
+        makers = {
+            name: maker
             for name in node.inputs
-            if name in groups
+            if isinstance(maker := groups.get(name), Group)
             and name not in leaving
             and _only_reader(graph, name, node)
-            and isinstance(groups[name].nodes[0].attributes, QConv)
-        ]
+            and isinstance(maker.nodes[0].attributes, LEADERS)
+        }
         if (
             options.fuse
             and makers
-            and (isinstance(node.attributes, FOLLOWERS) or _slides(group, groups, makers))
+            and (isinstance(node.attributes, FOLLOWERS) or _slides(group, makers))
         ):
             # Of two convolutions that are added, the later one: the other is done by then.
             latest = max(makers, key=list(groups).index)
-            joined = _join(groups[latest], group, configuration, options, stopwatch)
+            joined = _join(makers[latest], group, configuration, options, stopwatch)
             if joined is not None:
                 del groups[latest]
                 group = joined
@@ -132,11 +185,11 @@ def images_that_fit(
     return images
 
 
-def _slides(group: Group, groups: Mapping[str, Group], makers: Sequence[str]) -> bool:
+def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
     """Whether a convolution that keeps channels apart stands before or behind."""
     (step,) = steps_of(group.kernel)
     return step.window is not None or any(
-        steps_of(groups[name].parts[-1])[-1].window is not None for name in makers
+        steps_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
     )
 
 
@@ -151,14 +204,13 @@ def _group(
     configuration: Configuration,
     options: Options,
     stopwatch: Stopwatch | None,
+    rival: float = math.inf,
 ) -> Group:
     kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
-    depth = options.pipeline_depth
     if stopwatch is None:
-        schedule = choose_schedule(kernel, configuration, depth)
+        schedule = choose_schedule(kernel, configuration, options.pipeline_depth)
     else:
-        likely = likely_schedules(kernel, configuration, depth, options.candidates)
-        schedule = min(likely, key=lambda one: stopwatch.cycles((kernel, one)))
+        schedule = stopwatch.choose(kernel, options, rival)
     return Group(nodes, tuple(kernels), kernel, schedule)
 
 
@@ -173,16 +225,20 @@ def _join(
     kernels = (*first.parts, *second.parts)
     if not _hands_over(first.kernel, second.kernel):
         return None
+    parts = [(group.kernel, group.schedule) for group in (first, second)]
+    if stopwatch is None:
+        apart = sum(schedule.estimated_cycles for _, schedule in parts)
+    else:
+        apart = stopwatch.cycles(*parts)
+    nodes = (*first.nodes, *second.nodes)
     try:
-        joined = _group(kernels, (*first.nodes, *second.nodes), configuration, options, stopwatch)
+        joined = _group(kernels, nodes, configuration, options, stopwatch, apart)
     except CompileError:
         return None
-    if stopwatch is None:
-        apart = first.schedule.bound_cycles + second.schedule.bound_cycles
-        return joined if joined.schedule.bound_cycles <= apart else None
-    parts = ((group.kernel, group.schedule) for group in (first, second))
-    together = stopwatch.cycles((joined.kernel, joined.schedule))
-    return joined if together <= stopwatch.cycles(*parts) else None
+    together = joined.schedule.estimated_cycles
+    if stopwatch is not None:
+        together = stopwatch.cycles((joined.kernel, joined.schedule))
+    return joined if together <= apart else None
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:

@@ -1,19 +1,24 @@
 """Timing candidates exactly while a schedule is chosen, where the caller has a timing model.
 
 The compiler itself knows only an estimate. Whoever calls it can hand in a function that tells the
-cycles of a program; then the candidates that the estimate likes best are lowered and timed.
+cycles of a program; then the candidates that the estimate likes best are lowered and timed. Timing
+takes longer than all else, so nothing is timed that cannot change the choice.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..isa.configuration import Configuration
+from ..isa.expressions import Call, Constant, Expression, Reduction
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
-from .accelerator.constants import ConstantPool, align
+from .accelerator.bounds import demand_of
+from .accelerator.constants import ConstantPool
 from .accelerator.dma import Resident
 from .accelerator.lower import Lowering
-from .accelerator.schedule import Schedule
+from .accelerator.schedule import Schedule, likely_schedules
+from .options import Options
 from .tensor import Kernel
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
@@ -21,32 +26,79 @@ Measure = Callable[[Sequence[Instruction], Configuration], int]
 
 Part = tuple[Kernel, Schedule]
 
+NEAR = 1.01
+"""A schedule this near to what any takes at least is good enough: no other is timed."""
+
+FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
+"""While the best time is this far from the bound, and what was timed has not more instructions, up
+to so many times as many schedules are timed: that of a small kernel takes a few milliseconds."""
+
+HOPELESS = 1.1
+"""A schedule that is estimated to take so many times the best time yet is not timed."""
+
 
 class Stopwatch:
     """Cycles of kernels that run one after the other, and of nothing else.
 
     Parameters
     ----------
-    shapes
-        How every activation lies in memory, by value.
+    residents
+        Where every activation lies in memory, by value, none in the place of another.
+    size
+        Bytes that they take together.
     measure
         Tells the cycles of a program.
     """
 
     def __init__(
         self,
-        shapes: Mapping[str, tuple[int, ...]],
+        residents: Mapping[str, Resident],
+        size: int,
         configuration: Configuration,
         measure: Measure,
     ) -> None:
         self.configuration = configuration
         self.measure = measure
-        self.residents: dict[str, Resident] = {}
-        self.size = 0
-        for name, shape in shapes.items():
-            self.residents[name] = Resident(self.size, shape)
-            self.size = align(self.size + self.residents[name].size)
+        self.residents, self.size = residents, size
         self.known: dict[object, int] = {}
+        self.chosen: dict[object, Schedule] = {}
+        self.instructions = 0
+        """So many have been timed."""
+
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
+        """The fastest of the likely schedules; equal layers get the same one.
+
+        Parameters
+        ----------
+        rival
+            Cycles of what the kernel could replace.
+
+        Raises
+        ------
+        CompileError
+            When not even the smallest tile fits.
+        """
+        form = self._form(kernel), options
+        if form not in self.chosen:
+            self.chosen[form] = self._fastest(kernel, options, rival)
+        return self.chosen[form]
+
+    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Schedule:
+        bound = demand_of(kernel, self.configuration).cycles
+        likely = likely_schedules(
+            kernel, self.configuration, options.pipeline_depth, options.candidates * PATIENCE
+        )
+        best, least, before = likely[0], math.inf, self.instructions
+        for number, schedule in enumerate(likely):
+            far = least > FAR * bound and self.instructions - before < FEW_INSTRUCTIONS
+            if number >= options.candidates and not far:
+                break
+            if least <= NEAR * bound or schedule.estimated_cycles > HOPELESS * min(least, rival):
+                break
+            cycles = self.cycles((kernel, schedule))
+            if cycles < least:
+                best, least = schedule, cycles
+        return best
 
     def cycles(self, *parts: Part) -> int:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
@@ -57,22 +109,42 @@ class Stopwatch:
                 lowering.lower(kernel, schedule)
             instructions = [emitted.instruction for emitted in lowering.stream]
             program = synthesise_tokens(instructions, self.configuration)
+            self.instructions += len(program)
             self.known[key] = self.measure(program, self.configuration)
         return self.known[key]
 
-    def _form(self, kernel: Kernel) -> tuple[object, ...]:
-        """What a kernel's time follows from: its stages and tensors, not their names."""
+    def _form(self, kernel: Kernel) -> object:
+        """What a kernel's time follows from: its stages and tensors, but no name and no number."""
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)
+        numbers: dict[int, int] = {}
         stages = tuple(
-            replace(stage, output=replace(stage.output, value="")) for stage in plain.stages
+            replace(
+                stage,
+                output=replace(stage.output, value="", pad=0),
+                body=_numbered(stage.body, numbers),
+            )
+            for stage in plain.stages
         )
         tensors = tuple(
             (
-                replace(tensor, value=""),
-                self.residents[tensor.value].shape if tensor.value in self.residents else (),
+                replace(tensor, value="", pad=0),
+                replace(self.residents[tensor.value], base=0)
+                if tensor.value in self.residents
+                else None,
                 name in plain.constants,
             )
             for name, tensor in plain.tensors.items()
         )
         return stages, tensors
+
+
+def _numbered(tree: Expression, numbers: dict[int, int]) -> Expression:
+    """An expression whose constants are replaced by the order in which they first appear."""
+    if isinstance(tree, Constant):
+        return Constant(numbers.setdefault(tree.value, len(numbers)))
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(_numbered(argument, numbers) for argument in tree.arguments))
+    if isinstance(tree, Reduction):
+        return Reduction(tree.op, _numbered(tree.body, numbers))
+    return tree

@@ -24,6 +24,9 @@ class Binding:
     corner, fill
         Row and column where it begins inside a border of this value. Padding channels, behind the
         real ones, are zero.
+    whole, strides
+        The value that it is a part of, and bytes per step of each dimension there; empty where it
+        lies alone, row-major. What else lies between its elements belongs to other parts.
     """
 
     name: str
@@ -32,11 +35,22 @@ class Binding:
     shape: tuple[int, ...]
     corner: tuple[int, int] = (0, 0)
     fill: int = 0
+    whole: str = ""
+    strides: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
-        """Bytes it takes."""
-        return math.prod(self.stored_shape)
+        """Bytes from its first to its last."""
+        if not self.strides:
+            return math.prod(self.stored_shape)
+        steps = zip(self.stored_shape, self.strides, strict=True)
+        return 1 + sum((extent - 1) * stride for extent, stride in steps)
+
+    def overwrites(self, other: "Binding") -> bool:
+        """Whether a place that is written later may destroy what lies at another one."""
+        if (self.whole or self.name) == (other.whole or other.name):
+            return False
+        return self.offset < other.offset + other.size and other.offset < self.offset + self.size
 
     def write(self, image: np.ndarray, values: np.ndarray) -> None:
         """Put int8[shape] into the data window uint8[bytes], padding around it."""
@@ -52,8 +66,10 @@ class Binding:
         return self._inner(self._stored(image))[..., : self.shape[3]].copy()
 
     def _stored(self, image: np.ndarray) -> np.ndarray:
-        place = image[self.offset : self.offset + self.size]
-        return place.view(np.int8).reshape(self.stored_shape)
+        place = image[self.offset : self.offset + self.size].view(np.int8)
+        if not self.strides:
+            return place.reshape(self.stored_shape)
+        return np.lib.stride_tricks.as_strided(place, self.stored_shape, self.strides)
 
     def _inner(self, stored: np.ndarray) -> np.ndarray:
         (top, left), (_, height, width, _) = self.corner, self.shape

@@ -23,7 +23,7 @@ class Options:
         Let first layers with few channels gather whole windows into the lanes, and strided 1x1
         convolutions only the pixels that they use.
     candidates
-        Schedules per kernel that are timed, where a timing model is at hand.
+        Most schedules per kernel that are timed, where a timing model is at hand.
 
     Raises
     ------
@@ -34,7 +34,7 @@ class Options:
     pipeline_depth: int = 0
     fuse: bool = True
     gather: bool = True
-    candidates: int = 4
+    candidates: int = 3
 
     def __post_init__(self) -> None:
         if self.pipeline_depth < 0:

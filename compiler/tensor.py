@@ -5,13 +5,24 @@ maximised. Reading outside a tensor gives its pad value. A `Kernel` is a chain o
 each reads what the one before defined. `evaluate` is the executable meaning.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ..errors import CompileError
-from ..isa.expressions import Affine, Call, Constant, Expression, Op, Read, Reduction, reads_of
+from ..isa.expressions import (
+    Affine,
+    Call,
+    Constant,
+    Expression,
+    Op,
+    Read,
+    Real,
+    Reduction,
+    reads_of,
+)
 from ..isa.numbers import requantise, saturate8
 
 
@@ -57,11 +68,39 @@ class Patches:
 
 
 @dataclass(frozen=True, slots=True)
+class View:
+    """A tensor that is a value seen along other dimensions, such as the heads in its channels.
+
+    Parameters
+    ----------
+    moves
+        For each dimension of the tensor the axis of the value that it runs along, and by how many
+        indices it moves; 0 for a dimension of one element.
+    channels
+        Of its last dimension those that it owns; 0 for all that the value has.
+    """
+
+    moves: tuple[tuple[int, int], ...]
+    channels: int = 0
+
+    @property
+    def rows_are_runs(self) -> bool:
+        """Whether elements along the last dimension follow each other in the value."""
+        return self.moves[-1] == (3, 1)
+
+    def take(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """The tensor, of a shape, that an array of the value holds; not a copy."""
+        strides = [values.strides[axis] * step for axis, step in self.moves]
+        return np.lib.stride_tricks.as_strided(values, shape, strides, writeable=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """Name, element type, shape, and the value that reads outside of it give.
 
     `value` is the graph value that it stands for, where that has another name; `patches` tells how
-    it is gathered from that value, where it is not the value itself.
+    it is gathered from that value, and `view` along which of its axes it runs, where it is not the
+    value itself.
     """
 
     name: str
@@ -70,6 +109,7 @@ class Tensor:
     pad: int = 0
     value: str = ""
     patches: Patches | None = None
+    view: View | None = None
 
     def __getitem__(self, index: tuple[Affine, ...]) -> Read:
         """An element: `x[y * 2, c]` with indices from `index`."""
@@ -172,6 +212,27 @@ class Kernel:
         return "\n".join(map(str, self.stages))
 
 
+def element_type(tree: Expression, tensors: Mapping[str, Tensor]) -> str:
+    """What an expression's value is while it is computed: `float32`, `int64` or `int32`."""
+    if isinstance(tree, Real):
+        return "float32"
+    if isinstance(tree, Read):
+        dtype = tensors[tree.tensor].dtype
+        return dtype if dtype in ("float32", "int64") else "int32"
+    if isinstance(tree, Reduction):
+        return element_type(tree.body, tensors)
+    if not isinstance(tree, Call) or tree.op in _GIVES_INT32:
+        return "int32"
+    if tree.op in REALS and tree.op not in _LIKE_OPERANDS:
+        return "float32"
+    found = {element_type(part, tensors) for part in tree.arguments}
+    return next((wide for wide in ("float32", "int64") if wide in found), "int32")
+
+
+_GIVES_INT32 = (Op.ROUND, Op.LESS, Op.EQUAL, Op.REQUANTISE, Op.CLAMP, Op.LOOKUP)
+_LIKE_OPERANDS = (Op.SELECT, Op.SHIFT_RIGHT, Op.AND, Op.OR, Op.XOR)
+
+
 def _renamed(tree: Expression, names: Mapping[str, str]) -> Expression:
     if isinstance(tree, Read):
         return Read(names.get(tree.tensor, tree.tensor), tree.index)
@@ -192,7 +253,8 @@ def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
     Returns
     -------
-    The last stage's output. Memory grows with the product of all extents: for small shapes.
+    The last stage's output. Memory grows with the product of all extents: for small shapes. Numbers
+    of float32 are computed in binary64 and rounded once per stage.
     """
     values = {**inputs, **kernel.constants}
     for stage in kernel.stages:
@@ -203,13 +265,16 @@ def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
         result = _value(stage.body, values, kernel.tensors, where, over)
         kept = tuple(a.extent for a in stage.axes) + (1,) * len(stage.reductions)
         result = np.broadcast_to(result, kept).reshape(stage.output.shape)
-        values[stage.output.name] = result.astype(stage.output.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values[stage.output.name] = result.astype(stage.output.dtype)
     return values[kernel.output.name]
 
 
 def _value(tree, values, tensors, where, over) -> np.ndarray:
     if isinstance(tree, Constant):
         return np.array(tree.value, dtype=np.int32)
+    if isinstance(tree, Real):
+        return np.array(np.float32(tree.value), dtype=np.float64)
     if isinstance(tree, Read):
         return _element(tree, values[tree.tensor], tensors[tree.tensor].pad, where)
     if isinstance(tree, Reduction):
@@ -217,12 +282,12 @@ def _value(tree, values, tensors, where, over) -> np.ndarray:
         shape = np.broadcast_shapes(body.shape, *(grid.shape for grid in where.values()))
         body = np.broadcast_to(body, shape)
         if tree.op is Op.ADD:
-            return body.sum(axis=over, dtype=np.int32, keepdims=True)
+            return body.sum(axis=over, dtype=body.dtype, keepdims=True)
         return body.max(axis=over, keepdims=True)
     if not isinstance(tree, Call):
         raise CompileError(f"`{tree}` is a pattern, not an expression")
     parts = [_value(argument, values, tensors, where, over) for argument in tree.arguments]
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         return _apply(tree.op, parts)
 
 
@@ -240,7 +305,30 @@ def _apply(op: Op, parts: list[np.ndarray]) -> np.ndarray:
     if op is Op.CLAMP:
         low, high = parts[1], parts[2]
         return np.minimum(np.maximum(saturate8(parts[0]).astype(np.int32), low), high)
-    return parts[0].reshape(-1)[parts[1] + 128].astype(np.int32)
+    if op is Op.LOOKUP:
+        return parts[0].reshape(-1)[parts[1] + 128].astype(np.int32)
+    return REALS[op](*parts)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+REALS: Mapping[Op, Callable[..., np.ndarray]] = {
+    Op.REAL: lambda a: a.astype(np.float32).astype(np.float64),
+    Op.ROUND: lambda a: np.rint(a.astype(np.float32)).astype(np.int32),
+    Op.LESS: lambda a, b: (a < b).astype(np.int32),
+    Op.EQUAL: lambda a, b: (a == b).astype(np.int32),
+    Op.SELECT: lambda a, b, c: np.where(a != 0, b, c),
+    Op.SHIFT_RIGHT: np.right_shift,
+    Op.AND: np.bitwise_and,
+    Op.OR: np.bitwise_or,
+    Op.XOR: np.bitwise_xor,
+    Op.DIVIDE: np.divide,
+    Op.SQRT: np.sqrt,
+    Op.EXP: np.exp,
+    Op.LOG: np.log,
+    Op.TANH: np.tanh,
+    Op.ERF: _erf,
+}
+"""What the processor's own operations mean."""
 
 
 def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:
@@ -254,6 +342,5 @@ def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:
         inside = inside & (index >= 0) & (index < extent)
         indices.append(np.clip(index, 0, extent - 1))
     element = data[tuple(indices)]
-    if data.dtype == np.float32:
-        return element
-    return np.where(inside, element, pad).astype(np.int32)
+    wide = {"float32": np.float64, "int64": np.int64}.get(data.dtype.name, np.int32)
+    return np.where(inside, element, pad).astype(wide)

@@ -1,9 +1,8 @@
 """An operator of one's own: the scores of attention, from declaration to hardware.
 
-Attention multiplies two activations, queries and keys, once per head. The compiler knows no such
-operator: its matrix products multiply by constant weights. Here it is written in a few lines of
-tensor expressions, scheduled step by step for the accelerator, and run. Every byte is compared
-with NumPy.
+Attention multiplies two activations, queries and keys, once per head. The compiler has a kernel and
+chooses schedules for such products; here one is written in a few lines of tensor expressions,
+scheduled step by step for the accelerator, and run. Every byte is compared with NumPy.
 
     python examples/custom_operator.py                  # functional simulation, exact cycles
     python examples/custom_operator.py --device rtl     # the hardware itself, under Verilator

@@ -6,6 +6,7 @@ the exact timing model. All variants of a network give the same bits.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, fsum, log
 
 from ..compiler.compile import compile_graph
 from ..compiler.graph import Graph, Node, QConv
@@ -244,6 +245,20 @@ def total(layers: Sequence[LayerResult]) -> LayerResult:
             for depth in (*DEPTHS, ALL_ROOM)
         },
     )
+
+
+def geometric_means(layers: Sequence[LayerResult], depth: int) -> tuple[float, float]:
+    """Mean share of each layer's own roofline: each layer once, and as often as the network has it.
+
+    The geometric one, as for any ratios to different bases.
+    """
+
+    def mean(weights: Sequence[int]) -> float:
+        pairs = zip(weights, layers, strict=True)
+        total = fsum(weight * log(layer.of_bound(depth)) for weight, layer in pairs)
+        return exp(total / sum(weights))
+
+    return mean([1] * len(layers)), mean([layer.times for layer in layers])
 
 
 def depth_text(depth: int) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from ..isa.configuration import Configuration
 from ..sim.memory_model import MemoryModel
 from . import report
-from .ablation import LayerResult, VariantResult, depth_text, total
+from .ablation import ALL_ROOM, LayerResult, VariantResult, depth_text, geometric_means, total
 from .ablation_traffic import bytes_per_cycle
 
 
@@ -101,6 +101,16 @@ def layers_table(layers: Sequence[LayerResult]) -> Table:
     return made
 
 
+def layers_means(layers: Sequence[LayerResult]) -> list[str]:
+    """What stands below the table, in lines."""
+    once, repeated = geometric_means(layers, ALL_ROOM)
+    return [
+        "",
+        f"geometric mean of the shares of each layer's own roofline, with {depth_text(ALL_ROOM)}:",
+        f"{once:.1%} of each layer once, {repeated:.1%} of each as often as the network has it",
+    ]
+
+
 def layers_json(
     name: str, configuration: Configuration, memory: MemoryModel, layers: Sequence[LayerResult]
 ) -> dict[str, Any]:
@@ -109,6 +119,17 @@ def layers_json(
         **_setting(name, configuration, memory),
         "layers": list(map(_layer_json, layers)),
         "total": _layer_json(total(layers)),
+        "geometric_means": [_means_json(layers, depth) for depth in layers[0].cycles],
+    }
+
+
+def _means_json(layers: Sequence[LayerResult], depth: int) -> dict[str, Any]:
+    """Mean shares of each layer's own roofline."""
+    once, repeated = geometric_means(layers, depth)
+    return {
+        "depth": depth,
+        "of_bound_each_layer_once": once,
+        "of_bound_as_often_as_in_network": repeated,
     }
 
 

@@ -1,23 +1,25 @@
-"""Arguments that several commands share, and what they mean."""
+"""Arguments that several commands share, and what they mean.
+
+What only compiling, loading or a progress bar needs is imported there: a command that finds its
+network compiled waits for none of it.
+"""
 
 import argparse
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from ..compiler.compile import compile_graph
-from ..compiler.frontend import import_and_quantise
-from ..compiler.module import Module
 from ..compiler.options import DEFAULT_OPTIONS
 from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
-from ..runtime.artifact import is_artifact, load
-from ..sim.timing import exact_measure
 from ..sim.toolchain import find_compiler, find_verilator
 from .compile_cache import CompileCache
+from .fixed_inputs import NO_WISHES, Wishes
+
+if TYPE_CHECKING:
+    from ..compiler.module import Module
+    from .calibration import Calibration
 
 
 def add_configuration(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +31,29 @@ def add_configuration(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="PARAM=VALUE", dest="changes",
         help="change one parameter of the configuration; may be repeated",
     )  # fmt: skip
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add `--json [FILE.json]`; `what` is said of its content."""
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE.json",
+        help=f"{what} for machines, to stdout or to a file",
+    )  # fmt: skip
+
+
+def check_json(target: str | None) -> None:
+    """Refuse a name that may be a model's.
+
+    Raises
+    ------
+    UsageError
+        Before anything long begins.
+    """
+    if target not in (None, "-") and not target.endswith(".json"):
+        raise UsageError(
+            f"`--json {target}`: expected a name that ends in `.json`, or none for stdout; put "
+            "MODEL before `--json`"
+        )
 
 
 def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
@@ -75,8 +100,13 @@ def changed(configuration: Configuration, changes: list[str]) -> Configuration:
 
 
 def load_module(
-    source: Path, configuration: Configuration | None, *, keep_all: bool = False
-) -> Module:
+    source: Path,
+    configuration: Configuration | None,
+    *,
+    keep_all: bool = False,
+    calibration: "Calibration | None" = None,
+    wishes: Wishes = NO_WISHES,
+) -> "Module":
     """A compiled module from a model, which is compiled now, or from an artifact.
 
     Parameters
@@ -85,28 +115,90 @@ def load_module(
         None for the default, or an artifact's own.
     keep_all
         Compile so that every layer's output can be read.
+    calibration
+        How to quantise a float model; None for one that is quantised.
+    wishes
+        Inputs and dimensions that are given beforehand.
 
     Raises
     ------
+    UsageError
+        For an artifact that is to be quantised.
     TilewrightError
-        As the importer, the compiler or the artifact's reader says.
+        As the importer, the quantiser, the compiler or the artifact's reader says.
     """
+    from ..runtime.artifact import is_artifact, load
+
     if is_artifact(source):
+        if calibration is not None:
+            raise UsageError(
+                f"`--calibrate`: expected a float ONNX model, got the artifact `{source}`, which "
+                "is compiled already; give the model"
+            )
         return load(source, configuration)
-    return compile_model(source, configuration or DEFAULT, keep_all=keep_all)
+    return compile_model(
+        source,
+        configuration or DEFAULT,
+        keep_all=keep_all,
+        calibration=calibration,
+        wishes=wishes,
+    )
 
 
-def compile_model(source: Path, configuration: Configuration, *, keep_all: bool = False) -> Module:
-    """Import and compile with progress on stderr, or take what was compiled before."""
-    kept = None
-    if source.is_file():
-        kept = CompileCache(source, configuration, DEFAULT_OPTIONS, keep_all=keep_all)
-        module = kept.load()
-        if module is not None:
-            return module
+def compile_model(
+    source: Path,
+    configuration: Configuration,
+    *,
+    keep_all: bool = False,
+    calibration: "Calibration | None" = None,
+    wishes: Wishes = NO_WISHES,
+) -> "Module":
+    """Import, quantise and compile with progress on stderr, or take what was compiled before."""
+    asked = {"keep_all": keep_all, "calibration": calibration, "wishes": wishes}
+    kept = kept_module(source, configuration, **asked)
+    module = kept.load() if kept is not None else None
+    if module is None:
+        module = compile_anew(source, configuration, **asked)
+        if kept is not None:
+            kept.save(module)
+    return module
+
+
+def kept_module(
+    source: Path,
+    configuration: Configuration,
+    *,
+    keep_all: bool,
+    calibration: "Calibration | None" = None,
+    wishes: Wishes = NO_WISHES,
+) -> CompileCache | None:
+    """Where the module of a model is kept; None where there is no model."""
+    if not source.is_file():
+        return None
+    more = (*(calibration.key() if calibration else ()), *wishes.key())
+    return CompileCache(source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
+
+
+def compile_anew(
+    source: Path,
+    configuration: Configuration,
+    *,
+    keep_all: bool,
+    calibration: "Calibration | None" = None,
+    wishes: Wishes = NO_WISHES,
+) -> "Module":
+    """Import, quantise and compile with progress on stderr."""
+    from ..compiler.compile import compile_graph
+    from ..compiler.frontend import import_and_quantise
+    from ..sim.timing import exact_measure
+    from .quantising import integer_graph
+
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
-        graph = import_and_quantise(source)
+        if calibration is None:
+            graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+        else:
+            graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
         layers = len(graph.nodes)
         done = 0
 
@@ -116,12 +208,7 @@ def compile_model(source: Path, configuration: Configuration, *, keep_all: bool 
             advance(f"compiling {graph.name}", min(done, layers), layers)
 
         advance(f"compiling {graph.name}", 0, layers)
-        module = compile_graph(
-            graph, configuration, tell, keep_all=keep_all, measure=exact_measure()
-        )
-    if kept is not None:
-        kept.save(module)
-    return module
+        return compile_graph(graph, configuration, tell, keep_all=keep_all, measure=exact_measure())
 
 
 def require_tools(device: str) -> None:
@@ -144,6 +231,15 @@ Advance = Callable[[str, int, int | None], None]
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Advance]:
     """A bar on stderr while something long runs; nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -9,14 +9,18 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import NoReturn
 
 from .. import __version__
 from ..errors import TilewrightError, UsageError
 from ..isa.configuration import CONTRACT_VERSION
-from .commands import ablation, config, doctor, inspect, run, what_if
-from .commands import compile as compile_command
-from .commands import report as report_command
+
+COMMANDS = (
+    *("run", "report", "what_if", "ablation", "compile", "inspect", "passes", "config", "doctor"),
+    *("quantise", "conformance"),
+)
+"""Files of `commands/`, in the order in which `--help` shows them."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -29,8 +33,11 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; `{self.prog} --help` shows what there is")
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of all commands, or of the one that a command line names.
+
+    Each command imports what it works with, and nobody shall wait for what another one needs.
+    """
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
         "-v", "--verbose", action="store_true", default=argparse.SUPPRESS,
@@ -47,9 +54,10 @@ def parser() -> argparse.ArgumentParser:
         version=f"tilewright {__version__} (contract {CONTRACT_VERSION})",
     )
     commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    listed = run, report_command, what_if, ablation, compile_command, inspect, config, doctor
-    for command in listed:
-        command.add(commands, common)
+    word = next((word for word in given if not word.startswith("-")), "")
+    named = [name for name in COMMANDS if name.replace("_", "-") == word]
+    for name in named or COMMANDS:
+        import_module(f".commands.{name}", __package__).add(commands, common)
     return made
 
 
@@ -58,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
 
     def call() -> None:
-        parsed = parser().parse_args(given)
+        parsed = parser(given).parse_args(given)
         parsed.function(parsed)
 
     return guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))

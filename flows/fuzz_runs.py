@@ -8,6 +8,8 @@ import numpy as np
 
 from ..compiler.compile import compile_graph
 from ..compiler.graph import Graph
+from ..compiler.graph.ir import DTYPES
+from ..compiler.module import Module
 from ..errors import CompileError
 from ..isa.configuration import PRESETS, Configuration
 from ..isa.random_configurations import verification_configurations
@@ -136,12 +138,22 @@ class Runner:
         except Exception as problem:
             return Outcome("failed", f"compiling raises {type(problem).__name__}: {problem}")
         try:
-            inputs = random_inputs(graph, seed)
-            session = Session(module, self.device(device, configuration))
-            comparison = Comparison(module)
-            comparison.add(inputs, session.run(inputs))
+            return self.compare(module, seed, device)
         except Exception as problem:
             return Outcome("failed", f"running raises {type(problem).__name__}: {problem}")
+
+    def compare(self, module: Module, seed: int, device: str) -> Outcome:
+        """Run on random inputs and compare all that can be read with the definition.
+
+        Raises
+        ------
+        TilewrightError
+            When the network refuses the inputs, for instance an index out of range.
+        """
+        inputs = random_inputs(module.graph, seed)
+        session = Session(module, self.device(device, module.configuration))
+        comparison = Comparison(module)
+        comparison.add(inputs, session.run(inputs))
         difference = comparison.first_difference()
         if difference is not None:
             return Outcome("failed", f"on `{device}`, {difference}")
@@ -153,15 +165,18 @@ class Runner:
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
-    """Values of all int8, the ends often, or normal ones, for every input."""
+    """Values of all int8, the ends often, or normal ones, for every input; few of other types."""
     chance = np.random.default_rng(seed)
     inputs = {}
     for value in graph.inputs:
-        if value.type.dtype == "float32":
-            inputs[value.name] = chance.normal(0, 2, value.type.shape).astype(np.float32)
-            continue
-        data = chance.integers(-128, 128, value.type.shape).astype(np.int8)
-        data[chance.random(data.shape) < 0.1] = chance.choice([-128, 127])
+        kind, shape = DTYPES[value.type.dtype], value.type.shape
+        if value.type.dtype == "int8":
+            data = chance.integers(-128, 128, shape).astype(np.int8)
+            data[chance.random(data.shape) < 0.1] = chance.choice([-128, 127])
+        elif np.issubdtype(kind, np.floating):
+            data = chance.normal(0, 2, shape).astype(kind)
+        else:
+            data = chance.integers(0, 2, shape).astype(kind)
         inputs[value.name] = data
     return inputs
 

@@ -15,7 +15,8 @@ LARGEST_TENSOR = 6000
 
 HOST_WAYS = 6
 WEIGHTS = {
-    "conv": 10, "dense": 2, "add": 5, "average": 2, "maximum": 3, "table": 2, "host": 1,
+    "conv": 10, "dense": 2, "add": 5, "average": 2, "maximum": 3, "table": 2, "product": 3,
+    "join": 4, "resize": 2, "cut": 2, "host": 1,
 }  # fmt: skip
 """How often each kind is drawn."""
 
@@ -26,8 +27,16 @@ CHAINS = (
     ("conv", "table", "average"),
     ("depthwise", "average"),
     ("conv", "maximum", "depthwise"),
+    ("conv", "maximum", "conv", "resize", "skip", "conv"),
+    ("expand", "depthwise", "skip", "project", "skip"),
+    ("resize", "skip", "maximum"),
+    ("conv", "cut", "conv", "skip"),
 )
-"""Steps in a row that the compiler may fuse; `sum` adds what the chain began with, if it fits."""
+"""Steps in a row that the compiler may fuse or store into each other.
+
+`sum` adds what the chain began with, `skip` joins the first value behind it that has the newest
+one's pixels; each something else where that does not fit.
+"""
 
 POINTWISE: dict[str, Number] = {
     "kernel": (1, 1), "strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1,
@@ -39,6 +48,11 @@ CHANNELWISE = ((3, 3), (3, 3), (3, 3), (5, 5), (1, 7), (7, 1), (2, 2), (3, 4))
 def random_sketch(seed: int) -> Sketch:
     """Draw a sketch that `realise` accepts; the same seed gives the same one."""
     return _Drawing(random.Random(seed)).sketch()
+
+
+def depth_of(shape: Shape, heads: int, transposed: bool) -> int:
+    """Elements that a product with a second operand of this shape sums up."""
+    return shape[3] // max(1, heads) if transposed else shape[2]
 
 
 class _Drawing:
@@ -105,12 +119,17 @@ class _Drawing:
     def _chain(self) -> None:
         """Some steps in a row, each reading the one before; those that do not fit are left out."""
         first = newest = self._source()
+        begun = len(self.shapes)
         for part in self.chance.choice(CHAINS):
-            if self._append(self._link(part, first, newest)):
+            if self._append(self._link(part, first, newest, begun)):
                 newest = len(self.shapes) - 1
 
-    def _link(self, part: str, first: int, newest: int) -> Step:
+    def _link(self, part: str, first: int, newest: int, begun: int) -> Step:
         chance = self.chance
+        if part == "skip":
+            pixels = self.shapes[newest][:3]
+            alike = [i for i in (first, *range(begun, newest)) if self.shapes[i][:3] == pixels]
+            return Step("join", (newest, *alike[:1]), {"axis": 3})
         if part == "sum":
             step = self._draw("add", newest)
             fits = self.shapes[first] == self.shapes[newest]
@@ -136,6 +155,10 @@ class _Drawing:
         """A step of a kind that reads a value."""
         if kind == "add":
             return Step(kind, *self._draw_add(source))
+        if kind == "product":
+            return Step(kind, *self._draw_product(source))
+        if kind == "join":
+            return Step(kind, *self._draw_join(source))
         return Step(kind, (source,), self._numbers(kind, source))
 
     def _numbers(self, kind: str, source: int) -> dict[str, Number]:
@@ -144,6 +167,10 @@ class _Drawing:
             return {"way": chance.randrange(HOST_WAYS)}
         if kind == "table":
             return {"seed": chance.randrange(1 << 20)}
+        if kind == "cut":
+            return self._draw_cut(source)
+        if kind == "resize":
+            return {"factors": chance.choice(((2, 2), (2, 2), (1, 2), (3, 1), (2, 3)))}
         numbers: dict[str, Number] = {**self._window(source), **self._clamp()}
         if kind == "maximum":
             return numbers
@@ -174,6 +201,56 @@ class _Drawing:
         pair = [source, chance.choice(alike)]
         chance.shuffle(pair)
         return tuple(pair), numbers
+
+    def _draw_product(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
+        """A product with a value of as many channels, transposed, or of as many rows."""
+        chance, (n, height, _, channels) = self.chance, self.shapes[source]
+        heads = chance.choice((0, 1, 2, 3, 4)) if height == 1 else 0
+        transposed = chance.random() < 0.6
+        depth = channels // max(1, heads)
+        fits = [
+            i
+            for i, shape in enumerate(self.shapes)
+            if shape[:2] == (n, height) and depth_of(shape, heads, transposed) == depth
+        ]
+        if not fits:
+            fits, transposed = [source], True
+        numbers: dict[str, Number] = {
+            "heads": heads if channels % max(1, heads) == 0 else 1,
+            "transposed": int(transposed),
+            "joined": (1, 1, chance.choice((0, 1))),
+            "zero_point_a": chance.choice((0, 0, self._byte())),
+            "zero_point_b": chance.choice((0, 0, self._byte())),
+            "zero_point_y": self._byte(),
+            "gain": chance.choice((0, 0, 1, -1)),
+            **self._clamp(),
+        }
+        return (source, chance.choice(fits)), numbers
+
+    def _draw_cut(self, source: int) -> dict[str, Number]:
+        """What is left out at both ends of one axis or two, and steps between rows and columns."""
+        chance = self.chance
+        before, after, steps = [0] * 4, [0] * 4, [1] * 4
+        for axis in chance.sample(range(4), chance.choice((1, 1, 2))):
+            extent = self.shapes[source][axis]
+            before[axis] = chance.randrange(extent)
+            after[axis] = chance.randrange(extent - before[axis])
+            steps[axis] = chance.choice((1, 1, 2)) if axis < 3 else 1
+        return {"before": tuple(before), "after": tuple(after), "steps": tuple(steps)}
+
+    def _draw_join(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
+        """Values that differ on one axis only, the same one more than once at times."""
+        chance, axis = self.chance, self.chance.choices((3, 2, 1, 0), (12, 2, 2, 1))[0]
+        own = self.shapes[source]
+        alike = [
+            i
+            for i, shape in enumerate(self.shapes)
+            if shape[:axis] + shape[axis + 1 :] == own[:axis] + own[axis + 1 :]
+        ]
+        others = [chance.choice(alike) for _ in range(chance.choice((1, 1, 1, 2, 3)))]
+        sources = [source, *others]
+        chance.shuffle(sources)
+        return tuple(sources), {"axis": axis}
 
     def _window(self, source: int) -> dict[str, Number]:
         chance, (_, height, width, _) = self.chance, self.shapes[source]

@@ -14,6 +14,14 @@ from onnx import TensorProto, helper, numpy_helper
 MOST_STEPS = 6
 LARGEST_ACTIVATION = 4000
 
+RESIZE_MODES = (
+    ("asymmetric", "floor"),
+    ("half_pixel", "round_prefer_ceil"),
+    ("half_pixel", "round_prefer_floor"),
+    ("align_corners", "floor"),
+)
+"""Where elements lie and how that is rounded: mostly copies, the last one seldom."""
+
 
 def random_model(seed: int, steps: int = MOST_STEPS) -> bytes:
     """A serialised model of at most `steps` quantised operators, input `x`, float32 outputs.
@@ -172,6 +180,53 @@ class _Growing:
         out = self.node("Add", operands, shape)
         return self.quantised(self.activated(out), self.chance.uniform(0.02, 0.12))
 
+    def joined(self, source: str) -> str:
+        """Values with the same pixels side by side, one more than once at times."""
+        n, _, *pixels = self.shapes[source]
+        alike = [name for name in self.scales if list(self.shapes[name][2:]) == pixels]
+        count = self.chance.choice((1, 1, 2))
+        parts = [source, *(self.chance.choice(alike) for _ in range(count))]
+        self.chance.shuffle(parts)
+        channels = sum(self.shapes[part][1] for part in parts)
+        out = self.node("Concat", parts, (n, channels, *pixels), axis=1)
+        return self.quantised(self.activated(out), self.chance.uniform(0.02, 0.08))
+
+    def halved(self, source: str) -> str:
+        """One of two parts of the channels; the other may be read later."""
+        n, channels, *pixels = self.shapes[source]
+        if channels < 2:
+            return source
+        first = self.chance.randint(1, channels - 1)
+        sizes = self.hold(np.array([first, channels - first], np.int64), "sizes")
+        results = [self.name("Split") for _ in range(2)]
+        self.nodes.append(helper.make_node("Split", [source, sizes], results, axis=1))
+        for result, size in zip(results, (first, channels - first), strict=True):
+            self.shapes[result] = (n, size, *pixels)
+            self.scales[result] = self.scales[source]
+        return self.chance.choice(results)
+
+    def resized(self, source: str) -> str:
+        """More or fewer pixels, copies of the nearest; unquantised at times, as some write it."""
+        chance, (n, channels, height, width) = self.chance, self.shapes[source]
+        factors = chance.choice(((2, 2), (2, 2), (1, 2), (3, 1), (1.5, 2)))
+        rows, columns = int(height * factors[0]), int(width * factors[1])
+        if n * channels * rows * columns > LARGEST_ACTIVATION:
+            return source
+        coordinates, rounding = chance.choice(RESIZE_MODES)
+        scales = self.hold(np.array([1, 1, *factors], np.float32), "scales")
+        out = self.node(
+            "Resize",
+            [source, "", scales],
+            (n, channels, rows, columns),
+            mode="nearest",
+            coordinate_transformation_mode=coordinates,
+            nearest_mode=rounding,
+        )
+        if chance.random() < 0.5:
+            return self.quantised(out, chance.uniform(0.02, 0.06))
+        self.scales[out] = self.scales[source]
+        return out
+
     def function(self, source: str) -> str:
         operator = self.chance.choice(("Sigmoid", "Tanh", "HardSigmoid", "LeakyRelu", "Relu"))
         out = self.node(operator, [source], self.shapes[source])
@@ -200,7 +255,7 @@ Grow = Callable[[_Growing, str], str]
 
 IMAGE_STEPS: tuple[Grow, ...] = (
     _Growing.convolution, _Growing.convolution, _Growing.convolution, _Growing.convolution,
-    _Growing.pool, _Growing.residual, _Growing.residual, _Growing.function, _Growing.global_pool,
-    _Growing.flatten,
+    _Growing.pool, _Growing.residual, _Growing.residual, _Growing.function, _Growing.joined,
+    _Growing.resized, _Growing.halved, _Growing.global_pool, _Growing.flatten,
 )  # fmt: skip
 FLAT_STEPS: tuple[Grow, ...] = (_Growing.dense, _Growing.dense, _Growing.function)

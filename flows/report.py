@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..compiler.module import Module
-from ..isa.configuration import Configuration, Memory
 from ..runtime.compare import Comparison
 from ..runtime.profile import HOST, LayerProfile, Profile
+from .console import configuration_sentence as configuration_sentence
+from .console import say as say
 from .samples import Samples
 
 TABLE_COLUMNS = 200
@@ -38,11 +39,6 @@ class _Results(Console):
 def stdout() -> Console:
     """A console for results; nothing in them is taken for markup."""
     return _Results(file=sys.stdout, width=TABLE_COLUMNS, markup=False, highlight=False)
-
-
-def say(text: str) -> None:
-    """One line of result, as wide as it is."""
-    print(text, flush=True)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
@@ -133,20 +129,6 @@ def host_sentence(profile: Profile) -> str:
     return f"{accelerated} layers on the accelerator; on the host, in NumPy: {', '.join(hosted)}"
 
 
-def configuration_sentence(configuration: Configuration) -> str:
-    """A configuration in one line."""
-    return (
-        f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
-        f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) / 1024:g} KiB of "
-        f"scratchpads, hash {configuration.hash:#010x})"
-    )
-
-
-def scratchpad_bytes(configuration: Configuration) -> int:
-    """Bytes of all scratchpads together."""
-    return sum(configuration.size_bytes(memory) for memory in Memory if memory is not Memory.DRAM)
-
-
 def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     """Accuracy, and the share of outputs that equal those of the input file.
 
@@ -158,8 +140,8 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
     Returns
     -------
     dict
-        `accuracy` where labels are known; `equal_samples` and `equal_values`, as shares, where
-        outputs are known.
+        `accuracy` where labels are known; where outputs are, `equal_samples` and `equal_values` as
+        shares, and `sqnr_db`, the ratio of signal to noise, for floats that are not all equal.
     """
     found: dict[str, float] = {}
     flat = outputs.reshape(len(outputs), -1)
@@ -171,6 +153,10 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
             same = flat == expected
             found["equal_samples"] = float(np.mean(same.all(axis=1)))
             found["equal_values"] = float(np.mean(same))
+            noise = np.square(flat.astype(np.float64) - expected).sum()
+            if flat.dtype.kind == "f" and noise and expected.any():
+                signal = np.square(expected.astype(np.float64)).sum()
+                found["sqnr_db"] = float(10 * np.log10(signal / noise))
     return found
 
 
@@ -184,6 +170,8 @@ def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
             f"outputs equal to the input file's: {found['equal_samples']:.2%} of {count} samples, "
             f"{found['equal_values']:.3%} of all values"
         )
+    if "sqnr_db" in found:
+        lines.append(f"signal to noise of the outputs beside those: {found['sqnr_db']:.1f} dB")
     return lines
 
 

@@ -85,7 +85,7 @@ def read_samples(path: Path, graph: Graph) -> Samples:
     InputError
         When it is not readable, or not what the network takes.
     """
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path)
     if len(graph.inputs) == 1 and graph.inputs[0].name not in arrays:
         value = graph.inputs[0]
         if "inputs" not in arrays:
@@ -117,7 +117,14 @@ def read_samples(path: Path, graph: Graph) -> Samples:
     return Samples(str(path), inputs, arrays.get("outputs"), arrays.get("labels"))
 
 
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of an input file by name.
+
+    Raises
+    ------
+    InputError
+        When it is not readable.
+    """
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):

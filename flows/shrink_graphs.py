@@ -21,6 +21,10 @@ PLAINEST: dict[str, int] = {
     "low": -128,
     "high": 127,
     "multipliers": 1,
+    "factors": 1,
+    "steps": 1,
+    "axis": 3,
+    "transposed": 1,
 }
 """What a parameter is when it does nothing; 0 where not named."""
 

@@ -16,9 +16,13 @@ from ..compiler.graph import (
     Output,
     QAdd,
     QAvgPool,
+    QConcat,
     QConv,
     QLut,
+    QMatMul,
     QMaxPool,
+    QResize,
+    QSlice,
     Quantisation,
     TensorType,
     Value,
@@ -203,6 +207,42 @@ def _dense(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     return _conv(builder, whole, sources, name)
 
 
+def _product(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+    """Heads lie apart in a value of several rows of pixels, side by side in others."""
+    _, heads, _, channels = builder.types[sources[0]].shape
+    joined = step.one("heads") > 0
+    first, second, last = (bool(flag) for flag in step.many("joined"))
+    operator = QMatMul(
+        heads=step.one("heads") if joined else heads,
+        scale=float(np.float32(2.0 ** step.one("gain") * 40 / np.sqrt(channels) / 73**2)),
+        zero_point_a=step.one("zero_point_a"),
+        zero_point_b=step.one("zero_point_b"),
+        zero_point_y=step.one("zero_point_y"),
+        transposed=bool(step.one("transposed")),
+        joined=(joined and first, joined and second, last),
+        low=step.one("low"),
+        high=step.one("high"),
+    )
+    return _emit(builder, operator, sources, name, step.one("zero_point_y"))
+
+
+def _join(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+    return _emit(builder, QConcat(step.one("axis")), sources, name)
+
+
+def _resize(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+    return _emit(builder, QResize(step.pair("factors")), sources, name)
+
+
+def _cut(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+    """Of each axis what lies between a start and an end, counted from either side."""
+    shape = builder.types[sources[0]].shape
+    before, after, steps = (step.quad(key) for key in ("before", "after", "steps"))
+    stops = tuple(n - left for n, left in zip(shape, after, strict=True))
+    n, h, w, c = stops
+    return _emit(builder, QSlice(before, (n, h, w, c), steps), sources, name)
+
+
 def _host(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     """What stays on the host between accelerator segments; rank and type stay."""
     shape = builder.types[sources[0]].shape
@@ -231,6 +271,10 @@ REALISE: dict[str, Callable[[Builder, Step, list[str], str], str]] = {
     "average": _average,
     "maximum": _maximum,
     "table": _look_up,
+    "product": _product,
+    "join": _join,
+    "resize": _resize,
+    "cut": _cut,
     "host": _host,
 }
 """Kind of a step -> what emits its operator."""

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.encoding import word_bytes
-from ..isa.instructions import FAMILIES, Combine, Halt, Sync, Vector
+from ..isa.instructions import FAMILIES, Halt, Sync, Vector
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
 from .layouts import dispatch_layout, instruction_fields
@@ -184,7 +184,8 @@ class FetchUnit(wiring.Component):
         is_halt = header.opcode == Halt.opcode
         is_sync = header.opcode == Sync.opcode
         known = reduce(or_, (header.opcode == family.opcode for family in FAMILIES))
-        meaningless = (header.opcode == Vector.opcode) & (vector.combine > max(Combine))
+        last_code = len(self.configuration.operations) - 1
+        meaningless = (header.opcode == Vector.opcode) & (vector.combine > last_code)
         meaningless |= is_halt & (header.wait | header.signal).any()
         legal = Signal()
         m.d.comb += legal.eq(known & ~meaningless)

@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
-from ..isa.instructions import Combine, Vector
+from ..isa.instructions import Vector
 from .affine import AffineNest
 from .in_flight import InFlight
 from .layouts import command_layout
@@ -122,7 +122,11 @@ class VectorUnit(wiring.Component):
     def _read_operands(self, m: Module, constants, steps: AffineNest) -> None:
         """Read a and b of one step; the slices meet the datapath in registers."""
         datapath, level = self.datapath, self.configuration.map_loops
-        combines = constants.combine != Combine.A
+        combines = Cat(
+            constants.combine != code
+            for code, operation in enumerate(self.configuration.operations)
+            if not operation.reads("b")
+        ).all()
         valids = Signal(OPERAND_DELAY)
         flags = Cat(steps.zeros[level:].all(), steps.ends[level])
         first, last = delayed(m, flags, OPERAND_DELAY, "flags")

@@ -44,7 +44,7 @@ class VectorDatapath(wiring.Component):
     a_act : In(int8)[vector_lanes]
         Operand a otherwise.
     b : In(int8)[vector_lanes]
-        Ignored where `constants.combine` is A.
+        Ignored where the law of `constants.combine` does not read it.
     bias : In(int32)[vector_lanes]
     scale : In(32)[vector_lanes]
         Parameters, read `PARAM_DELAY` cycles after the last step of a reduction.
@@ -104,7 +104,7 @@ class VectorDatapath(wiring.Component):
         m.d.sync += lingers.eq(self.valid | self.busy)
 
         for index in range(self.configuration.vector_lanes):
-            lane = VectorLane(constants.shape())
+            lane = VectorLane(constants.shape(), self.configuration.operations)
             table = LookupTable(self.configuration.lut_tables)
             m.submodules[f"lane_{index}"] = EnableInserter(active)(lane)
             m.submodules[f"table_{index}"] = table

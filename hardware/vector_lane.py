@@ -1,13 +1,17 @@
 """One lane of VECTOR up to the look-up: combine, reduce, add the bias, requantise."""
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..isa.instructions.vector import Combine, Reduce
+from ..isa.instructions import Reduce
+from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .multiplier import Multiplier
 from .registers import delayed
 from .requantizer import Requantizer
+from .vector_factors import VectorFactors
 
 
 class VectorLane(wiring.Component):
@@ -21,6 +25,8 @@ class VectorLane(wiring.Component):
     ----------
     constants_layout : data.StructLayout
         The immediate fields of the instruction.
+    operations : Sequence[Operation]
+        What a step can compute, by code.
 
     Members
     -------
@@ -46,7 +52,8 @@ class VectorLane(wiring.Component):
     TOTAL_LATENCY = PARAM_DELAY + 1
     RESULT_LATENCY = TOTAL_LATENCY + Requantizer.LATENCY
 
-    def __init__(self, constants_layout: data.StructLayout):
+    def __init__(self, constants_layout: data.StructLayout, operations: Sequence[Operation]):
+        self.operations = operations
         super().__init__(
             {
                 "constants": In(constants_layout),
@@ -65,27 +72,20 @@ class VectorLane(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         constants = self.constants
-        m.submodules.first_product = first_product = Multiplier(signed(32), signed(16))
-        m.submodules.second_product = second_product = Multiplier(signed(8), signed(16))
+        factor, wide, byte = signed(FACTOR_BITS), signed(FIRST_BITS), signed(SECOND_BITS)
+        m.submodules.first_product = first_product = Multiplier(wide, factor)
+        m.submodules.second_product = second_product = Multiplier(byte, factor)
         m.submodules.requantizer = requantizer = Requantizer()
 
-        # Every combination is one sum of two products, so that all take the same time:
-        # a * 1 + b * 0, a * p + b * q, a * b + b * 0, max(a, b) * 1 + b * 0.
-        adds = constants.combine == Combine.ADD
+        # Every operation is one sum of two products, so that all take the same time.
         a = Signal(signed(32))
-        b_larger, b_smaller = self.b > a, self.b < a
-        takes_b = Mux(
-            constants.combine == Combine.MAX,
-            b_larger,
-            (constants.combine == Combine.MIN) & b_smaller,
-        )
-        a_factor = Mux(adds & ~constants.a_from_acc, constants.a_multiplier, 1)
+        factors = VectorFactors(self.operations, constants, a, self.b)
         m.d.comb += [
             a.eq(Mux(constants.a_from_acc, self.a_acc, self.a_act)),
-            first_product.left.eq(Mux(takes_b, self.b, a)),
-            first_product.right.eq(Mux(constants.combine == Combine.MUL, self.b, a_factor)),
-            second_product.left.eq(self.b),
-            second_product.right.eq(Mux(adds, constants.b_multiplier, 0)),
+            first_product.left.eq(factors.first[0]),
+            first_product.right.eq(factors.first[1]),
+            second_product.left.eq(factors.second[0]),
+            second_product.right.eq(factors.second[1]),
         ]
 
         combined = Signal(signed(32), reset_less=True)

@@ -18,9 +18,11 @@ from .instructions import (
     Vector,
 )
 from .semantics import Machine
+from .vector_operations import OPERATIONS, Operation
 
 __all__ = [
     "DEFAULT",
+    "OPERATIONS",
     "PRESETS",
     "Combine",
     "Configuration",
@@ -31,6 +33,7 @@ __all__ = [
     "Loop",
     "Machine",
     "Memory",
+    "Operation",
     "Reduce",
     "Report",
     "Store",

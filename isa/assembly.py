@@ -16,7 +16,9 @@ from enum import IntEnum
 from typing import Any
 
 from ..errors import IsaError
+from .configuration import Configuration
 from .instructions import FAMILIES, Instruction, Loop, Unit
+from .vector_operations import OPERATIONS, Operation
 
 BY_MNEMONIC: dict[str, type[Instruction]] = {family.mnemonic: family for family in FAMILIES}
 
@@ -46,6 +48,8 @@ def format_instruction(instruction: Instruction) -> str:
             words.append(field.name)
         elif isinstance(value, IntEnum):
             words.append(f"{field.name}={value.name.lower()}")
+        elif isinstance(value, Operation):
+            words.append(f"{field.name}={value.name}")
         else:
             words.append(f"{field.name}={value}")
     for nest, moved in family.nests.items():
@@ -77,13 +81,17 @@ def format_program(
     return "\n".join(lines) + "\n"
 
 
-def parse_program(text: str, source: str = "assembly") -> tuple[Instruction, ...]:
+def parse_program(
+    text: str, source: str = "assembly", configuration: Configuration | None = None
+) -> tuple[Instruction, ...]:
     """Inverse of `format_program`.
 
     Parameters
     ----------
     source
         File name for messages.
+    configuration
+        The machine whose operations the text may name; without one, those of every machine.
 
     Raises
     ------
@@ -96,14 +104,14 @@ def parse_program(text: str, source: str = "assembly") -> tuple[Instruction, ...
         if not line:
             continue
         try:
-            program.append(parse_instruction(line))
+            program.append(parse_instruction(line, configuration))
         except IsaError as problem:
             raise IsaError(f"{source}, line {number}: {problem}") from None
     return tuple(program)
 
 
-def parse_instruction(line: str) -> Instruction:
-    """Inverse of `format_instruction`.
+def parse_instruction(line: str, configuration: Configuration | None = None) -> Instruction:
+    """Inverse of `format_instruction`; the configuration as in `parse_program`.
 
     Raises
     ------
@@ -142,7 +150,7 @@ def parse_instruction(line: str) -> Instruction:
         if name in _MASKS:
             arguments[name] = frozenset(_code(name, v, Unit) for v in (value or "").split(","))
         elif name in plain:
-            arguments[name] = _parse_value(plain[name], value)
+            arguments[name] = _parse_value(plain[name], value, configuration)
         else:
             known = ", ".join([*plain, *_MASKS])
             raise IsaError(f"{mnemonic}: unknown field `{name}`; expected one of {known}")
@@ -153,11 +161,13 @@ def parse_instruction(line: str) -> Instruction:
     return family(**arguments)
 
 
-def _parse_value(field: Field, text: str | None) -> object:
+def _parse_value(field: Field, text: str | None, configuration: Configuration | None) -> object:
     if field.type is bool:
         if text is not None:
             raise IsaError(f"flag `{field.name}` takes no value; write it alone or leave it out")
         return True
+    if field.type is Operation:
+        return _operation(field.name, text or "", configuration)
     if isinstance(field.type, type) and issubclass(field.type, IntEnum):
         return _code(field.name, text or "", field.type)
     return _number(field.name, text or "")
@@ -169,6 +179,15 @@ def _code(name: str, text: str, codes: type[IntEnum]) -> IntEnum:
     except KeyError:
         known = ", ".join(code.name.lower() for code in codes)
         raise IsaError(f"field `{name}`: `{text}` means nothing; expected one of {known}") from None
+
+
+def _operation(name: str, text: str, configuration: Configuration | None) -> Operation:
+    operations = OPERATIONS if configuration is None else configuration.operations
+    for operation in operations:
+        if operation.name == text.lower():
+            return operation
+    known = ", ".join(operation.name for operation in operations)
+    raise IsaError(f"field `{name}`: `{text}` means nothing; expected one of {known}")
 
 
 def _number(name: str, text: str) -> int:

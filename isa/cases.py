@@ -96,11 +96,12 @@ def parse_case(text: str, source: str = "case") -> Case:
         configuration, memory = json.loads(head["configuration"]), json.loads(head["memory"])
     except ValueError as problem:
         raise IsaError(f"{source}: the head is not readable as JSON: {problem}") from None
+    machine = Configuration.from_dict(configuration, source)
     return Case(
         why=head["why"],
-        configuration=Configuration.from_dict(configuration, source),
+        configuration=machine,
         memory=memory,
         image_seed=int(image[1]),
         data_bytes=int(image[2]),
-        program=parse_program(text, source),
+        program=parse_program(text, source, machine),
     )

@@ -11,8 +11,10 @@ import json
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, IsaError
+from .vector_operations import OPERATIONS, Operation, operations_with
 
 CONTRACT_VERSION = 1
 """Counts incompatible changes of instruction layouts, semantics and register map."""
@@ -34,6 +36,11 @@ class Memory(IntEnum):
 
 def _is_power_of_two(value: int) -> bool:
     return value > 0 and value & (value - 1) == 0
+
+
+def _shown(value: object) -> str:
+    """A parameter in a message."""
+    return ("; ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,9 @@ class Configuration:
         Width of a memory address and of the offsets in instructions.
     depthwise_taps
         ACT rows that a depthwise GEMM combines in a step; 0 for a machine without that mode.
+    extra_operations
+        VECTOR operations beyond those of every machine, each a text such as
+        `absolute_difference = abs(a - b)`.
 
     Raises
     ------
@@ -93,7 +103,7 @@ class Configuration:
     lut_tables: int = 2
     bus_bits: int = 64
     burst_beats: int = 16
-    outstanding_bursts: int = 16
+    outstanding_bursts: int = 32
     queue_depth: int = 8
     token_bits: int = 4
     extent_bits: int = 12
@@ -104,15 +114,18 @@ class Configuration:
     dma_loops: int = 4
     address_bits: int = 32
     depthwise_taps: int = 3
+    extra_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         problems = [sentence for holds, sentence in self._rules() if not holds]
         if problems:
             raise ConfigurationError(f"configuration `{self.name}`: " + "; ".join(problems))
+        extra = self.operations[len(OPERATIONS) :]
+        object.__setattr__(self, "extra_operations", tuple(map(str, extra)))
 
     def _rules(self):
         for field in fields(self):
-            if field.name == "name":
+            if field.name in ("name", "extra_operations"):
                 continue
             value, least = getattr(self, field.name), int(field.name != "depthwise_taps")
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -179,6 +192,17 @@ class Configuration:
             f"`bus_bits` = {self.bus_bits} moves over four activation rows of {self.lanes_in} "
             "bytes a beat; lower it or raise `lanes_in`",
         )
+        yield self._operations_rule()
+
+    def _operations_rule(self) -> tuple[bool, str]:
+        extra = self.extra_operations
+        if not isinstance(extra, list | tuple) or not all(isinstance(e, str) for e in extra):
+            return False, f"`extra_operations` must be a list of texts `name = law`, not {extra!r}"
+        try:
+            operations_with(tuple(extra))
+        except IsaError as problem:
+            return False, f"`extra_operations`: {problem}"
+        return True, ""
 
     # Sizes that follow -------------------------------------------------------------------------
 
@@ -246,11 +270,37 @@ class Configuration:
         """Groups of `lanes_out` channels in an ACT row, of which a depthwise GEMM takes one."""
         return max(1, self.lanes_in // self.lanes_out)
 
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What VECTOR can compute of its operands, by code."""
+        return operations_with(tuple(self.extra_operations))
+
+    def operation(self, name: str) -> Operation:
+        """An operation of VECTOR by its name.
+
+        Raises
+        ------
+        ConfigurationError
+            When the machine has none of this name.
+        """
+        for operation in self.operations:
+            if operation.name == name:
+                return operation
+        known = ", ".join(operation.name for operation in self.operations)
+        raise ConfigurationError(
+            f"configuration `{self.name}` has no operation `{name}`; it has {known}; declare it in "
+            "`extra_operations`"
+        )
+
     # Identity ----------------------------------------------------------------------------------
 
-    def parameters(self) -> dict[str, int]:
-        """All parameters but the name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+    def parameters(self) -> dict[str, Any]:
+        """All parameters but the name; operations of its own only where a machine has some."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
+        values["extra_operations"] = list(self.extra_operations)
+        if not self.extra_operations:
+            del values["extra_operations"]
+        return values
 
     @property
     def hash(self) -> int:
@@ -260,9 +310,15 @@ class Configuration:
 
     def differences(self, other: "Configuration") -> str:
         """What separates two configurations, as text for a message."""
-        ours, theirs = self.parameters(), other.parameters()
+        pairs = (
+            (field.name, getattr(self, field.name), getattr(other, field.name))
+            for field in fields(self)
+            if field.name != "name"
+        )
         return ", ".join(
-            f"`{key}` {ours[key]} against {theirs[key]}" for key in ours if ours[key] != theirs[key]
+            f"`{name}` {_shown(ours)} against {_shown(theirs)}"
+            for name, ours, theirs in pairs
+            if ours != theirs
         )
 
     def replace(self, **changes) -> "Configuration":

@@ -27,6 +27,7 @@ from .possible_corners import (
     immediates,
     possible_corners,
 )
+from .vector_operations import Operation
 
 
 def coverage(
@@ -82,8 +83,8 @@ def _takes_effect(instruction: Instruction, name: str) -> bool:
         return name != "part" or instruction.depthwise
     if isinstance(instruction, Vector):
         if name in ("a_multiplier", "b_multiplier"):
-            adds = instruction.combine == 1
-            return adds and not (name == "a_multiplier" and instruction.a_from_acc)
+            unused = name == "a_multiplier" and instruction.a_from_acc
+            return instruction.combine.reads(name) and not unused
         if name in ("zero_point", "low", "high", "lookup", "scale"):
             return not instruction.to_acc
         if name == "table":
@@ -101,7 +102,7 @@ def _fields(instruction: Instruction, configuration: Configuration) -> Iterator[
         if not bits[name] or not _takes_effect(instruction, name):
             continue
         value = getattr(instruction, name)
-        if issubclass(kind, IntEnum):
+        if issubclass(kind, IntEnum | Operation):
             yield f"{family.mnemonic}.{name}={value.name}"
         elif kind is bool or value in ends(family, name, configuration):
             yield f"{family.mnemonic}.{name}={value}"

@@ -1,25 +1,47 @@
 """The language in which kernels are written and instructions declare what they compute.
 
-An expression is a tree of `Read`, `Constant`, `Call` and `Reduction`. An instruction's law is the
-same tree with holes: `Slot` for an operand, `Immediate` for a field, `Maybe` and `OneOf` for what
-a flag or a code selects. Tensorisation is matching one against the other (`matches`).
+An expression is a tree of `Read`, `Constant`, `Real`, `Call` and `Reduction`. An instruction's law
+is the same tree with holes: `Slot` for an operand, `Immediate` for a field, `Maybe` and `OneOf` for
+what a flag or a code selects. Tensorisation is matching one against the other (`matches`).
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Op(Enum):
-    """Integer operations; all wrap at 32 bits but the last three, which follow `isa.numbers`."""
+    """Operations on elements.
+
+    Integer sums and products wrap at 32 bits, at 64 where an operand is int64; REQUANTISE, CLAMP
+    and LOOKUP follow `isa.numbers`. The first four also take float32 operands, rounded as binary32
+    or, for a product and a sum in one, once. SHIFT_RIGHT keeps the sign. What follows LOOKUP no
+    instruction of the accelerator does, unless an operation of VECTOR is declared with comparisons
+    (1 or 0) and choices: conversions, and the elementary functions of float32.
+    """
 
     ADD = "+"
     MULTIPLY = "*"
     MAXIMUM = "max"
     MINIMUM = "min"
+    SHIFT_RIGHT = ">>"
+    AND = "&"
+    OR = "|"
+    XOR = "^"
     REQUANTISE = "requantise"
     CLAMP = "clamp"
     LOOKUP = "lookup"
+    REAL = "real"
+    ROUND = "round"
+    LESS = "less"
+    EQUAL = "equal"
+    SELECT = "select"
+    DIVIDE = "/"
+    SQRT = "sqrt"
+    EXP = "exp"
+    LOG = "log"
+    TANH = "tanh"
+    ERF = "erf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +89,35 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
+class Real:
+    """A float32 number known at compile time."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.9g}"
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """An operation on expressions.
 
     CLAMP takes value, low, high; REQUANTISE value and scale; LOOKUP table and index, the table's
-    element being that of index + 128.
+    element being that of index + 128; SELECT a comparison and the values where it is 1 and 0.
+    REAL makes a float32 of an integer; ROUND an int32 of a float32, halves to even, and what does
+    not fit is undefined.
     """
 
     op: Op
     arguments: tuple["Expression", ...]
 
     def __str__(self) -> str:
-        if self.op in (Op.ADD, Op.MULTIPLY):
+        if self.op in _INFIX:
             return "(" + f" {self.op.value} ".join(map(str, self.arguments)) + ")"
         return f"{self.op.value}({', '.join(map(str, self.arguments))})"
+
+
+_INFIX = (Op.ADD, Op.MULTIPLY, Op.SHIFT_RIGHT, Op.AND, Op.OR, Op.XOR, Op.DIVIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +174,16 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Alternatives, each with the code that a field takes."""
+    """Alternatives, each with what a field holds for it."""
 
     field: str
-    alternatives: tuple[tuple[int, "Expression"], ...]
+    alternatives: tuple[tuple[Hashable, "Expression"], ...]
 
     def __str__(self) -> str:
         return " | ".join(str(tree) for _, tree in self.alternatives)
 
 
-Expression = Read | Constant | Call | Reduction | Slot | Immediate | Hole | Maybe | OneOf
+Expression = Read | Constant | Real | Call | Reduction | Slot | Immediate | Hole | Maybe | OneOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +191,13 @@ class Match:
     """What a pattern's holes stand for."""
 
     reads: tuple[tuple[Slot, Read], ...] = ()
-    fields: tuple[tuple[str, int], ...] = ()
+    fields: tuple[tuple[str, Hashable], ...] = ()
 
     def bind(self, slot: Slot, read: Read) -> "Match":
         """With one more operand."""
         return Match((*self.reads, (slot, read)), self.fields)
 
-    def set(self, field: str, value: int) -> "Match":
+    def set(self, field: str, value: Hashable) -> "Match":
         """With one more field."""
         return Match(self.reads, (*self.fields, (field, value)))
 
@@ -170,14 +207,20 @@ def matches(pattern: Expression, tree: Expression, found: Match | None = None) -
 
     Alternatives come in order, the larger form of a `Maybe` first; a sum of two reads, say, is the
     addition of a bias or of a second operand, and only where the operands lie tells which.
+    A hole that stands twice in the law must be filled with the same thing.
     """
     found = found or Match()
     if isinstance(pattern, Slot):
-        if isinstance(tree, Read):
+        bound = dict(found.reads).get(pattern)
+        if isinstance(tree, Read) and bound is None:
             yield found.bind(pattern, tree)
+        elif tree == bound:
+            yield found
     elif isinstance(pattern, Immediate):
         if isinstance(tree, Constant):
-            yield found.set(pattern.field, tree.value)
+            value = dict(found.fields).get(pattern.field, tree.value)
+            if value == tree.value:
+                yield found.set(pattern.field, value)
     elif isinstance(pattern, OneOf):
         for code, alternative in pattern.alternatives:
             yield from matches(alternative, tree, found.set(pattern.field, code))

@@ -12,7 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 from textwrap import dedent
 
-from . import checker, footprints, legality, numbers
+from . import checker, footprints, laws, legality, numbers, vector_operations
 from .assembly import format_instruction, loop_keyword, parse_instruction
 from .configuration import (
     CONTRACT_VERSION,
@@ -24,7 +24,7 @@ from .configuration import (
 )
 from .encoding import WORD_MULTIPLE_BYTES, word_bytes
 from .fields import Field, width
-from .instructions import FAMILIES, Combine, Instruction, Reduce, Unit, peers
+from .instructions import FAMILIES, Instruction, Reduce, Unit, Vector, peers
 from .instructions.store import SOURCES
 from .registers import REGISTER_SPACE_BYTES, REGISTERS, Error
 
@@ -46,7 +46,6 @@ SCRATCHPADS: tuple[tuple[Memory, str, str, str, str], ...] = (
 
 CODES: dict[tuple[str, str], Sequence[IntEnum]] = {
     ("load", "destination"): (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT),
-    ("vector", "combine"): tuple(Combine),
     ("vector", "reduce"): tuple(Reduce),
     ("store", "source"): SOURCES,
     ("sync", "target"): tuple(Unit),
@@ -321,9 +320,29 @@ def _family(family: type[Instruction], configuration: Configuration) -> Iterator
         entries = _entries(sections["Parameters"])
         yield from _table(("field", "meaning"), ((_ticks(n), text) for n, text in entries))
     yield from _layout(family, configuration)
+    if family is Vector:
+        yield from _operations(configuration)
     for line, text in EXAMPLES[family.mnemonic]:
         yield from ("```", format_instruction(parse_instruction(line)), "```", "")
         yield from (text[0].upper() + text[1:] + ".", "")
+
+
+def _operations(configuration: Configuration) -> Iterator[str]:
+    yield from _paragraphs(
+        f"""
+        What `x` is of a step's operands, by the code of `combine`. A configuration declares more
+        operations in `extra_operations`, each as `name = law`. A law is an expression of `a`, `b`,
+        `a_multiplier` and `b_multiplier`, written with {laws.FORMS}. The machine takes it as a sum
+        of two products, one of {vector_operations.FIRST_BITS} by {vector_operations.FACTOR_BITS}
+        bits and one of {vector_operations.SECOND_BITS} by {vector_operations.FACTOR_BITS}, and
+        refuses one that is not; every operation takes one cycle a step. The hash covers the laws.
+        """
+    )
+    rows = (
+        (code, f"`{operation.name}`", f"`{operation.law}`")
+        for code, operation in enumerate(configuration.operations)
+    )
+    yield from _table(("code", "operation", "x"), rows)
 
 
 def _layout(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
@@ -332,7 +351,7 @@ def _layout(family: type[Instruction], configuration: Configuration) -> Iterator
     for field in layout:
         if "." in field.name:
             break
-        meaning = _meaning(family, field)
+        meaning = _meaning(family, field, configuration)
         if field.bits:
             rows.append((_bits(position, field.bits), field.bits, f"`{field.name}`", meaning))
         position += field.bits
@@ -355,11 +374,13 @@ def _layout(family: type[Instruction], configuration: Configuration) -> Iterator
         position += levels * size
 
 
-def _meaning(family: type[Instruction], field: Field) -> str:
+def _meaning(family: type[Instruction], field: Field, configuration: Configuration) -> str:
     if field.name == "opcode":
         return str(family.opcode)
     if field.name in ("wait", "signal"):
         return "mask of units" if family.mnemonic != "halt" else "0"
+    if field.name == "combine":
+        return ", ".join(f"{code} {o.name}" for code, o in enumerate(configuration.operations))
     codes = CODES.get((family.mnemonic, field.name))
     if codes is not None:
         return ", ".join(f"{code} {value.name}" for code, value in enumerate(codes))

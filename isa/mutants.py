@@ -8,6 +8,7 @@ from enum import IntEnum
 from ..errors import IsaError
 from .assembly import plain_fields
 from .instructions import Halt, Instruction, Loop, Unit, peers
+from .vector_operations import OPERATIONS, Operation
 
 Program = tuple[Instruction, ...]
 
@@ -150,6 +151,8 @@ def _change_field(program: Program, chance: random.Random) -> tuple[str, Program
         value = not value
     elif isinstance(value, IntEnum):
         value = chance.choice(tuple(type(value)))
+    elif isinstance(value, Operation):
+        value = chance.choice(OPERATIONS)
     else:
         value += chance.choice((-1, 1)) * _step(chance)
     text = f"change `{field.name}` of {index} to {value}"

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from .configuration import Configuration, Memory
-from .instructions import Combine, Gemm, Instruction, Reduce, Vector
+from .instructions import Gemm, Instruction, Reduce, Vector
 from .numbers import requantise
 from .semantics import Machine, combine_operands, depthwise_sums, first_steps, reduce_steps
 
@@ -87,7 +87,7 @@ class _Watched(Machine):
         rows = vector.addresses("a").reshape(-1, reductions)
         a = (acc if vector.a_from_acc else act)[rows].astype(np.int32)
         b = act[vector.addresses("b").reshape(-1, reductions)].astype(np.int32)
-        x = combine_operands(vector, a, None if vector.combine is Combine.A else b)
+        x = combine_operands(vector, a, b if vector.combine.reads("b") else None)
         t = reduce_steps(vector, x, axis=1)
         if vector.reduce is Reduce.SUM:
             self._note("vector sum wraps", x.sum(axis=1, dtype=np.int64) != t)

@@ -1,11 +1,13 @@
 """The laws of the computing instructions as patterns: what tensorisation matches loops against."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
-from .configuration import Memory
+from .configuration import Configuration, Memory
 from .expressions import Call, Expression, Hole, Immediate, Maybe, OneOf, Op, Reduction, Slot
-from .instructions import Combine, Gemm, Instruction, Reduce, Vector
+from .instructions import Gemm, Instruction, Reduce, Vector
+from .vector_operations import OPERATIONS, Operation, forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,39 +40,6 @@ class Pattern:
     window: str = ""
 
 
-_A, _B = Slot("a", ("v",)), Slot("b", ("v",))
-
-
-def _times(slot: Slot, multiplier: str) -> Call:
-    return Call(Op.MULTIPLY, (slot, Immediate(multiplier)))
-
-
-_COMBINED = OneOf(
-    "combine",
-    (
-        (Combine.ADD, Call(Op.ADD, (_times(_A, "a_multiplier"), _times(_B, "b_multiplier")))),
-        (Combine.ADD, Call(Op.ADD, (_A, _times(_B, "b_multiplier")))),
-        (Combine.ADD, Call(Op.ADD, (_A, _B))),
-        (Combine.MUL, Call(Op.MULTIPLY, (_A, _B))),
-        (Combine.MAX, Call(Op.MAXIMUM, (_A, _B))),
-        (Combine.MIN, Call(Op.MINIMUM, (_A, _B))),
-        (Combine.A, _A),
-    ),
-)
-_REDUCED = OneOf(
-    "reduce",
-    (
-        (Reduce.SUM, Reduction(Op.ADD, _COMBINED)),
-        (Reduce.MAX, Reduction(Op.MAXIMUM, _COMBINED)),
-        (Reduce.SUM, _COMBINED),
-    ),
-)
-_BIASED = Maybe("bias", Call(Op.ADD, (Hole(), Slot("param.bias", ("v",)))), _REDUCED)
-_SCALED = Maybe("scale", Call(Op.REQUANTISE, (Hole(), Slot("param.scale", ("v",)))), _BIASED)
-_SHIFTED = Maybe(None, Call(Op.ADD, (Hole(), Immediate("zero_point"))), _SCALED)
-_CLAMPED = Maybe(None, Call(Op.CLAMP, (Hole(), Immediate("low"), Immediate("high"))), _SHIFTED)
-_LOOKED_UP = Maybe("lookup", Call(Op.LOOKUP, (Slot("table"), Hole())), _CLAMPED)
-
 GEMM = Pattern(
     family=Gemm,
     lanes={"i": "lanes_in", "o": "lanes_out"},
@@ -93,19 +62,65 @@ DEPTHWISE = Pattern(
     window="t",
 )
 
-VECTOR = Pattern(
-    family=Vector,
-    lanes={"v": "vector_lanes"},
-    output=Slot("dst", ("v",)),
-    body=_LOOKED_UP,
-    places={
-        "dst": {Memory.ACT: {"to_acc": 0}, Memory.ACC: {"to_acc": 1}},
-        "a": {Memory.ACT: {"a_from_acc": 0}, Memory.ACC: {"a_from_acc": 1}},
-        "b": {Memory.ACT: {}},
-        "param.bias": {Memory.PARAM: {}},
-        "param.scale": {Memory.PARAM: {}},
-        "table": {Memory.LUT: {}},
-    },
-)
+
+def vector_law(operations: Sequence[Operation]) -> Expression:
+    """What VECTOR computes: an operation, reduced, and all that may follow.
+
+    The first operation, `a` alone, is the last to be tried.
+    """
+    ordered = (*operations[1:], operations[0])
+    combined = OneOf(
+        "combine", tuple((each, form) for each in ordered for form in forms(each.tree))
+    )
+    reduced = OneOf(
+        "reduce",
+        (
+            (Reduce.SUM, Reduction(Op.ADD, combined)),
+            (Reduce.MAX, Reduction(Op.MAXIMUM, combined)),
+            (Reduce.SUM, combined),
+        ),
+    )
+    bias, scale = Slot("param.bias", ("v",)), Slot("param.scale", ("v",))
+    limits = Immediate("low"), Immediate("high")
+    law: Expression = reduced
+    for flag, outer in (
+        ("bias", Call(Op.ADD, (Hole(), bias))),
+        ("scale", Call(Op.REQUANTISE, (Hole(), scale))),
+        (None, Call(Op.ADD, (Hole(), Immediate("zero_point")))),
+        (None, Call(Op.CLAMP, (Hole(), *limits))),
+        ("lookup", Call(Op.LOOKUP, (Slot("table"), Hole()))),
+    ):
+        law = Maybe(flag, outer, law)
+    return law
+
+
+@cache
+def vector_pattern(operations: tuple[Operation, ...]) -> Pattern:
+    """VECTOR on a machine with these operations."""
+    return Pattern(
+        family=Vector,
+        lanes={"v": "vector_lanes"},
+        output=Slot("dst", ("v",)),
+        body=vector_law(operations),
+        places={
+            "dst": {Memory.ACT: {"to_acc": 0}, Memory.ACC: {"to_acc": 1}},
+            "a": {Memory.ACT: {"a_from_acc": 0}, Memory.ACC: {"a_from_acc": 1}},
+            "b": {Memory.ACT: {}},
+            "param.bias": {Memory.PARAM: {}},
+            "param.scale": {Memory.PARAM: {}},
+            "table": {Memory.LUT: {}},
+        },
+    )
+
+
+VECTOR = vector_pattern(OPERATIONS)
 
 PATTERNS: tuple[Pattern, ...] = (GEMM, DEPTHWISE, VECTOR)
+"""What every machine has."""
+
+
+def patterns_of(configuration: Configuration | None) -> tuple[Pattern, ...]:
+    """What a machine has; what every machine has, if none is given."""
+    if configuration is None:
+        return PATTERNS
+    return (GEMM, DEPTHWISE, vector_pattern(configuration.operations))

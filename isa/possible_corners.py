@@ -12,6 +12,7 @@ from .configuration import GEMM_REVISIT_STEPS, Configuration, Memory
 from .instructions import FAMILIES, Gemm, Instruction, Load, Store, Unit, Vector
 from .instructions.store import SOURCES
 from .number_corners import NUMBER_CORNERS
+from .vector_operations import Operation
 
 PAGE_BYTES = 4096
 """AXI4 bursts end at multiples of this."""
@@ -95,6 +96,8 @@ def _possible_fields(family: type[Instruction], configuration: Configuration) ->
         if kind is Memory:
             codes = LOCAL if family is Load else SOURCES
             yield from (f"{family.mnemonic}.{name}={code.name}" for code in codes)
+        elif kind is Operation:
+            yield from (f"{family.mnemonic}.{name}={o.name}" for o in configuration.operations)
         elif issubclass(kind, IntEnum):
             yield from (f"{family.mnemonic}.{name}={code.name}" for code in kind)
         elif kind is bool:

@@ -24,7 +24,19 @@ SMALL = PRESETS["4x4"].replace(
 )
 """What the named entries change."""
 
-_CHANGES: dict[str, dict[str, int]] = {
+EXTRA_OPERATIONS = (
+    "absolute_difference = abs(a - b)",
+    "square_difference = min(max(a - b, -255), 255) * min(max(a - b, -255), 255)",
+    "leaky = a if a >= 0 else a >> 3",
+    "bits = (a & b) ^ ~a | b << 2",
+    "larger_sum = max(a, b) * a_multiplier + min(b, 31) * b_multiplier",
+    "gate = a * (b > 16)",
+    "votes = 5 * (a == b) - (a != 7)",
+    "minus = a - b",
+)
+"""Operations of VECTOR that together use all that a law is written with."""
+
+_CHANGES: dict[str, dict[str, Any]] = {
     "wide-in": {"lanes_in": 16, "lanes_out": 4},
     "wide-out": {"lanes_in": 4, "lanes_out": 16, "bus_bits": 64},
     "two-by-eight": {"lanes_in": 2, "lanes_out": 8, "vector_lanes": 2, "depthwise_taps": 2},
@@ -89,6 +101,8 @@ _CHANGES: dict[str, dict[str, int]] = {
     "deep-weights": {"wgt_depth": 1024, "act_depth": 16, "acc_depth": 256, "param_depth": 4},
     "many-tables": {"lut_tables": 16, "param_depth": 64, "vector_lanes": 2, "bus_bits": 64},
     "full-addresses": {"address_bits": 32, "token_bits": 8, "acc_banks": 4},
+    "one-operation": {"extra_operations": EXTRA_OPERATIONS[:1]},
+    "many-operations": {"extra_operations": EXTRA_OPERATIONS, "lut_tables": 2},
 }
 
 
@@ -134,6 +148,7 @@ def random_configuration(seed: int) -> Configuration:
         dma_loops=chance.randint(1, 6),
         address_bits=chance.choice((20, 24, 32)),
         depthwise_taps=min(lanes_in, chance.choice((0, 1, 2, 3, chance.randint(0, lanes_in)))),
+        extra_operations=tuple(chance.sample(EXTRA_OPERATIONS, chance.choice((0, 0, 0, 1, 3)))),
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from .configuration import GEMM_REVISIT_STEPS, Configuration, Memory
 from .instructions import (
-    Combine,
     Gemm,
     Instruction,
     Load,
@@ -282,6 +281,7 @@ class Drawing:
 
     def _vector(self, budget: int) -> Vector:
         configuration, chance = self.configuration, self.chance
+        operations = configuration.operations
         maps = self.extents(configuration.map_loops, budget)
         reduces = self.extents(configuration.reduce_loops, max(1, budget // prod(maps)))
         if chance.random() < 0.4:
@@ -311,7 +311,7 @@ class Drawing:
         return Vector(
             a_from_acc=from_acc,
             to_acc=to_acc,
-            combine=chance.choices(tuple(Combine), (4, 3, 1, 1, 1))[0],
+            combine=chance.choices(operations, (4, 3, *[1] * (len(operations) - 2)))[0],
             reduce=chance.choice(tuple(Reduce)),
             a_multiplier=self.multiplier(),
             b_multiplier=self.multiplier(),

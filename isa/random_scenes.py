@@ -204,7 +204,7 @@ class Scenes(Drawing):
             "a@": Memory.ACC if from_acc else Memory.ACT,
             "to_acc": to_acc,
             "dst@": Memory.ACC if to_acc else Memory.ACT,
-            "combine": chance.choice(tuple(Combine)),
+            "combine": chance.choice(self.configuration.operations),
             "bias": chance.random() < 0.5,
             "scale": chance.random() < 0.7,
         }

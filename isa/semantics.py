@@ -10,7 +10,8 @@ import numpy as np
 
 from ..errors import ProgramError
 from .configuration import Configuration, Memory
-from .instructions import Combine, Gemm, Halt, Instruction, Load, Reduce, Store, Vector
+from .instructions import Gemm, Halt, Instruction, Load, Reduce, Store, Vector
+from .laws import ARRAYS, evaluate
 from .numbers import quantise_output
 
 SCRATCHPADS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT, Memory.ACC)
@@ -133,7 +134,7 @@ class Machine:
         for output in range(outputs):
             steps = slice(output * reductions, (output + 1) * reductions)
             a = a_source[a_rows[steps]].astype(np.int32)
-            b = act[b_rows[steps]].astype(np.int32) if vector.combine is not Combine.A else None
+            b = act[b_rows[steps]].astype(np.int32) if vector.combine.reads("b") else None
             t = reduce_steps(vector, combine_operands(vector, a, b), axis=0)
             row = None if param is None else param[param_rows[steps][0]]
             result = finish(vector, t, row, self.view(Memory.LUT))
@@ -182,14 +183,13 @@ def depthwise_sums(
 
 def combine_operands(vector: Vector, a: np.ndarray, b: np.ndarray | None) -> np.ndarray:
     """`x` of every step: int32 of the operands' shape, wrapping."""
-    if vector.combine is Combine.A or b is None:
-        return a
-    if vector.combine is Combine.ADD:
-        term = a if vector.a_from_acc else a * np.int32(vector.a_multiplier)
-        return term + b * np.int32(vector.b_multiplier)
-    if vector.combine is Combine.MUL:
-        return a * b
-    return np.maximum(a, b) if vector.combine is Combine.MAX else np.minimum(a, b)
+    values = {
+        "a": a,
+        "b": b,
+        "a_multiplier": np.int32(1 if vector.a_from_acc else vector.a_multiplier),
+        "b_multiplier": np.int32(vector.b_multiplier),
+    }
+    return evaluate(vector.combine.tree, values, ARRAYS)
 
 
 def reduce_steps(vector: Vector, x: np.ndarray, axis: int) -> np.ndarray:

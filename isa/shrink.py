@@ -18,6 +18,7 @@ from .configuration import Configuration
 from .instructions import Halt, Instruction, Loop
 from .mutants import token_ends
 from .tokens import synthesise_tokens
+from .vector_operations import OPERATIONS, Operation
 
 Program = tuple[Instruction, ...]
 
@@ -203,6 +204,8 @@ def _changes(instruction: Instruction) -> Iterator[dict[str, Any]]:
             yield {field.name: False}
         elif isinstance(value, IntEnum):
             yield {field.name: type(value)(0)}
+        elif isinstance(value, Operation):
+            yield {field.name: OPERATIONS[0]}
         else:
             plain = _plain(field.name, field.default)
             middle = plain + int((value - plain) / 2)
@@ -228,6 +231,9 @@ def _weight(instruction: Instruction) -> tuple[int, ...]:
     far = 0
     for field in plain_fields(type(instruction)):
         value = getattr(instruction, field.name)
+        if isinstance(value, Operation):
+            far += value != OPERATIONS[0]
+            continue
         default = 0 if isinstance(value, bool | IntEnum) else _plain(field.name, field.default)
         far += abs(int(value) - default)
     return loops, instruction.steps() if instruction.nests else 1, strides, far

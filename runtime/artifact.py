@@ -28,7 +28,7 @@ from ..isa.encoding import decode_program, encode_program
 from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Counts incompatible changes of the file."""
 
 SUFFIX = ".tw"

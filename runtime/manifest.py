@@ -50,7 +50,16 @@ def read_segment(
             shape=tuple(numbers(entry, "shape")),
             corner=(corner[0], corner[1]),
             fill=take(entry, "fill", int),
+            whole=take(entry, "whole", str),
+            strides=tuple(numbers(entry, "strides")),
         )
+        if binding.strides and (
+            len(binding.strides) != len(binding.stored_shape) or min(binding.strides) < 0
+        ):
+            raise ArtifactError(
+                f"activation `{binding.name}`: expected a stride for each of "
+                f"{len(binding.stored_shape)} dimensions, 0 or more, got {list(binding.strides)}"
+            )
         places[binding.name] = binding
     layers = tuple(
         Layer(

@@ -28,9 +28,9 @@ def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
     nodes: dict[str, list[Node]] = {output: [] for output in outputs}
     owner = {output: output for output in outputs}
     for node in reversed(module.graph.nodes):
-        value = node.output.name
+        value = node.outputs[0].name
         if value not in nodes and value not in hosted:
-            readers = (owner.get(user.output.name) for user in module.graph.users(value))
+            readers = (owner.get(user.outputs[0].name) for user in module.graph.users(value))
             owner[value] = next(filter(None, readers), "")
         if found := owner.get(value):
             nodes[found].insert(0, node)

@@ -145,10 +145,7 @@ def kept_layers(segment: Segment) -> list[Binding]:
     return [
         one
         for index, one in enumerate(outputs)
-        if all(
-            one.offset + one.size <= other.offset or other.offset + other.size <= one.offset
-            for other in outputs[index + 1 :]
-        )
+        if not any(other.overwrites(one) for other in outputs[index + 1 :])
     ]
 
 

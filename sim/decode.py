@@ -11,7 +11,7 @@ import numpy as np
 
 from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.encoding import decode_program, word_bytes
-from ..isa.instructions import FAMILIES, Combine, Halt, Instruction, Reduce, Unit, Vector
+from ..isa.instructions import FAMILIES, Halt, Instruction, Reduce, Unit, Vector
 from .native import build_native
 
 LEVELS = 6
@@ -49,9 +49,8 @@ def column_header() -> str:
     for codes in (Memory, Unit):
         named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
         lines.append(f"namespace {codes.__name__.lower()} {{ enum {{ {named} }}; }}")
-    for codes in (Combine, Reduce):
-        named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
-        lines.append(f"enum class {codes.__name__} : std::int64_t {{ {named} }};")
+    named = ", ".join(f"{code.name} = {int(code)}" for code in Reduce)
+    lines.append(f"enum class Reduce : std::int64_t {{ {named} }};")
     for family in FAMILIES:
         places = columns(family)
         named = {name: places[name] for name in places if "." not in name}
@@ -140,15 +139,15 @@ def decode_words(code: bytes, configuration: Configuration) -> np.ndarray:
         *(ctypes.c_void_p(table.ctypes.data) for table in _tables(configuration)),
         ctypes.c_void_p(rows.ctypes.data),
     )
-    if done != count or _meaningless(rows).any():
+    if done != count or _meaningless(rows, configuration).any():
         decode_program(code, configuration)
     return rows
 
 
-def _meaningless(rows: np.ndarray) -> np.ndarray:
+def _meaningless(rows: np.ndarray, configuration: Configuration) -> np.ndarray:
     """Instructions whose constructor refuses them, bool[instructions]."""
     opcode = rows[:, 0]
     vector, halt = columns(Vector), columns(Halt)
     tokens = (rows[:, halt["wait"]] | rows[:, halt["signal"]]) != 0
-    bad_combine = rows[:, vector["combine"]] > max(Combine)
+    bad_combine = rows[:, vector["combine"]] >= len(configuration.operations)
     return (opcode == Vector.opcode) & bad_combine | (opcode == Halt.opcode) & tokens

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ..isa.configuration import Memory
-from ..isa.instructions import Combine, Gemm, Load, Store, Vector
+from ..isa.instructions import Gemm, Load, Store, Vector
 from ..isa.instructions.common import nest_addresses
 from ..isa.semantics import Machine, combine_operands, depthwise_sums, finish, reduce_steps
 
@@ -108,7 +108,7 @@ class FunctionalMachine(Machine):
         b_rows = vector.addresses("b").reshape(-1, reductions)
         dst_rows = vector.addresses("dst").reshape(-1, reductions)[:, 0]
         reads = [a_rows] if vector.a_from_acc == vector.to_acc else []
-        if vector.combine is not Combine.A and not vector.to_acc:
+        if vector.combine.reads("b") and not vector.to_acc:
             reads.append(b_rows)
         if any(reads_results(dst_rows, rows) for rows in reads):
             super()._vector(vector)
@@ -120,7 +120,7 @@ class FunctionalMachine(Machine):
         for low in range(0, dst_rows.size, outputs_at_once):
             part = slice(low, low + outputs_at_once)
             a = a_source[a_rows[part]].astype(np.int32)
-            b = act[b_rows[part]].astype(np.int32) if vector.combine is not Combine.A else None
+            b = act[b_rows[part]].astype(np.int32) if vector.combine.reads("b") else None
             x = combine_operands(vector, a, b)
             t = x[:, 0] if reductions == 1 else reduce_steps(vector, x, axis=1)
             row = param[param_rows[part]] if vector.bias or vector.scale else None

@@ -2,7 +2,7 @@
 //
 // Each instruction's extreme addresses are checked before the first one runs, so that nothing is
 // read or written outside the arrays whatever the program. Sums wrap, hence unsigned arithmetic.
-// Generated for a machine (`native_functional.py`): `columns.h`, `lanes.h`.
+// Generated for a machine (`native_functional.py`): `columns.h`, `lanes.h`, `operations.h`.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include "lanes.h"
 #include "machine.h"
 #include "multiply_tile.h"
+#include "operations.h"
 #include "vector_step.h"
 
 namespace tilewright {
@@ -126,19 +127,19 @@ bool vector_fits(const Machine &machine, Row row) {
     Row maps = row + vector::map_loops, reduces = row + vector::reduce_loops;
     const int64_t act = machine.rows(memory::ACT, VECTOR_LANES);
     const int64_t acc = machine.rows(memory::ACC, 4 * VECTOR_LANES);
-    const bool combines = Combine(row[vector::combine]) != Combine::A;
+    const int64_t combine = row[vector::combine];
     const bool takes_param = row[vector::bias] || row[vector::scale];
     return Extremes(row[vector::dst]).over(maps, 4, 0).within(row[vector::to_acc] ? acc : act) &&
            Extremes(row[vector::a])
                .over(maps, 4, 1)
                .over(reduces, 2, 0)
                .within(row[vector::a_from_acc] ? acc : act) &&
-           (!combines ||
+           (!reads_b(combine) ||
             Extremes(row[vector::b]).over(maps, 4, 2).over(reduces, 2, 1).within(act)) &&
            (!takes_param || Extremes(row[vector::param])
                                 .over(maps, 4, 3)
                                 .within(machine.rows(memory::PARAM, 8 * VECTOR_LANES))) &&
-           row[vector::table] < machine.rows(memory::LUT, 256) && Combine(row[vector::combine]) <= Combine::MIN;
+           row[vector::table] < machine.rows(memory::LUT, 256) && combine < OPERATIONS;
 }
 
 void run_vector(const Machine &machine, Row row) {

@@ -1,7 +1,8 @@
 """The fast functional simulation: whole programs in compiled code, the bits of `isa.semantics`.
 
-The C++ is compiled once for each number of lanes and taps, for the processor at hand. Without a
-compiler, `functional.FunctionalMachine` does the same in NumPy, some hundred times slower.
+The C++ is compiled once for each number of lanes and taps and each set of VECTOR operations, for
+the processor at hand. Without a compiler, `functional.FunctionalMachine` does the same in NumPy,
+some hundred times slower.
 """
 
 import ctypes
@@ -18,6 +19,7 @@ from ..isa.semantics import Machine, check_bounds
 from .decode import decode_words, headers, native_decoder
 from .functional import FunctionalMachine
 from .native import NATIVE_FLAGS, build_native
+from .operations_header import HEADER, operations_header
 from .toolchain import progress
 
 SOURCES = ("native_functional.cpp", "machine.h", "vector_step.h", "multiply_tile.h")
@@ -103,7 +105,11 @@ def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDL
     sizes = ("lanes_in", "lanes_out", "vector_lanes", "depthwise_taps")
     numbers = ", ".join(f"{name.upper()} = {getattr(configuration, name)}" for name in sizes)
     header = f"#pragma once\nnamespace tilewright {{ constexpr int {numbers}; }}\n"
-    generated = {"lanes.h": header, **headers()}
+    generated = {
+        "lanes.h": header,
+        **headers(),
+        HEADER: operations_header(configuration.operations),
+    }
     library = ctypes.CDLL(str(build_native("functional", SOURCES, flags, generated)))
     library.tilewright_run.restype = ctypes.c_int64
     return library

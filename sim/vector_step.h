@@ -12,6 +12,7 @@
 #include "columns.h"
 #include "lanes.h"
 #include "machine.h"
+#include "operations.h"
 
 namespace tilewright {
 
@@ -37,24 +38,24 @@ struct VectorStep {
     using Slice = std::int32_t[LANES];
 
     const Machine &machine;
-    const Combine combine;
+    const int64_t combine;
     const Reduce reduce;
     const bool a_from_acc, to_acc, bias, scale, lookup;
-    const std::uint32_t a_multiplier, b_multiplier;
+    const std::int32_t a_multiplier, b_multiplier;
     const std::int32_t zero_point, low, high;
     const std::int8_t *table;
 
     VectorStep(const Machine &owner, Row row)
         : machine(owner),
-          combine(Combine(row[vector::combine])),
+          combine(row[vector::combine]),
           reduce(Reduce(row[vector::reduce])),
           a_from_acc(row[vector::a_from_acc]),
           to_acc(row[vector::to_acc]),
           bias(row[vector::bias]),
           scale(row[vector::scale]),
           lookup(row[vector::lookup]),
-          a_multiplier(a_from_acc ? 1 : std::uint32_t(row[vector::a_multiplier])),
-          b_multiplier(std::uint32_t(row[vector::b_multiplier])),
+          a_multiplier(a_from_acc ? 1 : std::int32_t(row[vector::a_multiplier])),
+          b_multiplier(std::int32_t(row[vector::b_multiplier])),
           zero_point(std::int32_t(row[vector::zero_point])),
           low(std::int32_t(row[vector::low])),
           high(std::int32_t(row[vector::high])),
@@ -75,23 +76,12 @@ struct VectorStep {
         } else {
             std::copy_n(act(a_slice), LANES, x);
         }
-        if (combine == Combine::A) return;
+        if (is_a(combine)) return;
         Slice b;
-        std::copy_n(act(b_slice), LANES, b);
-        const auto each = [&](auto of) {
-            for (int i = 0; i < LANES; ++i) x[i] = std::int32_t(of(x[i], b[i]));
-        };
-        using Word = std::uint32_t;
-        switch (combine) {
-            case Combine::ADD:
-                return each([this](Word p, Word q) { return p * a_multiplier + q * b_multiplier; });
-            case Combine::MUL:
-                return each([](Word p, Word q) { return p * q; });
-            case Combine::MAX:
-                return each([](std::int32_t p, std::int32_t q) { return std::max(p, q); });
-            default:
-                return each([](std::int32_t p, std::int32_t q) { return std::min(p, q); });
-        }
+        std::copy_n(act(reads_b(combine) ? b_slice : 0), LANES, b);
+        with_operation(combine, a_multiplier, b_multiplier, [&](auto law) {
+            for (int i = 0; i < LANES; ++i) x[i] = law(x[i], b[i]);
+        });
     }
 
     void reduced(const Slice &x, Slice &total) const {

@@ -1,16 +1,17 @@
 """Moving boxes of a tensor between main memory and a scratchpad with LOAD and STORE.
 
 The scratchpad holds a box dense, row-major. What of a box lies outside the tensor is filled with
-the tensor's pad value, slab by slab, so that padding costs no memory traffic.
+the tensor's pad value, slab by slab, so that padding costs no memory traffic. In main memory a
+tensor may be a part of another one, and may lie there several times.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Load, Loop, Store
 from ...isa.instructions.common import local_bits
-from ..tensor import Patches
+from ..tensor import Patches, Tensor
 
 Box = tuple[tuple[int, int], ...]
 """Half-open range per dimension."""
@@ -18,14 +19,34 @@ Box = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A tensor in main memory: byte offset in the data window and padded shape, row-major bytes."""
+    """A tensor in main memory.
+
+    Parameters
+    ----------
+    base
+        Byte offset in the data window.
+    shape
+        With padding channels.
+    pitch
+        Bytes per step of each dimension of a part of something larger; empty where it lies alone,
+        row-major.
+    channels
+        How many of a part are its own; what follows belongs to another part.
+    copies
+        How often a part lies there, and how many bytes apart, along one direction after another.
+    """
 
     base: int
     shape: tuple[int, ...]
+    pitch: tuple[int, ...] = ()
+    channels: int = 0
+    copies: tuple[tuple[int, int], ...] = ()
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes per step of each dimension."""
+        if self.pitch:
+            return self.pitch
         strides, stride = [], 1
         for extent in reversed(self.shape):
             strides.append(stride)
@@ -39,6 +60,26 @@ class Resident:
         for extent in self.shape:
             total *= extent
         return total
+
+    def shaped(self, shape: tuple[int, ...]) -> "Resident":
+        """The same bytes under another shape: its last dimensions are channels, in blocks."""
+        if not self.pitch:
+            return replace(self, shape=shape)
+        blocks = Resident(0, shape[PIXEL_AXES:]).strides
+        return replace(self, shape=shape, pitch=(*self.pitch[:PIXEL_AXES], *blocks))
+
+    def holding(self, tensor: Tensor) -> "Resident":
+        """The same bytes as a tensor sees them."""
+        view = tensor.view
+        if view is None:
+            return self.shaped(tensor.shape)
+        pitch = tuple(self.strides[axis] * step for axis, step in view.moves)
+        channels = self.channels if self.pitch else tensor.shape[-1]
+        return replace(self, shape=tensor.shape, pitch=pitch, channels=view.channels or channels)
+
+
+PIXEL_AXES = 3
+"""Batch, row and column come first; all further dimensions of an activation are channels."""
 
 
 def box_bytes(box: Box) -> int:
@@ -72,7 +113,7 @@ def load_box(
             (high - low, stride, p)
             for (low, high), stride, p in zip(valid, source.strides, pitch, strict=True)
         ]
-        for length, base, loops in _runs(dims, (memory, start), limits):
+        for length, base, loops in copy_runs(dims, (memory, start), limits):
             loads.append(
                 Load(
                     destination=destination,
@@ -103,7 +144,7 @@ def fill_bytes(
             local=base[1],
             loops=loops,
         )
-        for length, base, loops in _runs(spread, (0, local), limits, contiguous=(False, True))
+        for length, base, loops in copy_runs(spread, (0, local), limits, contiguous=(False, True))
     ]
 
 
@@ -113,7 +154,7 @@ def load_bytes(
     """LOADs that bring `size` contiguous bytes."""
     return [
         Load(destination=destination, length=length, memory=base[0], local=base[1], loops=loops)
-        for length, base, loops in _runs([(size, 1, 1)], (memory, local), limits)
+        for length, base, loops in copy_runs([(size, 1, 1)], (memory, local), limits)
     ]
 
 
@@ -143,26 +184,49 @@ def load_patches(
     ]
     return [
         Load(destination=Memory.ACT, length=length, memory=base[0], local=base[1], loops=loops)
-        for length, base, loops in _runs(dims, (memory, local), limits)
+        for length, base, loops in copy_runs(dims, (memory, local), limits)
     ]
 
 
 def store_box(
     target: Resident, box: Box, source: Memory, local: int, limits: Configuration
 ) -> list[Store]:
-    """STOREs that bring a dense box at byte `local` to its place in main memory."""
-    pitch = Resident(0, tuple(high - low for low, high in box)).strides
-    memory = target.base + sum(
-        low * stride for (low, _), stride in zip(box, target.strides, strict=True)
-    )
-    dims = [
-        (high - low, p, stride)
-        for (low, high), stride, p in zip(box, target.strides, pitch, strict=True)
-    ]
-    return [
-        Store(source=source, length=length, local=base[0], memory=base[1], loops=loops)
-        for length, base, loops in _runs(dims, (local, memory), limits)
-    ]
+    """STOREs that bring a dense box at byte `local` to each of its places in main memory.
+
+    Of a part of something larger, only the channels that are its own are stored.
+    """
+    pitch, strides = Resident(0, tuple(high - low for low, high in box)).strides, target.strides
+    stores = []
+    for piece in _own_channels(target, box) if target.pitch else (box,):
+        start = local + _offset(piece, box, pitch)
+        memory = target.base + sum(
+            low * stride for (low, _), stride in zip(piece, strides, strict=True)
+        )
+        dims = [(count, 0, apart) for count, apart in target.copies]
+        dims += [
+            (high - low, p, stride)
+            for (low, high), stride, p in zip(piece, strides, pitch, strict=True)
+        ]
+        stores += [
+            Store(source=source, length=length, local=base[0], memory=base[1], loops=loops)
+            for length, base, loops in copy_runs(dims, (start, memory), limits)
+        ]
+    return stores
+
+
+def _own_channels(target: Resident, box: Box) -> Iterator[Box]:
+    """What of a box are channels of a part: its whole blocks, and the beginning of the last one."""
+    *outer, (low, high) = box
+    if len(outer) == PIXEL_AXES:
+        if low < target.channels:
+            yield (*outer, (low, min(high, target.channels)))
+        return
+    (*pixels, (first, last)) = outer
+    blocks, rest = divmod(target.channels, target.shape[-1])
+    if first < blocks:
+        yield (*pixels, (first, min(last, blocks)), (low, high))
+    if first <= blocks < last and low < rest:
+        yield (*pixels, (blocks, blocks + 1), (low, min(high, rest)))
 
 
 def _offset(inner: Box, box: Box, pitch: Sequence[int]) -> int:
@@ -180,7 +244,7 @@ def _outside(box: Box, valid: Box) -> Iterator[Box]:
                 yield (*valid[:dimension], part, *box[dimension + 1 :])
 
 
-def _runs(
+def copy_runs(
     dims: Sequence[tuple[int, int, int]],
     base: tuple[int, int],
     limits: Configuration,

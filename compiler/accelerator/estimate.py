@@ -65,7 +65,7 @@ class _Units:
 
     def __init__(self, plan: Plan, index: int, configuration: Configuration) -> None:
         step, tile = plan.steps[index], plan.tiles[index]
-        overhead, bus = INSTRUCTION_OVERHEAD_CYCLES, configuration.bus_bytes
+        overhead = INSTRUCTION_OVERHEAD_CYCLES
         spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
         chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
         pixels = math.prod(tile[axis] for axis in step.pixels)
@@ -78,12 +78,13 @@ class _Units:
             resident = _resident(plan, configuration)
             fits = (chunks * tiles if outer else resident) <= room
             rows = streamed_rows(step, tile, configuration)
-            cycles = tiles * max(rows, tile_cycles(configuration)) + overhead
-            load = tiles * configuration.lanes_in * configuration.lanes_out // bus
+            cycles = _passes(step, tile, tiles, rows, configuration) + overhead
+            load = _loading_weights(plan, step, tile, tiles, configuration)
             if 2 * tiles > room and resident > room:
                 cycles += load
             self.gemm = spatial * groups * chunks * cycles
-            self.weights = groups * chunks * (1 if fits else spatial) * (load + overhead)
+            own = _count(step, tile, _moved(step.weights) & set(step.pixels))
+            self.weights = groups * chunks * (own if fits else spatial) * (load + overhead)
         window = 1 if step.product else math.prod(step.reductions.values())
         self.vector_piece = pixels * channels // configuration.vector_lanes * window + overhead
         self.vector = spatial * groups * self.vector_piece
@@ -107,6 +108,28 @@ class _Units:
             for read in (step.streams or step.operands)
             if read.tensor in self.loads and plan.tiles_in(read.tensor) < 2
         )
+
+
+def _moved(read: Read | None) -> set[str]:
+    """Axes along which a read moves."""
+    return {axis for affine in read.index for axis, _ in affine.terms} if read else set()
+
+
+def _passes(step: Step, tile, tiles: int, rows: int, configuration: Configuration) -> int:
+    """Cycles that weight tiles take, each with the rows that it meets."""
+    apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
+    again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
+    return tiles * again * max(rows // apart, tile_cycles(configuration))
+
+
+def _loading_weights(plan: Plan, step: Step, tile, tiles: int, configuration: Configuration) -> int:
+    """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
+    size = tiles * configuration.lanes_in * configuration.lanes_out
+    assert step.weights is not None
+    view = plan.kernel.tensors[step.weights.tensor].view
+    if view is None:
+        return size // configuration.bus_bytes
+    return _runs(size, configuration.lanes_out if view.rows_are_runs else 1, configuration)
 
 
 def transfer(box: Box, shape: tuple[int, ...], configuration: Configuration) -> int:

@@ -9,7 +9,7 @@ tokens follow from the instructions' footprints.
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Read, reads_of
@@ -66,7 +66,7 @@ class Lowering:
         self.configuration = configuration
         self.residents = residents
         self.stream: list[Emitted] = []
-        self.shared = Shared.of(configuration, pool)
+        self.shared = Shared.of(configuration, residents, pool)
 
     def lower(self, kernel: Kernel, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream."""
@@ -204,7 +204,7 @@ class _Walk:
         else:
             tensor = self.kernel.tensors[read.tensor]
             base, missing = self.out.shared.arenas[Memory.ACT].take(
-                (self.kernel.name, read.tensor, box), size, self.plan.regions[read.tensor]
+                (self.kernel.output.name, read.tensor, box), size, self.plan.regions[read.tensor]
             )
             if missing:
                 for load in self._loads(tensor, box, base):
@@ -215,7 +215,7 @@ class _Walk:
         source = self.out.residents[tensor.value]
         if tensor.patches is not None:
             return load_patches(source, tensor.patches, box, base, self.configuration)
-        source = replace(source, shape=tensor.shape)
+        source = source.holding(tensor)
         return load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration)
 
     def _place(self, tensor: str, size: int) -> int:
@@ -303,7 +303,7 @@ class _Walk:
             for axis in last.finish.axes
         )
         output = last.finish.output
-        target = replace(self.out.residents[output.value], shape=output.shape)
+        target = self.out.residents[output.value].holding(output)
         for store in store_box(target, box, Memory.ACT, base, self.configuration):
             self._emit(store, f"{_where(last, start)}: store `{output.name}`")
 

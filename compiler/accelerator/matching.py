@@ -3,7 +3,7 @@
 Nothing here knows an instruction by name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
@@ -14,7 +14,9 @@ from .sliding import window_of
 
 
 def find_pattern(
-    compute: Compute, places: Mapping[str, Memory] | None = None
+    compute: Compute,
+    places: Mapping[str, Memory] | None = None,
+    patterns: Sequence[Pattern] = PATTERNS,
 ) -> tuple[Pattern, Match]:
     """The first declared instruction whose law the compute's expression matches.
 
@@ -24,6 +26,8 @@ def find_pattern(
         What is to be computed.
     places
         Where each tensor lies; None asks for any instruction, wherever the operands may lie.
+    patterns
+        The laws of the machine's instructions.
 
     Raises
     ------
@@ -31,7 +35,7 @@ def find_pattern(
         When no instruction computes it, or none takes the operands from where they lie.
     """
     misplaced = ""
-    for pattern in PATTERNS:
+    for pattern in patterns:
         for found in matches(pattern.body, compute.body):
             if not _lanes_fit(pattern, compute, found):
                 continue

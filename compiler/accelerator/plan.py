@@ -174,12 +174,13 @@ def accumulator_rows(step: Step, tile: Tile, configuration: Configuration) -> in
 
 def weight_tiles(step: Step, tile: Tile, configuration: Configuration) -> int:
     """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
-    if step.product is None:
+    if step.weights is None:
         return 0
+    if step.window is None:
+        area = configuration.lanes_in * configuration.lanes_out
+        return box_bytes(box_of(step.weights, {}, tile)) // area
     channels = math.prod(tile[axis] for axis in step.channels)
     reduced = math.prod(tile[axis] for axis in step.reductions)
-    if step.window is None:
-        return channels * reduced // (configuration.lanes_in * configuration.lanes_out)
     count, _ = step.window.groups(configuration)
     lines = reduced // tile[step.window.tap]
     return -(-channels // channel_block(configuration)) * lines * count

@@ -28,15 +28,15 @@ class Schedule:
     channels_outer
         Walk all pixels for one tile of channels before the next; otherwise all channels of a tile
         of pixels are computed and stored together.
-    bound_cycles
-        The estimate; smaller is better, and no more is promised.
+    estimated_cycles
+        What `estimate` says; it may be too large or too small.
     depth
         Most tiles of an operand on chip at a time; 0 for as many as there is room for.
     """
 
     tiles: tuple[tuple[tuple[str, int], ...], ...]
     channels_outer: bool
-    bound_cycles: int
+    estimated_cycles: int
     depth: int = 0
 
     def plan(self, kernel: Kernel, configuration: Configuration) -> Plan:
@@ -66,7 +66,7 @@ class Schedule:
 
 
 def choose_schedule(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Schedule:
-    """The legal schedule with the least bound; the first of equals.
+    """The legal schedule with the least estimate; the first of equals.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def choose_schedule(kernel: Kernel, configuration: Configuration, depth: int = 0
 def likely_schedules(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Schedule]:
-    """The `count` legal schedules with the least bounds, at least one; equals in order.
+    """The `count` legal schedules with the least estimates, at least one; equals in order.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def likely_schedules(
         When not even the smallest tile fits, naming what is too small.
     """
     legal = legal_schedules(kernel, configuration, depth)
-    best = heapq.nsmallest(count, legal, key=lambda schedule: schedule.bound_cycles)
+    best = heapq.nsmallest(count, legal, key=lambda schedule: schedule.estimated_cycles)
     if not best:
         raise CompileError(
             f"kernel `{kernel.name}`: no tile fits configuration `{configuration.name}` "
@@ -103,8 +103,11 @@ def legal_schedules(
 ) -> Iterator[Schedule]:
     """Every schedule considered that fits the scratchpads; the lowering takes any of them."""
     steps = steps_of(kernel)
+    last = steps[-1]
     for tiles in _all_tiles(steps, kernel, configuration):
-        for channels_outer in (False, True):
+        # With all channels in one tile both orders are the same walk.
+        cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
+        for channels_outer in (False, True) if cut else (False,):
             plan = make_plan(kernel, steps, tiles, channels_outer, depth, configuration)
             if plan is not None:
                 yield Schedule(

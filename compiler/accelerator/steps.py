@@ -11,14 +11,12 @@ from functools import cached_property
 import numpy as np
 
 from ...errors import CompileError
+from ...isa.configuration import Memory
 from ...isa.expressions import Read, reads_of
 from ..tensor import Compute, Kernel
-from .dma import Box
+from .dma import PIXEL_AXES, Box
 from .matching import find_pattern, lane_axes
 from .sliding import Window, window_of
-
-PIXEL_AXES = 3
-"""Batch, row and column come first; all further data axes are channels."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,8 @@ class Step:
     window
         The window that slides along rows in a product that keeps channels apart.
     weights, bias, scale, table
-        Reads of constants, each by the operand that takes it.
+        Reads by the operand that takes them: all constants, except that weights may be an
+        activation in main memory.
     """
 
     product: Compute | None
@@ -116,14 +115,7 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
     computes = (product, finish) if product else (finish,)
     streams: dict[str, Read] = {}
     operands: dict[str, Read] = {}
-    constants: dict[str, Read] = {}
-    for compute in computes:
-        for read in reads_of(compute.body):
-            if read.tensor in kernel.constants:
-                role = "weights" if compute is product else _role(kernel.constants, read)
-                constants[role] = read
-            elif product is None or read.tensor != product.output.name:
-                (streams if compute is product else operands)[read.tensor] = read
+    reads: dict[str, Read] = {}
     reduced = window = None
     if product is not None:
         pattern, found = find_pattern(product)
@@ -131,6 +123,17 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
         inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
         reduced = inner[0] if inner else None
         window = window_of(product, found) if pattern.window else None
+        for slot, read in found.reads:
+            if Memory.WGT in pattern.places[slot.operand]:
+                reads["weights"] = read
+    for compute in computes:
+        for read in reads_of(compute.body):
+            if compute is product and read == reads["weights"]:
+                continue
+            if read.tensor in kernel.constants:
+                reads[_role(kernel.constants, read)] = read
+            elif product is None or read.tensor != product.output.name:
+                (streams if compute is product else operands)[read.tensor] = read
     return Step(
         product=product,
         finish=finish,
@@ -138,7 +141,7 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
         streams=tuple(streams.values()),
         operands=tuple(operands.values()),
         window=window,
-        **constants,
+        **reads,
     )
 
 

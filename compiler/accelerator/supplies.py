@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction
+from ...isa.instructions import Instruction, Load
 from .arena import Arena
+from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters, pack_weights
-from .dma import load_bytes
+from .dma import Box, Resident, load_bytes
 from .layout import Buffer, Placement, along, dense, row_major
 from .plan import Plan, Tile, parameter_rows, weight_tiles, wgt_room
 from .sliding import channel_block, pack_taps
@@ -32,16 +33,21 @@ class Shared:
         What lies where in each scratchpad.
     accumulators
         Banks of ACC, taken in turn, so that VECTOR reads one while GEMM fills another.
+    residents
+        Where each activation lies in main memory.
     pool
         Takes the constants.
     """
 
     arenas: Mapping[Memory, Arena]
     accumulators: Iterator[int]
+    residents: Mapping[str, Resident]
     pool: ConstantPool
 
     @staticmethod
-    def of(configuration: Configuration, pool: ConstantPool) -> "Shared":
+    def of(
+        configuration: Configuration, residents: Mapping[str, Resident], pool: ConstantPool
+    ) -> "Shared":
         """Empty scratchpads of a machine."""
         arenas = {
             Memory.ACT: Arena(
@@ -51,7 +57,8 @@ class Shared:
             Memory.PARAM: Arena(configuration.param_depth),
             Memory.LUT: Arena(configuration.lut_tables),
         }
-        return Shared(arenas, itertools.cycle(range(configuration.acc_banks)), pool)
+        banks = itertools.cycle(range(configuration.acc_banks))
+        return Shared(arenas, banks, residents, pool)
 
 
 class Supplies:
@@ -89,25 +96,36 @@ class Supplies:
         count = weight_tiles(step, tile, self.configuration)
         room = 0, self.plan.limit(wgt_room(self.configuration), self.pieces[Memory.WGT])
         base, missing = self.shared.arenas[Memory.WGT].take(
-            (self.kernel.name, read, box), count, room
+            (self.kernel.output.name, read, box), count, room
         )
-        if missing:
-            values = self.kernel.constants[read.tensor][tuple(slice(a, b) for a, b in box)]
-            data = (
-                pack_weights(values, self.configuration)
-                if step.window is None
-                else pack_taps(values, step.window, self.configuration)
-            )
-            address = self.shared.pool.add(data)
-            for load in load_bytes(address, len(data), Memory.WGT, base * area, self.configuration):
-                self.emit(load, f"{where}: load weights")
         places = self._weight_places(step, [high - low for low, high in box])
+        if missing:
+            for load in self._weight_loads(step, box, base * area, places):
+                self.emit(load, f"{where}: load weights")
         names = [affine.terms[0][0] if affine.terms else "" for affine in read.index]
         return Buffer(
             Memory.WGT,
             base * area,
             {name: place for name, place in zip(names, places, strict=True) if name},
         )
+
+    def _weight_loads(
+        self, step: Step, box: Box, local: int, places: tuple[Placement, ...]
+    ) -> list[Load]:
+        """LOADs of a box of weights: constants as they were packed, or an activation in blocks."""
+        assert step.weights is not None
+        tensor = self.kernel.tensors[step.weights.tensor]
+        if tensor.name not in self.kernel.constants:
+            source = self.shared.residents[tensor.value].holding(tensor)
+            return load_blocks(source, box, local, places, tensor.pad, self.configuration)
+        values = self.kernel.constants[tensor.name][tuple(slice(a, b) for a, b in box)]
+        data = (
+            pack_weights(values, self.configuration)
+            if step.window is None
+            else pack_taps(values, step.window, self.configuration)
+        )
+        address = self.shared.pool.add(data)
+        return load_bytes(address, len(data), Memory.WGT, local, self.configuration)
 
     def _weight_places(self, step: Step, extents: list[int]) -> tuple[Placement, ...]:
         """Per dimension of the weights, in the order in which they are packed."""
@@ -158,7 +176,7 @@ class Supplies:
         constants, lanes = self.kernel.constants, self.configuration.vector_lanes
         if step.table is not None:
             values = constants[step.table.tensor]
-            key = self.kernel.name, step.table
+            key = self.kernel.output.name, step.table
             base, missing = self.shared.arenas[Memory.LUT].take(key, 1)
             if missing:
                 address = self.shared.pool.add(values.tobytes())
@@ -170,7 +188,7 @@ class Supplies:
             return buffers
         box = box_of(read, start, tile)
         rows = -(-math.prod(high - low for low, high in box) // lanes)
-        key = self.kernel.name, read, box
+        key = self.kernel.output.name, read, box
         room = 0, self.plan.limit(self.configuration.param_depth, self.pieces[Memory.PARAM])
         base, missing = self.shared.arenas[Memory.PARAM].take(key, rows, room)
         if missing:

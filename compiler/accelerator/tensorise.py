@@ -15,7 +15,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop
-from ...isa.patterns import Pattern
+from ...isa.patterns import Pattern, patterns_of
 from ..tensor import Compute
 from .layout import Buffer
 from .matching import find_pattern, lane_axes
@@ -97,9 +97,8 @@ def form_of(
     CompileError
         When no instruction matches, or an operand lies where the instruction cannot reach it.
     """
-    pattern, found = find_pattern(
-        compute, {name: buffer.memory for name, buffer in buffers.items()}
-    )
+    places = {name: buffer.memory for name, buffer in buffers.items()}
+    pattern, found = find_pattern(compute, places, patterns_of(configuration))
     family = pattern.family
     settings: dict[str, Any] = {**pattern.fields, **dict(found.fields)}
     if accumulate:

@@ -1,14 +1,34 @@
 """The graph IR: what a network computes, before anything is said about loops or the machine."""
 
 from .build import Builder, Rule, drop_unused, rewrite, rewrite_once
-from .evaluate import evaluate, evaluate_node, evaluate_operator, is_accelerated
+from .evaluate import (
+    evaluate,
+    evaluate_node,
+    evaluate_operator,
+    evaluate_outputs,
+    is_accelerated,
+)
 from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
-from .operators import ACCELERATED, Operator, QAdd, QAvgPool, QConv, QLut, QMaxPool
+from .operators import (
+    ACCELERATED,
+    MOVEMENTS,
+    Operator,
+    QAdd,
+    QAvgPool,
+    QConcat,
+    QConv,
+    QLut,
+    QMatMul,
+    QMaxPool,
+    QResize,
+    QSlice,
+)
 from .text import parse_graph, print_graph
 from .verify import verify
 
 __all__ = [
     "ACCELERATED",
+    "MOVEMENTS",
     "Builder",
     "Constant",
     "Graph",
@@ -17,9 +37,13 @@ __all__ = [
     "Output",
     "QAdd",
     "QAvgPool",
+    "QConcat",
     "QConv",
     "QLut",
+    "QMatMul",
     "QMaxPool",
+    "QResize",
+    "QSlice",
     "Quantisation",
     "Rule",
     "TensorType",
@@ -28,6 +52,7 @@ __all__ = [
     "evaluate",
     "evaluate_node",
     "evaluate_operator",
+    "evaluate_outputs",
     "is_accelerated",
     "parse_graph",
     "print_graph",

@@ -4,7 +4,7 @@ A rule looks at one node, emits what replaces it and returns the name of the new
 None to keep the node. The driver keeps the outputs' names and the topological order.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -37,6 +37,7 @@ class Builder:
         self.reserved: set[str] = set()
         self._producers: dict[str, Node] = {}
         self._digests: dict[str, str] = {}
+        self._taken: dict[str, int] = {}
         for value in inputs:
             self.input(value)
 
@@ -48,9 +49,11 @@ class Builder:
 
     def fresh(self, base: str) -> str:
         """Return a name that no value has, `base` itself where it is free."""
-        name, count = base, 1
+        name, count = base, self._taken.get(base, 1)
         while name in self.types or name in self.reserved:
             name, count = f"{base}.{count}", count + 1
+        if name != base:
+            self._taken[base] = count - 1  # all before are taken for good
         return name
 
     def constant(self, data: np.ndarray, name: str = "constant", exact: bool = False) -> str:
@@ -106,19 +109,44 @@ class Builder:
             If the operands do not fit.
         """
         inputs = tuple(inputs)
-        kind = infer(operator, [self.types[i] for i in inputs])
+        (kind,) = infer(operator, [self.types[i] for i in inputs])
         if quantisation is not None:
             kind = TensorType(kind.dtype, kind.shape, quantisation)
         base = name or (f"{node}.{operator.op}" if node else operator.op)
         value = Value(self.fresh(base), kind)
-        return self.append(Node(node or value.name, operator, inputs, (value,)))
+        self.append(Node(node or value.name, operator, inputs, (value,)))
+        return value.name
 
-    def append(self, node: Node) -> str:
-        """Append a node as it is and return its value's name."""
+    def emit_outputs(
+        self, operator: Operator, inputs: Iterable[str], node: str, names: Sequence[str]
+    ) -> list[str]:
+        """Append a node of several outputs and return their names; see `emit`.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Wished for, one for each output, made unique.
+
+        Raises
+        ------
+        CompileError
+            If the operands do not fit.
+        """
+        inputs = tuple(inputs)
+        kinds = infer(operator, [self.types[i] for i in inputs])
+        values: list[Value] = []
+        for name, kind in zip(names, kinds, strict=True):
+            values.append(Value(self.fresh(name), kind))
+            self.types[values[-1].name] = kind
+        self.append(Node(node, operator, inputs, tuple(values)))
+        return [value.name for value in values]
+
+    def append(self, node: Node) -> None:
+        """Append a node as it is."""
         self.nodes.append(node)
-        self.types[node.output.name] = node.output.type
-        self._producers[node.output.name] = node
-        return node.output.name
+        for value in node.outputs:
+            self.types[value.name] = value.type
+            self._producers[value.name] = node
 
     def producer(self, name: str) -> Node | None:
         """Return the node that produces a value; None for inputs and constants."""
@@ -143,7 +171,7 @@ Rule = Callable[[Builder, Node, Graph], str | None]
 
 
 def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
-    """Offer every node, in order, to the rules; the first that answers replaces it.
+    """Offer every node of one output, in order, to the rules; the first that answers replaces it.
 
     The node that a rule sees reads values of the builder; its output still has its name in the old
     graph, where the rule can look for its users.
@@ -156,7 +184,7 @@ def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
     for old in graph.nodes:
         inputs = tuple(renamed.get(name, name) for name in old.inputs)
         node = old if inputs == old.inputs else Node(old.name, old.attributes, inputs, old.outputs)
-        for rule in rules:
+        for rule in rules if len(old.outputs) == 1 else ():
             value = rule(builder, node, graph)
             if value is not None:
                 renamed[old.output.name] = value

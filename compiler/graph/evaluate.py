@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import CompileError
 from . import operators as ops
+from .families import FAMILIES
 from .host_kernels import HOST_KERNELS
 from .integer_kernels import INTEGER_KERNELS
 from .ir import Graph, Node
@@ -21,18 +22,43 @@ def is_accelerated(node: Node) -> bool:
     return isinstance(node.attributes, ops.ACCELERATED)
 
 
+def evaluate_outputs(
+    operator: ops.Operator, arrays: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """Apply one operator to arrays and return all its outputs.
+
+    Raises
+    ------
+    CompileError
+        If the values do not suit the operator, such as an index out of range.
+    """
+    family = FAMILIES.get(type(operator))
+    try:
+        if family is not None:
+            result = family.kernel(operator, *arrays)
+        elif kernel := INTEGER_KERNELS.get(type(operator)):
+            result = kernel(operator, *arrays)
+        else:
+            attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
+            result = HOST_KERNELS[operator.op](*arrays, **attributes)
+    except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
+        detail = " ".join(str(error).split())
+        raise CompileError(
+            f"`{operator.op}`: expected values that it can compute with, got `{detail}`; correct "
+            "the operands"
+        ) from error
+    return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
+
+
 def evaluate_operator(operator: ops.Operator, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Apply one operator to arrays."""
-    kernel = INTEGER_KERNELS.get(type(operator))
-    if kernel is not None:
-        return kernel(operator, *arrays)
-    attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
-    return np.asarray(HOST_KERNELS[operator.op](*arrays, **attributes))
+    """Apply one operator of one output to arrays."""
+    (result,) = evaluate_outputs(operator, arrays)
+    return result
 
 
-def evaluate_node(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def evaluate_node(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Return the arrays of a node's outputs, given those of its inputs."""
-    return [evaluate_operator(node.attributes, arrays)]
+    return evaluate_outputs(node.attributes, arrays)
 
 
 def evaluate(

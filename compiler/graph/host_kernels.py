@@ -1,7 +1,7 @@
 """What runs on the host, in NumPy: ONNX's float operators and moves of elements.
 
-The kernels know arrays only; attributes come as keywords. Shapes are ONNX's (channels first).
-An operator that has no kernel here is one that Tilewright does not support.
+The kernels know arrays only; attributes come as keywords. Shapes are ONNX's (channels first). These
+are the operators that passes know; the others stand in the files of their `families`.
 """
 
 import math
@@ -9,6 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from .elementwise import binary, unary
+from .ir import DTYPES
+from .reductions import reduce, softmax
+from .rules import NARROW_FLOATS, wide
 
 INTEGER_RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
 """Element type -> smallest and largest value that QuantizeLinear saturates to."""
@@ -136,111 +141,28 @@ def average_pool(
     return total / windows(counted, kernel, strides).sum(axis=(4, 5))
 
 
-def softmax(x: np.ndarray, axis: int, stop: int, log: bool = False) -> np.ndarray:
-    """Softmax over the axes `axis` to `stop` (exclusive) together."""
-    axes = tuple(range(axis, stop))
-    shifted = x - x.max(axis=axes, keepdims=True)
-    powers = np.exp(shifted)
-    total = powers.sum(axis=axes, keepdims=True)
-    return shifted - np.log(total) if log else powers / total
-
-
-def reduce(x: np.ndarray, kind: str, axes: tuple[int, ...], keep: bool) -> np.ndarray:
-    """Reduce over `axes`."""
-    if kind == "ArgMax":
-        return x.argmax(axis=axes[0], keepdims=keep).astype(np.int64)
-    return REDUCTIONS[kind](x, axis=axes, keepdims=keep).astype(x.dtype)
-
-
 def slice_(x: np.ndarray, starts, stops, steps) -> np.ndarray:
     """Take every step-th element between starts and stops."""
     return x[tuple(map(slice, starts, stops, steps))]
 
 
-REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
-    "ReduceMean": np.mean,
-    "ReduceSum": np.sum,
-    "ReduceMax": np.max,
-    "ReduceMin": np.min,
-}
-
-
-def _erf(x: np.ndarray) -> np.ndarray:
-    return np.vectorize(math.erf, otypes=[np.float32])(x)
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return 1 / (1 + np.exp(-x.astype(np.float64)))
-
-
-def _softplus(x: np.ndarray) -> np.ndarray:
-    return np.logaddexp(x, 0)
-
-
-def _elu(x: np.ndarray, alpha: float) -> np.ndarray:
-    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
-
-
-UNARY: dict[str, Callable[..., np.ndarray]] = {
-    "Abs": np.abs,
-    "Ceil": np.ceil,
-    "Clip": lambda x, low, high: np.minimum(np.maximum(x, np.float32(low)), np.float32(high)),
-    "Cos": np.cos,
-    "Elu": _elu,
-    "Erf": _erf,
-    "Exp": np.exp,
-    "Floor": np.floor,
-    "Gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
-    "HardSigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
-    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
-    "LeakyRelu": lambda x, alpha: np.where(x < 0, np.float32(alpha) * x, x),
-    "Log": np.log,
-    "Mish": lambda x: x * np.tanh(_softplus(x)),
-    "Neg": np.negative,
-    "Reciprocal": np.reciprocal,
-    "Relu": lambda x: np.maximum(x, 0),
-    "Round": np.rint,
-    "Selu": lambda x, alpha, gamma: gamma * _elu(x, alpha),
-    "Sigmoid": _sigmoid,
-    "Sin": np.sin,
-    "Softplus": _softplus,
-    "Softsign": lambda x: x / (1 + np.abs(x)),
-    "Sqrt": np.sqrt,
-    "Tanh": np.tanh,
-}
-"""Elementwise functions of one tensor, by ONNX's names; parameters in the importer's order."""
-
-
-def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind == "f":
-        return a / b
-    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
-
-
-BINARY: dict[str, Callable[..., np.ndarray]] = {
-    "Add": np.add,
-    "Div": _divide,
-    "Max": np.maximum,
-    "Min": np.minimum,
-    "Mul": np.multiply,
-    "PRelu": lambda x, slope: np.where(x < 0, slope * x, x),
-    "Pow": np.power,
-    "Sub": np.subtract,
-}
-"""Elementwise functions of two tensors, by ONNX's names."""
-
-
-def unary(x: np.ndarray, kind: str, parameters: tuple[float, ...] = ()) -> np.ndarray:
-    """Apply an elementwise function; the result is float32."""
+def cast(x: np.ndarray, dtype: str) -> np.ndarray:
+    """Convert elements: to bool by what is not zero, to integers towards zero and wrapping."""
+    values = wide(x)
+    if values.dtype.kind == "V":  # integers narrower than 8 bits convert to NumPy's own types only
+        values = values.astype(np.int32)
+    if dtype == "bool":
+        return values != 0
+    if dtype in NARROW_FLOATS and values.dtype.kind != "f":
+        values = values.astype(np.float32)
     with np.errstate(all="ignore"):
-        return UNARY[kind](x, *parameters).astype(np.float32)
+        return values.astype(DTYPES[dtype])
 
 
-def binary(a: np.ndarray, b: np.ndarray, kind: str) -> np.ndarray:
-    """Apply an elementwise function of two tensors of one type."""
+def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Multiply matrices of one type; narrow floats are summed in float32."""
     with np.errstate(all="ignore"):
-        return np.asarray(BINARY[kind](a, b), dtype=a.dtype)
+        return np.matmul(wide(a), wide(b)).astype(a.dtype)
 
 
 HOST_KERNELS: dict[str, Callable[..., Any]] = {
@@ -253,9 +175,9 @@ HOST_KERNELS: dict[str, Callable[..., Any]] = {
     "slice": slice_,
     "concat": lambda *arrays, axis: np.concatenate(arrays, axis=axis),
     "gather": lambda x, indices, axis: np.take(x, indices, axis=axis),
-    "cast": lambda x, dtype: x.astype(dtype),
+    "cast": cast,
     "conv": conv,
-    "matmul": np.matmul,
+    "matmul": matmul,
     "maxpool": max_pool,
     "averagepool": average_pool,
     "unary": unary,

@@ -8,13 +8,15 @@ from typing import Any
 
 from ...errors import CompileError
 from . import operators as ops
+from .elementwise import binary_type, unary_type
+from .families import FAMILIES
 from .ir import Quantisation, TensorType
+from .reductions import POSITIONS, REDUCTIONS
+from .rules import FLOATS, INTEGERS, Types, broadcast, check_size, expect, window_extent
 
-Types = Sequence[TensorType]
 
-
-def infer(operator: ops.Operator, types: Types) -> TensorType:
-    """Return the output type of an operator.
+def infer(operator: ops.Operator, types: Types) -> tuple[TensorType, ...]:
+    """Return the types of an operator's outputs.
 
     Quantisation is passed on by operators that only move elements, and set by Quantize and Shift;
     the integer operators leave it to their creator.
@@ -29,51 +31,18 @@ def infer(operator: ops.Operator, types: Types) -> TensorType:
     Raises
     ------
     CompileError
-        If the inputs do not fit the operator.
+        If the inputs do not fit the operator, or an output would be absurdly large.
     """
-    arity, rule = RULES[type(operator)]
-    low, high = arity
+    family = FAMILIES.get(type(operator))
+    (low, high), rule = (family.arity, family.rule) if family else RULES[type(operator)]
     if not low <= len(types) <= high:
         expected = str(low) if low == high else f"{low} to {high}"
         raise CompileError(
             f"`{operator.op}`: expected {expected} inputs, got {len(types)}; give the missing "
             "ones or drop those that are too many"
         )
-    return rule(operator, types)
-
-
-def window_extent(
-    size: int, kernel: int, stride: int, padding: int, dilation: int, overhang: int = 0
-) -> int:
-    """Return how many windows fit on an axis.
-
-    Parameters
-    ----------
-    size, kernel, stride, dilation : int
-        Elements on the axis, taps, steps between windows and between taps.
-    padding, overhang : int
-        Padding of both sides together; reach of the last window beyond it.
-
-    Raises
-    ------
-    CompileError
-        If not even one window fits.
-    """
-    span = (kernel - 1) * dilation + 1
-    free = size + padding + overhang - span
-    if free < 0 or min(size, kernel, stride, dilation) < 1:
-        raise CompileError(
-            f"window: expected it to fit the padded input of {size + padding} elements, got a "
-            f"span of {span} (kernel {kernel}, stride {stride}, dilation {dilation}); correct the "
-            "model's kernel or padding"
-        )
-    return free // stride + 1
-
-
-def _expect(condition: bool, operator: ops.Operator, expected: str, types: Types) -> None:
-    if not condition:
-        got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in types)
-        raise CompileError(f"`{operator.op}`: expected {expected}, got {got}; correct the operands")
+    found = rule(operator, types)
+    return tuple(check_size(kind) for kind in (found if isinstance(found, tuple) else (found,)))
 
 
 def _windows(
@@ -105,7 +74,7 @@ def _qconv(op: ops.QConv, types: Types) -> TensorType:
         and channels % op.groups == 0
         and bias.shape == scale.shape == (channels,)
     )
-    _expect(fits, op, "int8 [N,H,W,Ci], int8 [KH,KW,Ci/groups,Co], int32 and float32 [Co]", types)
+    expect(fits, op, "int8 [N,H,W,Ci], int8 [KH,KW,Ci/groups,Co], int32 and float32 [Co]", types)
     height, width = _windows(op, x.shape[1:3], (w.shape[0], w.shape[1]), op.dilations)
     return TensorType("int8", (x.shape[0], height, width, channels))
 
@@ -113,13 +82,13 @@ def _qconv(op: ops.QConv, types: Types) -> TensorType:
 def _qadd(op: ops.QAdd, types: Types) -> TensorType:
     a, b = types
     fits = a.dtype == b.dtype == "int8" and a.shape == b.shape and len(a.shape) == 4
-    _expect(fits, op, "two int8 tensors of one shape and rank 4", types)
+    expect(fits, op, "two int8 tensors of one shape and rank 4", types)
     return TensorType("int8", a.shape)
 
 
 def _qpool(op: ops.QAvgPool | ops.QMaxPool, types: Types) -> TensorType:
     (x,) = types
-    _expect(x.dtype == "int8" and len(x.shape) == 4, op, "int8 [N,H,W,C]", types)
+    expect(x.dtype == "int8" and len(x.shape) == 4, op, "int8 [N,H,W,C]", types)
     dilations = op.dilations if isinstance(op, ops.QMaxPool) else (1, 1)
     height, width = _windows(op, x.shape[1:3], op.kernel, dilations)
     kept = x.quantisation if isinstance(op, ops.QMaxPool) else None
@@ -129,19 +98,63 @@ def _qpool(op: ops.QAvgPool | ops.QMaxPool, types: Types) -> TensorType:
 def _qlut(op: ops.QLut, types: Types) -> TensorType:
     x, table = types
     fits = x.dtype == table.dtype == "int8" and table.shape == (256,)
-    _expect(fits, op, "int8 [...] and a table int8 [256]", types)
+    expect(fits, op, "int8 [...] and a table int8 [256]", types)
     return TensorType("int8", x.shape)
+
+
+def _qconcat(op: ops.QConcat, types: Types) -> TensorType:
+    fits = all(t.dtype == "int8" and len(t.shape) == 4 for t in types) and 0 <= op.axis < 4
+    expect(fits, op, "int8 tensors of rank 4 and an axis from 0 to 3", types)
+    return _concat(op, types)
+
+
+def _qresize(op: ops.QResize, types: Types) -> TensorType:
+    (x,) = types
+    fits = x.dtype == "int8" and len(x.shape) == 4 and min(op.factors) >= 1
+    expect(fits, op, "int8 [N,H,W,C] and factors of 1 or more", types)
+    n, height, width, channels = x.shape
+    shape = (n, height * op.factors[0], width * op.factors[1], channels)
+    return TensorType("int8", shape, x.quantisation)
+
+
+def _qmatmul(op: ops.QMatMul, types: Types) -> TensorType:
+    expect(all(t.dtype == "int8" and len(t.shape) == 4 for t in types), op, "int8, rank 4", types)
+    a, b = (_heads_apart(op, t, joined, types) for t, joined in zip(types, op.joined, strict=False))
+    depth, columns = (b[3], b[2]) if op.transposed else (b[2], b[3])
+    fits = a[:2] == b[:2] and a[1] == op.heads and a[3] == depth
+    expect(fits, op, f"[N,{op.heads},M,K] and [N,{op.heads},K,L]", types)
+    if op.joined[2]:
+        return TensorType("int8", (a[0], 1, a[2], op.heads * columns))
+    return TensorType("int8", (*a[:3], columns))
+
+
+def _heads_apart(
+    op: ops.QMatMul, kind: TensorType, joined: bool, types: Types
+) -> tuple[int, int, int, int]:
+    """Return [N, heads, rows, channels of a head] of an operand."""
+    n, heads, rows, channels = kind.shape
+    if not joined:
+        return n, heads, rows, channels
+    expect(heads == 1 and channels % op.heads == 0, op, f"channels of {op.heads} heads", types)
+    return n, op.heads, rows, channels // op.heads
+
+
+def _qslice(op: ops.QSlice, types: Types) -> TensorType:
+    (x,) = types
+    fits = x.dtype == "int8" and len(x.shape) == 4 and op.steps[-1] == 1
+    expect(fits, op, "int8 [N,H,W,C] and a step of 1 along channels", types)
+    return _slice(op, types)
 
 
 def _channels(op: ops.Quantize | ops.Dequantize, x: TensorType, types: Types) -> None:
     count = 1 if op.axis is None else x.shape[op.axis] if op.axis < len(x.shape) else -1
     fits = len(op.scales) == len(op.zero_points) == count
-    _expect(fits, op, f"{len(op.scales)} channels on axis {op.axis}", types)
+    expect(fits, op, f"{len(op.scales)} channels on axis {op.axis}", types)
 
 
 def _quantize(op: ops.Quantize, types: Types) -> TensorType:
     (x,) = types
-    _expect(x.dtype == "float32", op, "float32", types)
+    expect(x.dtype == "float32", op, "float32", types)
     _channels(op, x, types)
     per_tensor = Quantisation(op.scales[0], op.zero_points[0]) if op.axis is None else None
     return TensorType(op.dtype, x.shape, per_tensor)
@@ -149,14 +162,14 @@ def _quantize(op: ops.Quantize, types: Types) -> TensorType:
 
 def _dequantize(op: ops.Dequantize, types: Types) -> TensorType:
     (x,) = types
-    _expect(x.dtype in ("int8", "uint8", "int32"), op, "int8, uint8 or int32", types)
+    expect(x.dtype in ("int8", "uint8", "int32"), op, "int8, uint8 or int32", types)
     _channels(op, x, types)
     return TensorType("float32", x.shape)
 
 
 def _shift(op: ops.Shift, types: Types) -> TensorType:
     (x,) = types
-    _expect(x.dtype in ("int8", "uint8"), op, "int8 or uint8", types)
+    expect(x.dtype in ("int8", "uint8"), op, "int8 or uint8", types)
     dtype, offset = ("uint8", 128) if x.dtype == "int8" else ("int8", -128)
     old = x.quantisation
     new = None if old is None else Quantisation(old.scale, old.zero_point + offset)
@@ -167,45 +180,45 @@ def _reshape(op: ops.Reshape, types: Types) -> TensorType:
     (x,) = types
     result = TensorType(x.dtype, op.shape, x.quantisation)
     fits = min(op.shape, default=1) >= 0 and result.elements == x.elements
-    _expect(fits, op, f"the {result.elements} elements of {list(op.shape)}", types)
+    expect(fits, op, f"the {result.elements} elements of {list(op.shape)}", types)
     return result
 
 
 def _transpose(op: ops.Transpose, types: Types) -> TensorType:
     (x,) = types
     fits = sorted(op.permutation) == list(range(len(x.shape)))
-    _expect(fits, op, f"rank {len(op.permutation)} for permutation {list(op.permutation)}", types)
+    expect(fits, op, f"rank {len(op.permutation)} for permutation {list(op.permutation)}", types)
     return TensorType(x.dtype, tuple(x.shape[axis] for axis in op.permutation), x.quantisation)
 
 
 def _pad(op: ops.Pad, types: Types) -> TensorType:
     (x,) = types
     fits = len(op.before) == len(op.after) == len(x.shape) and min(op.before + op.after) >= 0
-    _expect(fits, op, f"rank {len(op.before)} and no negative pads", types)
+    expect(fits, op, f"rank {len(op.before)} and no negative pads", types)
     shape = tuple(a + n + b for a, n, b in zip(op.before, x.shape, op.after, strict=True))
     return TensorType(x.dtype, shape, x.quantisation)
 
 
-def _slice(op: ops.Slice, types: Types) -> TensorType:
+def _slice(op: ops.Slice | ops.QSlice, types: Types) -> TensorType:
     (x,) = types
     bounds = list(zip(op.starts, op.stops, op.steps, strict=True))
     fits = len(bounds) == len(x.shape) and all(
         0 <= start <= stop <= size and step > 0
         for (start, stop, step), size in zip(bounds, x.shape, strict=False)
     )
-    _expect(fits, op, "starts and stops within the shape and positive steps", types)
+    expect(fits, op, "starts and stops within the shape and positive steps", types)
     shape = tuple(len(range(*bound)) for bound in bounds)
     return TensorType(x.dtype, shape, x.quantisation)
 
 
-def _concat(op: ops.Concat, types: Types) -> TensorType:
+def _concat(op: ops.Concat | ops.QConcat, types: Types) -> TensorType:
     first = types[0]
     rest = [t.shape[: op.axis] + t.shape[op.axis + 1 :] for t in types]
     fits = op.axis < len(first.shape) and all(
         t.dtype == first.dtype and len(t.shape) == len(first.shape) and other == rest[0]
         for t, other in zip(types, rest, strict=True)
     )
-    _expect(fits, op, f"one type, and shapes that differ on axis {op.axis} only", types)
+    expect(fits, op, f"one type, and shapes that differ on axis {op.axis} only", types)
     size = sum(t.shape[op.axis] for t in types)
     shape = (*first.shape[: op.axis], size, *first.shape[op.axis + 1 :])
     kept = first.quantisation if len({t.quantisation for t in types}) == 1 else None
@@ -215,7 +228,7 @@ def _concat(op: ops.Concat, types: Types) -> TensorType:
 def _gather(op: ops.Gather, types: Types) -> TensorType:
     x, indices = types
     fits = indices.dtype in ("int64", "int32") and op.axis < len(x.shape)
-    _expect(fits, op, f"an axis {op.axis} and integer indices", types)
+    expect(fits, op, f"an axis {op.axis} and integer indices", types)
     shape = x.shape[: op.axis] + indices.shape + x.shape[op.axis + 1 :]
     return TensorType(x.dtype, shape, x.quantisation)
 
@@ -233,7 +246,7 @@ def _conv(op: ops.Conv, types: Types) -> TensorType:
         and w.shape[0] % op.groups == 0
         and all(bias.shape == w.shape[:1] for bias in types[2:])
     )
-    _expect(fits, op, "float32 [N,Ci,H,W], [Co,Ci/groups,KH,KW] and [Co]", types)
+    expect(fits, op, "float32 [N,Ci,H,W], [Co,Ci/groups,KH,KW] and [Co]", types)
     height, width = _windows(op, x.shape[2:], (w.shape[2], w.shape[3]), op.dilations)
     return TensorType("float32", (x.shape[0], w.shape[0], height, width))
 
@@ -241,62 +254,53 @@ def _conv(op: ops.Conv, types: Types) -> TensorType:
 def _matmul(op: ops.MatMul, types: Types) -> TensorType:
     a, b = types
     fits = (
-        a.dtype == b.dtype == "float32"
+        a.dtype == b.dtype
+        and a.dtype in (*FLOATS, *INTEGERS)
         and len(a.shape) >= 2
         and len(b.shape) >= 2
         and a.shape[-1] == b.shape[-2]
     )
-    _expect(fits, op, "float32 [..., M, K] and [..., K, N]", types)
-    outer = _broadcast(op, types, a.shape[:-2], b.shape[:-2])
-    return TensorType("float32", (*outer, *a.shape[-2:-1], *b.shape[-1:]))
-
-
-def _broadcast(op: ops.Operator, types: Types, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    rank = max(len(shape) for shape in shapes)
-    extents = []
-    for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True):
-        other = {size for size in sizes if size != 1}
-        _expect(len(other) <= 1, op, "shapes that broadcast", types)
-        extents.append(other.pop() if other else 1)
-    return tuple(extents)
+    expect(fits, op, "[..., M, K] and [..., K, N] of one type", types)
+    outer = broadcast(op, types, a.shape[:-2], b.shape[:-2])
+    return TensorType(a.dtype, (*outer, *a.shape[-2:-1], *b.shape[-1:]))
 
 
 def _pool(op: ops.MaxPool | ops.AveragePool, types: Types) -> TensorType:
     (x,) = types
     average = isinstance(op, ops.AveragePool)
     fits = len(x.shape) == 4 and (x.dtype == "float32" or not average)
-    _expect(fits, op, "[N,C,H,W], float32 for an average", types)
+    expect(fits, op, "[N,C,H,W], float32 for an average", types)
     dilations = op.dilations if isinstance(op, ops.MaxPool) else (1, 1)
     extents = _windows(op, x.shape[2:], op.kernel, dilations)
     return TensorType(x.dtype, (*x.shape[:2], *extents), None if average else x.quantisation)
 
 
 def _unary(op: ops.Unary, types: Types) -> TensorType:
-    _expect(types[0].dtype == "float32", op, "float32", types)
-    return TensorType("float32", types[0].shape)
+    return unary_type(op, op.kind, types)
 
 
 def _binary(op: ops.Binary, types: Types) -> TensorType:
-    a, b = types
-    _expect(a.dtype == b.dtype, op, "one element type", types)
-    return TensorType(a.dtype, _broadcast(op, types, a.shape, b.shape))
+    return binary_type(op, op.kind, types)
 
 
 def _softmax(op: ops.Softmax, types: Types) -> TensorType:
     (x,) = types
-    fits = x.dtype == "float32" and 0 <= op.axis <= op.stop <= len(x.shape)
-    _expect(fits, op, f"float32 with axes {op.axis} to {op.stop}", types)
-    return TensorType("float32", x.shape)
+    fits = x.dtype in FLOATS and 0 <= op.axis <= op.stop <= len(x.shape)
+    expect(fits, op, f"floats with axes {op.axis} to {op.stop}", types)
+    return TensorType(x.dtype, x.shape)
 
 
 def _reduce(op: ops.Reduce, types: Types) -> TensorType:
     (x,) = types
-    _expect(all(0 <= axis < len(x.shape) for axis in op.axes), op, f"axes {op.axes}", types)
+    known = op.kind in REDUCTIONS or (op.kind in POSITIONS and len(op.axes) == 1)
+    known = known and x.dtype in (*FLOATS, *INTEGERS)
+    fits = known and all(0 <= axis < len(x.shape) for axis in op.axes)
+    expect(fits, op, f"numbers with axes {op.axes} for {op.kind}", types)
     if op.keep:
         shape = tuple(1 if axis in op.axes else size for axis, size in enumerate(x.shape))
     else:
         shape = tuple(size for axis, size in enumerate(x.shape) if axis not in op.axes)
-    return TensorType("int64" if op.kind == "ArgMax" else x.dtype, shape)
+    return TensorType("int64" if op.kind in POSITIONS else x.dtype, shape)
 
 
 RULES: dict[type[ops.Operator], tuple[tuple[int, int], Callable[[Any, Types], TensorType]]] = {
@@ -305,6 +309,10 @@ RULES: dict[type[ops.Operator], tuple[tuple[int, int], Callable[[Any, Types], Te
     ops.QAvgPool: ((1, 1), _qpool),
     ops.QMaxPool: ((1, 1), _qpool),
     ops.QLut: ((2, 2), _qlut),
+    ops.QMatMul: ((2, 2), _qmatmul),
+    ops.QConcat: ((1, 1000), _qconcat),
+    ops.QResize: ((1, 1), _qresize),
+    ops.QSlice: ((1, 1), _qslice),
     ops.Quantize: ((1, 1), _quantize),
     ops.Dequantize: ((1, 1), _dequantize),
     ops.Shift: ((1, 1), _shift),

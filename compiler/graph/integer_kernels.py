@@ -139,11 +139,65 @@ def look_up(operator: ops.QLut, x: np.ndarray, table: np.ndarray) -> np.ndarray:
     return table[x.astype(np.int16) + 128]
 
 
+def multiply(operator: ops.QMatMul, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return int8[N, heads, M, L], or [N, 1, M, heads * L] if joined; see `QMatMul`."""
+    a, b = (
+        split_heads(x, operator.heads) if joined else x
+        for x, joined in zip((a, b), operator.joined, strict=False)
+    )
+    if operator.transposed:
+        b = b.swapaxes(2, 3)
+    # Sums stay below 2**53 by far, so that binary64 adds them exactly.
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    totals = (left - operator.zero_point_a) @ (right - operator.zero_point_b)
+    if totals.size and np.abs(totals).max() >= 2**31:
+        raise CompileError(
+            f"`qmatmul`: expected accumulators within int32, got `{np.abs(totals).max():.0f}`; "
+            "multiply fewer than 33,000 elements at a time"
+        )
+    scale = np.float32(operator.scale)
+    low, high = operator.low, operator.high
+    y = quantise_output(totals.astype(np.int32), scale, operator.zero_point_y, low, high)
+    return join_heads(y) if operator.joined[2] else y
+
+
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
+    """[N, 1, M, heads * C] -> [N, heads, M, C]."""
+    n, _, rows, channels = x.shape
+    return x.reshape(n, rows, heads, channels // heads).swapaxes(1, 2)
+
+
+def join_heads(x: np.ndarray) -> np.ndarray:
+    """[N, heads, M, C] -> [N, 1, M, heads * C]."""
+    n, heads, rows, channels = x.shape
+    return x.swapaxes(1, 2).reshape(n, 1, rows, heads * channels)
+
+
+def concatenate(operator: ops.QConcat, *parts: np.ndarray) -> np.ndarray:
+    """Return int8 of all parts, one behind the other; see `QConcat`."""
+    return np.concatenate(parts, axis=operator.axis)
+
+
+def resize(operator: ops.QResize, x: np.ndarray) -> np.ndarray:
+    """Return int8[N, H * factors[0], W * factors[1], C]; see `QResize`."""
+    rows, columns = operator.factors
+    return x.repeat(rows, axis=1).repeat(columns, axis=2)
+
+
+def cut(operator: ops.QSlice, x: np.ndarray) -> np.ndarray:
+    """Return int8 of the elements that are picked; see `QSlice`."""
+    return x[tuple(map(slice, operator.starts, operator.stops, operator.steps))]
+
+
 INTEGER_KERNELS: dict[type[ops.Operator], Callable[..., np.ndarray]] = {
     ops.QConv: convolve,
     ops.QAdd: add,
     ops.QAvgPool: average_pool,
     ops.QMaxPool: max_pool,
     ops.QLut: look_up,
+    ops.QMatMul: multiply,
+    ops.QConcat: concatenate,
+    ops.QResize: resize,
+    ops.QSlice: cut,
 }
 """Integer operator -> its definition: (operator, *arrays) -> array."""

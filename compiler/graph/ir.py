@@ -5,10 +5,12 @@ constants of the graph, named like any other value, so that a node's inputs are 
 """
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+import ml_dtypes
 import numpy as np
 
 from ...errors import CompileError
@@ -19,9 +21,26 @@ DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
         "bool": np.bool_,
         "int8": np.int8,
         "uint8": np.uint8,
+        "int16": np.int16,
+        "uint16": np.uint16,
         "int32": np.int32,
+        "uint32": np.uint32,
         "int64": np.int64,
+        "uint64": np.uint64,
+        "float16": np.float16,
         "float32": np.float32,
+        "float64": np.float64,
+        "bfloat16": ml_dtypes.bfloat16,
+        "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+        "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+        "float8_e5m2": ml_dtypes.float8_e5m2,
+        "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+        "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
+        "float4_e2m1fn": ml_dtypes.float4_e2m1fn,
+        "int4": ml_dtypes.int4,
+        "uint4": ml_dtypes.uint4,
+        "int2": ml_dtypes.int2,
+        "uint2": ml_dtypes.uint2,
     }
 )
 """Element types of the graph: name -> NumPy type."""
@@ -64,7 +83,7 @@ class TensorType:
     @property
     def elements(self) -> int:
         """Number of elements."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +172,7 @@ class Node:
 
     @property
     def output(self) -> Value:
-        """The only output."""
+        """The only output of a node that has one."""
         (value,) = self.outputs
         return value
 
@@ -190,13 +209,14 @@ class Graph:
         types = {value.name: value.type for value in self.inputs}
         types |= {constant.name: constant.type for constant in self.constants}
         producers: dict[str, Node] = {}
-        users: dict[str, tuple[Node, ...]] = {}
+        readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for value in node.outputs:
                 types[value.name] = value.type
                 producers[value.name] = node
             for name in dict.fromkeys(node.inputs):
-                users[name] = (*users.get(name, ()), node)
+                readers.setdefault(name, []).append(node)
+        users = {name: tuple(nodes) for name, nodes in readers.items()}
         data = {constant.name: constant.data for constant in self.constants}
         object.__setattr__(self, "types", MappingProxyType(types))
         object.__setattr__(self, "_data", MappingProxyType(data))

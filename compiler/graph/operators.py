@@ -1,11 +1,12 @@
 """Operators of the graph IR: one frozen dataclass each, its fields are its attributes.
 
-The first five are the accelerator's: integer operators on int8[N, H, W, C] with one exact meaning
+The first nine are the accelerator's: integer operators on int8[N, H, W, C] with one exact meaning
 (`integer_kernels`). All others run on the host, on any layout, as ONNX defines them
-(`host_kernels`). What an operator's output looks like stands in `infer`.
+(`host_kernels`). What an operator's output looks like stands in `infer`. Operators that no pass
+looks at are not here but in files of their own (`families`).
 
-Windows are (y, x) pairs and pads are (top, left, bottom, right). All integer operators but QMaxPool
-and QLut end alike, with `requantise` of the contract:
+Windows are (y, x) pairs and pads are (top, left, bottom, right). QConv, QAdd, QAvgPool and
+QMatMul end alike, with `requantise` of the contract:
 
     y = clamp(saturate8(requantise(accumulator, scale) + zero_point_y), low, high)
 """
@@ -108,7 +109,67 @@ class QLut(Operator):
     op: ClassVar[str] = "qlut"
 
 
-ACCELERATED: tuple[type[Operator], ...] = (QConv, QAdd, QAvgPool, QMaxPool, QLut)
+@dataclass(frozen=True, slots=True)
+class QMatMul(Operator):
+    """Matrix products of two activations, one for each image and head, as attention has them.
+
+    Inputs: a int8[N, heads, M, K], b int8[N, heads, K, L], or b int8[N, heads, L, K] if
+    `transposed`. The result is int8[N, heads, M, L], and the accumulator
+    `sum((a - zero_point_a) * (b - zero_point_b))`. Where `joined` says so, for a, b and the result,
+    heads lie side by side in the channels: a is int8[N, 1, M, heads * K], and so on.
+    """
+
+    op: ClassVar[str] = "qmatmul"
+    heads: int
+    scale: float
+    zero_point_a: int
+    zero_point_b: int
+    zero_point_y: int
+    transposed: bool = False
+    joined: tuple[bool, bool, bool] = (False, False, False)
+    low: int = -128
+    high: int = 127
+
+
+@dataclass(frozen=True, slots=True)
+class QConcat(Operator):
+    """Join along `axis`. Inputs: int8[N, H, W, C] of one quantisation, alike on other axes."""
+
+    op: ClassVar[str] = "qconcat"
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
+class QResize(Operator):
+    """Repeat pixels: `y[n, i, j, c] = x[n, i // factors[0], j // factors[1], c]`.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    op: ClassVar[str] = "qresize"
+    factors: Pair
+
+
+@dataclass(frozen=True, slots=True)
+class QSlice(Operator):
+    """`x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    op: ClassVar[str] = "qslice"
+    starts: Quad
+    stops: Quad
+    steps: Quad
+
+
+MOVEMENTS: tuple[type[Operator], ...] = (QConcat, QResize, QSlice)
+"""Operators of the accelerator that compute nothing: only the place of an element changes."""
+
+ACCELERATED: tuple[type[Operator], ...] = (
+    *(QConv, QAdd, QAvgPool, QMaxPool, QLut, QMatMul),
+    *MOVEMENTS,
+)
 """Operators that have an integer meaning and may run on the accelerator."""
 
 
@@ -250,7 +311,7 @@ class AveragePool(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Operator):
-    """An elementwise function of one float32 tensor; `kind` and `parameters` as in ONNX."""
+    """An elementwise function of one tensor; `kind` and `parameters` as in ONNX."""
 
     op: ClassVar[str] = "unary"
     kind: str
@@ -277,7 +338,7 @@ class Softmax(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Reduce(Operator):
-    """Reduce over `axes`: `kind` is ReduceMean, ReduceSum, ReduceMax, ReduceMin or ArgMax."""
+    """Reduce over `axes`; `kind` as in ONNX, or LastArgMax, LastArgMin: of equals, the last."""
 
     op: ClassVar[str] = "reduce"
     kind: str

@@ -19,8 +19,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import CompileError
+from .families import FAMILIES
 from .ir import DTYPES, Constant, Graph, Node, Output, Quantisation, TensorType, Value
-from .operators import OPERATORS, Operator
+from .operators import OPERATORS as BASIC_OPERATORS
+from .operators import Operator
+
+OPERATORS: Mapping[str, type[Operator]] = {
+    **BASIC_OPERATORS,
+    **{operator.op: operator for operator in FAMILIES},
+}
+"""Every operator by its name."""
 
 BARE_NAME = re.compile(r"[\w./;:\-]+")
 QUOTED = r'"(?:[^"\\]|\\.)*"'
@@ -28,8 +36,9 @@ NAME = rf"%(?:[\w./;:\-]+|{QUOTED})"
 TYPE = r"(\w+)\[([\d,]*)\](?: quant\(([^,]+), (-?\d+)\))?"
 INPUT_LINE = re.compile(rf"input ({NAME}) : {TYPE}")
 CONSTANT_LINE = re.compile(rf"constant ({NAME}) : {TYPE} digest (\w+)")
+RESULT = re.compile(rf"({NAME}) : {TYPE}(?:, )?")
 NODE_LINE = re.compile(
-    rf"({NAME}) : {TYPE} = (\w+)\(((?:{NAME}(?:, )?)*)\) \{{(.*)\}} @ ({QUOTED})"
+    rf"((?:{NAME} : {TYPE}(?:, )?)+) = (\w+)\(((?:{NAME}(?:, )?)*)\) \{{(.*)\}} @ ({QUOTED})"
 )
 OUTPUT_LINE = re.compile(rf"output ({QUOTED}) = ({NAME})")
 
@@ -76,12 +85,15 @@ def parse_graph(text: str, constants: Mapping[str, np.ndarray]) -> Graph:
         if match := INPUT_LINE.fullmatch(line):
             inputs.append(Value(_unname(match[1]), _untype(number, match.groups()[1:5])))
         elif match := CONSTANT_LINE.fullmatch(line):
-            arrays.append(_constant(number, _unname(match[1]), match[6], constants))
+            arrays.append(_constant(number, match, constants))
         elif match := NODE_LINE.fullmatch(line):
-            value = Value(_unname(match[1]), _untype(number, match.groups()[1:5]))
+            values = tuple(
+                Value(_unname(part[1]), _untype(number, part.groups()[1:5]))
+                for part in RESULT.finditer(match[1])
+            )
             operator = _operator(number, match[6], match[8])
             operands = tuple(_unname(name) for name in re.findall(NAME, match[7]))
-            nodes.append(Node(json.loads(match[9]), operator, operands, (value,)))
+            nodes.append(Node(json.loads(match[9]), operator, operands, values))
         elif match := OUTPUT_LINE.fullmatch(line):
             outputs.append(Output(json.loads(match[1]), _unname(match[2])))
         else:
@@ -141,7 +153,9 @@ def _operator(number: int, op: str, attributes: str) -> Operator:
         call = ast.parse(f"f({attributes})", mode="eval").body
         if not isinstance(call, ast.Call):
             raise ValueError("not attributes")
-        values = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
+        values = {
+            str(word.arg): ast.literal_eval(_Numbers().visit(word.value)) for word in call.keywords
+        }
         return OPERATORS[op](**values)
     except (SyntaxError, ValueError, TypeError) as error:
         names = ", ".join(field.name for field in dataclasses.fields(OPERATORS[op]))
@@ -151,13 +165,25 @@ def _operator(number: int, op: str, attributes: str) -> Operator:
         ) from error
 
 
-def _constant(number: int, name: str, digest: str, arrays: Mapping[str, np.ndarray]) -> Constant:
+class _Numbers(ast.NodeTransformer):
+    """Reads `inf` and `nan`, which Python prints by name."""
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:  # the name that `ast` asks for
+        return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
+
+
+def _constant(number: int, match: re.Match[str], arrays: Mapping[str, np.ndarray]) -> Constant:
+    name, digest = _unname(match[1]), match[6]
+    kind = _untype(number, match.groups()[1:5])
     if name not in arrays:
         raise CompileError(
             f"graph text: line {number}: constant `{name}`: expected its array in the side table, "
             "got none; pass the arrays that belong to this text"
         )
-    constant = Constant(name, arrays[name])
+    array = arrays[name]
+    if array.dtype.kind == "V" and array.dtype.itemsize == np.dtype(DTYPES[kind.dtype]).itemsize:
+        array = array.view(DTYPES[kind.dtype])  # what `.npy` files make of types that NumPy lacks
+    constant = Constant(name, array)
     if constant.digest != digest:
         raise CompileError(
             f"graph text: line {number}: constant `{name}`: expected digest `{digest}`, got "

@@ -7,6 +7,7 @@ from ...errors import CompileError
 from . import operators as ops
 from .infer import infer
 from .ir import DTYPES, Graph, Node, TensorType
+from .rules import check_size
 
 
 def verify(graph: Graph, after: str = "") -> Graph:
@@ -63,6 +64,10 @@ def _check_type(where: str, name: str, kind: TensorType) -> None:
             f"{where}: value `{name}`: expected one of {', '.join(DTYPES)}, got `{kind.dtype}`; "
             "cast it"
         )
+    try:
+        check_size(kind)
+    except CompileError as error:
+        raise CompileError(f"{where}: value `{name}`: {error}") from error
     quantisation = kind.quantisation
     if quantisation is None:
         return
@@ -87,16 +92,19 @@ def _check_node(where: str, graph: Graph, node: Node, known: set[str]) -> None:
         expected = infer(node.attributes, [graph.types[name] for name in node.inputs])
     except CompileError as error:
         raise CompileError(f"{where}: {error}") from error
-    if len(node.outputs) != 1:
-        raise CompileError(f"{where}: expected one output, got {len(node.outputs)}; split the node")
-    got = node.output.type
-    _define(where, known, node.output.name)
-    _check_type(where, node.output.name, got)
-    if (expected.dtype, expected.shape) != (got.dtype, got.shape):
+    if len(node.outputs) != len(expected):
         raise CompileError(
-            f"{where}: expected an output of {expected.dtype}{list(expected.shape)}, got "
-            f"{got.dtype}{list(got.shape)}; correct the node's type"
+            f"{where}: expected {len(expected)} outputs, got {len(node.outputs)}; give each a name"
         )
+    for value, kind in zip(node.outputs, expected, strict=True):
+        got = value.type
+        _define(where, known, value.name)
+        _check_type(where, value.name, got)
+        if (kind.dtype, kind.shape) != (got.dtype, got.shape):
+            raise CompileError(
+                f"{where}: expected an output of {kind.dtype}{list(kind.shape)}, got "
+                f"{got.dtype}{list(got.shape)}; correct the node's type"
+            )
     _check_attributes(where, graph, node)
 
 

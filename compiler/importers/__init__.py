@@ -1,5 +1,6 @@
 """Importers: files of other tools -> graph IR."""
 
-from .onnx_model import import_onnx
+from .onnx_model import NOTHING, import_onnx
+from .refusals import NeedsInputError, RefusedError
 
-__all__ = ["import_onnx"]
+__all__ = ["NOTHING", "NeedsInputError", "RefusedError", "import_onnx"]

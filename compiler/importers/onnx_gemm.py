@@ -3,12 +3,29 @@
 import numpy as np
 
 from ..graph import operators as ops
+from ..graph.ir import DTYPES
 from .onnx_node import OnnxNode
 
 
 def import_matmul(node: OnnxNode) -> str:
     """MatMul -> MatMul."""
-    return node.emit(ops.MatMul(), [node.input(0), node.input(1)])
+    return emit_matmul(node, node.input(0), node.input(1))
+
+
+def emit_matmul(node: OnnxNode, a: str, b: str) -> str:
+    """Emit `a @ b`; vectors become matrices of one row or column and back."""
+    left, right = (node.builder.types[x].shape for x in (a, b))
+    if len(left) > 1 and len(right) > 1:
+        return node.emit(ops.MatMul(), [a, b])
+    if len(left) == 1:
+        a = node.emit(ops.Reshape((1, *left)), [a], f"{a}.row")
+    if len(right) == 1:
+        b = node.emit(ops.Reshape((*right, 1)), [b], f"{b}.column")
+    product = node.emit(ops.MatMul(), [a, b], f"{node.proto.output[0]}.product")
+    shape = node.builder.types[product].shape
+    rows = () if len(left) == 1 else shape[-2:-1]
+    columns = () if len(right) == 1 else shape[-1:]
+    return node.emit(ops.Reshape((*shape[:-2], *rows, *columns)), [product])
 
 
 def import_gemm(node: OnnxNode) -> str:
@@ -23,7 +40,8 @@ def emit_gemm(node: OnnxNode, a: str, b: str, c: str | None) -> str:
         factor = node.attribute(name, 1.0)
         if factor == 1.0:
             return value
-        constant = node.builder.constant(np.array(factor, np.float32), f"{value}.{name}")
+        number = np.array(factor).astype(DTYPES[node.builder.types[value].dtype])
+        constant = node.builder.constant(number, f"{value}.{name}")
         return node.emit(ops.Binary("Mul"), [value, constant], f"{value}.scaled")
 
     if node.attribute("transA", 0):

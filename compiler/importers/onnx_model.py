@@ -5,8 +5,11 @@ inferred here. Passes then recognise what the accelerator runs.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import onnx
@@ -15,19 +18,42 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import CompileError, ImportModelError
 from ..graph import Builder, Graph, Output, TensorType, Value, drop_unused, verify
 from ..graph.ir import DTYPES
-from .onnx_node import OnnxNode, printable
-from .onnx_operators import HANDLERS
+from ..graph.rules import check_size
+from .onnx_dispatch import import_nodes, unsupported
+from .onnx_node import printable
+from .onnx_scope import Named, Scope, key_of, schema_of
+from .onnx_tensors import ELEMENT_TYPES, read_sparse, read_tensor
+from .refusals import RefusedError
 
 OLDEST_OPSET = 7
 """Oldest version of ONNX's operator set: the first one with NumPy's broadcasting."""
 
-ELEMENT_TYPES: dict[int, str] = {
-    onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)): name for name, kind in DTYPES.items()
-}
-"""ONNX's number of an element type -> its name in the graph."""
+KINDS = {"sequence_type": "sequences", "optional_type": "optional values"}
+"""Kinds of inputs that are no tensors -> the cause of their refusal."""
+
+Fixed = Mapping[str, np.ndarray]
+"""Input -> the value that it always has."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""No wishes."""
 
 
-def import_onnx(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph:
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What the caller says of the model's inputs."""
+
+    batch: int
+    fixed: Fixed
+    dims: Mapping[str, int]
+    folder: Path | None
+
+
+def import_onnx(
+    source: str | os.PathLike[str] | bytes,
+    batch: int = 1,
+    fixed: Fixed = NOTHING,
+    dims: Mapping[str, int] = NOTHING,
+) -> Graph:
     """Read an ONNX model.
 
     Parameters
@@ -36,6 +62,10 @@ def import_onnx(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph
         The file, or its contents.
     batch : int
         Extent of a leading dimension that the model leaves open.
+    fixed : mapping
+        Inputs that shapes or other constants depend on -> their values; they are inputs no longer.
+    dims : mapping
+        Extents of other dimensions that the model leaves open, by their names.
 
     Returns
     -------
@@ -47,12 +77,13 @@ def import_onnx(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph
     ImportModelError
         If the file cannot be read, is no ONNX model, is damaged, has an open dimension, or uses
         an operator or type that is not supported (all such operators are named together).
+        `NeedsInputError`, one of them, names inputs to fix.
     """
     if isinstance(source, bytes):
-        data, name = source, "model"
+        data, name, folder = source, "model", None
     else:
         path = Path(source)
-        name = path.stem
+        name, folder = path.stem, path.parent
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -62,12 +93,12 @@ def import_onnx(source: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph
     if batch < 1:
         raise ImportModelError(f"model `{name}`: expected a batch of 1 or more, got `{batch}`")
     model = _parse(data, name)
-    opset = _opset(model, name)
+    opsets = _opsets(model, name)
     try:
-        _refuse_unsupported(model.graph, name)
-        return _import_graph(model.graph, name, opset, batch)
+        return _import_graph(model, name, opsets, _Wishes(batch, fixed, dims, folder))
     except ImportModelError as error:
-        raise ImportModelError(printable(str(error))) from error
+        error.args = (printable(str(error)),)
+        raise
     except CompileError as error:
         raise ImportModelError(printable(f"model `{name}`: {error}")) from error
 
@@ -107,107 +138,139 @@ def _undecodable(message: Message) -> Iterator[bytes]:
             yield from (part for part in [content, *parts] if isinstance(part, bytes))
 
 
-def _opset(model: onnx.ModelProto, name: str) -> int:
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    if not versions or versions[0] < OLDEST_OPSET:
-        got = f"version {versions[0]}" if versions else "none"
+def _opsets(model: onnx.ModelProto, name: str) -> dict[str, int]:
+    """Return the versions of operator sets by domain."""
+    opsets = {
+        "" if entry.domain == "ai.onnx" else entry.domain: entry.version
+        for entry in model.opset_import
+    }
+    version = opsets.get("")
+    if version is None and opsets:
+        opsets[""] = onnx.defs.onnx_opset_version()
+    elif version is None or (version < OLDEST_OPSET and _has_changed(model, version)):
+        got = "none" if version is None else f"version {version}"
         raise ImportModelError(
             f"model `{name}`: expected ONNX operator set {OLDEST_OPSET} or newer, got {got}; "
             "convert it with `onnx.version_converter`"
         )
-    return versions[0]
+    else:
+        opsets[""] = max(version, OLDEST_OPSET)
+    return opsets
 
 
-def _domain(node: onnx.NodeProto) -> str:
-    return "" if node.domain == "ai.onnx" else node.domain
+def _has_changed(model: onnx.ModelProto, version: int) -> bool:
+    """Tell whether an operator of the model means something else in the oldest set imported."""
+    for node in model.graph.node:
+        key = key_of(node)
+        old, new = (schema_of(key, {"": at}) for at in (version, OLDEST_OPSET))
+        if old is None or new is None or old.since_version != new.since_version:
+            return True
+    return False
 
 
-def _refuse_unsupported(graph: onnx.GraphProto, name: str) -> None:
+def _refuse_unsupported(model: onnx.ModelProto, scope: Scope) -> None:
     """List every node without an importer in one error."""
     offenders: dict[str, list[str]] = {}
-    for node in graph.node:
-        if (_domain(node), node.op_type) not in HANDLERS:
-            kind = f"{node.domain}.{node.op_type}" if _domain(node) else node.op_type
-            label = node.name or next(iter(node.output), "")
-            offenders.setdefault(kind, []).append(f"`{label}`")
+    causes: dict[str, str] = {}
+    for kind, label, cause in unsupported(model.graph.node, scope):
+        offenders.setdefault(kind, []).append(f"`{label}`")
+        causes.setdefault(kind, cause)
     if offenders:
         listed = "; ".join(
             f"`{kind}` (node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)})"
             for kind, nodes in offenders.items()
         )
-        raise ImportModelError(
-            f"model `{name}`: expected supported operators, got {listed}; replace them before "
-            "export"
+        raise RefusedError(
+            f"{scope.where}: expected supported operators, got {listed}; replace them before "
+            "export",
+            next(iter(causes.values())),
         )
 
 
-def _import_graph(proto: onnx.GraphProto, name: str, opset: int, batch: int) -> Graph:
-    builder = Builder(name)
-    names: dict[str, str] = {}
+def _import_graph(
+    model: onnx.ModelProto, name: str, opsets: dict[str, int], wishes: _Wishes
+) -> Graph:
+    builder, proto = Builder(name), model.graph
+    functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
+    names: dict[str, Named] = {}
+    scope = Scope(builder, f"model `{name}`", opsets, functions, import_nodes, names, wishes.folder)
+    _refuse_unsupported(model, scope)
     for tensor in proto.initializer:
         if tensor.name in names:
             raise ImportModelError(
                 f"model `{name}`: initialiser `{tensor.name}`: expected once, got a second one; "
                 "rename one of them"
             )
-        names[tensor.name] = builder.constant(_array(tensor, name), tensor.name, exact=True)
-    if proto.sparse_initializer:
-        raise ImportModelError(
-            f"model `{name}`: expected dense initialisers, got {len(proto.sparse_initializer)} "
-            "sparse ones; make them dense before export"
-        )
+        array = read_tensor(tensor, f"{scope.where}: initialiser `{tensor.name}`", wishes.folder)
+        names[tensor.name] = builder.constant(array, tensor.name, exact=True)
+    for tensor in proto.sparse_initializer:
+        where = f"{scope.where}: initialiser `{tensor.values.name}`"
+        array = read_sparse(tensor, where, wishes.folder)
+        names[tensor.values.name] = builder.constant(array, tensor.values.name)
     for value in proto.input:
         if value.name not in names:
-            kind = _input_type(value, name, batch)
-            names[value.name] = builder.input(Value(value.name, kind))
-    for operation in proto.node:
-        node = OnnxNode(builder, operation, opset, names, name)
-        results = HANDLERS[_domain(operation), operation.op_type](node)
-        for output, result in zip(operation.output, _listed(results), strict=False):
-            if output in names:
-                node.fail(f"`{output}` to be produced once", "a second producer", "rename one")
-            names[output] = result
-    outputs = []
+            names[value.name] = _import_input(builder, value, name, wishes)
+    unknown = sorted({*wishes.fixed} - {value.name for value in proto.input})
+    if unknown:
+        raise ImportModelError(
+            f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
+            f"are {', '.join(f'`{value.name}`' for value in proto.input)}"
+        )
+    scope.import_nodes(scope, proto.node)
     for value in proto.output:
         if value.name not in names:
             raise ImportModelError(
                 f"model `{name}`: output `{value.name}`: expected a node to produce it, got none; "
                 "export the model again"
             )
-        outputs.append(Output(value.name, names[value.name]))
+    outputs = [Output(value.name, _tensor(value.name, names, scope)) for value in proto.output]
     return verify(drop_unused(builder.graph(outputs)), "import")
 
 
-def _listed(results: str | list[str]) -> Iterable[str]:
-    return [results] if isinstance(results, str) else results
-
-
-def _array(tensor: onnx.TensorProto, name: str) -> np.ndarray:
-    where = f"model `{name}`: initialiser `{tensor.name}`"
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raise ImportModelError(
-            f"{where}: expected its data in the file, got a reference to another file; save the "
-            "model with `save_as_external_data=False`"
+def _tensor(name: str, names: Mapping[str, Named], scope: Scope) -> str:
+    value = names[name]
+    if not isinstance(value, str):
+        raise RefusedError(
+            f"{scope.where}: output `{name}`: expected a tensor, got sequences; show the elements",
+            "sequences",
         )
-    if tensor.data_type not in ELEMENT_TYPES:
-        kinds = onnx.TensorProto.DataType
-        known = tensor.data_type in kinds.values()
-        got = kinds.Name(tensor.data_type) if known else str(tensor.data_type)
-        raise ImportModelError(
-            f"{where}: expected one of {', '.join(DTYPES)}, got `{got.lower()}`; convert it"
-        )
-    try:
-        return onnx.numpy_helper.to_array(tensor)
-    except (ValueError, TypeError) as error:
-        raise ImportModelError(
-            f"{where}: expected {ELEMENT_TYPES[tensor.data_type]}{list(tensor.dims)}, got "
-            f"{len(tensor.raw_data)} bytes that do not make it; export the model again"
-        ) from error
+    return value
 
 
-def _input_type(value: onnx.ValueInfoProto, name: str, batch: int) -> TensorType:
+def _import_input(builder: Builder, value: onnx.ValueInfoProto, name: str, wishes: _Wishes) -> str:
+    if value.name not in wishes.fixed:
+        return builder.input(Value(value.name, _input_type(value, name, wishes)))
     where = f"model `{name}`: input `{value.name}`"
     kind = value.type.tensor_type
+    dtype = ELEMENT_TYPES.get(kind.elem_type)
+    if dtype is None:
+        return builder.input(Value(value.name, _input_type(value, name, wishes)))
+    given = np.asarray(wishes.fixed[value.name])
+    data = given.astype(DTYPES[dtype])
+    extents = [d.dim_value for d in kind.shape.dim]
+    fits = not kind.HasField("shape") or (
+        len(extents) == data.ndim
+        and all(e in (0, size) for e, size in zip(extents, data.shape, strict=True))
+    )
+    if not fits or not np.array_equal(data.astype(given.dtype), given, equal_nan=True):
+        raise ImportModelError(
+            f"{where}: expected {dtype}{[extent or '?' for extent in extents]} to fix it, got "
+            f"{given.dtype}{list(given.shape)}; give a value of its type and shape"
+        )
+    return builder.constant(data, value.name, exact=True)
+
+
+def _input_type(value: onnx.ValueInfoProto, name: str, wishes: _Wishes) -> TensorType:
+    where, batch = f"model `{name}`: input `{value.name}`", wishes.batch
+    kind = value.type.tensor_type
+    cause = KINDS.get(value.type.WhichOneof("value") or "")
+    if kind.elem_type == onnx.TensorProto.STRING:
+        cause = "strings"
+    if cause:
+        raise RefusedError(
+            f"{where}: expected a tensor of numbers, got {cause}; take them out of the model",
+            cause,
+        )
     if not value.type.HasField("tensor_type") or kind.elem_type not in ELEMENT_TYPES:
         raise ImportModelError(
             f"{where}: expected a tensor of {', '.join(DTYPES)}, got another type; convert it"
@@ -220,17 +283,22 @@ def _input_type(value: onnx.ValueInfoProto, name: str, batch: int) -> TensorType
     for axis, dimension in enumerate(kind.shape.dim):
         if dimension.dim_value > 0:
             shape.append(dimension.dim_value)
+        elif dimension.HasField("dim_value") and dimension.dim_value == 0:
+            shape.append(0)
+        elif dimension.dim_param in wishes.dims:
+            shape.append(wishes.dims[dimension.dim_param])
         elif axis == 0:
             shape.append(batch)
         else:
             got = dimension.dim_param or "nothing"
+            mend = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
             raise ImportModelError(
                 f"{where}: expected a static extent of dimension {axis}, got `{got}`; export the "
-                "model with a static shape (only the leading dimension may be open)"
+                f"model with a static shape, or give the extent ({mend})"
             )
     if batch != 1 and shape and shape[0] != batch:
         raise ImportModelError(
             f"{where}: expected a batch of {batch} as asked, got a model fixed to {shape[0]}; "
             "export the model with an open leading dimension"
         )
-    return TensorType(ELEMENT_TYPES[kind.elem_type], tuple(shape))
+    return check_size(TensorType(ELEMENT_TYPES[kind.elem_type], tuple(shape)))

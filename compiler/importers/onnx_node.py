@@ -11,8 +11,14 @@ import numpy as np
 import onnx
 
 from ...errors import CompileError, ImportModelError
-from ..graph import Builder, Quantisation, TensorType, evaluate_operator
+from ..graph import Quantisation, TensorType, evaluate_outputs
 from ..graph import operators as ops
+from ..graph.infer import infer
+from ..graph.ir import DTYPES
+from ..graph.rules import LARGEST_MADE_BYTES, check_size
+from .onnx_scope import Named, Scope, key_of
+from .onnx_tensors import read_tensor
+from .refusals import NeedsInputError, RefusedError
 
 
 def printable(text: str) -> str:
@@ -25,27 +31,22 @@ class OnnxNode:
 
     Parameters
     ----------
-    builder : Builder
-        Receives the IR nodes.
+    scope : Scope
+        Where it stands: names, operator sets, the graph that grows.
     proto : onnx.NodeProto
         The node.
-    opset : int
-        Version of ONNX's own operator set.
-    names : dict
-        ONNX name -> name in the graph; the importer's, read only here.
-    model : str
-        For messages.
     """
 
-    def __init__(
-        self, builder: Builder, proto: onnx.NodeProto, opset: int, names: dict[str, str], model: str
-    ) -> None:
-        self.builder = builder
+    def __init__(self, scope: Scope, proto: onnx.NodeProto) -> None:
+        self.scope = scope
+        self.builder = scope.builder
         self.proto = proto
-        self.opset = opset
-        self.names = names
-        self.label = printable(proto.name or next(iter(proto.output), "") or proto.op_type)
-        self.where = f"model `{model}`: node `{self.label}` ({proto.op_type})"
+        self.key = key_of(proto)
+        self.opset = scope.opset
+        self.names = scope.names
+        own = printable(proto.name or next(iter(proto.output), "") or proto.op_type)
+        self.label = scope.label or own
+        self.where = f"{scope.where}: node `{own}` ({proto.op_type})"
         self.attributes = {a.name: a for a in proto.attribute}
         if not any(proto.output):
             self.fail("an output", "none", "export the model again")
@@ -60,12 +61,36 @@ class OnnxNode:
         """
         raise ImportModelError(f"{self.where}: expected {expected}, got {got}; {action}")
 
+    def refuse(self, cause: str, got: str, action: str) -> NoReturn:
+        """Raise the error of a node that is as it should be and yet is not supported.
+
+        Raises
+        ------
+        RefusedError
+            Always.
+        """
+        raise RefusedError(f"{self.where}: expected no {cause}, got {got}; {action}", cause)
+
     def has(self, index: int) -> bool:
         """Tell whether an (optional) input is given."""
-        return index < len(self.proto.input) and self.proto.input[index] != ""
+        if index >= len(self.proto.input):
+            return False
+        name = self.proto.input[index]
+        return name != "" and self.names.get(name) != ""
+
+    def wants(self, index: int) -> bool:
+        """Tell whether an (optional) output is used."""
+        return index < len(self.proto.output) and self.proto.output[index] != ""
 
     def input(self, index: int) -> str:
-        """Return the graph's name of a required input."""
+        """Return the graph's name of a required input that is a tensor."""
+        value = self.value(index)
+        if not isinstance(value, str):
+            self.fail(f"a tensor as input {index}", "a sequence", "export the model again")
+        return value
+
+    def value(self, index: int) -> Named:
+        """Return what a required input stands for: a value of the graph, or a sequence of them."""
         if not self.has(index):
             self.fail(f"an input {index}", f"{len(self.proto.input)} inputs", "export it again")
         name = self.proto.input[index]
@@ -91,18 +116,56 @@ class OnnxNode:
 
     def constant(self, index: int) -> np.ndarray:
         """Return the array of an input that must be known at import."""
-        name = self.input(index)
-        if not self.builder.is_constant(name):
-            self.fail(
-                f"input {index} (`{self.proto.input[index]}`) to be a constant",
-                "a value computed at run time",
-                "export the model with static shapes and parameters",
-            )
-        return self.builder.data(name)
+        data = self.known(self.input(index))
+        if data is not None:
+            return data
+        self.need([self.input(index)], f"input {index} (`{self.proto.input[index]}`)")
+
+    def known(self, name: str) -> np.ndarray | None:
+        """Return a value's array if it depends on constants only."""
+        if self.builder.is_constant(name):
+            return self.builder.data(name)
+        if self.sources([name]):
+            return None
+        producer = self.builder.producer(name)
+        if producer is None or len(producer.outputs) != 1:
+            return None
+        arrays = [self.known(operand) for operand in producer.inputs]
+        return evaluate_outputs(producer.attributes, [a for a in arrays if a is not None])[0]
+
+    def sources(self, values: Sequence[str]) -> tuple[str, ...]:
+        """Return the graph inputs that values depend on."""
+        waiting, seen = list(values), set(values)
+        while waiting:
+            producer = self.builder.producer(waiting.pop())
+            more = set(producer.inputs if producer else ()) - seen
+            waiting += more
+            seen |= more
+        return tuple(value.name for value in self.builder.inputs if value.name in seen)
+
+    def need(self, values: Sequence[str], what: str) -> NoReturn:
+        """Ask for the graph inputs that values depend on.
+
+        Raises
+        ------
+        NeedsInputError
+            Always; it names the inputs.
+        """
+        inputs = self.sources(values)
+        listed = ", ".join(f"`{printable(name)}`" for name in inputs)
+        raise NeedsInputError(
+            f"{self.where}: expected {what} to be a constant, got a value computed at run time; "
+            f"fix the input that it depends on ({listed}; `--fix NAME=VALUE`), or export the model "
+            "with static shapes and parameters",
+            inputs,
+        )
 
     def integers(self, index: int) -> tuple[int, ...]:
         """Return a constant input as integers."""
-        return tuple(int(value) for value in self.constant(index).ravel())
+        array = self.constant(index).ravel()
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            self.fail(f"whole numbers as input {index}", "others", "correct the model")
+        return tuple(int(value) for value in array)
 
     def scalar(self, index: int, default: float) -> float:
         """Return a constant input of one element, or the default where it is not given."""
@@ -134,15 +197,20 @@ class OnnxNode:
             )
         return value
 
+    def tensor(self, name: str) -> np.ndarray:
+        """Return an attribute that is a tensor."""
+        proto = self.attributes[name].t
+        return read_tensor(proto, f"{self.where}: attribute `{name}`", self.scope.folder)
+
     def axis(self, default: int, rank: int, name: str = "axis") -> int:
         """Return an axis attribute counted from the front."""
         return self.normalise(self.attribute(name, default), rank)
 
     def normalise(self, axis: int, rank: int) -> int:
         """Return an axis counted from the front."""
-        if not -rank <= axis < max(rank, 1):
+        if not -rank <= axis < rank:
             self.fail(f"an axis of a tensor of rank {rank}", f"`{axis}`", "correct the axis")
-        return axis % max(rank, 1)
+        return axis % rank
 
     def emit(
         self,
@@ -154,17 +222,73 @@ class OnnxNode:
         """Emit an IR node, or a constant where all its inputs are; return the value's name."""
         builder = self.builder
         base = name or self.proto.output[0]
-        foldable = all(builder.is_constant(i) for i in inputs)
         try:
-            if foldable and not isinstance(operator, ops.Dequantize):
-                result = evaluate_operator(operator, [builder.data(i) for i in inputs])
-                return builder.constant(result, base)
+            folded = None if isinstance(operator, ops.Dequantize) else self._fold(operator, inputs)
+            if folded is not None:
+                return builder.constant(folded[0], base)
             return builder.emit(operator, inputs, self.label, base, quantisation)
         except CompileError as error:
             raise ImportModelError(f"{self.where}: {error}") from error
-        except (ValueError, IndexError, MemoryError, OverflowError) as error:
-            detail = " ".join(str(error).split())
-            self.fail("operands that fit together", f"`{detail}`", "export the model again")
+
+    def emit_outputs(
+        self, operator: ops.Operator, inputs: Sequence[str], names: Sequence[str] = ()
+    ) -> list[str]:
+        """Emit an IR node of several outputs and return their values; see `emit`."""
+        try:
+            folded = self._fold(operator, inputs)
+            if folded is not None:
+                wished = names or [f"{self.label}.{i}" for i in range(len(folded))]
+                return [self.builder.constant(*pair) for pair in zip(folded, wished, strict=True)]
+            if not names:
+                count = len(infer(operator, [self.builder.types[name] for name in inputs]))
+                given = (*self.proto.output, *("",) * count)
+                names = [given[i] or f"{self.label}.{i}" for i in range(count)]
+            return self.builder.emit_outputs(operator, inputs, self.label, names)
+        except CompileError as error:
+            raise ImportModelError(f"{self.where}: {error}") from error
+
+    def _fold(self, operator: ops.Operator, inputs: Sequence[str]) -> tuple[np.ndarray, ...] | None:
+        """Compute an operator whose inputs are all constant; None where one is not."""
+        if not all(self.builder.is_constant(name) for name in inputs):
+            return None
+        kinds = infer(operator, [self.builder.types[name] for name in inputs])
+        for kind in kinds:
+            check_size(kind, LARGEST_MADE_BYTES)
+        return evaluate_outputs(operator, [self.builder.data(name) for name in inputs])
+
+    def array(self, data: np.ndarray, name: str | None = None) -> str:
+        """Add a constant, named after the node's output unless said otherwise."""
+        data = np.asarray(data)
+        self.expect_numbers(data)
+        return self.builder.constant(data, name or self.proto.output[0])
+
+    def expect_numbers(self, data: np.ndarray) -> None:
+        """Refuse texts and other objects among what a node gives.
+
+        Raises
+        ------
+        RefusedError
+            If there are some.
+        """
+        if str(data.dtype) not in DTYPES:
+            self.refuse("strings", f"elements of {data.dtype}", "use numbers")
+
+    def number(self, value: float, dtype: str) -> str:
+        """Add a scalar constant of an element type."""
+        return self.builder.constant(np.array(value).astype(DTYPES[dtype]), f"{self.label}.number")
+
+    def check(self, kind: TensorType, most: int = LARGEST_MADE_BYTES) -> None:
+        """Refuse a tensor of more than `most` bytes before it is made.
+
+        Raises
+        ------
+        ImportModelError
+            If it is.
+        """
+        try:
+            check_size(kind, most)
+        except CompileError as error:
+            raise ImportModelError(f"{self.where}: {error}") from error
 
     def quantised(
         self, x: str, scale: np.ndarray, zero_point: np.ndarray | None, axis: int

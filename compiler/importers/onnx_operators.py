@@ -3,70 +3,27 @@
 An operator is supported if it is in `HANDLERS`; the importer lists all others in one error.
 """
 
-from collections.abc import Callable
-
-import numpy as np
+from collections.abc import Callable, Sequence
 
 from ..graph import operators as ops
+from ..graph.algebra import Determinant, Einsum
+from . import onnx_elementwise as elementwise
+from . import onnx_indexing as indexing
+from . import onnx_integers as integers
+from . import onnx_normalisations as normalisations
+from . import onnx_resample as resample
 from . import onnx_shapes as shapes
+from . import onnx_volumes as volumes
 from . import onnx_windows as windows
+from .onnx_contributed import CONTRIBUTED_HANDLERS
 from .onnx_gemm import import_gemm, import_matmul
 from .onnx_node import OnnxNode
 from .onnx_quantised import QUANTISED_HANDLERS
+from .onnx_recurrent import import_recurrent
+from .onnx_scope import Named
 
-Handler = Callable[[OnnxNode], str | list[str]]
-"""Emits a node and returns the value of each of its outputs."""
-
-LARGEST = float(np.finfo(np.float32).max)
-
-PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
-    "Elu": (("alpha", 1.0),),
-    "HardSigmoid": (("alpha", float(np.float32(0.2))), ("beta", 0.5)),
-    "LeakyRelu": (("alpha", float(np.float32(0.01))),),
-    "Selu": (
-        ("alpha", float(np.float32(1.6732632423543772))),
-        ("gamma", float(np.float32(1.0507009873554805))),
-    ),
-}
-"""Attributes of elementwise functions and their defaults, in the kernels' order."""
-
-PLAIN_UNARY = (
-    *("Abs", "Ceil", "Cos", "Erf", "Exp", "Floor", "HardSwish", "Log", "Mish", "Neg"),
-    *("Reciprocal", "Relu", "Round", "Sigmoid", "Sin", "Softplus", "Softsign", "Sqrt", "Tanh"),
-)
-
-
-def import_unary(node: OnnxNode) -> str:
-    """Elementwise functions of one tensor -> Unary."""
-    kind = node.proto.op_type
-    parameters = tuple(node.attribute(name, value) for name, value in PARAMETERS.get(kind, ()))
-    return node.emit(ops.Unary(kind, parameters), [node.input(0)])
-
-
-def import_gelu(node: OnnxNode) -> str:
-    """Gelu by the error function -> Unary."""
-    if node.attribute("approximate", "none") != "none":
-        node.fail("`approximate` none", "tanh", "export the exact function")
-    return node.emit(ops.Unary("Gelu"), [node.input(0)])
-
-
-def import_clip(node: OnnxNode) -> str:
-    """Clip, its limits as attributes (operator set 6) or inputs (11) -> Unary."""
-    if node.opset < 11:
-        low, high = node.attribute("min", -LARGEST), node.attribute("max", LARGEST)
-    else:
-        low, high = node.scalar(1, -LARGEST), node.scalar(2, LARGEST)
-    low, high = max(low, -LARGEST), min(high, LARGEST)
-    return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
-
-
-def import_binary(node: OnnxNode) -> str:
-    """Elementwise functions of two (or more, for Max, Min and Sum) tensors -> Binary."""
-    kind = {"Sum": "Add"}.get(node.proto.op_type, node.proto.op_type)
-    result = node.input(0)
-    for index in range(1, len(node.proto.input)):
-        result = node.emit(ops.Binary(kind), [result, node.input(index)])
-    return result
+Handler = Callable[[OnnxNode], str | Sequence[Named] | None]
+"""Emits a node and returns the value of each of its outputs; None where it declines the node."""
 
 
 def import_softmax(node: OnnxNode) -> str:
@@ -78,74 +35,125 @@ def import_softmax(node: OnnxNode) -> str:
     return node.emit(operator, [node.input(0)])
 
 
-def import_batch_normalisation(node: OnnxNode) -> str:
-    """BatchNormalization at inference -> Mul, Add with constants."""
-    shape = (-1,) + (1,) * (node.rank(0) - 2)
-    gamma, beta, mean, variance = (node.constant(i).reshape(shape) for i in range(1, 5))
-    factor = gamma / np.sqrt(variance + np.float32(node.attribute("epsilon", 1e-5)))
-    base = node.proto.output[0]
-    factors = node.builder.constant(factor.astype(np.float32), f"{base}.factor")
-    offsets = node.builder.constant((beta - mean * factor).astype(np.float32), f"{base}.offset")
-    product = node.emit(ops.Binary("Mul"), [node.input(0), factors], f"{base}.scaled")
-    return node.emit(ops.Binary("Add"), [product, offsets])
-
-
 def import_reduce(node: OnnxNode) -> str:
-    """ReduceMean, ReduceSum, ReduceMax, ReduceMin -> Reduce; a mean over an image -> a pool."""
-    shape = node.type(0).shape
-    axes = shapes.axes_of(node, 1, len(shape), range(len(shape)))
+    """Reductions -> Reduce; a mean over an image -> a pool."""
+    kind = node.type(0)
+    shape, axes = kind.shape, node.attribute("axes", ())
+    if not axes and node.has(1):
+        axes = node.integers(1)
+    if not axes and not node.attribute("noop_with_empty_axes", 0):
+        axes = tuple(range(len(shape)))
+    axes = tuple(sorted(node.normalise(axis, len(shape)) for axis in axes))
     keep = bool(node.attribute("keepdims", 1))
-    if node.proto.op_type != "ReduceMean" or axes != (2, 3) or len(shape) != 4:
+    image = axes == (2, 3) and len(shape) == 4 and kind.dtype == "float32"
+    if node.proto.op_type != "ReduceMean" or not image:
+        if node.proto.op_type in ("ReduceMax", "ReduceMin") and kind.dtype == "bool":
+            return _reduce_flags(node, axes, keep)
         return node.emit(ops.Reduce(node.proto.op_type, axes, keep), [node.input(0)])
     pooled = windows.emit_global_pool(node, node.input(0), average=True)
     return pooled if keep else node.emit(ops.Reshape(shape[:2]), [pooled], f"{pooled}.flat")
 
 
-def import_arg_max(node: OnnxNode) -> str:
-    """ArgMax, the first of equals -> Reduce."""
-    if node.attribute("select_last_index", 0):
-        node.fail("`select_last_index` = 0", "1", "take the first of equal values")
-    operator = ops.Reduce(
-        "ArgMax", (node.axis(0, node.rank(0)),), bool(node.attribute("keepdims", 1))
-    )
+def _reduce_flags(node: OnnxNode, axes: tuple[int, ...], keep: bool) -> str:
+    """Reduce bools as the numbers 0 and 1."""
+    base = node.proto.output[0]
+    numbers = node.emit(ops.Cast("uint8"), [node.input(0)], f"{base}.numbers")
+    reduced = node.emit(ops.Reduce(node.proto.op_type, axes, keep), [numbers], f"{base}.number")
+    return node.emit(ops.Cast("bool"), [reduced])
+
+
+def import_position(node: OnnxNode) -> str:
+    """ArgMax and ArgMin, the first or the last of equals -> Reduce."""
+    last = "Last" if node.attribute("select_last_index", 0) else ""
+    axes = (node.axis(0, node.rank(0)),)
+    operator = ops.Reduce(f"{last}{node.proto.op_type}", axes, bool(node.attribute("keepdims", 1)))
     return node.emit(operator, [node.input(0)])
 
 
+def import_einsum(node: OnnxNode) -> str:
+    """Einsum -> Einsum."""
+    return node.emit(Einsum(node.attribute("equation", "")), node.inputs())
+
+
+def import_determinant(node: OnnxNode) -> str:
+    """Det -> Determinant."""
+    return node.emit(Determinant(), [node.input(0)])
+
+
+REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+
 FLOAT_HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys((*PLAIN_UNARY, *PARAMETERS), import_unary),
-    **dict.fromkeys(
-        ("Add", "Div", "Max", "Min", "Mul", "Pow", "PRelu", "Sub", "Sum"), import_binary
-    ),
+    **dict.fromkeys((*elementwise.PLAIN_UNARY, *elementwise.PARAMETERS), elementwise.import_unary),
+    **dict.fromkeys(elementwise.PLAIN_BINARY, elementwise.import_binary),
     **dict.fromkeys(("Softmax", "LogSoftmax"), import_softmax),
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"), import_reduce),
+    **dict.fromkeys((f"Reduce{kind}" for kind in REDUCTIONS), import_reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), import_position),
     **dict.fromkeys(("MaxPool", "AveragePool"), windows.import_pool),
     **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), windows.import_global_pool),
-    **dict.fromkeys(("Identity", "Dropout"), shapes.import_identity),
-    "ArgMax": import_arg_max,
-    "BatchNormalization": import_batch_normalisation,
-    "Cast": shapes.import_cast,
-    "Clip": import_clip,
+    **dict.fromkeys(("RNN", "GRU", "LSTM"), import_recurrent),
+    **dict.fromkeys(("CumSum", "CumProd"), indexing.import_cumulate),
+    **dict.fromkeys(("ScatterElements", "Scatter"), indexing.import_scatter_elements),
+    **dict.fromkeys(("Resize", "Upsample"), resample.import_resample),
+    "BatchNormalization": normalisations.import_batch_normalisation,
+    "BitCast": elementwise.import_bit_cast,
+    "BitShift": elementwise.import_bit_shift,
+    "Cast": elementwise.import_cast,
+    "Clip": elementwise.import_clip,
+    "Compress": indexing.import_compress,
     "Concat": shapes.import_concat,
     "Constant": shapes.import_constant,
+    "ConstantOfShape": indexing.import_constant_of_shape,
     "Conv": windows.import_conv,
+    "ConvInteger": integers.import_conv_integer,
+    "ConvTranspose": volumes.import_conv_transpose,
+    "Det": import_determinant,
+    "Dropout": shapes.import_dropout,
+    "Einsum": import_einsum,
+    "Expand": indexing.import_expand,
+    "EyeLike": indexing.import_eye_like,
     "Flatten": shapes.import_flatten,
     "Gather": shapes.import_gather,
-    "Gelu": import_gelu,
+    "GatherElements": indexing.import_gather_elements,
+    "GatherND": indexing.import_gather_nd,
+    "Gelu": elementwise.import_gelu,
     "Gemm": import_gemm,
+    "GlobalLpPool": volumes.import_global_lp_pool,
+    "Hardmax": normalisations.import_hardmax,
+    "Identity": shapes.import_identity,
+    "InstanceNormalization": normalisations.import_instance_normalisation,
+    "IsInf": elementwise.import_is_inf,
+    "LRN": normalisations.import_local_response,
+    "LpNormalization": normalisations.import_lp_normalisation,
+    "LpPool": volumes.import_lp_pool,
     "MatMul": import_matmul,
+    "MatMulInteger": integers.import_matmul_integer,
+    "Mean": normalisations.import_mean,
+    "Mod": elementwise.import_modulo,
+    "OneHot": indexing.import_one_hot,
     "Pad": shapes.import_pad,
+    "Pow": elementwise.import_power,
+    "Range": indexing.import_range,
     "Reshape": shapes.import_reshape,
+    "ReverseSequence": indexing.import_reverse_sequence,
+    "ScatterND": indexing.import_scatter_nd,
     "Shape": shapes.import_shape,
+    "Size": indexing.import_size,
     "Slice": shapes.import_slice,
     "Split": shapes.import_split,
     "Squeeze": shapes.import_squeeze,
+    "TensorScatter": indexing.import_tensor_scatter,
+    "Tile": indexing.import_tile,
+    "TopK": indexing.import_top_k,
     "Transpose": shapes.import_transpose,
+    "Trilu": indexing.import_triangle,
     "Unsqueeze": shapes.import_unsqueeze,
+    "Where": elementwise.import_where,
 }
 
 HANDLERS: dict[tuple[str, str], Handler] = {
     **{("", kind): handler for kind, handler in FLOAT_HANDLERS.items()},
-    ("com.microsoft", "Gelu"): import_gelu,
+    ("com.microsoft", "Gelu"): elementwise.import_gelu,
     **QUANTISED_HANDLERS,
+    **CONTRIBUTED_HANDLERS,
 }
 """(domain, operator) -> its importer."""

@@ -4,34 +4,42 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import onnx
 
 from ..graph import operators as ops
-from ..graph.ir import DTYPES
+from ..graph.indexing import PAD_MODES, Flip, PadByElements, PadByInput
 from .onnx_node import OnnxNode
+from .onnx_scope import Named
+from .onnx_tensors import read_sparse
 
 
-def import_identity(node: OnnxNode) -> str:
-    """Identity, Dropout (at inference) -> the operand itself."""
-    return node.input(0)
+def import_identity(node: OnnxNode) -> list[Named]:
+    """Identity -> the operand itself."""
+    return [node.value(0)]
+
+
+def import_dropout(node: OnnxNode) -> list[str]:
+    """Dropout, where nothing is dropped -> the operand itself, and a mask of it all."""
+    ratio = node.scalar(1, 0.5) if node.opset >= 12 else node.attribute("ratio", 0.5)
+    if node.has(2) and node.constant(2).any() and ratio:
+        node.refuse("random numbers", "`training_mode`", "export the model for inference")
+    mask = node.array(np.ones(node.type(0).shape, bool), f"{node.label}.mask")
+    return [node.input(0), mask]
 
 
 def import_constant(node: OnnxNode) -> str:
     """Constant -> a constant."""
+    if "value_string" in node.attributes or "value_strings" in node.attributes:
+        node.refuse("strings", "a constant of strings", "use numbers")
     for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
         for key in (name, f"{name}s"):
             if key in node.attributes:
-                value = node.attribute(key, None)
-                return node.builder.constant(np.array(value, dtype=dtype), node.proto.output[0])
+                return node.array(np.array(node.attribute(key, None), dtype=dtype))
+    if "sparse_value" in node.attributes:
+        sparse = node.attributes["sparse_value"].sparse_tensor
+        return node.array(read_sparse(sparse, node.where, node.scope.folder))
     if "value" not in node.attributes:
         node.fail("a tensor or numbers", f"{sorted(node.attributes)}", "export the model again")
-    try:
-        tensor = onnx.numpy_helper.to_array(node.attributes["value"].t)
-    except (ValueError, TypeError):
-        node.fail("a tensor whose bytes make its shape", "others", "export the model again")
-    if str(tensor.dtype) not in DTYPES:
-        node.fail(f"one of {', '.join(DTYPES)}", str(tensor.dtype), "convert the constant")
-    return node.builder.constant(tensor, node.proto.output[0])
+    return node.array(node.tensor("value"))
 
 
 def import_shape(node: OnnxNode) -> str:
@@ -85,6 +93,8 @@ def import_unsqueeze(node: OnnxNode) -> str:
     shape = node.type(0).shape
     count = len(node.attribute("axes", ())) or len(node.integers(1))
     axes = axes_of(node, 1, len(shape) + count, ())
+    if len(set(axes)) != count:
+        node.fail(f"{count} different axes", f"{list(axes)}", "correct the axes")
     rest = iter(shape)
     result = tuple(1 if axis in axes else next(rest) for axis in range(len(shape) + count))
     return node.emit(ops.Reshape(result), [node.input(0)])
@@ -97,15 +107,9 @@ def import_transpose(node: OnnxNode) -> str:
 
 
 def import_pad(node: OnnxNode) -> str:
-    """Pad (constant mode) -> Pad."""
-    mode = node.attribute("mode", "constant")
-    if mode != "constant":
-        node.fail("`mode` constant", f"`{mode}`", "pad with a constant")
+    """Pad -> Pad, or PadByElements or PadByInput; negative pads -> Slice before."""
     rank = node.rank(0)
-    if node.opset < 11:
-        pads, value = node.attribute("pads", ()), node.attribute("value", 0.0)
-    else:
-        pads, value = node.integers(1), node.scalar(2, 0.0)
+    pads = node.attribute("pads", ()) if node.opset < 11 else node.integers(1)
     axes = tuple(range(rank))
     if node.has(3):
         axes = tuple(node.normalise(axis, rank) for axis in node.integers(3))
@@ -114,11 +118,33 @@ def import_pad(node: OnnxNode) -> str:
     before, after = [0] * rank, [0] * rank
     for position, axis in enumerate(axes):
         before[axis], after[axis] = pads[position], pads[position + len(axes)]
-    return node.emit(ops.Pad(tuple(before), tuple(after), value), [node.input(0)])
+    x = _crop(node, node.input(0), before, after)
+    grown = [tuple(max(0, pad) for pad in pads) for pads in (before, after)]
+    mode = node.attribute("mode", "constant")
+    if mode in PAD_MODES:
+        return node.emit(PadByElements(grown[0], grown[1], mode), [x])
+    if mode != "constant":
+        node.fail(f"`mode` constant, {', '.join(PAD_MODES)}", f"`{mode}`", "correct the model")
+    if node.opset >= 11 and node.has(2) and node.known(node.input(2)) is None:
+        return node.emit(PadByInput(grown[0], grown[1]), [x, node.input(2)])
+    value = node.attribute("value", 0.0) if node.opset < 11 else node.scalar(2, 0.0)
+    return node.emit(ops.Pad(grown[0], grown[1], value), [x])
+
+
+def _crop(node: OnnxNode, x: str, before: list[int], after: list[int]) -> str:
+    """Emit the Slice that negative pads mean; nothing where there are none."""
+    if min(*before, *after, 0) >= 0:
+        return x
+    shape = node.builder.types[x].shape
+    starts = tuple(max(0, -pad) for pad in before)
+    stops = tuple(size - max(0, -pad) for size, pad in zip(shape, after, strict=True))
+    if any(start > stop for start, stop in zip(starts, stops, strict=True)):
+        node.fail("pads that leave something", f"{before} and {after}", "correct the pads")
+    return node.emit(ops.Slice(starts, stops, (1,) * len(shape)), [x], f"{x}.cropped")
 
 
 def import_slice(node: OnnxNode) -> str:
-    """Slice with positive steps -> Slice."""
+    """Slice -> Slice, with Flip before it for negative steps."""
     shape = node.type(0).shape
     if node.opset < 10:
         starts, ends = node.attribute("starts", ()), node.attribute("ends", ())
@@ -127,15 +153,21 @@ def import_slice(node: OnnxNode) -> str:
         starts, ends = node.integers(1), node.integers(2)
         axes = node.integers(3) if node.has(3) else tuple(range(len(starts)))
         steps = node.integers(4) if node.has(4) else (1,) * len(starts)
-    if not len(starts) == len(ends) == len(axes) == len(steps) or min(steps, default=1) < 1:
-        node.fail("as many starts, ends, axes and positive steps", "others", "slice forwards")
-    bounds = [(0, size, 1) for size in shape]
+    if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
+        node.fail("as many starts, ends, axes and steps", "others", "correct the slice")
+    bounds, flipped = [(0, size, 1) for size in shape], []
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = node.normalise(axis, len(shape))
         first, stop, _ = slice(start, end, step).indices(shape[axis])
+        if step < 0:
+            flipped.append(axis)
+            first, stop, step = shape[axis] - 1 - first, shape[axis] - 1 - stop, -step
         bounds[axis] = (first, max(first, stop), step)
     columns = [tuple(bound[i] for bound in bounds) for i in range(3)]
-    return node.emit(ops.Slice(columns[0], columns[1], columns[2]), [node.input(0)])
+    x = node.input(0)
+    if flipped:
+        x = node.emit(Flip(tuple(flipped)), [x], f"{x}.flipped")
+    return node.emit(ops.Slice(columns[0], columns[1], columns[2]), [x])
 
 
 def import_split(node: OnnxNode) -> list[str]:
@@ -167,20 +199,14 @@ def import_concat(node: OnnxNode) -> str:
 
 
 def import_gather(node: OnnxNode) -> str:
-    """Gather with constant indices -> Gather."""
+    """Gather -> Gather; known indices are checked and counted from the front."""
     axis = node.axis(0, node.rank(0))
-    indices = node.constant(1).astype(np.int64)
+    known = node.known(node.input(1))
+    if known is None:
+        return node.emit(ops.Gather(axis), [node.input(0), node.input(1)])
+    indices = known.astype(np.int64)
     size = node.type(0).shape[axis]
     if indices.size and not -size <= indices.min() <= indices.max() < size:
         node.fail(f"indices below {size}", f"`{indices.max()}`", "correct the indices")
     name = node.builder.constant(indices % max(size, 1), f"{node.proto.output[0]}.indices")
     return node.emit(ops.Gather(axis), [node.input(0), name])
-
-
-def import_cast(node: OnnxNode) -> str:
-    """Cast -> Cast."""
-    target = node.attribute("to", 0)
-    names = {onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)): n for n, kind in DTYPES.items()}
-    if target not in names:
-        node.fail(f"a cast to one of {', '.join(DTYPES)}", f"type {target}", "drop the cast")
-    return node.emit(ops.Cast(names[target]), [node.input(0)])

@@ -5,6 +5,12 @@ One-dimensional images [N, C, L] become [N, C, 1, L] and back.
 
 from ..graph import operators as ops
 from .onnx_node import OnnxNode
+from .onnx_volumes import (
+    emit_volume_conv,
+    emit_volume_pool,
+    import_max_pool_indices,
+    reach,
+)
 
 Four = tuple[int, int, int, int]
 
@@ -19,12 +25,8 @@ def emit_conv(node: OnnxNode, operands: list[str]) -> str:
     """Emit a float convolution of `operands` with the node's attributes."""
     types = [node.builder.types[name] for name in operands]
     rank, kernel_rank = len(types[0].shape), len(types[1].shape)
-    if rank not in (3, 4) or kernel_rank != rank:
-        node.fail(
-            "an image and a kernel of rank 4 (or both 3)",
-            f"ranks {rank} and {kernel_rank}",
-            "use one- or two-dimensional convolutions",
-        )
+    if rank not in (3, 4) or kernel_rank != rank or types[0].dtype != "float32":
+        return emit_volume_conv(node, operands)
     flat = len(types[0].shape) == 3
     kernel = types[1].shape[2:]
     declared = node.attribute("kernel_shape", kernel)
@@ -43,10 +45,10 @@ def emit_conv(node: OnnxNode, operands: list[str]) -> str:
     return _squeeze(node, result) if flat else result
 
 
-def import_pool(node: OnnxNode) -> str:
-    """MaxPool, AveragePool -> MaxPool, AveragePool."""
-    if len([name for name in node.proto.output if name]) > 1:
-        node.fail("one output", "indices as a second output", "drop the use of the indices")
+def import_pool(node: OnnxNode) -> str | list[str]:
+    """MaxPool, AveragePool -> MaxPool, AveragePool; MaxPoolIndices for two outputs."""
+    if node.wants(1):
+        return import_max_pool_indices(node)
     return emit_pool(node, node.input(0), node.proto.op_type.endswith("AveragePool"))
 
 
@@ -55,22 +57,21 @@ def emit_pool(node: OnnxNode, x: str, average: bool) -> str:
     shape = node.builder.types[x].shape
     flat = len(shape) == 3
     kernel = node.attribute("kernel_shape", ())
-    if len(shape) not in (3, 4) or len(kernel) != len(shape) - 2:
-        node.fail(
-            "a tensor of rank 4 (or 3) and a kernel of rank 2 (or 1)",
-            f"ranks {len(shape)} and {len(kernel)}",
-            "use one- or two-dimensional pools",
-        )
+    usual = len(shape) in (3, 4) and len(kernel) == len(shape) - 2
+    dense = set(node.attribute("dilations", ())) <= {1}
+    types = ("float32",) if average else ("float32", "int8", "uint8")
+    if not usual or node.builder.types[x].dtype not in types or (average and not dense):
+        return emit_volume_pool(node, x, "average" if average else "max")
     window, image = _two(kernel, flat, 1), _two(shape[2:], flat, 1)
     strides, dilations = _pair(node, "strides", flat), _pair(node, "dilations", flat)
     pads = _pads(node, image, window, strides, dilations, flat)
     overhang = (0, 0)
     if node.attribute("ceil_mode", 0):
-        reach = [_overhang(image[i], window[i], strides[i], dilations[i], pads, i) for i in (0, 1)]
-        overhang = (reach[0], reach[1])
+        overhang = (
+            reach(image[0], window[0], strides[0], dilations[0], (pads[0], pads[2])),
+            reach(image[1], window[1], strides[1], dilations[1], (pads[1], pads[3])),
+        )
     if average:
-        if dilations != (1, 1):
-            node.fail("no dilation", f"{list(dilations)}", "use a dense window")
         include = bool(node.attribute("count_include_pad", 0))
         operator = ops.AveragePool(window, strides, pads, include, overhang)
     else:
@@ -89,8 +90,11 @@ def import_global_pool(node: OnnxNode) -> str:
 def emit_global_pool(node: OnnxNode, x: str, average: bool) -> str:
     """Emit a pool of `x` over its whole image."""
     shape = node.builder.types[x].shape
-    if len(shape) not in (3, 4):
-        node.fail("a tensor of rank 4 (or 3)", f"rank {len(shape)}", "use two-dimensional pools")
+    if len(shape) < 3:
+        node.fail("a tensor of rank 3 or more", f"rank {len(shape)}", "correct the model")
+    if len(shape) > 4 or node.builder.types[x].dtype != "float32":
+        kind, axes = "ReduceMean" if average else "ReduceMax", tuple(range(2, len(shape)))
+        return node.emit(ops.Reduce(kind, axes, True), [x])
     flat = len(shape) == 3
     window = _two(shape[2:], flat, 1)
     pool = ops.AveragePool if average else ops.MaxPool
@@ -139,19 +143,6 @@ def _pads(
     if len(pads) != count or min(pads) < 0:
         node.fail(f"`pads` of {count} integers, 0 or more", f"{list(pads)}", "correct the model")
     return (0, pads[0], 0, pads[1]) if flat else (pads[0], pads[1], pads[2], pads[3])
-
-
-def _overhang(size: int, kernel: int, stride: int, dilation: int, pads: Four, side: int) -> int:
-    """Reach of the last window beyond the padding under `ceil_mode`.
-
-    A window that would start in the padding at the end is left out. Source: ONNX operator MaxPool.
-    """
-    padded = size + pads[side] + pads[side + 2]
-    span = (kernel - 1) * dilation + 1
-    count = -(-(padded - span) // stride) + 1
-    if (count - 1) * stride >= size + pads[side]:
-        count -= 1
-    return max(0, (count - 1) * stride + span - padded)
 
 
 def _expand(node: OnnxNode, x: str) -> str:

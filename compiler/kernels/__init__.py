@@ -1,18 +1,20 @@
 """Operators as tensor expressions: the one place that knows them by name.
 
-`build_kernel` turns a graph node into a `Kernel`; a new operator is one more builder here. Channels
-are padded to the machine's block, `channel_block`, as they lie in memory.
+`build_kernel` turns a graph node into a `Kernel`; a new operator is one more builder here. Those
+that only move values need none: what they give lies where it is stored (`..homes`). Channels are
+padded to the machine's block, `channel_block`, as they lie in memory.
 """
 
 from collections.abc import Mapping
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMaxPool
+from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
 from ..tensor import Kernel
 from .convolution import convolution
 from .elementwise import add, look_up
 from .first_layer import Image
+from .matmul import matmul
 from .pooling import average_pool, maximum_pool
 
 BUILDERS = {
@@ -21,6 +23,7 @@ BUILDERS = {
     QAvgPool: average_pool,
     QMaxPool: maximum_pool,
     QLut: look_up,
+    QMatMul: matmul,
 }
 
 

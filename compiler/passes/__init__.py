@@ -1,35 +1,51 @@
 """Passes over the graph IR, one per file, each `Graph -> Graph`; the recipe is `..frontend`."""
 
 from .absorb_flatten import absorb_flatten
+from .absorb_heads import absorb_heads
 from .absorb_padding import absorb_padding
 from .annotate_quantisation import annotate_quantisation
 from .arrange_layout import arrange_layout
 from .check_accumulators import check_accumulators
+from .clean_activations import clean_activations
 from .eliminate_dead_code import eliminate_dead_code
+from .fold_batch_normalisation import fold_batch_normalisation
 from .fold_constants import fold_constants, fold_dequantize
 from .fold_tables import fold_tables
 from .merge_duplicates import merge_duplicates
 from .recognise_adds import recognise_adds
+from .recognise_biases import recognise_biases
+from .recognise_concats import recognise_concats
 from .recognise_convolutions import recognise_convolutions
+from .recognise_matmuls import recognise_matmuls
 from .recognise_pools import recognise_pools
+from .recognise_resizes import recognise_resizes
+from .recognise_slices import recognise_slices
 from .recognise_tables import recognise_tables
 from .shift_unsigned import shift_unsigned
 from .sink_dequantize import sink_dequantize
 
 __all__ = [
     "absorb_flatten",
+    "absorb_heads",
     "absorb_padding",
     "annotate_quantisation",
     "arrange_layout",
     "check_accumulators",
+    "clean_activations",
     "eliminate_dead_code",
+    "fold_batch_normalisation",
     "fold_constants",
     "fold_dequantize",
     "fold_tables",
     "merge_duplicates",
     "recognise_adds",
+    "recognise_biases",
+    "recognise_concats",
     "recognise_convolutions",
+    "recognise_matmuls",
     "recognise_pools",
+    "recognise_resizes",
+    "recognise_slices",
     "recognise_tables",
     "shift_unsigned",
     "sink_dequantize",

@@ -13,19 +13,11 @@ ELEMENTWISE = (ops.QLut, ops.Shift, ops.Unary)
 
 
 def arrange_layout(graph: Graph) -> Graph:
-    """Sink, merge and drop Transpose and Reshape."""
-    return rewrite(
-        graph,
-        _merge_transposes,
-        _transpose_to_reshape,
-        _merge_reshapes,
-        _sink_below_elementwise,
-        _sink_below_quantisation,
-        _sink_below_add,
-        _sink_below_pad,
-        _sink_below_slice,
-        _sink_below_concat,
-    )
+    """Sink, merge and drop Transpose and Reshape.
+
+    Of an image of one pixel a Transpose is a Reshape, which would not sink: all sink before.
+    """
+    return rewrite(rewrite(graph, *SINKING), _transpose_to_reshape, *SINKING)
 
 
 def _transposed(builder: Builder, name: str) -> tuple[str, tuple[int, ...]] | None:
@@ -180,3 +172,16 @@ def _sink_below_concat(builder: Builder, node: Node, graph: Graph) -> str | None
     joined = ops.Concat(permutation[node.attributes.axis])
     result = builder.emit(joined, sources, node.name)
     return builder.emit(ops.Transpose(permutation), [result], node.name)
+
+
+SINKING = (
+    _merge_transposes,
+    _merge_reshapes,
+    _sink_below_elementwise,
+    _sink_below_quantisation,
+    _sink_below_add,
+    _sink_below_pad,
+    _sink_below_slice,
+    _sink_below_concat,
+)
+"""Rules that bring layout changes towards the outputs and together."""

@@ -7,6 +7,9 @@ import numpy as np
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
 
+CLAMPING = (ops.QConv, ops.QAdd, ops.QAvgPool, ops.QMaxPool, ops.QMatMul)
+"""Operators that clamp their results."""
+
 
 def fold_tables(graph: Graph) -> Graph:
     """Fold QLut into the only operator above it where that is exact."""
@@ -37,7 +40,7 @@ def _clamp(builder: Builder, node: Node, graph: Graph) -> str | None:
     if not isinstance(node.attributes, ops.QLut) or inner is None:
         return None
     operator = inner.attributes
-    if not isinstance(operator, (ops.QConv, ops.QAdd, ops.QAvgPool, ops.QMaxPool)):
+    if not isinstance(operator, CLAMPING):
         return None
     kind = inner.output.type
     if kind.quantisation != node.output.type.quantisation or not _private(graph, node.inputs[0]):

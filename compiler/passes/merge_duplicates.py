@@ -6,15 +6,16 @@ from ..graph import Graph, Node, Output, drop_unused
 def merge_duplicates(graph: Graph) -> Graph:
     """Merge equal nodes; of two, the first stays."""
     renamed: dict[str, str] = {}
-    seen: dict[tuple[object, ...], str] = {}
+    seen: dict[tuple[object, ...], Node] = {}
     nodes: list[Node] = []
     for old in graph.nodes:
         inputs = tuple(renamed.get(name, name) for name in old.inputs)
-        key = (old.attributes, inputs, old.output.type)
+        key = (old.attributes, inputs, tuple(value.type for value in old.outputs))
         if key in seen:
-            renamed[old.output.name] = seen[key]
+            for value, other in zip(old.outputs, seen[key].outputs, strict=True):
+                renamed[value.name] = other.name
             continue
-        seen[key] = old.output.name
+        seen[key] = old
         nodes.append(Node(old.name, old.attributes, inputs, old.outputs))
     outputs = tuple(Output(o.name, renamed.get(o.value, o.value)) for o in graph.outputs)
     return drop_unused(Graph(graph.name, graph.inputs, outputs, tuple(nodes), graph.constants))

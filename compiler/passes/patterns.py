@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import Builder, Node, Quantisation
+from ..graph import Builder, Node, Quantisation, evaluate_operator
 from ..graph import operators as ops
 from ..graph.host_kernels import quantize
 
@@ -78,6 +78,18 @@ def dequantised(builder: Builder, name: str) -> tuple[str, Quantisation] | None:
     if node.attributes.axis is not None or builder.types[source].dtype != "int8":
         return None
     return source, quantisation_of(node.attributes)
+
+
+def known_number(builder: Builder, name: str) -> np.float32 | None:
+    """Return the only element of a float constant, quantised or not; None for any other value."""
+    if builder.types[name].elements != 1 or builder.types[name].dtype != "float32":
+        return None
+    node = builder.producer(name)
+    if node is None:
+        return builder.data(name).reshape(-1)[0] if builder.is_constant(name) else None
+    if not isinstance(node.attributes, ops.Dequantize) or not builder.is_constant(node.inputs[0]):
+        return None
+    return evaluate_operator(node.attributes, [builder.data(node.inputs[0])]).reshape(-1)[0]
 
 
 def to_image(builder: Builder, x: str, node: str) -> str:

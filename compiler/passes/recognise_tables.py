@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, evaluate_operator, rewrite
 from ..graph import operators as ops
-from .patterns import from_image, quantisation_of, quantised_output, to_image
+from .patterns import from_image, known_number, quantisation_of, quantised_output, to_image
 
 ELEMENTWISE = (ops.Unary, ops.Binary, ops.Quantize, ops.Dequantize, ops.QLut)
 """Operators that may stand inside the subgraph."""
@@ -24,36 +24,38 @@ def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
     target = quantised_output(node)
     if target is None:
         return None
-    x = _source(builder, node, builder.types[node.inputs[0]].shape)
+    x = _source(builder, node)
     if x is None:
         return None
+    shape = node.output.type.shape
     memo = {x: np.arange(-128, 128).astype(np.int8)}
     values = _apply(builder, node.inputs[0], memo)
     table = np.broadcast_to(evaluate_operator(target, [values]), (256,))
     y = quantisation_of(target)
     old = builder.types[x].quantisation
     if np.array_equal(table, memo[x]) and (old == y or old is None):
-        return x
+        return from_image(builder, x, shape, node.name)
     constant = builder.constant(table, f"{node.name}.table")
     image = to_image(builder, x, node.name)
     result = builder.emit(ops.QLut(), [image, constant], node.name, quantisation=y)
-    return from_image(builder, result, builder.types[x].shape, node.name)
+    return from_image(builder, result, shape, node.name)
 
 
-def _source(builder: Builder, node: Node, shape: tuple[int, ...]) -> str | None:
+def _source(builder: Builder, node: Node) -> str | None:
     """Return the int8 value that all of the subgraph is a function of, if there is one.
 
     Where paths end at different values, those computed elementwise themselves are followed further
     up: `x * quantised sigmoid(x)` has one source.
     """
-    found = _leaves(builder, node.inputs[0], shape)
+    elements = node.output.type.elements
+    found = _leaves(builder, node.inputs[0], elements)
     while found is not None and len(found) > 1:
         deeper = None
         for name in sorted(found):
             inner = builder.producer(name)
             if inner is None or not isinstance(inner.attributes, (ops.Quantize, ops.QLut)):
                 continue
-            leaves = _leaves(builder, name, shape, through=True)
+            leaves = _leaves(builder, name, elements, through=True)
             if leaves is not None:
                 deeper = (found - {name}) | leaves
                 break
@@ -61,17 +63,18 @@ def _source(builder: Builder, node: Node, shape: tuple[int, ...]) -> str | None:
     return None if not found else next(iter(found))
 
 
-def _leaves(
-    builder: Builder, name: str, shape: tuple[int, ...], through: bool = False
-) -> set[str] | None:
+def _leaves(builder: Builder, name: str, elements: int, through: bool = False) -> set[str] | None:
     """Return the int8 values at which a float subgraph begins; None if it is not elementwise.
 
-    With `through`, `name` is an int8 value itself and the search goes on above it.
+    All have as many elements as the result, so that nothing is broadcast but single numbers, and
+    may be reshaped on the way. With `through`, `name` is an int8 value itself and the search goes
+    on above it.
     """
+    name = _before_reshapes(builder, name)
     kind = builder.types[name]
-    if builder.is_constant(name):
+    if builder.is_constant(name) or known_number(builder, name) is not None:
         return set() if kind.elements == 1 else None
-    if kind.shape != shape:
+    if kind.elements != elements:
         return None
     node = builder.producer(name)
     if kind.dtype == "int8" and not through:
@@ -83,7 +86,7 @@ def _leaves(
     operands = node.inputs[:1] if isinstance(node.attributes, ops.QLut) else node.inputs
     leaves: set[str] = set()
     for operand in operands:
-        part = _leaves(builder, operand, shape)
+        part = _leaves(builder, operand, elements)
         if part is None:
             return None
         leaves |= part
@@ -92,6 +95,7 @@ def _leaves(
 
 def _apply(builder: Builder, name: str, memo: dict[str, np.ndarray]) -> np.ndarray:
     """Evaluate the subgraph above `name` on the values in `memo`."""
+    name = _before_reshapes(builder, name)
     if name not in memo:
         if builder.is_constant(name):
             data = builder.data(name)
@@ -102,3 +106,11 @@ def _apply(builder: Builder, name: str, memo: dict[str, np.ndarray]) -> np.ndarr
             arrays = [_apply(builder, operand, memo) for operand in node.inputs]
             memo[name] = evaluate_operator(node.attributes, arrays)
     return memo[name]
+
+
+def _before_reshapes(builder: Builder, name: str) -> str:
+    node = builder.producer(name)
+    while node is not None and isinstance(node.attributes, ops.Reshape):
+        name = node.inputs[0]
+        node = builder.producer(name)
+    return name

@@ -13,7 +13,9 @@ MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
 
 def sink_dequantize(graph: Graph) -> Graph:
     """Swap Dequantize with moves below it, and Quantize with moves above it."""
-    return rewrite(graph, _sink, _sink_below_pad, _hoist, _hoist_above_concat)
+    return rewrite(
+        graph, _sink, _sink_below_pad, _hoist, _hoist_above_concat, _hoist_function_above_concat
+    )
 
 
 def _dequantize(builder: Builder, name: str) -> tuple[str, ops.Dequantize] | None:
@@ -68,15 +70,36 @@ def _hoist(builder: Builder, node: Node, graph: Graph) -> str | None:
     return builder.emit(move.attributes, [quantised, *move.inputs[1:]], move.name)
 
 
+def _of_integers(builder: Builder, name: str) -> bool:
+    """Tell whether a value is a Dequantize, or functions of one, element by element."""
+    node = builder.producer(name)
+    while node is not None and isinstance(node.attributes, ops.Unary):
+        node = builder.producer(node.inputs[0])
+    return node is not None and isinstance(node.attributes, ops.Dequantize)
+
+
+def _hoist_function_above_concat(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """f(Concat(Dequantize(x), ...)) -> Concat(f(Dequantize(x)), ...)."""
+    concat = builder.producer(node.inputs[0])
+    if not isinstance(node.attributes, ops.Unary) or concat is None:
+        return None
+    if not isinstance(concat.attributes, ops.Concat):
+        return None
+    if not all(_of_integers(builder, name) for name in concat.inputs):
+        return None
+    parts = [builder.emit(node.attributes, [name], node.name) for name in concat.inputs]
+    return builder.emit(concat.attributes, parts, concat.name)
+
+
 def _hoist_above_concat(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Quantize(Concat(Dequantize(x), ...)) -> Concat(Quantize(Dequantize(x)), ...)."""
+    """Quantize(Concat(f(Dequantize(x)), ...)) -> Concat(Quantize(f(Dequantize(x))), ...)."""
     target = node.attributes
     if not isinstance(target, ops.Quantize) or target.axis is not None:
         return None
     concat = builder.producer(node.inputs[0])
     if concat is None or not isinstance(concat.attributes, ops.Concat):
         return None
-    if any(_dequantize(builder, name) is None for name in concat.inputs):
+    if not all(_of_integers(builder, name) for name in concat.inputs):
         return None
     parts = [builder.emit(target, [name], node.name) for name in concat.inputs]
     return builder.emit(concat.attributes, parts, concat.name)

@@ -8,11 +8,28 @@ of checked steps whose `program` is a tree of loops, which `interpret` runs lite
 from .declare import compute, kernel, tensor
 from .executable import Executable, Outcome
 from .footprint import footprint
+from .functions import (
+    constant,
+    equal,
+    erf,
+    exp,
+    gelu,
+    less,
+    log,
+    real,
+    rounded,
+    select,
+    sigmoid,
+    sqrt,
+    tanh,
+)
 from .index import Index, axes, reduce_axes
 from .instances import Buffered, Instance, instances, region
 from .interpret import InterpretError, interpret
+from .law import apply
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .lower import lower
+from .processor import DotProduct, Processor
 from .program import Program
 from .schedule import Schedule
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
@@ -28,6 +45,7 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "ComputeRoot",
+    "DotProduct",
     "Executable",
     "Fuse",
     "Index",
@@ -38,6 +56,7 @@ __all__ = [
     "Outcome",
     "Parallelise",
     "Pipeline",
+    "Processor",
     "Program",
     "Reorder",
     "Schedule",
@@ -49,22 +68,36 @@ __all__ = [
     "Unroll",
     "Value",
     "Vectorise",
+    "apply",
     "axes",
     "clamp",
     "compute",
+    "constant",
+    "equal",
+    "erf",
+    "exp",
     "footprint",
+    "gelu",
     "instances",
     "interpret",
     "kernel",
+    "less",
+    "log",
     "lookup",
     "lower",
     "max",
     "maximum",
     "minimum",
     "parse_step",
+    "real",
     "reduce_axes",
     "region",
     "requantise",
+    "rounded",
+    "select",
+    "sigmoid",
+    "sqrt",
     "sum",
+    "tanh",
     "tensor",
 ]

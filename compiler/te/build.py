@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...isa.expressions import Affine, Call, Expression, Op, Read, Reduction
-from ..tensor import Tensor
+from ...isa.expressions import Affine, Expression, Op, Read
+from ..tensor import Tensor, element_type
 from .affine import variable
 from .bounds import Bounds, Plan, infer_bounds, spans
 from .nodes import (
@@ -20,11 +20,9 @@ from .nodes import (
     qualified,
 )
 from .program import Program, with_names
-from .stages import Stage, State
-from .tensorised import pattern_of
-
-REGISTER = "REGISTER"
-"""Scope of the sums of a reduction whose result the same stage goes on with."""
+from .reductions import reduction_of, with_reduction
+from .stages import REGISTER, Stage, State
+from .tensorised import mnemonic_of
 
 
 def build_program(state: State) -> Program:
@@ -99,8 +97,8 @@ class _StageBuilder:
             if self.stage.source:
                 inner = (Copy(self.stage.source, inner),)
             else:
-                pattern, _ = pattern_of(self.stage, self.builder.state)
-                inner = (Instruction(pattern.family.mnemonic, inner),)
+                mnemonic = mnemonic_of(self.stage, self.builder.state, self.builder.bounds)
+                inner = (Instruction(mnemonic, inner),)
         return self.bound(opened, (*content, *inner))
 
     def bound(self, opened: int, content: Block) -> Block:
@@ -169,7 +167,9 @@ class _StageBuilder:
             for axis in self.stage.axes
         ]
         shape = tuple(part.extent for part in box)
-        tensor = Tensor(self.partial_name, "int32", self.stage.output.shape)
+        reduction = reduction_of(self.stage.body)
+        dtype = element_type(reduction, self.builder.state.tensors)
+        tensor = Tensor(self.partial_name, dtype, self.stage.output.shape)
         return Allocate(tensor, REGISTER, tuple(part.low for part in box), shape, 1)
 
     def finish(self, opened: int) -> Block:
@@ -181,30 +181,3 @@ class _StageBuilder:
         if self.stage.reduces(self.stage.loops[opened]):
             return self.finish(opened + 1)
         return (self.loop(opened, self.bound(opened + 1, self.finish(opened + 1))),)
-
-
-def reduction_of(tree: Expression) -> Reduction:
-    """The one reduction inside an expression."""
-    if isinstance(tree, Reduction):
-        return tree
-    if isinstance(tree, Call):
-        for argument in tree.arguments:
-            if has_reduction(argument):
-                return reduction_of(argument)
-    raise AssertionError(f"`{tree}` holds no reduction")
-
-
-def has_reduction(tree: Expression) -> bool:
-    """Whether a reduction is inside."""
-    if isinstance(tree, Call):
-        return any(map(has_reduction, tree.arguments))
-    return isinstance(tree, Reduction)
-
-
-def with_reduction(tree: Expression, value: Expression) -> Expression:
-    """The expression with something in the place of its reduction."""
-    if isinstance(tree, Reduction):
-        return value
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(with_reduction(part, value) for part in tree.arguments))
-    return tree

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...errors import CompileError
-from ...isa.expressions import Call, Op, Reduction, reads_of
+from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .index import AxisUse, Index, merge_uses
 from .values import LIMITS, Operand, Value, bare_axis, value_from
+
+FLOAT32_MAX = (1 << 128) - (1 << 104)
+"""The largest finite binary32 number; its negative is the pad of a maximum."""
 
 
 def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand:
@@ -20,20 +23,23 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand
     name
         Unique within a kernel.
     dtype
-        `int8`, `int32`, or `float32` for the scales of `requantise`.
+        `float32`, `int8`, `uint8`, `int32`, `int64` or `bool`; the accelerator has `int8` and
+        `int32`, and `float32` for the scales of `requantise`.
     shape
         Elements per dimension.
     pad
         What reads outside of it give.
     """
     if dtype not in (*LIMITS, "float32"):
-        raise CompileError(f"tensor `{name}`: dtype must be int8, int32 or float32, not {dtype!r}")
+        raise CompileError(
+            f"tensor `{name}`: dtype must be {', '.join(LIMITS)} or float32, not {dtype!r}"
+        )
     sizes = tuple(shape)
     if not sizes or any(not isinstance(size, int) or size < 1 for size in sizes):
         raise CompileError(
             f"tensor `{name}`: shape must be positive whole numbers, at least one, not {sizes}"
         )
-    low, high = LIMITS.get(dtype, (0, 0))
+    low, high = LIMITS.get(dtype, (-FLOAT32_MAX, FLOAT32_MAX))
     if not low <= pad <= high:
         raise CompileError(f"tensor `{name}`: pad {pad} does not fit {dtype} ({low}..{high})")
     return Operand(Tensor(name, dtype, sizes, pad))
@@ -51,7 +57,8 @@ def compute(
     axes
         Data axes, one per dimension; their extents are the shape.
     value
-        An integer expression with at most one reduction.
+        An expression with at most one reduction, of float32 numbers where the dtype is float32, of
+        integers elsewhere.
 
     Raises
     ------
@@ -63,8 +70,12 @@ def compute(
     names = [axis.name for axis in data]
     if len(set(names)) < len(names):
         raise CompileError(f"compute `{name}`: its axes {', '.join(names)} must differ")
-    if dtype == "float32" or value.real:
-        raise CompileError(f"compute `{name}`: stages compute integers, not float32")
+    if (dtype == "float32") != value.real:
+        sort, remedy = ("float32", "rounded") if value.real else ("an integer", "real")
+        raise CompileError(
+            f"compute `{name}`: the stage is {dtype} and `{value}` is {sort}; convert it with "
+            f"`{remedy}`"
+        )
     over = value.over or ()
     given = {axis.name: AxisUse(axis.extent, reduced=False) for axis in data}
     reduced = {axis.name: AxisUse(axis.extent, reduced=True) for axis in over}
@@ -85,9 +96,7 @@ def compute(
             )
     result = tensor(name, dtype, [axis.extent for axis in data], pad).tensor
     stage = Compute(result, data, over, value.tree)
-    for operand in value.operands:
-        if operand.tensor.dtype == "float32":
-            _refuse_padding(stage, operand.tensor)
+    _refuse_padding(stage, value.tree, value.operands)
     sources = tuple(dict.fromkeys(value.operands))
     return Operand(result, stage, sources)
 
@@ -150,19 +159,26 @@ def _data_axis(stage: str, index: Index) -> Axis:
     return Axis(name, use.extent)
 
 
-def _refuse_padding(stage: Compute, scales: Tensor) -> None:
-    """A float32 tensor has no pad value."""
-    for read in reads_of(stage.body):
-        if read.tensor != scales.name:
-            continue
-        for affine, size in zip(read.index, scales.shape, strict=True):
+def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[Operand]) -> None:
+    """Scales of `requantise` have no pad value."""
+    if isinstance(tree, Reduction):
+        _refuse_padding(stage, tree.body, operands)
+    if not isinstance(tree, Call):
+        return
+    for part in tree.arguments:
+        _refuse_padding(stage, part, operands)
+    if tree.op is not Op.REQUANTISE:
+        return
+    shapes = {operand.tensor.name: operand.tensor.shape for operand in operands}
+    for read in reads_of(tree.arguments[1]):
+        for affine, size in zip(read.index, shapes[read.tensor], strict=True):
             reach = [factor * (stage.extents[axis] - 1) for axis, factor in affine.terms]
             low = affine.constant + sum(min(0, value) for value in reach)
             high = affine.constant + sum(max(0, value) for value in reach)
             if low < 0 or high >= size:
                 raise CompileError(
                     f"compute `{stage.output.name}`: `{read}` reaches {low}..{high} of {size} "
-                    "elements; float32 tensors have no padding"
+                    "elements; scales have no padding"
                 )
 
 

@@ -9,14 +9,21 @@ difference are refused.
 from collections.abc import Iterator
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Call, Constant, Expression, Op, Read, Reduction
+from ...isa.expressions import Call, Constant, Expression, Match, Op, Read, Reduction, reads_of
 from .bounds import Bounds
 from .stages import ScheduleError, Stage, State
 from .values import LIMITS
 
 
-def check_exact(stage: Stage, state: State, bounds: Bounds, mnemonic: str, doing: str) -> None:
+def check_exact(
+    stage: Stage, state: State, bounds: Bounds, found: Match, mnemonic: str, doing: str
+) -> None:
     """Refuse a stage whose value an instruction would change.
+
+    Parameters
+    ----------
+    found
+        How the stage matches the instruction's law.
 
     Raises
     ------
@@ -28,31 +35,36 @@ def check_exact(stage: Stage, state: State, bounds: Bounds, mnemonic: str, doing
             f"{doing}: {mnemonic} saturates to int8, and `{stage.name}` keeps the low bits of its "
             "value; clamp it"
         )
-    _check_reads(stage, state, bounds, mnemonic, doing)
+    _check_reads(stage, state, bounds, found, mnemonic, doing)
+    fields = dict(found.fields)
     for call in calls(stage.body):
         if call.op is Op.LOOKUP and not is_int8(call.arguments[1], state):
             raise ScheduleError(
                 f"{doing}: {mnemonic} saturates to int8 before it looks up; clamp the index of "
                 f"`{call}`"
             )
-        scaled = call.op is Op.MULTIPLY and isinstance(call.arguments[1], Constant)
-        operand = call.arguments[0]
-        if scaled and isinstance(operand, Read) and state.scope(operand.tensor) == Memory.ACC.name:
+        if call.op is not Op.MULTIPLY or fields.get("a_multiplier", 1) == 1:
+            continue
+        wide = [r for r in reads_of(call) if state.scope(r.tensor) == Memory.ACC.name]
+        if wide and isinstance(call.arguments[1], Constant):
             raise ScheduleError(
                 f"{doing}: {mnemonic} multiplies by constants only what lies in ACT, and "
-                f"`{operand.tensor}` lies in ACC; make `{call}` a stage that no instruction does"
+                f"`{wide[0].tensor}` lies in ACC; make `{call}` a stage that no instruction does"
             )
-    if stage.scope == Memory.ACC.name and not is_wide(stage.body):
+    finished = fields.get("scale") or fields.get("lookup") or {"zero_point", "low"} & set(fields)
+    if stage.scope == Memory.ACC.name and finished:
         raise ScheduleError(
             f"{doing}: ACC takes a result before constants are added, requantisation and clamp, "
             f"and `{stage.name}` lies there; make it an int8 stage in ACT"
         )
 
 
-def _check_reads(stage: Stage, state: State, bounds: Bounds, mnemonic: str, doing: str) -> None:
+def _check_reads(
+    stage: Stage, state: State, bounds: Bounds, found: Match, mnemonic: str, doing: str
+) -> None:
     """Operands are whole tensors, one each, and what lies outside of them is not there."""
     seen: set[str] = set()
-    for read in stage.reads():
+    for _, read in found.reads:
         if read.tensor in seen:
             raise ScheduleError(
                 f"{doing}: {mnemonic} takes each operand from a tensor of its own, and "
@@ -93,13 +105,3 @@ def is_int8(tree: Expression, state: State) -> bool:
     if isinstance(tree, Call) and tree.op in (Op.MAXIMUM, Op.MINIMUM):
         return all(is_int8(argument, state) for argument in tree.arguments)
     return isinstance(tree, Call) and tree.op in (Op.CLAMP, Op.LOOKUP)
-
-
-def is_wide(tree: Expression) -> bool:
-    """Whether nothing follows the bias: sums, products, maxima and minima, constants as factors."""
-    if isinstance(tree, Call):
-        if tree.op is Op.MULTIPLY:
-            return all(isinstance(part, Constant) or is_wide(part) for part in tree.arguments)
-        wide = tree.op in (Op.ADD, Op.MAXIMUM, Op.MINIMUM)
-        return wide and all(map(is_wide, tree.arguments))
-    return isinstance(tree, (Read, Reduction))

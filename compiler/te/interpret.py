@@ -5,14 +5,16 @@ never written, or leaving the buffer, is an error. Parallel and vectorised loops
 order. For small shapes: an element costs tens of microseconds.
 """
 
+import operator
 import random
 from collections.abc import Mapping
 
 import numpy as np
 
 from ...errors import CompileError, InputError
-from ...isa.expressions import Call, Constant, Expression, Op, Read
+from ...isa.expressions import Call, Constant, Expression, Op, Read, Real
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
+from ..tensor import REALS
 from .affine import value_of
 from .nodes import Allocate, Block, Guard, Let, Loop, Node, Store, Update, holds, let_value
 from .program import Program
@@ -66,8 +68,14 @@ class Area:
     def write(self, index: tuple[int, ...], value: int) -> None:
         """Cut a value to the type and keep it."""
         place = self.place(index)
-        self.elements[place] = wrapped(value, 8 * self.elements.itemsize)
+        self.elements[place] = cut(value, self.elements.dtype)
         self.written[place] = True
+
+
+def cut(value: int, dtype: np.dtype) -> int:
+    """The low bits of a value, as a number of an integer type."""
+    bits = 8 * dtype.itemsize
+    return wrapped(value, bits) if dtype.kind == "i" else value & ((1 << bits) - 1)
 
 
 def wrapped(value: int, bits: int) -> int:
@@ -191,7 +199,7 @@ class _Interpreter:
     # Expressions ---------------------------------------------------------------------------------
 
     def value(self, tree: Expression, values: Values) -> int | float:
-        if isinstance(tree, Constant):
+        if isinstance(tree, (Constant, Real)):
             return tree.value
         if isinstance(tree, Read):
             return self.element(tree, values)
@@ -213,8 +221,13 @@ class _Interpreter:
         return self.area(read.tensor).read(index)
 
 
-def apply(op: Op, parts: list[int | float]) -> int:
-    """An operation on numbers, as `Op` defines it."""
+def apply(op: Op, parts: list[int | float]) -> int | float:
+    """An operation on numbers, as `Op` defines it; float32 numbers are computed in binary64."""
+    if op in REALS:
+        with np.errstate(all="ignore"):
+            return REALS[op](*map(np.asarray, parts)).item()
+    if op in _ARITHMETIC and any(isinstance(part, float) for part in parts):
+        return float(_ARITHMETIC[op](*parts))
     if op is Op.REQUANTISE:
         return int(requantise(np.int32(parts[0]), np.float32(parts[1])))
     numbers = [int(part) for part in parts]
@@ -228,3 +241,7 @@ def apply(op: Op, parts: list[int | float]) -> int:
         return min(numbers)
     saturated = min(max(numbers[0], INT8_MIN), INT8_MAX)
     return min(max(saturated, numbers[1]), numbers[2])
+
+
+_ARITHMETIC = {Op.ADD: operator.add, Op.MULTIPLY: operator.mul, Op.MAXIMUM: max, Op.MINIMUM: min}
+"""What integers and float32 numbers share."""

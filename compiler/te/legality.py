@@ -29,8 +29,10 @@ def check_state(state: State, doing: str) -> None:
 
 
 def _check_vectorised(stage: Stage, doing: str) -> None:
-    for loop in stage.loops[:-1]:
-        if stage.kind(loop) is Kind.VECTORISED:
+    for position, loop in enumerate(stage.loops[:-1]):
+        inside = stage.loops[position + 1 :]
+        taps = loop == stage.instruction and all(map(stage.reduces, inside))
+        if stage.kind(loop) is Kind.VECTORISED and not taps:
             raise ScheduleError(
                 f"{doing}: the vectorised loop `{loop}` of `{stage.name}` must be its innermost; "
                 f"the loops are {', '.join(stage.loops)}"

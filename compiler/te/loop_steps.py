@@ -129,7 +129,9 @@ class Reorder(Step):
 def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) -> State:
     stage = state.stage(step.stage, str(step))
     stage.position(step.loop, str(step))
-    _refuse_inside(stage, step.loop, str(step))
+    lanes = state.processor and isinstance(step, Vectorise) and step.loop == stage.instruction
+    if not lanes:
+        _refuse_inside(stage, step.loop, str(step))
     known = stage.kind(step.loop)
     if known is not Kind.SERIAL:
         raise ScheduleError(f"{step}: `{step.loop}` is {known.value} already; choose another loop")

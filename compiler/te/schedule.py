@@ -9,6 +9,7 @@ from ..tensor import Kernel
 from .build import build_program
 from .legality import check_state
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
+from .processor import Processor
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
 from .stages import Division, Fusion, Stage, State, initial_state
@@ -27,6 +28,8 @@ class Schedule:
         What is computed.
     configuration
         The machine, which `tensorise` needs.
+    processor
+        A general processor in its place.
 
     Raises
     ------
@@ -34,19 +37,28 @@ class Schedule:
         By every step that is illegal where it stands.
     """
 
-    def __init__(self, kernel: Kernel, configuration: Configuration | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        configuration: Configuration | None = None,
+        processor: Processor | None = None,
+    ) -> None:
         self.kernel = kernel
         self.configuration = configuration
         self._states: list[tuple[Step | None, State]] = [
-            (None, initial_state(kernel, configuration))
+            (None, initial_state(kernel, configuration, processor))
         ]
 
     @classmethod
     def parse(
-        cls, kernel: Kernel, text: str, configuration: Configuration | None = None
+        cls,
+        kernel: Kernel,
+        text: str,
+        configuration: Configuration | None = None,
+        processor: Processor | None = None,
     ) -> "Schedule":
         """Replay the steps of a text, one a line; empty lines and `#` comments are passed over."""
-        schedule = cls(kernel, configuration)
+        schedule = cls(kernel, configuration, processor)
         for line in text.splitlines():
             if line.strip() and not line.lstrip().startswith("#"):
                 schedule.apply(parse_step(line))

@@ -8,7 +8,7 @@ from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..accelerator.dma import Box
 from ..tensor import Tensor
 from .affine import variable
-from .stages import SCOPES, Place, ScheduleError, Stage, State
+from .stages import Place, ScheduleError, Stage, State
 from .steps import Step
 
 ELEMENTS = {
@@ -21,13 +21,13 @@ ELEMENTS = {
 """What the elements of a scratchpad are; main memory takes all."""
 
 
-def check_scope(doing: str, scope: str, tensor: Tensor) -> None:
+def check_scope(doing: str, scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
     """Refuse scopes that do not exist or hold other elements."""
-    if scope not in SCOPES:
-        raise ScheduleError(f"{doing}: there is no scope `{scope}`; scopes are {', '.join(SCOPES)}")
+    if scope not in scopes:
+        raise ScheduleError(f"{doing}: there is no scope `{scope}`; scopes are {', '.join(scopes)}")
     held = ELEMENTS.get(scope, (tensor.dtype,))
     if tensor.dtype not in held:
-        fitting = [name for name in SCOPES if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
+        fitting = [name for name in scopes if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
         raise ScheduleError(
             f"{doing}: `{tensor.name}` is {tensor.dtype}, and {scope} holds {' or '.join(held)}; "
             f"choose {' or '.join(fitting)}"
@@ -54,7 +54,7 @@ class CacheRead(Step):
                 f"{', '.join(names)}"
             )
         old = state.tensors[self.tensor]
-        check_scope(str(self), self.scope, old)
+        check_scope(str(self), self.scope, old, state.scopes)
         if any(stage.name == self.tensor and stage.place for stage in state.stages):
             raise ScheduleError(
                 f"{self}: `{self.tensor}` is computed inside another stage; `compute_root` it first"
@@ -149,7 +149,7 @@ class CacheWrite(Step):
     def apply(self, state: State) -> State:
         """Put the computing stage before the copy; loops of both are the plain ones."""
         stage = state.stage(self.stage, str(self))
-        check_scope(str(self), self.scope, stage.output)
+        check_scope(str(self), self.scope, stage.output, state.scopes)
         reductions = tuple(axis.name for axis in stage.reductions)
         marked = stage.relations or stage.kinds or stage.depths or stage.instruction
         if marked or stage.loops != (*stage.axes, *reductions):
@@ -230,7 +230,7 @@ class SetScope(Step):
     def apply(self, state: State) -> State:
         """Change the scope."""
         stage = state.stage(self.stage, str(self))
-        check_scope(str(self), self.scope, stage.output)
+        check_scope(str(self), self.scope, stage.output, state.scopes)
         if stage.cached and self.scope != stage.scope:
             raise ScheduleError(
                 f"{self}: `{self.stage}` was made for {stage.scope}; cache it for {self.scope} "

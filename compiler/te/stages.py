@@ -13,9 +13,16 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Expression, Read, Reduction, reads_of
 from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Kernel, Tensor
+from .processor import Processor
 
 SCOPES = tuple(memory.name for memory in Memory)
 """Where a stage's output may lie: main memory and the contract's scratchpads."""
+
+REGISTER = "REGISTER"
+"""Scope of the sums of a reduction whose result the same stage goes on with.
+
+On a processor also of what a schedule keeps there: boxes of constant size, indexed by constants.
+"""
 
 
 class ScheduleError(CompileError):
@@ -200,11 +207,19 @@ class State:
         The machine; without one there is no tensorisation.
     stages
         The kernel's, and the copies that steps made.
+    processor
+        A general processor in the place of the machine.
     """
 
     kernel: Kernel
     configuration: Configuration | None
     stages: tuple[Stage, ...]
+    processor: Processor | None = None
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Where a stage's output may lie."""
+        return SCOPES if self.processor is None else (Memory.DRAM.name, REGISTER)
 
     def stage(self, name: str, doing: str) -> Stage:
         """The stage of a name.
@@ -264,7 +279,9 @@ def whole_box(shape: tuple[int, ...]) -> Box:
     return tuple((0, extent) for extent in shape)
 
 
-def initial_state(kernel: Kernel, configuration: Configuration | None) -> State:
+def initial_state(
+    kernel: Kernel, configuration: Configuration | None, processor: Processor | None = None
+) -> State:
     """Every stage a full loop nest of its own, reductions innermost."""
     stages = []
     for compute in kernel.stages:
@@ -279,4 +296,4 @@ def initial_state(kernel: Kernel, configuration: Configuration | None) -> State:
                 loops=(*axes, *(axis.name for axis in compute.reductions)),
             )
         )
-    return State(kernel, configuration, tuple(stages))
+    return State(kernel, configuration, tuple(stages), processor)

@@ -6,10 +6,11 @@ from dataclasses import fields
 from ...errors import CompileError
 from ...isa.configuration import Memory
 from ...isa.expressions import Match
-from ...isa.patterns import Pattern
+from ...isa.patterns import Pattern, patterns_of
 from ..accelerator.tensorise import find_pattern, lane_axes
 from .affine import variable
 from .bounds import Bounds, Plan, spans
+from .dot_products import dot_product_of
 from .exactness import check_exact
 from .nodes import qualified
 from .stages import Fusion, ScheduleError, Stage, State
@@ -24,7 +25,16 @@ def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
         When there is none, or an operand lies elsewhere.
     """
     names = (stage.name, *(read.tensor for read in stage.reads()))
-    return find_pattern(stage.compute, {name: Memory[state.scope(name)] for name in names})
+    places = {name: Memory[state.scope(name)] for name in names}
+    return find_pattern(stage.compute, places, patterns_of(state.configuration))
+
+
+def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
+    """The name of the instruction that a tensorised stage is."""
+    if state.processor is not None:
+        return dot_product_of(stage, state, state.processor, bounds, stage.name).mnemonic
+    pattern, _ = pattern_of(stage, state)
+    return pattern.family.mnemonic
 
 
 def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> None:
@@ -43,6 +53,9 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
     text = f"tensorise({stage.name}, {stage.instruction})"
     if doing != text:
         doing = f"{doing}: `{text}` would not hold any more"
+    if state.processor is not None:
+        dot_product_of(stage, state, state.processor, bounds, doing)
+        return
     if state.configuration is None:
         raise ScheduleError(f"{doing}: lanes are unknown; give the Schedule a Configuration")
     try:
@@ -69,7 +82,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
             f"{doing}: {family.mnemonic} cannot add to an earlier sum; move the reduction loop "
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
-    check_exact(stage, state, bounds, family.mnemonic, doing)
+    check_exact(stage, state, bounds, found, family.mnemonic, doing)
     _check_operands(doing, stage, pattern, found)
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         assert axis is not None

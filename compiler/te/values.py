@@ -5,14 +5,21 @@ what a declaration is checked with: which axes occur, which tensors are read, wh
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import CompileError
-from ...isa.expressions import Affine, Call, Constant, Expression, Op, Read, Reduction
+from ...isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real, Reduction
 from ..tensor import Axis, Compute, Tensor
 from .index import AxisUse, Index, merge_uses
+from .reductions import reduction_of
 
-LIMITS = {"int8": (-(1 << 7), (1 << 7) - 1), "int32": (-(1 << 31), (1 << 31) - 1)}
+LIMITS = {
+    "int8": (-(1 << 7), (1 << 7) - 1),
+    "uint8": (0, (1 << 8) - 1),
+    "int32": (-(1 << 31), (1 << 31) - 1),
+    "int64": (-(1 << 63), (1 << 63) - 1),
+    "bool": (0, 1),
+}
 """Smallest and largest value of the integer types."""
 
 
@@ -55,7 +62,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """An expression and what it depends on; `+`, `-` and `*` are 32-bit and wrap.
+    """An expression and what it depends on; `+`, `-` and `*` of integers are 32-bit and wrap.
 
     Parameters
     ----------
@@ -68,7 +75,7 @@ class Value:
     over
         Axes of the reduction inside it, None without one.
     real
-        Whether it is a binary32 number, which only `requantise` takes, as its scale.
+        Whether it is a binary32 number.
     """
 
     tree: Expression
@@ -77,12 +84,12 @@ class Value:
     over: tuple[Axis, ...] | None = None
     real: bool = False
 
-    def __add__(self, other: "Value | int") -> "Value":
+    def __add__(self, other: "Value | float") -> "Value":
         return combine(Op.ADD, self, other)
 
     __radd__ = __add__
 
-    def __mul__(self, other: "Value | int") -> "Value":
+    def __mul__(self, other: "Value | float") -> "Value":
         return combine(Op.MULTIPLY, self, other)
 
     __rmul__ = __mul__
@@ -90,40 +97,62 @@ class Value:
     def __neg__(self) -> "Value":
         return self * -1
 
-    def __sub__(self, other: "Value | int") -> "Value":
+    def __sub__(self, other: "Value | float") -> "Value":
         return self + -other
 
-    def __rsub__(self, other: int) -> "Value":
+    def __rsub__(self, other: float) -> "Value":
         return -self + other
+
+    def __truediv__(self, other: "Value | float") -> "Value":
+        return combine(Op.DIVIDE, self, other)
+
+    def __rtruediv__(self, other: float) -> "Value":
+        return combine(Op.DIVIDE, other, self)
 
     def __str__(self) -> str:
         return str(self.tree)
 
 
-def combine(op: Op, *arguments: Value | int) -> Value:
-    """A call of integers; whole numbers become constants.
+def combine(op: Op, *arguments: Value | float) -> Value:
+    """A call of integers or of float32 numbers; numbers become constants of the same sort.
 
     Raises
     ------
     CompileError
-        When an argument is no integer, or two arguments hold a reduction each.
+        When integers and float32 numbers meet, an operation does not take what it is given, or two
+        arguments hold a reduction each.
     """
     values = [value_from(argument, f"`{op.value}`") for argument in arguments]
-    for value in values:
-        if value.real:
-            raise CompileError(
-                f"`{op.value}` takes integers, and `{value}` is float32; only the scale of "
-                "`requantise` is float32"
-            )
-    return _call(op, values)
+    real = any(value.real for value in values)
+    if real and op not in _EITHER:
+        shown = next(value for value in values if value.real)
+        raise CompileError(f"`{op.value}` takes integers, and `{shown}` is float32")
+    if real or op is Op.DIVIDE:
+        values = [_as_real(value, op) for value in values]
+    return call(op, values, real=real and op not in (Op.LESS, Op.EQUAL))
 
 
-def maximum(a: Value | int, b: Value | int) -> Value:
+_EITHER = (Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.LESS, Op.EQUAL, Op.DIVIDE)
+"""Operations on float32 numbers; all but the last take integers as well."""
+
+
+def _as_real(value: Value, op: Op) -> Value:
+    """An operand beside a float32 number."""
+    if value.real:
+        return value
+    if isinstance(value.tree, Constant):
+        return replace(value, tree=Real(float(value.tree.value)), real=True)
+    raise CompileError(
+        f"`{op.value}` of float32 numbers and the integer `{value}`; convert that with `real`"
+    )
+
+
+def maximum(a: Value | float, b: Value | float) -> Value:
     """The larger of two values."""
     return combine(Op.MAXIMUM, a, b)
 
 
-def minimum(a: Value | int, b: Value | int) -> Value:
+def minimum(a: Value | float, b: Value | float) -> Value:
     """The smaller of two values."""
     return combine(Op.MINIMUM, a, b)
 
@@ -143,9 +172,9 @@ def requantise(value: Value, scale: Value) -> Value:
     """`round_half_even(float32(value) * scale)`, saturated as `isa.numbers.requantise` does."""
     if value.real:
         raise CompileError(f"requantise takes an integer value, and `{value}` is float32")
-    if not isinstance(scale, Value) or not scale.real:
+    if not isinstance(scale, Value) or not (scale.real and isinstance(scale.tree, Read)):
         raise CompileError(f"requantise takes its scale from a float32 tensor, not `{scale}`")
-    return _call(Op.REQUANTISE, [value, scale])
+    return call(Op.REQUANTISE, [value, scale])
 
 
 def lookup(table: Operand, value: Value) -> Value:
@@ -155,7 +184,7 @@ def lookup(table: Operand, value: Value) -> Value:
             f"lookup takes a table of int8[256]; `{table.tensor.name}` is "
             f"{table.tensor.dtype}{list(table.tensor.shape)}"
         )
-    return _call(Op.LOOKUP, [Value(Read(table.tensor.name, ()), {}, (table,)), value])
+    return call(Op.LOOKUP, [Value(Read(table.tensor.name, ()), {}, (table,)), value])
 
 
 def sum_over(value: Value, over: Index | Sequence[Index]) -> Value:
@@ -169,9 +198,11 @@ def maximum_over(value: Value, over: Index | Sequence[Index]) -> Value:
 
 
 def value_from(argument: object, what: str) -> Value:
-    """A value, or a whole number as one."""
+    """A value, or a number as one: whole numbers are integers, others float32."""
     if isinstance(argument, Value):
         return argument
+    if isinstance(argument, float):
+        return Value(Real(argument), {}, (), real=True)
     if isinstance(argument, int) and not isinstance(argument, bool):
         low, high = LIMITS["int32"]
         if not low <= argument <= high:
@@ -182,9 +213,16 @@ def value_from(argument: object, what: str) -> Value:
     raise CompileError(f"{what} takes tensor elements and whole numbers, not `{argument}`")
 
 
-def _call(op: Op, values: list[Value]) -> Value:
+def call(op: Op, values: list[Value], real: bool = False) -> Value:
+    """A call whose arguments fit the operation; `real` says what it gives.
+
+    Raises
+    ------
+    CompileError
+        When two arguments hold different reductions.
+    """
     over = [value.over for value in values if value.over is not None]
-    if len(over) > 1:
+    if len({reduction_of(value.tree) for value in values if value.over is not None}) > 1:
         raise CompileError(
             f"`{op.value}` of two reductions, `{values[0]}` and `{values[1]}`; make a stage of one"
         )
@@ -193,13 +231,14 @@ def _call(op: Op, values: list[Value]) -> Value:
         merge_uses(*(value.uses for value in values)),
         tuple(operand for value in values for operand in value.operands),
         over[0] if over else None,
+        real,
     )
 
 
 def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
     what = "sum" if op is Op.ADD else "max"
-    if not isinstance(value, Value) or value.real:
-        raise CompileError(f"`{what}` takes an integer value, not `{value}`")
+    if not isinstance(value, Value):
+        raise CompileError(f"`{what}` takes a value, not `{value}`")
     if value.over is not None:
         raise CompileError(f"`{what}` of `{value}`, which is a reduction already; make it a stage")
     reductions = []
@@ -215,7 +254,7 @@ def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
     known = {axis.name: AxisUse(axis.extent, reduced=True) for axis in reductions}
     merge_uses(known, value.uses)
     kept = {name: use for name, use in value.uses.items() if name not in known}
-    return Value(Reduction(op, value.tree), kept, value.operands, tuple(reductions))
+    return Value(Reduction(op, value.tree), kept, value.operands, tuple(reductions), value.real)
 
 
 def bare_axis(index: object, what: str) -> tuple[str, AxisUse]:

@@ -19,12 +19,20 @@ from ..ablation import Progress, measure_layer, measure_variant, variants
 from ..ablation_tables import (
     introduction,
     layers_json,
+    layers_means,
     layers_table,
     variants_json,
     variants_table,
 )
 from ..ablation_traffic import bytes_per_cycle
-from ..arguments import Advance, add_configuration, chosen_configuration, progress_bar
+from ..arguments import (
+    Advance,
+    add_configuration,
+    add_json,
+    check_json,
+    chosen_configuration,
+    progress_bar,
+)
 from ..json_output import write_json
 from ..layers import RESNET18, ConvolutionShape
 from .run import add_memory, memory_model
@@ -45,10 +53,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layers", metavar="NAME,...", help="without MODEL: some of C2 to C11 (default: all)"
     )
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE.json",
-        help="the table for machines, to stdout or to a file beside the table",
-    )  # fmt: skip
+    add_json(parser, "the table")
     parser.add_argument(
         "--figure", type=Path, metavar="FILE.svg", help="draw the table (needs Matplotlib)"
     )
@@ -68,7 +73,8 @@ def ablation(arguments: argparse.Namespace) -> None:
     TilewrightError
         For whatever is wrong with the model, the machine or the memory.
     """
-    check_files(arguments.json, arguments.figure)
+    check_json(arguments.json)
+    check_figure(arguments.figure)
     memory = memory_model(arguments)
     configuration = chosen_configuration(arguments)
     if arguments.source is None:
@@ -84,19 +90,14 @@ def ablation(arguments: argparse.Namespace) -> None:
     ablate_network(graph, configuration, memory, arguments)
 
 
-def check_files(json: str | None, figure: Path | None) -> None:
-    """Refuse names of results that may be a model's, and figures that cannot be drawn.
+def check_figure(figure: Path | None) -> None:
+    """Refuse figures that cannot be drawn.
 
     Raises
     ------
     UsageError, ToolError
         Before anything long begins.
     """
-    if json not in (None, "-") and not json.endswith(".json"):
-        raise UsageError(
-            f"`--json {json}`: expected a name that ends in `.json`, or none for stdout; put MODEL "
-            "before `--json`"
-        )
     if figure is None:
         return
     if figure.suffix != ".svg":
@@ -192,6 +193,7 @@ def ablate_layers(
         layers_json(NETWORK, configuration, memory, layers),
         layers_table(layers),
         introduction(NETWORK, configuration, memory),
+        layers_means(layers),
     )
 
 
@@ -218,11 +220,19 @@ def save_figure(target: Path, draw: Callable[[Path], None]) -> None:
         ) from None
 
 
-def deliver(target: str | None, values: Any, table: Table, lines: Sequence[str]) -> None:
-    """Write JSON where asked for; print the table unless JSON goes there."""
+def deliver(
+    target: str | None,
+    values: Any,
+    table: Table,
+    above: Sequence[str],
+    below: Sequence[str] = (),
+) -> None:
+    """Write JSON where asked for; print table and lines around it unless JSON goes there."""
     if target:
         write_json(target, values)
     if target != "-":
-        for line in lines:
+        for line in above:
             report.say(line)
         report.stdout().print(table)
+        for line in below:
+            report.say(line)

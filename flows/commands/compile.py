@@ -1,12 +1,26 @@
-"""`tilewright compile`: a model into an artifact."""
+"""`tilewright compile`: a model into an artifact, and how good its schedules are."""
 
 import argparse
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from ...errors import ArtifactError
 from ...isa.configuration import DEFAULT
-from ...runtime.artifact import SUFFIX, save
-from .. import report
-from ..arguments import add_configuration, chosen_configuration, compile_model
+from ..arguments import (
+    add_configuration,
+    add_json,
+    check_json,
+    chosen_configuration,
+    compile_anew,
+    kept_module,
+)
+from ..calibration import add_calibration, chosen_calibration
+from ..compile_cache import SUFFIX
+from ..console import configuration_sentence, say
+from ..fixed_inputs import add_fixes, chosen_wishes
+from ..json_output import write_json
 
 
 def add(commands, common: argparse.ArgumentParser) -> None:
@@ -14,6 +28,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("compile", parents=[common], help="compile a model into one file")
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
+    add_fixes(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help=f"artifact (default: MODEL{SUFFIX} here)"
     )
@@ -21,6 +36,8 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--keep-all", action="store_true",
         help="no layer's output is overwritten, so that `run --compare` sees all",
     )  # fmt: skip
+    add_calibration(parser, required=False, samples="--calibration-samples")
+    add_json(parser, "each layer's cycles beside what any schedule takes at least,")
     parser.set_defaults(function=compile_)
 
 
@@ -32,13 +49,70 @@ def compile_(arguments: argparse.Namespace) -> None:
     TilewrightError
         When the model, the configuration or the path is not as it should be.
     """
+    check_json(arguments.json)
     configuration = chosen_configuration(arguments) or DEFAULT
-    module = compile_model(arguments.source, configuration, keep_all=arguments.keep_all)
     target = arguments.output or Path(arguments.source.stem + SUFFIX)
-    save(module, target)
-    layers = sum(len(segment.layers) for segment in module.segments)
-    instructions = sum(len(segment.program) for segment in module.segments)
-    report.say(
-        f"{target}: {layers} accelerator layers in {instructions} instructions for "
-        f"{report.configuration_sentence(configuration)}, {target.stat().st_size:,} bytes"
+    asked = {
+        "keep_all": arguments.keep_all,
+        "calibration": chosen_calibration(arguments),
+        "wishes": chosen_wishes(arguments),
+    }
+    kept = kept_module(arguments.source, configuration, **asked)
+    found = kept.read() if kept is not None else None
+    if found is not None:
+        report = found[1]
+        write_whole(target, found[0])
+    else:
+        from ...runtime.artifact import save
+
+        module = compile_anew(arguments.source, configuration, **asked)
+        report = module.report
+        save(module, target)
+        if kept is not None:
+            kept.keep(target, report)
+    values = {
+        "artifact": str(target),
+        "bytes": target.stat().st_size,
+        "configuration": configuration.name,
+        **{name: value for name, value in report.items() if name != "compile_s"},
+    }
+    if arguments.json:
+        write_json(arguments.json, values)
+    if arguments.json != "-":
+        say(
+            f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
+            f"instructions for {configuration_sentence(configuration)}, {values['bytes']:,} bytes"
+        )
+        if values["layers"]:
+            say(gap_sentence(values))
+
+
+def gap_sentence(report: Mapping[str, Any]) -> str:
+    """How far a network is from its bound, in words; see `compiler.gaps`."""
+    if report["cycles"] is None:
+        return f"at least {report['bound']:,} cycles, whatever the schedules"
+    return (
+        f"{report['cycles']:,} cycles; with any schedules at least {report['bound']:,}, so that "
+        f"better ones gain at most {1 - report['bound'] / report['cycles']:.1%}"
     )
+
+
+def write_whole(target: Path, data: bytes) -> None:
+    """Write a file; an older one of that name stays whole until the new one is.
+
+    Raises
+    ------
+    ArtifactError
+        When it cannot be written.
+    """
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        try:
+            beside.write_bytes(data)
+            os.replace(beside, target)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as problem:
+        raise ArtifactError(
+            f"artifact `{target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None

@@ -3,10 +3,11 @@
 import argparse
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ...compiler.importers import NeedsInputError
 from ...compiler.module import Module
 from ...errors import DeviceError, UsageError
 from ...runtime import open_device
@@ -15,6 +16,8 @@ from ...runtime.profile import Profile
 from ...sim.memory_model import MemoryModel
 from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
+from ..calibration import add_calibration, chosen_calibration
+from ..fixed_inputs import add_fixes, chosen_wishes, fixed_sentence, fixes_of_samples
 from ..json_output import write_json
 from ..running import Outcome, run_samples
 from ..samples import Samples, random_samples, read_samples
@@ -29,6 +32,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser("run", parents=[common], help="run a model or an artifact")
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
+    add_fixes(parser)
     parser.add_argument("--device", default="sim", help=f"{', '.join(DEVICES)} (default: sim)")
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
@@ -50,6 +54,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="FILE",
         help="write the first sample's timeline for Perfetto (sim, rtl)",
     )  # fmt: skip
+    add_calibration(parser, required=False, samples="--calibration-samples")
     parser.set_defaults(function=run)
 
 
@@ -83,9 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_arguments(arguments)
     memory = memory_model(arguments)
     require_tools(arguments.device)
-    module = load_module(
-        arguments.source, chosen_configuration(arguments), keep_all=arguments.compare
-    )
+    module = load_fixed(arguments)
     if arguments.trace:
         require_segments(module)
     samples = choose_samples(arguments, module)
@@ -106,6 +109,37 @@ def run(arguments: argparse.Namespace) -> None:
             f"device `{outcome.device.name}`: {difference}; this is a fault of the device or the "
             "compiler: report it with the model"
         )
+
+
+def load_fixed(arguments: argparse.Namespace) -> Module:
+    """The module; inputs that shapes depend on are fixed at what the input file says of them.
+
+    Raises
+    ------
+    TilewrightError
+        As `load_module`; `NeedsInputError` for an input that nothing says anything of.
+    """
+    calibration, wishes = chosen_calibration(arguments), chosen_wishes(arguments)
+    given = set(wishes.fixed)
+    while True:
+        try:
+            module = load_module(
+                arguments.source,
+                chosen_configuration(arguments),
+                keep_all=arguments.compare,
+                calibration=calibration,
+                wishes=wishes,
+            )
+            break
+        except NeedsInputError as need:
+            if calibration is not None:
+                raise
+            more = fixes_of_samples(need, arguments.input)
+            wishes = replace(wishes, fixed={**wishes.fixed, **more})
+    found = [name for name in wishes.fixed if name not in given]
+    if found and arguments.json != "-":
+        report.say(fixed_sentence(found))
+    return module
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

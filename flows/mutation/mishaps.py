@@ -87,9 +87,10 @@ class Mishaps:
             place = 4 * self.word
             words[place] = words[place] & 0xF0 | opcode
             yield from self.fail(session, self.run(bytes(words)), recovers=opcode % 5 == 0)
-        for combine in (5, 6, 7):
+        layout = Vector.layout(self.configuration)
+        codes = 1 << next(field.bits for field in layout if field.name == "combine")
+        for combine in range(len(self.configuration.operations), codes):
             words = bytearray(self.encode(Vector(dst=0, a=1)))
-            layout = Vector.layout(self.configuration)
             values = Vector(dst=0, a=1).values(self.configuration) | {"combine": combine}
             words[:] = pack(layout, values).to_bytes(self.word, "little")
             code = bytes(words) + self.encode(Halt())

@@ -2,7 +2,8 @@
 
 The timing model names what an instruction does; whether that is compute or transfer depends on the
 unit that does it. What LOAD and STORE wait for is transfer while their channel of main memory is
-busy, with whatever was asked for before, and latency while it is idle.
+busy, with whatever was asked for before, and latency while it is idle. An instruction that is not
+there yet waits for data while the read channel brings data, and for main memory while it is idle.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from ...isa.instructions import Unit
+from ...sim.timing.beats import FETCH
 from ...sim.timing.critical_path import START, PathStep, critical_path
 from ...sim.timing.stalls import Wait
 from ..timed import NO_LAYER, TimedSegment
@@ -29,7 +31,7 @@ CAUSE_TEXT = {
     Cause.COMPUTE: "GEMM or VECTOR works",
     Cause.MEMORY: "LOAD or STORE moves data, or waits while its channel of main memory is busy",
     Cause.LATENCY: "an answer of main memory, a token or a result is on its way; nothing moves",
-    Cause.DISPATCH: "the next instruction is not there yet: it is fetched, or stands behind others",
+    Cause.DISPATCH: "the next instruction comes in, or stands behind others",
 }
 
 PORT_CYCLES = 6
@@ -97,9 +99,12 @@ def path_steps(segment: TimedSegment) -> list[Step]:
 def _split(
     segment: TimedSegment, step: PathStep, unit: Unit | None
 ) -> Iterator[tuple[PathStep, Cause]]:
-    """A step with its cause; one of LOAD or STORE as two where its channel is partly idle."""
+    """A step with its cause; as several where its channel is partly idle, or brings other things."""
+    if unit is not None and step.wait is Wait.FETCH:
+        yield from _split_fetch(segment, step)
+        return
     handed_over = step.wait is Wait.FILL and step.cycles <= PORT_CYCLES
-    if unit is None or unit not in _MOVES or step.wait is Wait.FETCH or handed_over:
+    if unit is None or unit not in _MOVES or handed_over:
         yield step, cause_of(unit, step.wait)
         return
     idle = step.cycles - _busy_cycles(segment, unit, step)
@@ -110,6 +115,21 @@ def _split(
         yield replace(step, end=turn), Cause.MEMORY
     if turn < step.end:
         yield replace(step, begin=turn), Cause.LATENCY
+
+
+def _split_fetch(segment: TimedSegment, step: PathStep) -> Iterator[tuple[PathStep, Cause]]:
+    """Waiting for an instruction, by what the read channel does meanwhile."""
+    reads = segment.beats[0]
+    first, last = reads.cycle.searchsorted([step.begin, step.end])
+    words = int((reads.instruction[first:last] == FETCH).sum())
+    begin = step.begin
+    for beats, cause in ((last - first - words, Cause.MEMORY), (words, Cause.DISPATCH)):
+        end = min(step.end, begin + round(beats * segment.timing.memory.beat_cycles))
+        if end > begin:
+            yield replace(step, begin=begin, end=end), cause
+        begin = end
+    if begin < step.end:
+        yield replace(step, begin=begin), Cause.LATENCY
 
 
 def _busy_cycles(segment: TimedSegment, unit: Unit, step: PathStep) -> int:

@@ -129,7 +129,7 @@ def _memory(module: Module, fact: LayerFacts) -> str:
 def _latency(module: Module, fact: LayerFacts) -> str:
     timing = fact.segment.timing
     late = [step for step in fact.steps if step.cause is Cause.LATENCY]
-    memory = sum(step.cycles for step in late if step.step.wait is Wait.MEMORY)
+    memory = sum(step.cycles for step in late if step.step.wait in (Wait.MEMORY, Wait.FETCH))
     rest = fact.causes[Cause.LATENCY] - memory
     return (
         f"waits for what is on its way: {memory:,} cycles for answers of main memory, each "

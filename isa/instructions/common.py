@@ -184,6 +184,10 @@ class Instruction:
         """Whether this instruction touches the operand at all."""
         return True
 
+    def code_of(self, field: str, configuration: Configuration) -> int:
+        """What stands in a word for the value of a field that is no address, stride or extent."""
+        return int(getattr(self, field))
+
     # Derived -----------------------------------------------------------------------------------
 
     @classmethod
@@ -214,7 +218,7 @@ class Instruction:
         Raises
         ------
         IsaError
-            When there are more loops than levels.
+            When there are more loops than levels, or the machine lacks what a field asks for.
         """
         values = {
             "opcode": self.opcode,
@@ -222,7 +226,7 @@ class Instruction:
             "signal": self._mask(self.signal),
         }
         for field in self.own_fields(configuration):
-            values[field.name] = int(getattr(self, field.name))
+            values[field.name] = self.code_of(field.name, configuration)
         for operand in self.operands:
             values[operand.name] = getattr(self, operand.name)
         for nest, moved in self.nests.items():
@@ -240,7 +244,7 @@ class Instruction:
         return values
 
     @classmethod
-    def from_values(cls, values: Mapping[str, int], configuration: Configuration) -> "Instruction":
+    def from_values(cls, values: Mapping[str, Any], configuration: Configuration) -> "Instruction":
         """Inverse of `values`.
 
         Raises

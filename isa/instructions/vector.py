@@ -1,24 +1,15 @@
 """VECTOR: bias, requantisation, residuals, pooling and look-ups over ACC and ACT."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
+from ..vector_operations import Combine, Operation, code_bits
 from .common import Access, Instruction, Loop, Operand, Unit, slice_count
-
-
-class Combine(IntEnum):
-    """How the operands `a` and `b` meet."""
-
-    A = 0
-    ADD = 1
-    MUL = 2
-    MAX = 3
-    MIN = 4
 
 
 class Reduce(IntEnum):
@@ -32,11 +23,11 @@ class Reduce(IntEnum):
 class Vector(Instruction):
     """Work on slices of `vector_lanes` values, one step per cycle.
 
-    Per step `x` is the combination of the operands: `a`, `term(a) + term(b)`, `a * b`, `max(a, b)`
-    or `min(a, b)`; `term` multiplies a value from ACT by its 16-bit multiplier and leaves one from
-    ACC as it is. The reduce loops sum `x` or take its maximum; then, in this order and each if
-    asked for: `+ bias`, requantise by `scale`, add `zero_point`, saturate to int8, clamp, look up.
-    A result for ACC is taken after the bias. Integers are 32 bits wide and wrap.
+    Per step `x` is what the operation `combine` makes of the operands; its law says what, and
+    `a_multiplier` counts as 1 where `a` comes from ACC. The reduce loops sum `x` or take its
+    maximum; then, in this order and each if asked for: `+ bias`, requantise by `scale`, add
+    `zero_point`, saturate to int8, clamp, look up. A result for ACC is taken after the bias.
+    Integers are 32 bits wide and wrap.
 
     Parameters
     ----------
@@ -45,7 +36,7 @@ class Vector(Instruction):
     combine, reduce
         The operations.
     a_multiplier, b_multiplier
-        Signed 16-bit factors of ADD.
+        Signed 16-bit factors that the law of `combine` may read.
     bias, scale
         Take the per-channel bias, or the binary32 scale, from PARAM.
     zero_point, low, high
@@ -81,7 +72,7 @@ class Vector(Instruction):
 
     a_from_acc: bool = False
     to_acc: bool = False
-    combine: Combine = Combine.A
+    combine: Operation = Combine.A
     reduce: Reduce = Reduce.SUM
     a_multiplier: int = 1
     b_multiplier: int = 1
@@ -101,9 +92,11 @@ class Vector(Instruction):
 
     def __post_init__(self) -> None:
         super(Vector, self).__post_init__()
-        if self.combine not in tuple(Combine):
-            raise IsaError(f"vector: `combine` code {int(self.combine)} means nothing")
-        object.__setattr__(self, "combine", Combine(self.combine))
+        if not isinstance(self.combine, Operation):
+            raise IsaError(
+                f"vector: `combine` must be an operation, such as `Combine.ADD` or one of "
+                f"`Configuration.operations`, not {self.combine!r}"
+            )
         object.__setattr__(self, "reduce", Reduce(self.reduce))
         for flag in ("a_from_acc", "to_acc", "bias", "scale", "lookup"):
             object.__setattr__(self, flag, bool(getattr(self, flag)))
@@ -114,7 +107,7 @@ class Vector(Instruction):
         return (
             Field("a_from_acc", 1),
             Field("to_acc", 1),
-            Field("combine", 3),
+            Field("combine", code_bits(configuration.operations)),
             Field("reduce", 1),
             Field("a_multiplier", 16, signed=True),
             Field("b_multiplier", 16, signed=True),
@@ -126,6 +119,39 @@ class Vector(Instruction):
             Field("lookup", 1),
             Field("table", (configuration.lut_tables - 1).bit_length()),
         )
+
+    def code_of(self, field: str, configuration: Configuration) -> int:
+        """The place of an operation in the machine's table; others are numbers.
+
+        Raises
+        ------
+        IsaError
+            When the machine does not have the operation.
+        """
+        if field != "combine":
+            return super(Vector, self).code_of(field, configuration)
+        operations = configuration.operations
+        if self.combine not in operations:
+            raise IsaError(
+                f"configuration `{configuration.name}` has no operation `{self.combine}`; it has "
+                f"{'; '.join(map(str, operations))}; declare it in `extra_operations`"
+            )
+        return operations.index(self.combine)
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any], configuration: Configuration) -> Instruction:
+        """Inverse of `values`.
+
+        Raises
+        ------
+        IsaError
+            For a code that means nothing.
+        """
+        code, operations = values["combine"], configuration.operations
+        if code >= len(operations):
+            raise IsaError(f"vector: `combine` code {code} means nothing")
+        decoded = {**values, "combine": operations[code]}
+        return super(Vector, cls).from_values(decoded, configuration)
 
     @classmethod
     def base_bits(cls, operand: str, configuration: Configuration) -> int:
@@ -149,9 +175,9 @@ class Vector(Instruction):
         return configuration.vector_lanes * (4 if memory is Memory.ACC else 1)
 
     def active(self, operand: Operand) -> bool:
-        """`b` only when combined; `param` only when a bias or a scale is taken."""
+        """`b` only when the law reads it; `param` only when a bias or a scale is taken."""
         if operand.name == "b":
-            return self.combine is not Combine.A
+            return self.combine.reads("b")
         if operand.name == "param":
             return self.bias or self.scale
         return True

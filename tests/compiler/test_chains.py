@@ -191,7 +191,7 @@ def seen(monkeypatch) -> Seen:
         most, depth = chance.choice((1, 10, 100)), chance.choice((0, 0, 1, 2, 3))
         legal = tuple(itertools.islice(legal_schedules(kernel, configuration, depth), most))
         drawn = chance.choice(legal or (choose_schedule(kernel, configuration),))
-        return replace(drawn, bound_cycles=0)
+        return replace(drawn, estimated_cycles=0)
 
     def lower_and_count(self: Lowering, kernel: Kernel, schedule: Schedule) -> None:
         seen.add(schedule.plan(kernel, self.configuration), self.configuration)
@@ -261,7 +261,7 @@ def every_schedule(sketch: Sketch, configuration: Configuration, monkeypatch) ->
             first = place if kernel.name.count(" + ") == whole - 1 else 0
             legal = tuple(itertools.islice(legal_schedules(kernel, machine), first + 1))
             plans.append(legal[-1].plan(kernel, machine))
-            return replace(legal[-1], bound_cycles=0)
+            return replace(legal[-1], estimated_cycles=0)
 
         monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", nth)
         with Runner() as run:

@@ -64,3 +64,46 @@ def test_stored_boxes_land_where_slicing_puts_them(case, configuration):
     slices = tuple(slice(low, high) for low, high in box)
     expected[slices] = values.reshape([high - low for low, high in box])
     np.testing.assert_array_equal(machine.memories[Memory.DRAM].reshape(shape), expected)
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from(CONFIGURATIONS))
+def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
+    """Channels of a part, as often as it lies there, and not a byte between."""
+    n, height, width = (data.draw(st.integers(1, 3)) for _ in range(3))
+    block, blocks = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
+    channels = data.draw(st.integers(1, block * blocks))
+    rows, columns, room = (data.draw(st.integers(1, 3)) for _ in range(3))
+    first = data.draw(st.integers(0, room - 1))
+    line = width * columns * (channels + room)
+    pixel = channels + room
+    whole = np.zeros((n, height * rows, width * columns, pixel), np.int8)
+    part = Resident(
+        first,
+        (n, height, width, block * blocks),
+        (whole[0].size, rows * line, columns * pixel, 1),
+        channels,
+        ((rows, line), (columns, pixel)),
+    )
+    machine = Machine(configuration, np.zeros(whole.size, dtype=np.uint8))
+    shape = (n, height, width, blocks, block)
+    values = np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+    cuts = data.draw(st.booleans())
+    for low in range(0, blocks, 1 if cuts else blocks):
+        high = low + 1 if cuts else blocks
+        box = ((0, n), (0, height), (0, width), (low, high), (0, block))
+        piece = np.ascontiguousarray(values[..., low:high, :]).view(np.uint8).ravel()
+        machine.memories[Memory.ACT][5 : 5 + piece.size] = piece
+        for store in store_box(part.shaped(shape), box, Memory.ACT, 5, configuration):
+            encode(store, configuration)
+            machine.execute(store)
+    own = values.reshape(n, height, width, -1)[..., :channels]
+    whole[..., first : first + channels] = own.repeat(rows, axis=1).repeat(columns, axis=2)
+    found = machine.memories[Memory.DRAM].view(np.int8).reshape(whole.shape)
+    np.testing.assert_array_equal(found, whole)
+    machine.memories[Memory.ACT][:] = 0
+    box = ((0, n), (0, height), (0, width), (0, channels))
+    for load in load_box(part, box, Memory.ACT, 0, 0, configuration):
+        machine.execute(load)
+    loaded = machine.memories[Memory.ACT][: own.size].view(np.int8)
+    np.testing.assert_array_equal(loaded.reshape(own.shape), own)

@@ -10,6 +10,7 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.kernels import build_kernel
 from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
 
 from .test_lowering import out_extent, single_node
@@ -47,14 +48,18 @@ def layer(size: int, channels_in: int, channels_out: int, kernel: int, stride: i
 
 
 def exact_cycles(
-    graph: Graph, schedule: Schedule, configuration: Configuration, monkeypatch
+    graph: Graph,
+    schedule: Schedule,
+    configuration: Configuration,
+    monkeypatch,
+    memory: MemoryModel | None = None,
 ) -> int:
     """Cycles of the graph's one kernel with a schedule, by the timing model."""
     monkeypatch.setattr(
         "tilewright.compiler.fusion.choose_schedule", lambda kernel, *options: schedule
     )
     (segment,) = compile_graph(graph, configuration).segments
-    return time_program(segment.program, configuration).cycles
+    return time_program(segment.program, configuration, memory).cycles
 
 
 def rank_correlation(first: list[int], second: list[int]) -> float:
@@ -75,21 +80,21 @@ def test_the_chosen_schedule_is_nearly_the_best_of_a_sample(configuration, monke
         chosen = choose_schedule(kernel, machine)
         legal = [one for one in legal_schedules(kernel, machine) if one != chosen]
         # Among those that the estimate likes, where a wrong order costs most, and some others.
-        legal.sort(key=lambda one: one.bound_cycles)
-        legal = [one for one in legal if one.bound_cycles < 4 * chosen.bound_cycles]
+        legal.sort(key=lambda one: one.estimated_cycles)
+        legal = [one for one in legal if one.estimated_cycles < 4 * chosen.estimated_cycles]
         chance = random.Random(name)
         near, far = legal[: len(legal) // 4], legal[len(legal) // 4 :]
         sample = [*chance.sample(near, SAMPLE // 2), *chance.sample(far, SAMPLE // 2)]
         times = [exact_cycles(graph, one, machine, monkeypatch) for one in (chosen, *sample)]
         excess = times[0] / min(times) - 1
-        correlation = rank_correlation([one.bound_cycles for one in (chosen, *sample)], times)
+        correlation = rank_correlation([one.estimated_cycles for one in (chosen, *sample)], times)
         print(
             f"{configuration} {name}: {len(legal)} schedules, chosen {times[0]} cycles "
-            f"(estimated {chosen.bound_cycles}), {100 * excess:.1f} % over the best of "
+            f"(estimated {chosen.estimated_cycles}), {100 * excess:.1f} % over the best of "
             f"{len(times)}, rank correlation {correlation:.2f}"
         )
         worst = max(worst, excess)
-        estimates += [one.bound_cycles for one in (chosen, *sample)]
+        estimates += [one.estimated_cycles for one in (chosen, *sample)]
         cycles += times
         assert excess <= 0.25, name
     overall = rank_correlation(estimates, cycles)
@@ -104,4 +109,4 @@ def test_an_estimate_of_the_best_is_near_the_exact_time(monkeypatch):
         kernel = build_kernel(graph.nodes[0], graph, machine)
         chosen = choose_schedule(kernel, machine)
         cycles = exact_cycles(graph, chosen, machine, monkeypatch)
-        assert 0.8 < chosen.bound_cycles / cycles < 1.25
+        assert 0.8 < chosen.estimated_cycles / cycles < 1.25

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,6 +28,13 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.graph.families import FAMILIES
+from tilewright.compiler.graph.indexing import Expand
+from tilewright.compiler.graph.infer import RULES
+from tilewright.compiler.graph.ir import DTYPES
+from tilewright.compiler.graph.reductions import TopK
+from tilewright.compiler.graph.text import OPERATORS
+from tilewright.compiler.passes import merge_duplicates
 from tilewright.errors import CompileError
 from tilewright.isa.numbers import quantise_output
 
@@ -76,6 +84,45 @@ def arrays() -> dict[str, np.ndarray]:
     return {"table": np.arange(-128, 128).astype(np.int8)}
 
 
+def test_operators_have_different_names() -> None:
+    names = [*ops.OPERATORS, *(operator.op for operator in FAMILIES)]
+    assert len(set(names)) == len(names) == len(OPERATORS)
+    assert not FAMILIES.keys() & RULES.keys()
+
+
+def test_nodes_of_several_outputs_are_read_back_merged_and_dropped() -> None:
+    builder = Builder("several", [Value("x", TensorType("float32", (2, 5)))])
+    pairs = [
+        builder.emit_outputs(TopK(1, 2), ["x"], f"top{i}", [f"values{i}", f"places{i}"])
+        for i in range(3)
+    ]
+    graph = builder.graph([Output("a", pairs[0][0]), Output("b", pairs[1][1])])
+    assert parse_graph(print_graph(graph), {}) == verify(graph)
+    merged = verify(merge_duplicates(graph))
+    assert [node.name for node in merged.nodes] == ["top0"]
+    x = np.array([[3, 1, 2, 5, 4], [1, 5, 5, 0, 0]], np.float32)
+    for one in (graph, merged):
+        results = evaluate(one, {"x": x})
+        np.testing.assert_array_equal(results["a"], [[5, 4], [5, 5]])
+        np.testing.assert_array_equal(results["b"], [[3, 4], [1, 2]])
+
+
+def test_an_enormous_tensor_is_refused() -> None:
+    builder = Builder("enormous", [Value("x", TensorType("float32", (1,)))])
+    message = re.escape("a tensor of float32[1048576, 1048576] takes 4,398,046,511,104 bytes")
+    with pytest.raises(CompileError, match=message):
+        builder.emit(Expand((1 << 20, 1 << 20)), ["x"])
+
+
+def test_narrow_types_live_in_files_of_arrays() -> None:
+    data = np.arange(4).astype(ml_dtypes.bfloat16)
+    builder = Builder("narrow")
+    constant = builder.constant(data, "c")
+    graph = builder.graph([Output("y", constant)])
+    kept = data.view("V2")  # as `.npy` files are read
+    assert parse_graph(print_graph(graph), {"c": kept}) == graph
+
+
 TEXT_MISTAKES = {
     "no header": (
         lambda text: text.replace("graph", "gruph"),
@@ -84,7 +131,7 @@ TEXT_MISTAKES = {
     ),
     "unknown operator": (
         lambda text: text.replace("qlut(", "qlot("),
-        "graph text: line 5: expected one of " + ", ".join(ops.OPERATORS) + ", got `qlot`; "
+        "graph text: line 5: expected one of " + ", ".join(OPERATORS) + ", got `qlot`; "
         "correct the operator",
     ),
     "wrong attributes": (
@@ -103,9 +150,9 @@ TEXT_MISTAKES = {
         '"y" = %dequantise.dequantize`; print a graph to see the form',
     ),
     "unknown type": (
-        lambda text: text.replace("float32", "float64"),
-        "graph text: line 6: expected one of bool, int8, uint8, int32, int64, float32, got "
-        "`float64`; correct the element type",
+        lambda text: text.replace("float32", "complex64"),
+        f"graph text: line 6: expected one of {', '.join(DTYPES)}, got `complex64`; correct the "
+        "element type",
     ),
     "another array": (
         lambda text: re.sub("digest .*", "digest 0123456789abcdef", text),
@@ -138,9 +185,11 @@ def changed(node: Node | None = None, **fields: object) -> Graph:
 POOL = small_graph().nodes[0]
 BROKEN = {
     "two producers": (
-        changed(constants=(*small_graph().constants, Constant(POOL.output.name, np.zeros(1)))),
-        "graph `small`: value `pool/1;2:0.qmaxpool`: expected one of bool, int8, uint8, int32, "
-        "int64, float32, got `float64`; cast it",
+        changed(
+            constants=(*small_graph().constants, Constant(POOL.output.name, np.zeros(1, complex)))
+        ),
+        "graph `small`: value `pool/1;2:0.qmaxpool`: expected one of "
+        f"{', '.join(DTYPES)}, got `complex128`; cast it",
     ),
     "produced twice": (
         changed(nodes=(POOL, *small_graph().nodes)),

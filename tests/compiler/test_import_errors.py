@@ -52,13 +52,21 @@ def external_initialiser() -> onnx.ModelProto:
 
 def unsupported() -> onnx.ModelProto:
     nodes = [
-        node("LSTM", ["x"], ["a"], name="memory"),
+        node("ImageDecoder", ["x"], ["a"], name="picture"),
         node("Relu", ["a"], ["b"]),
-        node("Einsum", ["b"], ["c"], name="sum1"),
-        node("Einsum", ["c"], ["d"]),
+        node("Bernoulli", ["b"], ["c"], name="coin"),
+        node("Bernoulli", ["c"], ["d"]),
         node("Magic", ["d"], ["y"], domain="com.example", name="spell"),
     ]
     return model(nodes, IMAGE, ["y"])
+
+
+def recursive() -> onnx.ModelProto:
+    opsets = [onnx.helper.make_opsetid("", 13), onnx.helper.make_opsetid("test", 1)]
+    body = [node("Again", ["a"], ["b"], domain="test")]
+    proto = model([node("Again", ["x"], ["y"], name="again", domain="test")], IMAGE, ["y"])
+    proto.functions.append(onnx.helper.make_function("test", "Again", ["a"], ["b"], body, opsets))
+    return proto
 
 
 FIFTEEN_KERNEL = np.zeros((4, 3, 15, 15), np.float32)
@@ -66,15 +74,16 @@ FIFTEEN_KERNEL = np.zeros((4, 3, 15, 15), np.float32)
 MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "unsupported operators": (
         unsupported,
-        "model `model`: expected supported operators, got `LSTM` (node `memory`); `Einsum` (nodes "
-        "`sum1`, `d`); `com.example.Magic` (node `spell`); replace them before export",
+        "model `model`: expected supported operators, got `ImageDecoder` (node `picture`); "
+        "`Bernoulli` (nodes `coin`, `d`); `com.example.Magic` (node `spell`); replace "
+        "them before export",
     ),
     "dynamic shape": (
         lambda: model(
             [node("Relu", ["x"], ["y"])], [value("x", np.float32, ["N", 3, "height", 8])], ["y"]
         ),
         "model `model`: input `x`: expected a static extent of dimension 2, got `height`; export "
-        "the model with a static shape (only the leading dimension may be open)",
+        "the model with a static shape, or give the extent (`--dim height=EXTENT`)",
     ),
     "NaN scale": (
         lambda: quantise(float("nan")),
@@ -98,27 +107,61 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "blocked quantisation": (
         lambda: quantise(0.5, block_size=2),
-        "model `model`: node `quantise` (QuantizeLinear): expected no `block_size`, got `2`; "
-        "quantise per tensor or per channel",
+        "model `model`: node `quantise` (QuantizeLinear): `general_quantize`: expected a scale for "
+        "each index or block of axis 0, got float32[1, 4], float32[], int8[]; correct the operands",
     ),
-    "16-bit quantisation": (
+    "32-bit quantisation": (
         lambda: model(
-            [node("DequantizeLinear", ["q", "s"], ["d"]), node("Add", ["x", "d"], ["y"])],
+            [node("QuantizeLinear", ["x", "s", "z"], ["y"], name="quantise")],
             IMAGE,
             ["y"],
-            {"q": np.zeros(8, np.int16), "s": np.float32(1)},
+            {"s": np.float32(1), "z": np.int32(0)},
         ),
-        "model `model`: initialiser `q`: expected one of bool, int8, uint8, int32, int64, float32, "
-        "got `int16`; convert it",
+        "model `model`: node `quantise` (QuantizeLinear): `general_quantize`: expected floats and "
+        "a zero point of int32, got float32[1, 3, 8, 8], float32[], int32[]; correct the operands",
     ),
-    "scale computed at run time": (
+    "shape computed at run time": (
         lambda: model(
-            [node("QuantizeLinear", ["x", "x"], ["y"], name="quantise")],
+            [
+                node("Cast", ["x"], ["s"], to=onnx.TensorProto.INT64),
+                node("Reshape", ["x", "s"], ["y"], name="flatten"),
+            ],
             [value("x", np.float32, [1])],
             ["y"],
         ),
-        "model `model`: node `quantise` (QuantizeLinear): expected input 1 (`x`) to be a constant, "
-        "got a value computed at run time; export the model with static shapes and parameters",
+        "model `model`: node `flatten` (Reshape): expected input 1 (`s`) to be a constant, got a "
+        "value computed at run time; fix the input that it depends on (`x`; `--fix NAME=VALUE`), "
+        "or export the model with static shapes and parameters",
+    ),
+    "enormous tensor": (
+        lambda: model(
+            [node("Expand", ["x", "s"], ["y"], name="grow")],
+            [value("x", np.float32, [1])],
+            ["y"],
+            {"s": integers([1 << 20, 1 << 20])},
+        ),
+        "model `model`: node `grow` (Expand): a tensor of float32[1048576, 1048576] takes "
+        "4,398,046,511,104 bytes, expected at most 2,147,483,648; split it, or correct the shape",
+    ),
+    "enormous constant": (
+        lambda: model(
+            [node("ConstantOfShape", ["s"], ["c"], name="fill"), node("Add", ["x", "c"], ["y"])],
+            [value("x", np.float32, [1])],
+            ["y"],
+            {"s": integers([1 << 40])},
+        ),
+        "model `model`: node `fill` (ConstantOfShape): a tensor of float32[1099511627776] takes "
+        "4,398,046,511,104 bytes, expected at most 268,435,456; split it, or correct the shape",
+    ),
+    "indices out of range": (
+        lambda: model(
+            [node("GatherND", ["c", "i"], ["y"], name="pick")],
+            IMAGE,
+            ["y"],
+            {"c": np.zeros(4, np.float32), "i": integers([[9]])},
+        ),
+        "model `model`: node `pick` (GatherND): `gather_nd`: expected values that it can compute "
+        "with, got `indices 9 to 9 of 4 elements`; correct the operands",
     ),
     "channels and scales": (
         lambda: model(
@@ -143,8 +186,8 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "wrong rank": (
         lambda: conv(np.zeros((4, 3, 3, 3, 3), np.float32)),
-        "model `model`: node `conv1` (Conv): expected an image and a kernel of rank 4 (or both 3), "
-        "got ranks 4 and 5; use one- or two-dimensional convolutions",
+        "model `model`: node `conv1` (Conv): expected an image and a kernel of one rank, 3 or "
+        "more, got ranks 4 and 5; correct the model",
     ),
     "wrong channels": (
         lambda: conv(np.zeros((4, 5, 3, 3), np.float32)),
@@ -162,6 +205,11 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         "model `model`: node `conv1` (Conv): window: expected it to fit the padded input of 8 "
         "elements, got a span of 15 (kernel 15, stride 1, dilation 1); correct the model's kernel "
         "or padding",
+    ),
+    "enormous pads": (
+        lambda: conv(np.zeros((4, 3, 3, 3), np.float32), pads=[0, 1 << 40, 0, 0]),
+        "model `model`: node `conv1` (Conv): window: expected padding of at most 1,048,576 "
+        "elements on an axis, got 1,099,511,627,776; correct the model's padding",
     ),
     "negative pads": (
         lambda: conv(np.zeros((4, 3, 3, 3), np.float32), pads=[0, -1, 0, 0]),
@@ -192,8 +240,8 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "damaged constant": (
         damaged_constant,
-        "model `model`: node `c` (Constant): expected a tensor whose bytes make its shape, got "
-        "others; export the model again",
+        "model `model`: node `c` (Constant): attribute `value`: expected float32[8], got 5 bytes "
+        "that do not make it; export the model again",
     ),
     "external data": (
         external_initialiser,
@@ -201,19 +249,34 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         "file; save the model with `save_as_external_data=False`",
     ),
     "old operator set": (
-        lambda: model([node("Relu", ["x"], ["y"])], IMAGE, ["y"], opset=6),
+        lambda: model([node("Add", ["x", "x"], ["y"])], IMAGE, ["y"], opset=6),
         "model `model`: expected ONNX operator set 7 or newer, got version 6; convert it with "
         "`onnx.version_converter`",
     ),
-    "reflecting pad": (
+    "unknown pad mode": (
         lambda: model(
-            [node("Pad", ["x", "p"], ["y"], mode="reflect", name="pad1")],
+            [node("Pad", ["x", "p"], ["y"], mode="mirror", name="pad1")],
             IMAGE,
             ["y"],
             {"p": np.zeros(8, np.int64)},
         ),
-        "model `model`: node `pad1` (Pad): expected `mode` constant, got `reflect`; pad with a "
-        "constant",
+        "model `model`: node `pad1` (Pad): expected `mode` constant, reflect, edge, wrap, got "
+        "`mirror`; correct the model",
+    ),
+    "function that calls itself": (
+        recursive,
+        "model `model`: node `again` (Again): in its definition: node `b` (Again): expected no "
+        "functions that call themselves, got `test.Again`; break the recursion",
+    ),
+    "training": (
+        lambda: model(
+            [node("Dropout", ["x", "r", "t"], ["y"], name="drop")],
+            IMAGE,
+            ["y"],
+            {"r": np.float32(0.5), "t": np.array(True)},
+        ),
+        "model `model`: node `drop` (Dropout): expected no random numbers, got `training_mode`; "
+        "export the model for inference",
     ),
 }
 

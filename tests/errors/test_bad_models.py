@@ -38,12 +38,12 @@ def test_a_model_that_is_not_there(fail, tmp_path):
 def test_an_unsupported_operator(fail, spoilt):
     def change(proto: onnx.ModelProto) -> None:
         (pool,) = (node for node in proto.graph.node if node.op_type == "GlobalAveragePool")
-        pool.op_type = "LSTM"
+        pool.op_type = "ImageDecoder"
 
     assert fail("run", spoilt(change)) == (
         1,
-        "error: model `spoilt`: expected supported operators, got `LSTM` (node `pool`); replace "
-        "them before export",
+        "error: model `spoilt`: expected supported operators, got `ImageDecoder` (node `pool`); "
+        "replace them before export",
     )
 
 
@@ -54,7 +54,8 @@ def test_a_dynamic_shape(fail, spoilt):
     assert fail("run", spoilt(change)) == (
         1,
         "error: model `spoilt`: input `scan`: expected a static extent of dimension 2, got "
-        "`height`; export the model with a static shape (only the leading dimension may be open)",
+        "`height`; export the model with a static shape, or give the extent (`--dim "
+        "height=EXTENT`)",
     )
 
 

@@ -10,7 +10,13 @@ import pytest
 
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
-from tilewright.flows.ablation import Variant, measure_variant, variants
+from tilewright.flows.ablation import (
+    LayerResult,
+    Variant,
+    geometric_means,
+    measure_variant,
+    variants,
+)
 from tilewright.flows.ablation_figure import draw_variants
 from tilewright.flows.ablation_traffic import Traffic, least_traffic, moved_traffic
 from tilewright.flows.command import main
@@ -148,6 +154,24 @@ def test_layers_are_measured_at_every_depth(tilewright, tmp_path):
         layer["times"] * layer["depths"][0]["cycles"] for layer in found["layers"]
     )
     assert f"{total[0]:,}" in said
+    for place, mean in enumerate(found["geometric_means"]):
+        shares = [(layer["times"], layer["depths"][place]["of_bound"]) for layer in found["layers"]]
+        assert mean["depth"] == found["layers"][0]["depths"][place]["depth"]
+        once = np.prod([share for _, share in shares]) ** (1 / len(shares))
+        count = sum(times for times, _ in shares)
+        repeated = np.prod([share**times for times, share in shares]) ** (1 / count)
+        assert mean["of_bound_each_layer_once"] == pytest.approx(once)
+        assert mean["of_bound_as_often_as_in_network"] == pytest.approx(repeated)
+    assert f"{once:.1%} of each layer once, {repeated:.1%} of each as often" in said
+
+
+def test_a_layer_counts_once_or_as_often_as_the_network_has_it():
+    def layer(times: int, share: float) -> LayerResult:
+        return LayerResult("any", times, 1, Traffic(1, 1), 1.0, 1000 * share, {0: 1000})
+
+    once, repeated = geometric_means([layer(3, 0.9), layer(1, 0.4)], 0)
+    assert once == pytest.approx((0.9 * 0.4) ** (1 / 2))
+    assert repeated == pytest.approx((0.9**3 * 0.4) ** (1 / 4))
 
 
 def test_a_narrow_memory_lowers_the_roofline(tilewright):

@@ -1,13 +1,19 @@
 """Compiled networks are kept, and compiled again when anything that they follow from changes."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tilewright.compiler import compile as compiler
 from tilewright.errors import CompileError
-from tilewright.flows import arguments
 from tilewright.flows.arguments import compile_model
+from tilewright.flows.command import main
 from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import load
+from tilewright.sim.timing import time_program
 
 MODEL = Path(__file__).parents[2] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
@@ -17,13 +23,13 @@ def compilations(monkeypatch, tmp_path):
     """Names of the machines that models were compiled for, in a cache of the test's own."""
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     seen = []
-    compile_graph = arguments.compile_graph
+    compile_graph = compiler.compile_graph
 
     def count(graph, configuration, *rest, **named):
         seen.append(configuration.name)
         return compile_graph(graph, configuration, *rest, **named)
 
-    monkeypatch.setattr(arguments, "compile_graph", count)
+    monkeypatch.setattr(compiler, "compile_graph", count)
     return seen
 
 
@@ -56,7 +62,7 @@ def test_another_model_of_the_same_name_is_compiled(compilations, tmp_path):
 @pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: b"", bytes.upper])
 def test_a_damaged_file_is_replaced(compilations, tmp_path, damage):
     whole = compile_model(MODEL, PRESETS["8x8"])
-    (kept,) = (tmp_path / "cache" / "networks").iterdir()
+    (kept,) = (tmp_path / "cache" / "networks").glob("*.tw")
     kept.write_bytes(damage(kept.read_bytes()))
     assert compile_model(MODEL, PRESETS["8x8"]).segments == whole.segments
     assert compilations == ["8x8", "8x8"]
@@ -78,3 +84,81 @@ def test_a_refusal_is_not_kept(compilations):
         with pytest.raises(CompileError, match="no tile fits"):
             compile_model(MODEL, small)
     assert compilations == ["small", "small"]
+
+
+@pytest.fixture
+def written(compilations, tilewright, tmp_path):
+    """The command that compiles into a file; what it prints."""
+
+    def compile_into(name: str, *more: str) -> str:
+        target = tmp_path / name
+        return tilewright("compile", MODEL, "--config", "8x8", "-o", target, *more)
+
+    return compile_into
+
+
+def test_the_command_copies_what_is_kept(written, compilations, tmp_path):
+    first, again = written("one.tw"), written("two.tw")
+    assert compilations == ["8x8"]
+    assert again == first.replace("one.tw", "two.tw")
+    assert (tmp_path / "one.tw").read_bytes() == (tmp_path / "two.tw").read_bytes()
+    assert load(tmp_path / "two.tw").segments == compile_model(MODEL, PRESETS["8x8"]).segments
+    assert compilations == ["8x8"]
+
+
+def test_what_another_command_compiled_is_copied_too(written, compilations, tmp_path):
+    compile_model(MODEL, PRESETS["8x8"])
+    written("one.tw")
+    assert compilations == ["8x8"]
+    assert load(tmp_path / "one.tw").configuration == PRESETS["8x8"]
+
+
+@pytest.mark.parametrize("suffix", [".tw", ".json"])
+def test_nothing_damaged_is_copied(written, compilations, tmp_path, suffix):
+    first = written("one.tw")
+    (kept,) = (tmp_path / "cache" / "networks").glob(f"*{suffix}")
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert written("two.tw") == first.replace("one.tw", "two.tw")
+    assert compilations == ["8x8", "8x8"]
+    assert (tmp_path / "one.tw").read_bytes() == (tmp_path / "two.tw").read_bytes()
+
+
+def test_the_command_tells_cycles_and_bounds_the_first_time_and_later(written, tmp_path):
+    found = [json.loads(written("one.tw", "--json")) for _ in range(2)]
+    assert found[0] == found[1]
+    (report, _) = found
+    module = load(tmp_path / "one.tw")
+    cycles = sum(time_program(s.program, module.configuration).cycles for s in module.segments)
+    assert report["cycles"] == cycles
+    assert report["bound"] <= cycles
+    assert [layer["name"] for layer in report["layers"]] == [
+        layer.name for segment in module.segments for layer in segment.layers
+    ]
+    for layer in report["layers"]:
+        assert layer["exact"]
+        assert 0 <= layer["gap"] == pytest.approx(layer["cycles"] / layer["bound"] - 1)
+    said = written("one.tw", "--json", str(tmp_path / "report.json"))
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    assert f"{cycles:,} cycles; with any schedules at least {report['bound']:,}, so that" in said
+
+
+def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_path, capsys):
+    written("one.tw")
+    target = tmp_path / "nowhere" / "two.tw"
+    assert main(["compile", str(MODEL), "--config", "8x8", "-o", str(target)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: artifact `{target}`: cannot be written, got `No such file or directory`; choose "
+        "another path\n"
+    )
+
+
+def test_a_kept_network_waits_for_nothing_that_only_compiling_needs():
+    """A second interpreter, since here everything has been imported long ago."""
+    code = (
+        "import sys; from tilewright.flows.command import parser; "
+        "parser(['compile', 'model.onnx']); "
+        "print([name for name in ('amaranth', 'rich', 'tilewright.compiler.fusion') "
+        "if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

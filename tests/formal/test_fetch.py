@@ -11,7 +11,7 @@ from tilewright.hardware.fetch import FetchUnit
 from tilewright.hardware.layouts import instruction_fields
 from tilewright.hardware.read_arbiter import FETCH_BURSTS
 from tilewright.isa.configuration import PRESETS, Configuration
-from tilewright.isa.instructions import FAMILIES, Combine, Halt, Sync, Vector
+from tilewright.isa.instructions import FAMILIES, Halt, Sync, Vector
 from tilewright.isa.registers import Error
 
 from .bench import Bench, probe
@@ -42,6 +42,7 @@ class FetchBench(Bench):
 
     def world(self, m: Module) -> None:
         configuration = self.configuration
+        last = len(configuration.operations) - 1
         fetch = FetchUnit(configuration)
         inside = probe(m, "fetch", fetch)
         requested = fetch.requests.valid & fetch.requests.ready
@@ -75,7 +76,7 @@ class FetchBench(Bench):
         self.claim(m, ~syncs | right, "SYNC goes to its target")
         works = reduce(or_, (opcode == f.opcode for f in FAMILIES if f is not Halt))
         self.claim(m, ~offered | works, "an opcode that is handed out is one of the units'")
-        meaningless = (opcode == Vector.opcode) & (vector.combine > max(Combine))
+        meaningless = (opcode == Vector.opcode) & (vector.combine > last)
         self.claim(m, ~offered | ~meaningless, "no VECTOR with an unknown operation is handed out")
         masks = (instruction.wait == header.wait) & (instruction.signal == header.signal)
         self.claim(m, ~offered | masks, "tokens are those of the word")
@@ -84,7 +85,7 @@ class FetchBench(Bench):
         word = inside["word"]
         header, vector = (instruction_fields(word, f, configuration) for f in (Sync, Vector))
         known = reduce(or_, (header.opcode == f.opcode for f in FAMILIES))
-        unknown = (header.opcode == Vector.opcode) & (vector.combine > max(Combine))
+        unknown = (header.opcode == Vector.opcode) & (vector.combine > last)
         is_halt = header.opcode == Halt.opcode
         legal = known & ~unknown & ~(is_halt & (header.wait | header.signal).any())
         present = inside["running"] & (inside["missing"] == 0) & ~fetch.stop

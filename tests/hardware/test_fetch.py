@@ -183,14 +183,15 @@ def test_an_unknown_opcode_stops_before_it(opcode):
     assert len(bench.sink.taken) == len(good)
 
 
-@pytest.mark.parametrize("combine", [4, 5, 7])
-def test_codes_without_a_meaning_are_illegal(combine):
-    configuration = CONFIGURATIONS["4x4"]
+@pytest.mark.parametrize("extra", [(), ("difference = a - b",)])
+@pytest.mark.parametrize("combine", [4, 5, 6, 7])
+def test_codes_without_a_meaning_are_illegal(combine, extra):
+    configuration = CONFIGURATIONS["4x4"].replace(extra_operations=extra)
     word = int.from_bytes(encode(Vector(dst=0, a=0), configuration), "little")
     word |= combine << COMBINE_LOW_BIT
     code = word.to_bytes(word_bytes(configuration), "little") + encode(Halt(), configuration)
     bench = Bench(configuration, code)
-    legal = combine <= 4
+    legal = combine < len(configuration.operations)
     assert bench.run() == (Error.NONE if legal else Error.ILLEGAL_INSTRUCTION, legal)
 
 

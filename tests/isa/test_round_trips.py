@@ -26,7 +26,6 @@ from tilewright.isa.encoding import (
 from tilewright.isa.fields import Field, pack, unpack, width
 from tilewright.isa.instructions import (
     FAMILIES,
-    Combine,
     Gemm,
     Halt,
     Load,
@@ -36,14 +35,17 @@ from tilewright.isa.instructions import (
     Unit,
     Vector,
 )
+from tilewright.isa.random_configurations import EXTRA_OPERATIONS
+from tilewright.isa.vector_operations import Operation
 
 CONFIGURATIONS = [
     *PRESETS.values(),
     DEFAULT.replace(name="most loops", tile_loops=6, row_loops=4, map_loops=6, reduce_loops=4),
     DEFAULT.replace(name="least loops", tile_loops=1, row_loops=1, map_loops=1, dma_loops=1),
     DEFAULT.replace(name="no taps", depthwise_taps=0),
+    DEFAULT.replace(name="more operations", extra_operations=EXTRA_OPERATIONS),
 ]
-MEANINGFUL = {("vector", "combine"): 4, ("halt", "wait"): 0, ("halt", "signal"): 0}
+MEANINGFUL = {("halt", "wait"): 0, ("halt", "signal"): 0}
 """Greatest code that means something, where that is not the field's greatest value."""
 
 
@@ -53,6 +55,8 @@ def encodable(draw, family, configuration):
     values = {}
     for field in family.layout(configuration):
         high = MEANINGFUL.get((family.mnemonic, field.name), field.high)
+        if field.name == "combine":
+            high = len(configuration.operations) - 1
         corners = st.sampled_from((field.low, high))
         values[field.name] = draw(corners | st.integers(field.low, high))
     values["opcode"] = family.opcode
@@ -131,7 +135,7 @@ def test_words_come_back_as_the_instruction(data):
 def test_lines_come_back_as_the_instruction(data):
     configuration = data.draw(st.sampled_from(CONFIGURATIONS))
     instruction = data.draw(encodable(data.draw(st.sampled_from(FAMILIES)), configuration))
-    assert parse_instruction(format_instruction(instruction)) == instruction
+    assert parse_instruction(format_instruction(instruction), configuration) == instruction
 
 
 @given(data=st.data())
@@ -277,8 +281,9 @@ IMPOSSIBLE = [
         "gemm: a loop of `row_loops` needs 2 strides (act, acc), got 1",
     ),
     (
-        lambda: Vector(dst=0, a=0, combine=cast(Combine, 5)),
-        "vector: `combine` code 5 means nothing",
+        lambda: Vector(dst=0, a=0, combine=cast(Operation, 5)),
+        "vector: `combine` must be an operation, such as `Combine.ADD` or one of "
+        "`Configuration.operations`, not 5",
     ),
 ]
 

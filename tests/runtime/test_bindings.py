@@ -72,6 +72,34 @@ def test_what_was_written_is_read_and_lies_inside_its_border(binding, seed):
     np.testing.assert_array_equal(window[place.stop :], before[place.stop :])
 
 
+PART = Binding("part", 7, (1, 2, 2, 3), (1, 2, 2, 3), whole="whole", strides=(64, 32, 16, 1))
+"""Three channels of pixels of 16 bytes."""
+
+
+def test_a_part_is_read_from_between_others():
+    window = np.random.default_rng(0).integers(0, 256, 64).astype(np.uint8)
+    assert PART.size == 1 + 32 + 16 + 2
+    whole = window[7 : 7 + PART.size]
+    expected = [[[[whole.view(np.int8)[32 * y + 16 * x + c] for c in range(3)] for x in range(2)]
+                 for y in range(2)]]  # fmt: skip
+    np.testing.assert_array_equal(PART.read(window), expected)
+    before = window.copy()
+    PART.write(window, np.zeros((1, 2, 2, 3), np.int8))
+    assert not PART.read(window).any()
+    assert np.count_nonzero(window != before) == np.count_nonzero(expected)
+
+
+def test_parts_of_one_value_do_not_overwrite_each_other():
+    whole = Binding("whole", 0, (1, 2, 2, 16), (1, 2, 2, 16))
+    other = Binding("other", 57, (1, 1, 1, 1), (1, 1, 1, 1))
+    beyond = Binding("beyond", 58, (1, 1, 1, 1), (1, 1, 1, 1))
+    assert not whole.overwrites(PART)
+    assert not PART.overwrites(whole)
+    assert other.overwrites(PART)
+    assert other.overwrites(whole)
+    assert not beyond.overwrites(PART)
+
+
 def test_what_was_read_is_a_copy():
     binding = Binding("x", 0, (1, 2, 2, 4), (1, 2, 2, 3))
     window = np.zeros(binding.size, np.uint8)
@@ -163,7 +191,22 @@ def test_an_activation_outside_its_place_is_refused(module, changes, got):
     assert refused(module, **changes) == f"activation `x`: expected it inside its place, got {got}"
 
 
+def test_a_part_outside_its_place_is_refused(module):
+    assert refused(module, strides=[1, 1, 1]) == (
+        "activation `x`: expected a stride for each of 4 dimensions, 0 or more, got [1, 1, 1]"
+    )
+    assert refused(module, strides=[0, -8, 2, 1]) == (
+        "activation `x`: expected a stride for each of 4 dimensions, 0 or more, got [0, -8, 2, 1]"
+    )
+    window = module.segments[0].data_bytes
+    message = refused(module, strides=[0, 10 * window, 2, 1])
+    assert message.startswith(
+        f"`x`: expected a place inside the data window of {window} bytes, got "
+    )
+
+
 def test_values_of_other_types_are_refused(module):
+    assert refused(module, whole=3) == "manifest: `whole`: expected str, got int"
     assert refused(module, fill="0") == "manifest: `fill`: expected int, got str"
     assert refused(module, fill=True) == "manifest: `fill`: expected int, got bool"
     assert refused(module, corner=[1, 1, 0]) == (

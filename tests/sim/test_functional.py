@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Reduce, Store, Vector
+from tilewright.isa.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine, reads_results, runs_overlap
@@ -16,6 +17,7 @@ from tilewright.sim.native import NATIVE_FLAGS
 from tilewright.sim.native_functional import NativeMachine
 
 SMALL, WIDE = PRESETS["4x4"], PRESETS["8x16"]
+MORE = SMALL.replace(name="more", extra_operations=EXTRA_OPERATIONS)
 DATA_BYTES = 4096
 
 
@@ -112,11 +114,11 @@ def test_gemm_sums_wrap_like_the_accumulators(configuration, depthwise):
     assert machine.view(Memory.ACC)[0, 0] < 0
 
 
-@pytest.mark.parametrize("combine", list(Combine))
+@pytest.mark.parametrize("combine", MORE.operations, ids=lambda operation: operation.name)
 @pytest.mark.parametrize("reduce", list(Reduce))
 def test_vector_equals_its_definition_from_any_state(combine, reduce):
     for seed in range(24):
-        draw = np.random.default_rng([seed, combine, reduce])
+        draw = np.random.default_rng([seed, MORE.operations.index(combine), reduce])
         vector = Vector(
             a_from_acc=bool(draw.integers(2)),
             to_acc=bool(draw.integers(2)),
@@ -142,10 +144,10 @@ def test_vector_equals_its_definition_from_any_state(combine, reduce):
             reduce_loops=(Loop(int(draw.integers(1, 4)), (1, 2)),),
         )
         assert_same(
-            SMALL,
+            MORE,
             [vector],
             np.zeros(DATA_BYTES, dtype=np.uint8),
-            random_scratchpads(SMALL, seed),
+            random_scratchpads(MORE, seed),
         )
 
 

@@ -15,6 +15,7 @@ from tilewright.isa.encoding import encode_program, word_bytes
 from tilewright.isa.fields import pack
 from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
 from tilewright.isa.semantics import Machine
+from tilewright.isa.vector_operations import OPERATIONS
 from tilewright.sim import native_functional
 from tilewright.sim.decode import native_decoder
 from tilewright.sim.functional import FunctionalMachine
@@ -148,7 +149,7 @@ def test_any_encodable_instruction_is_executed_or_refused_like_the_definition(da
                 ),
                 lambda: Vector(
                     a_from_acc=draw(st.booleans()), to_acc=draw(st.booleans()),
-                    combine=draw(st.sampled_from(Combine)), scale=draw(st.booleans()),
+                    combine=draw(st.sampled_from(OPERATIONS)), scale=draw(st.booleans()),
                     lookup=draw(st.booleans()), dst=draw(slices), a=draw(slices), b=draw(slices),
                     param=draw(st.integers(0, PARAM_ROWS - 1)), map_loops=loops(4, 4),
                     reduce_loops=loops(2, 2),

@@ -157,7 +157,7 @@ MISTAKES = {
     ),
     "an unknown type": (
         lambda: te.tensor("x", "uint4", (4,)),
-        "tensor `x`: dtype must be int8, int32 or float32, not 'uint4'",
+        "tensor `x`: dtype must be int8, uint8, int32, int64, bool or float32, not 'uint4'",
     ),
     "a shape without dimensions": (
         lambda: te.tensor("x", "int8", ()),
@@ -169,7 +169,7 @@ MISTAKES = {
     ),
     "arithmetic on a scale": (
         lambda: IMAGE[N, Y, X, C] * SCALE[C],
-        "`*` takes integers, and `scale[o]` is float32; only the scale of `requantise` is float32",
+        "`*` of float32 numbers and the integer `image[n, y, x, o]`; convert that with `real`",
     ),
     "a whole number as a scale": (
         lambda: te.requantise(IMAGE[N, Y, X, C], WEIGHTS[0, 0, 0, C]),
@@ -177,11 +177,12 @@ MISTAKES = {
     ),
     "a scale beyond its tensor": (
         lambda: declared(te.requantise(IMAGE[N, Y, X, C], SCALE[C + 1])),
-        "compute `out`: `scale[o + 1]` reaches 1..4 of 4 elements; float32 tensors have no padding",
+        "compute `out`: `scale[o + 1]` reaches 1..4 of 4 elements; scales have no padding",
     ),
     "a stage of floats": (
         lambda: declared(IMAGE[N, Y, X, C], dtype="float32"),
-        "compute `out`: stages compute integers, not float32",
+        "compute `out`: the stage is float32 and `image[n, y, x, o]` is an integer; convert it "
+        "with `real`",
     ),
     "bounds of a clamp": (
         lambda: te.clamp(IMAGE[N, Y, X, C], 0, 255),

@@ -1,0 +1,93 @@
+"""Activations as weights: LOADs that cut a box of main memory into weight tiles.
+
+A constant is packed so that one LOAD fetches it; an activation lies as it was stored, and LOAD's
+loops do the packing. Whether that is fast is a matter of runs: as many bytes as follow each other
+both in memory and in a tile. A tile's rows are runs where the tensor's last dimension is
+contiguous; a transposed tensor is fetched byte by byte.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+from ...isa.configuration import Configuration, Memory
+from ...isa.instructions import Load
+from .dma import Box, Resident, copy_runs, fill_bytes
+from .layout import Placement
+
+Dimension = tuple[int, int, int]
+"""Extent, bytes per step in main memory, bytes per step in the scratchpad."""
+
+
+def load_blocks(
+    source: Resident,
+    box: Box,
+    local: int,
+    places: Sequence[Placement],
+    pad: int,
+    limits: Configuration,
+) -> list[Load]:
+    """LOADs that bring a box to WGT.
+
+    Parameters
+    ----------
+    box
+        What of it lies outside of the tensor is filled with `pad`; along dimensions that are cut
+        into blocks, that is behind the last element only.
+    local
+        First byte of WGT; the box takes as many bytes as it has elements.
+    places
+        Where each dimension of the box lies there.
+    """
+    valid = [
+        (max(low, 0), min(high, size)) for (low, high), size in zip(box, source.shape, strict=True)
+    ]
+    loads = []
+    if any(inner != outer for inner, outer in zip(valid, box, strict=True)):
+        total = 1
+        for low, high in box:
+            total *= high - low
+        # The padding of a tile is scattered over its rows; filling all of it takes less time.
+        loads += fill_bytes([(total, 1)], Memory.WGT, local, pad, limits)
+    if any(low >= high for low, high in valid):
+        return loads
+    base = source.base + sum(
+        low * stride for (low, _), stride in zip(valid, source.strides, strict=True)
+    )
+    local += sum(
+        (inner[0] - outer[0]) * place.inner
+        for inner, outer, place in zip(valid, box, places, strict=True)
+    )
+    choices = [
+        _cut(high - low, stride, place)
+        for (low, high), stride, place in zip(valid, source.strides, places, strict=True)
+    ]
+    for parts in itertools.product(*choices):
+        start = tuple(sum(offsets) for offsets in zip(*(part[0] for part in parts), strict=True))
+        dims = [dimension for _, dimensions in parts for dimension in dimensions]
+        dims.sort(key=lambda dimension: dimension[2], reverse=True)
+        loads += [
+            Load(destination=Memory.WGT, length=length, memory=origin, local=place, loops=loops)
+            for length, (origin, place), loops in copy_runs(
+                dims, (base + start[0], local + start[1]), limits
+            )
+        ]
+    return loads
+
+
+def _cut(
+    extent: int, stride: int, place: Placement
+) -> list[tuple[tuple[int, int], list[Dimension]]]:
+    """One dimension in loops: its whole blocks, and what is left of the last one.
+
+    Returns, for each of the two, the offsets in memory and in the scratchpad, and the loops.
+    """
+    block = place.block or extent
+    blocks, rest = divmod(extent, block)
+    parts: list[tuple[tuple[int, int], list[Dimension]]] = []
+    if blocks:
+        loops = [(blocks, block * stride, place.outer), (block, stride, place.inner)]
+        parts.append(((0, 0), loops))
+    if rest:
+        start = (blocks * block * stride, blocks * place.outer)
+        parts.append((start, [(rest, stride, place.inner)]))
+    return parts

@@ -1,0 +1,229 @@
+"""Cycles that a kernel takes at least, however it is cut into tiles and ordered.
+
+What is certified: no program of this machine that computes the kernel's stages, each product on
+GEMM and each finish on VECTOR, and that finds nothing in its scratchpads, takes fewer. Main memory
+may be without latency and as fast as the port allows. `demand_of` says why each unit's share is
+needed; whatever it leaves out makes the bound smaller, never larger.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...isa.configuration import Configuration, Memory
+from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
+from ...isa.expressions import Affine, Read
+from ..tensor import Kernel, Tensor
+from .plan import weight_tiles
+from .steps import Step, steps_of
+
+UNITS = ("gemm", "vector", "load", "store")
+"""What a kernel's work is shared by, in the order of a demand's numbers."""
+
+PARAMETER_BYTES = 8
+"""Of a channel in PARAM: bias and scale."""
+
+Indices = tuple[frozenset[int], ...]
+"""Per dimension of a tensor, those that are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What each unit has to do at least, in cycles, by `UNITS`.
+
+    Parameters
+    ----------
+    before, busy, after
+        Cycles that pass before its first piece of work can be done, that its work takes, and that
+        pass after its last piece until the run is complete.
+    """
+
+    before: tuple[int, ...]
+    busy: tuple[int, ...]
+    after: tuple[int, ...]
+
+    @property
+    def cycles(self) -> int:
+        """The bound: that of the unit that takes longest."""
+        return max(self._totals())
+
+    @property
+    def unit(self) -> str:
+        """Which one that is; the first of equals."""
+        totals = self._totals()
+        return UNITS[totals.index(max(totals))]
+
+    def then(self, later: "Demand") -> "Demand":
+        """That of two kernels in one program, whose work may overlap."""
+        return Demand(
+            tuple(first if busy else 0 for first, busy in zip(self.before, self.busy, strict=True)),
+            tuple(map(sum, zip(self.busy, later.busy, strict=True))),
+            tuple(last if busy else 0 for last, busy in zip(later.after, later.busy, strict=True)),
+        )
+
+    def _totals(self) -> list[int]:
+        parts = zip(self.before, self.busy, self.after, strict=True)
+        return [before + busy + after if busy else 0 for before, busy, after in parts]
+
+
+NOTHING = Demand(*[(0,) * len(UNITS)] * 3)
+"""Of no kernel."""
+
+
+def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
+    """What any program that computes a kernel has to do.
+
+    gemm
+        Every weight tile meets every pixel that is needed, a row a cycle, and occupies GEMM for
+        `tile_cycles` where it meets fewer; only the last one need not. Lanes that the channels
+        leave empty take part, since a row is all lanes. A window that slides streams the pixels
+        that its taps begin with, too.
+    vector
+        Every needed element of every finish, `vector_lanes` a step and a step a cycle, once per
+        index of what the finish reduces.
+    load
+        Every needed element of inputs, weights, parameters and tables is written into a scratchpad
+        once, at most a beat of the port and a row of that scratchpad a cycle. Of gathered windows
+        each copy of a byte counts, since LOAD writes no more than it reads. Padding is free.
+    store
+        Every element of the output once, at most a beat of the port and a row of ACT a cycle.
+
+    Nor can a unit begin before there is what it needs: for GEMM a weight tile in WGT and then in
+    the array, for VECTOR a product's row, for STORE what VECTOR gives. And the last that it does is
+    needed: products are finished, what is finished is stored. So the latencies of GEMM and VECTOR
+    on that way count; those of main memory, of dispatch and between instructions do not.
+    """
+    every = steps_of(kernel)
+    asked = _asked(kernel, every)
+    # Windows may lie in padding alone; what they would read is not needed.
+    steps = tuple(step for step in every if _count(asked[step.name]))
+    products = [step for step in steps if step.product is not None]
+    made = {step.name for step in every}
+    # Before what begins with a product stands no finish that reads memory alone.
+    first = all(step.product or made & {r.tensor for r in step.activations} for step in steps)
+    tile = tile_cycles(configuration) + min(
+        (_tile_load_cycles(kernel, step, configuration) for step in products), default=0
+    )
+    product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
+    finish = 1 + VECTOR_RESULT_CYCLES
+    return Demand(
+        before=(tile, product, 0, product + finish),
+        busy=(
+            sum(_gemm_cycles(step, asked[step.name], configuration) for step in products),
+            sum(_vector_cycles(step, asked[step.name], configuration) for step in steps),
+            _load_cycles(kernel, steps, made, asked, configuration),
+            _pieces(math.prod(kernel.output.shape), Memory.ACT, configuration),
+        ),
+        after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
+    )
+
+
+def _asked(kernel: Kernel, steps: tuple[Step, ...]) -> dict[str, Indices]:
+    """Of every tensor, what computing the whole output asks for; where reads differ, the most."""
+    last = steps[-1].finish
+    asked = {last.output.name: tuple(frozenset(range(axis.extent)) for axis in last.axes)}
+    for step in reversed(steps):
+        wanted = (list(part) for part in asked[step.name])
+        indices = {axis: list(range(extent)) for axis, extent in step.extents.items()}
+        indices |= dict(zip((axis.name for axis in step.finish.axes), wanted, strict=True))
+        for read in _reads(step):
+            found = _touched(read, kernel.tensors[read.tensor], indices)
+            asked[read.tensor] = max(asked.get(read.tensor, found), found, key=_count)
+    return asked
+
+
+def _reads(step: Step) -> list[Read]:
+    others = (step.weights, step.bias, step.scale, step.table)
+    return [*step.activations, *(read for read in others if read is not None)]
+
+
+def _touched(read: Read, tensor: Tensor, indices: Mapping[str, list[int]]) -> Indices:
+    """Indices inside a tensor that a read takes."""
+    extents = list(tensor.shape)
+    if tensor.patches is not None and not tensor.patches.whole_pixels:
+        extents[-1] = tensor.patches.rows * tensor.patches.run  # other lanes hold anything
+    if tensor.view is not None and tensor.view.channels:
+        extents[-1] = min(extents[-1], tensor.view.channels)  # what follows is another part's
+    if not read.index:  # a look-up may take any element
+        return tuple(frozenset(range(extent)) for extent in extents)
+    return tuple(
+        frozenset(range(extent)).intersection(_values(affine, indices))
+        for affine, extent in zip(read.index, extents, strict=True)
+    )
+
+
+def _values(affine: Affine, indices: Mapping[str, list[int]]) -> set[int]:
+    values = {affine.constant}
+    for axis, factor in affine.terms:
+        values = {value + factor * index for value in values for index in indices[axis]}
+    return values
+
+
+def _count(indices: Indices) -> int:
+    """Elements, since no axis moves two dimensions."""
+    return math.prod(map(len, indices))
+
+
+def _gemm_cycles(step: Step, asked: Indices, configuration: Configuration) -> int:
+    assert step.weights is not None
+    tile = {**step.reductions, **_extents(step, asked)}
+    moved = {axis for affine in step.weights.index for axis, _ in affine.terms}
+    rows = math.prod(tile[axis] for axis in step.pixels[:2] if axis not in moved)
+    rows *= math.prod(extent for axis, extent in step.reductions.items() if axis not in moved)
+    columns = tile[step.pixels[2]]
+    if step.window is not None:
+        taps = step.window.taps(configuration)
+        rows *= (columns - 1) * min(step.window.stride, taps) + taps
+    elif step.pixels[2] not in moved:
+        rows *= columns
+    tiles = weight_tiles(step, tile, configuration)
+    return max(tiles - 1, 0) * max(rows, tile_cycles(configuration)) + rows
+
+
+def _extents(step: Step, asked: Indices) -> dict[str, int]:
+    """How many indices of each data axis are needed."""
+    names = (axis.name for axis in step.finish.axes)
+    return dict(zip(names, map(len, asked), strict=True))
+
+
+def _tile_load_cycles(kernel: Kernel, step: Step, configuration: Configuration) -> int:
+    """Cycles to load a weight tile; of one that slides, or that is padded, a part is enough."""
+    assert step.weights is not None
+    partial = step.window is not None or kernel.tensors[step.weights.tensor].view is not None
+    area = configuration.lanes_in * configuration.lanes_out
+    return 0 if partial else _pieces(area, Memory.WGT, configuration)
+
+
+def _vector_cycles(step: Step, asked: Indices, configuration: Configuration) -> int:
+    window = 1 if step.product else math.prod(step.reductions.values())
+    return -(-_count(asked) // configuration.vector_lanes) * window
+
+
+def _load_cycles(
+    kernel: Kernel,
+    steps: tuple[Step, ...],
+    made: set[str],
+    asked: Mapping[str, Indices],
+    configuration: Configuration,
+) -> int:
+    sizes: dict[tuple[str, Memory], int] = {}
+    for step in steps:
+        for read in step.activations:
+            if read.tensor not in made:
+                # A value that is read as two operands could be loaded once.
+                key = kernel.tensors[read.tensor].value or read.tensor, Memory.ACT
+                sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
+        for read, memory, size in (
+            (step.weights, Memory.WGT, 1),
+            (step.parameters, Memory.PARAM, PARAMETER_BYTES),
+            (step.table, Memory.LUT, 1),
+        ):
+            # Of an activation that is taken as weights, what is padded may be filled.
+            if read is not None and kernel.tensors[read.tensor].view is None:
+                sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
+    return sum(_pieces(size, memory, configuration) for (_, memory), size in sizes.items())
+
+
+def _pieces(size: int, memory: Memory, configuration: Configuration) -> int:
+    """Least cycles in which LOAD or STORE moves bytes: a piece lies in one row and one beat."""
+    return -(-size // min(configuration.bus_bytes, configuration.row_bytes(memory)))

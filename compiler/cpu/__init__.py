@@ -1,0 +1,54 @@
+"""Kernels for the host's processor: the loop programs of `te`, compiled by LLVM.
+
+    description = Convolution(batch=1, height=56, width=56, channels_in=64, channels_out=64,
+                              kernel=(3, 3), pads=(1, 1, 1, 1), activation="relu")
+    kernel = compile_kernel(description, threads=2)
+    layer = kernel.bind(w=w, bias=bias)      # constants are packed once
+    layer(x, out=y)                          # NumPy arrays; Python's lock is released
+    data = kernel.to_bytes()                 # machine code, for an artifact
+    kernel = load_kernel(data, description)  # compiled anew where the processor is another
+
+A description is a frozen dataclass that knows its operands, its declaration in index notation and
+a schedule for each feature set: `Convolution` (a matrix product is one of 1x1, `matrix_product`
+makes it), `DepthwiseConvolution`, `Softmax`, `LayerNormalisation`, `Elementwise`, and `Declared`
+for any kernel and schedule of one's own. Activations lie as NHWC; bytes are `Quantised`. Arrays
+from `aligned_empty` are read and written fastest. Results do not depend on the number of threads;
+between feature sets float32 results differ in rounding.
+
+A `Target` is LLVM's triple, processor and features, and the level of `LEVELS` that schedules are
+chosen by: AVX-512 with VNNI, AVX2, or SSE2.
+"""
+
+from .convolution import Convolution, matrix_product
+from .declared import Declared
+from .depthwise import DepthwiseConvolution
+from .description import Array, Description, Plan
+from .elementwise import Elementwise
+from .kernel import BoundKernel, Kernel, aligned_empty, compile_kernel, load_kernel
+from .layout import Layout
+from .quantised import Quantised
+from .rows import LayerNormalisation, Softmax
+from .target import LEVELS, Target, host
+
+__all__ = [
+    "LEVELS",
+    "Array",
+    "BoundKernel",
+    "Convolution",
+    "Declared",
+    "DepthwiseConvolution",
+    "Description",
+    "Elementwise",
+    "Kernel",
+    "LayerNormalisation",
+    "Layout",
+    "Plan",
+    "Quantised",
+    "Softmax",
+    "Target",
+    "aligned_empty",
+    "compile_kernel",
+    "host",
+    "load_kernel",
+    "matrix_product",
+]

@@ -1,0 +1,172 @@
+"""Convolution of NHWC arrays, and the matrix product as its case of one tap.
+
+How it is done is chosen by shape: directly (`direct_convolution`), or with fewer products
+(`winograd`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import CompileError
+from .description import Array, Plan
+from .direct_convolution import DirectPlanner
+from .quantised import Quantised
+from .target import Target
+from .winograd import changed_window, winograd_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """`out[n, y, x, o] = sum(x[n, y * s + ky * d - top, ..., i] * w[ky, kx, i, o]) + bias[o]`.
+
+    Operands are `x` as [N, H, W, I], `w` as [KH, KW, I, O], `bias` [O] (float32, or int32 for
+    bytes), for bytes `scale` float32[O], and `residual` like the output where there is one. The
+    output is [N, OH, OW, O]. All but `x` and `residual` are constants.
+
+    Parameters
+    ----------
+    batch, height, width, channels_in, channels_out
+        Extents.
+    kernel, strides, dilations
+        Of the window, vertical first.
+    pads
+        Pixels at the top, left, bottom and right.
+    activation
+        What follows a float32 kernel, one of `ACTIVATIONS`.
+    residual
+        Whether an array is added before the activation; float32 alone.
+    quantised
+        None for float32.
+    winograd
+        Whether float32 windows of 3x3 may be done by Winograd's way where that is faster; sums are
+        then rounded otherwise.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels_in: int
+    channels_out: int
+    kernel: tuple[int, int] = (1, 1)
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: tuple[int, int] = (1, 1)
+    activation: str = ""
+    residual: bool = False
+    quantised: Quantised | None = None
+    winograd: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.size_out) < 1:
+            raise CompileError(
+                f"convolution: the window {self.kernel} does not fit {self.height}x{self.width} "
+                f"with pads {self.pads}; enlarge the pads"
+            )
+        if self.quantised and (self.residual or self.activation):
+            raise CompileError(
+                "convolution: a quantised kernel has neither residual nor activation; give its "
+                "limits `low` and `high`, and add in a kernel of its own"
+            )
+
+    @property
+    def size_out(self) -> tuple[int, int]:
+        """Rows and columns of the output."""
+        top, left, bottom, right = self.pads
+        reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
+        padded = (self.height + top + bottom, self.width + left + right)
+        return (
+            (padded[0] - reach[0]) // self.strides[0] + 1,
+            (padded[1] - reach[1]) // self.strides[1] + 1,
+        )
+
+    @property
+    def operands(self) -> Mapping[str, Array]:
+        """Arrays that it is given, in the order of a call."""
+        number = "float32" if self.quantised is None else self.quantised.dtype_in
+        weight, total = ("float32", "float32") if self.quantised is None else ("int8", "int32")
+        window = (*self.kernel, self.channels_in, self.channels_out)
+        found = {
+            "x": Array(number, (self.batch, self.height, self.width, self.channels_in)),
+            "w": Array(weight, window),
+            "bias": Array(total, (self.channels_out,)),
+        }
+        if self.quantised is not None:
+            found["scale"] = Array("float32", (self.channels_out,))
+        if self.residual:
+            found["residual"] = self.output
+        return found
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Operands that are packed once."""
+        return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
+
+    @property
+    def output(self) -> Array:
+        """What it gives."""
+        number = "float32" if self.quantised is None else self.quantised.dtype_out
+        return Array(number, (self.batch, *self.size_out, self.channels_out))
+
+    @property
+    def macs(self) -> int:
+        """Multiplications."""
+        rows, columns = self.size_out
+        taps = self.kernel[0] * self.kernel[1] * self.channels_in
+        return self.batch * rows * columns * taps * self.channels_out
+
+    @property
+    def few_products(self) -> bool:
+        """Whether Winograd's way is taken: enough channels and tiles, and no tile cut off."""
+        rows, columns = self.size_out
+        unit = self.strides == self.dilations == (1, 1)
+        return (
+            self.winograd
+            and self.quantised is None
+            and self.kernel == (3, 3)
+            and unit
+            and rows % 2 == columns % 2 == 0
+            and columns >= 8
+            and min(self.channels_in, self.channels_out) >= 32
+        )
+
+    def plan(self, target: Target) -> Plan:
+        """Declaration and schedule."""
+        return (
+            winograd_plan(self, target) if self.few_products else DirectPlanner(self, target).plan()
+        )
+
+    def prepare(
+        self, constants: Mapping[str, np.ndarray], target: Target
+    ) -> Mapping[str, np.ndarray]:
+        """Weights as rows of runs, and the zero point taken out through the bias."""
+        w = constants["w"]
+        prepared = dict(constants)
+        if self.few_products:
+            return {**prepared, "w": changed_window(w)}
+        if self.quantised is not None:
+            moved = self.quantised.zero_point_in + DirectPlanner(self, target).shift
+            sums = w.astype(np.int64).sum(axis=(0, 1, 2))
+            prepared["bias"] = (constants["bias"] - moved * sums).astype(np.int32)
+        merged = self.dilations[1] == 1
+        shape = (self.kernel[0], -1, self.channels_out) if merged else (-1, *w.shape[2:])
+        prepared["w"] = w.reshape(shape)
+        return prepared
+
+
+def matrix_product(
+    rows: int,
+    inner: int,
+    columns: int,
+    activation: str = "",
+    residual: bool = False,
+    quantised: Quantised | None = None,
+) -> Convolution:
+    """`out[m, n] = sum(x[m, k] * w[k, n]) + bias[n]`, as a convolution of `rows` pixels.
+
+    Arrays have two more dimensions of one: `x` is [1, 1, M, K], `w` [1, 1, K, N].
+    """
+    return Convolution(
+        1, 1, rows, inner, columns, activation=activation, residual=residual, quantised=quantised
+    )

@@ -1,0 +1,305 @@
+"""Graphs of host operators -> ONNX files, quantised ones in QDQ form.
+
+Every operator of the float and QDQ graph has one counterpart in operator set 20, whose semantics
+the importer and ONNX Runtime share. Integer operators of the accelerator have none: export the
+graph before its layers are recognised.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from ...errors import CompileError
+from ..graph import Graph, Node, TensorType
+from ..graph import operators as ops
+
+OPSET = 20
+IR_VERSION = 9
+"""Of ONNX 1.15, the first release with operator set 20."""
+
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    "Elu": ("alpha",),
+    "HardSigmoid": ("alpha", "beta"),
+    "LeakyRelu": ("alpha",),
+    "Selu": ("alpha", "gamma"),
+}
+"""Attributes of elementwise functions, in the order of `Unary.parameters`."""
+
+
+class _Writer:
+    """Nodes and constants of a model as it grows.
+
+    A value that an output shows has the output's name in the file; another value of that name,
+    such as what a layer gave before it was quantised, gets a new one.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[onnx.NodeProto] = []
+        self.names = {value.name: value.name for value in graph.inputs}
+        self.constants: dict[str, np.ndarray] = {}
+        self.labels: set[str] = set()
+        self.taken = {*self.names, *(output.name for output in graph.outputs)}
+        for output in graph.outputs:
+            if graph.producer(output.value) is not None:
+                self.names.setdefault(output.value, output.name)
+        for node in graph.nodes:
+            for value in node.outputs:
+                self.names.setdefault(value.name, self.fresh(value.name))
+        for constant in graph.constants:
+            self.names[constant.name] = self.constant(constant.name, constant.data)
+
+    def fresh(self, name: str) -> str:
+        """Return a name that nothing else has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def constant(self, name: str, data: Any, dtype: Any = None) -> str:
+        """Add a constant, named alike, and return its name in the file."""
+        name = self.fresh(name)
+        self.constants[name] = np.asarray(data, dtype=dtype)
+        return name
+
+    def inputs(self, node: Node) -> list[str]:
+        """Return the names of a node's operands in the file."""
+        return [self.names[name] for name in node.inputs]
+
+    def add(self, node: Node, kind: str, *more: str, **attributes: Any) -> None:
+        """Add a node: operands of `node` and `more` ones, outputs of `node`."""
+        self.write(node, kind, [*self.inputs(node), *more], **attributes)
+
+    def write(self, node: Node, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
+        """Add a node with outputs of `node` and operands by their names in the file."""
+        names = [self.names[value.name] for value in node.outputs]
+        # ONNX wants one name for one node; several nodes here may come from one of a model.
+        unique = node.name if node.name not in self.labels else f"{node.name}/{names[0]}"
+        self.labels.add(unique)
+        made = helper.make_node(kind, list(inputs), names, name=unique, **attributes)
+        self.nodes.append(made)
+
+
+Export = Callable[[_Writer, Node, Any], None]
+"""Writes a node, given its operator."""
+
+
+def export_onnx(graph: Graph) -> onnx.ModelProto:
+    """Return a graph as an ONNX model.
+
+    Parameters
+    ----------
+    graph : Graph
+        Host operators only; inputs, outputs and their names are kept.
+
+    Raises
+    ------
+    CompileError
+        If an operator has no counterpart in ONNX.
+    """
+    writer = _Writer(graph)
+    for node in graph.nodes:
+        export = EXPORTS.get(type(node.attributes))
+        if export is None:
+            raise CompileError(
+                f"graph `{graph.name}`: node `{node.name}`: expected an operator that ONNX export "
+                f"knows, got `{node.op}`; run the model with `--calibrate` instead of exporting it"
+            )
+        export(writer, node, node.attributes)
+    for output in graph.outputs:
+        name = writer.names[output.value]
+        if name != output.name:
+            writer.nodes.append(helper.make_node("Identity", [name], [output.name]))
+    made = helper.make_graph(
+        writer.nodes,
+        graph.name,
+        [_described(value.name, value.type) for value in graph.inputs],
+        [_described(output.name, graph.types[output.value]) for output in graph.outputs],
+        [numpy_helper.from_array(data, name) for name, data in writer.constants.items()],
+    )
+    return helper.make_model(
+        made,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="tilewright",
+    )
+
+
+def _described(name: str, kind: TensorType) -> onnx.ValueInfoProto:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype))
+    return helper.make_tensor_value_info(name, element, kind.shape)
+
+
+def _quantisation(writer: _Writer, node: Node, operator: Any, dtype: str) -> list[str]:
+    """Return the names of scale and zero point: scalars, or one for each channel."""
+    scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
+    if operator.axis is None:
+        scales, points = scales.reshape(()), points.reshape(())
+    base = node.output.name
+    return [
+        writer.constant(f"{base}.scale", scales, np.float32),
+        writer.constant(f"{base}.zero_point", points, dtype),
+    ]
+
+
+def _quantize(writer: _Writer, node: Node, operator: ops.Quantize) -> None:
+    known = _quantisation(writer, node, operator, operator.dtype)
+    axis = {} if operator.axis is None else {"axis": operator.axis}
+    writer.add(node, "QuantizeLinear", *known, **axis)
+
+
+def _dequantize(writer: _Writer, node: Node, operator: ops.Dequantize) -> None:
+    dtype = writer.graph.types[node.inputs[0]].dtype
+    known = _quantisation(writer, node, operator, dtype)
+    axis = {} if operator.axis is None else {"axis": operator.axis}
+    writer.add(node, "DequantizeLinear", *known, **axis)
+
+
+def _reshape(writer: _Writer, node: Node, operator: ops.Reshape) -> None:
+    shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
+    writer.add(node, "Reshape", shape)
+
+
+def _transpose(writer: _Writer, node: Node, operator: ops.Transpose) -> None:
+    writer.add(node, "Transpose", perm=operator.permutation)
+
+
+def _pad(writer: _Writer, node: Node, operator: ops.Pad) -> None:
+    base = node.output.name
+    pads = writer.constant(f"{base}.pads", operator.before + operator.after, np.int64)
+    value = writer.constant(f"{base}.value", operator.value, node.output.type.dtype)
+    writer.add(node, "Pad", pads, value)
+
+
+def _slice(writer: _Writer, node: Node, operator: ops.Slice) -> None:
+    base, axes = node.output.name, range(len(operator.starts))
+    parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
+    parts["steps"] = operator.steps
+    names = [writer.constant(f"{base}.{k}", list(v), np.int64) for k, v in parts.items()]
+    writer.add(node, "Slice", *names)
+
+
+def _concat(writer: _Writer, node: Node, operator: ops.Concat) -> None:
+    writer.add(node, "Concat", axis=operator.axis)
+
+
+def _gather(writer: _Writer, node: Node, operator: ops.Gather) -> None:
+    writer.add(node, "Gather", axis=operator.axis)
+
+
+def _cast(writer: _Writer, node: Node, operator: ops.Cast) -> None:
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(operator.dtype))
+    writer.add(node, "Cast", to=element)
+
+
+def _conv(writer: _Writer, node: Node, operator: ops.Conv) -> None:
+    writer.add(
+        node,
+        "Conv",
+        kernel_shape=writer.graph.types[node.inputs[1]].shape[2:],
+        strides=operator.strides,
+        pads=operator.pads,
+        dilations=operator.dilations,
+        group=operator.groups,
+    )
+
+
+def _matmul(writer: _Writer, node: Node, operator: ops.MatMul) -> None:
+    writer.add(node, "MatMul")
+
+
+def _max_pool(writer: _Writer, node: Node, operator: ops.MaxPool) -> None:
+    writer.add(
+        node,
+        "MaxPool",
+        kernel_shape=operator.kernel,
+        strides=operator.strides,
+        pads=operator.pads,
+        dilations=operator.dilations,
+    )
+
+
+def _average_pool(writer: _Writer, node: Node, operator: ops.AveragePool) -> None:
+    writer.add(
+        node,
+        "AveragePool",
+        kernel_shape=operator.kernel,
+        strides=operator.strides,
+        pads=operator.pads,
+        count_include_pad=int(operator.count_include_pad),
+        ceil_mode=int(any(operator.overhang)),
+    )
+
+
+def _unary(writer: _Writer, node: Node, operator: ops.Unary) -> None:
+    if operator.kind == "Clip":
+        names = [
+            writer.constant(f"{node.output.name}.{which}", limit, np.float32)
+            for which, limit in zip(("low", "high"), operator.parameters, strict=True)
+        ]
+        writer.add(node, "Clip", *names)
+        return
+    names = PARAMETERS.get(operator.kind, ())
+    if len(names) != len(operator.parameters):
+        raise CompileError(
+            f"node `{node.name}`: expected an elementwise function that ONNX export knows, got "
+            f"`{operator.kind}` with {len(operator.parameters)} parameters; run the model with "
+            "`--calibrate` instead of exporting it"
+        )
+    writer.add(node, operator.kind, **dict(zip(names, operator.parameters, strict=True)))
+
+
+def _binary(writer: _Writer, node: Node, operator: ops.Binary) -> None:
+    writer.add(node, operator.kind)
+
+
+def _softmax(writer: _Writer, node: Node, operator: ops.Softmax) -> None:
+    kind = "LogSoftmax" if operator.log else "Softmax"
+    shape = node.output.type.shape
+    if operator.stop == operator.axis + 1:
+        writer.add(node, kind, axis=operator.axis)
+        return
+    base = node.output.name
+    sizes = (*shape[: operator.axis], -1, *shape[operator.stop :])
+    inner = writer.constant(f"{base}.flat_shape", sizes, np.int64)
+    outer = writer.constant(f"{base}.shape", shape, np.int64)
+    flat, soft = writer.fresh(f"{base}.flat"), writer.fresh(f"{base}.soft")
+    writer.nodes += [
+        helper.make_node("Reshape", [*writer.inputs(node), inner], [flat]),
+        helper.make_node(kind, [flat], [soft], axis=operator.axis),
+    ]
+    writer.write(node, "Reshape", [soft, outer])
+
+
+def _reduce(writer: _Writer, node: Node, operator: ops.Reduce) -> None:
+    if operator.kind == "ArgMax":
+        (axis,) = operator.axes
+        writer.add(node, "ArgMax", axis=axis, keepdims=int(operator.keep))
+        return
+    axes = writer.constant(f"{node.output.name}.axes", operator.axes, np.int64)
+    writer.add(node, operator.kind, axes, keepdims=int(operator.keep))
+
+
+EXPORTS: dict[type[ops.Operator], Export] = {
+    ops.Quantize: _quantize,
+    ops.Dequantize: _dequantize,
+    ops.Reshape: _reshape,
+    ops.Transpose: _transpose,
+    ops.Pad: _pad,
+    ops.Slice: _slice,
+    ops.Concat: _concat,
+    ops.Gather: _gather,
+    ops.Cast: _cast,
+    ops.Conv: _conv,
+    ops.MatMul: _matmul,
+    ops.MaxPool: _max_pool,
+    ops.AveragePool: _average_pool,
+    ops.Unary: _unary,
+    ops.Binary: _binary,
+    ops.Softmax: _softmax,
+    ops.Reduce: _reduce,
+}
+"""Operator -> what writes it."""

@@ -1,0 +1,102 @@
+"""Which way a node is imported: an importer of ours, its definition by others, or the library.
+
+Where several could, the first of these that does not decline is taken.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import onnx
+
+from .onnx_control import CONTROL_HANDLERS
+from .onnx_functions import expand_definition, expand_model_function, has_function
+from .onnx_library import LIBRARY, import_library
+from .onnx_node import OnnxNode, printable
+from .onnx_operators import HANDLERS as OPERATOR_HANDLERS
+from .onnx_scope import Key, Named, Scope, key_of, schema_of
+from .onnx_sequences import SEQUENCE_HANDLERS
+from .refusals import CAUSES
+
+HANDLERS: Mapping[Key, Callable[[OnnxNode], str | Sequence[Named] | None]] = {
+    **OPERATOR_HANDLERS,
+    **CONTROL_HANDLERS,
+    **SEQUENCE_HANDLERS,
+}
+"""(domain, operator) -> its importer."""
+
+MAX_NODES = 100_000
+"""Most nodes of a graph, its loops unrolled and its functions expanded."""
+
+
+def import_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
+    """Import nodes in order and give their results names in the scope.
+
+    Raises
+    ------
+    ImportModelError
+        If a node is not as it should be or not supported.
+    """
+    names = scope.own_names
+    for proto in nodes:
+        node = OnnxNode(scope, proto)
+        if len(scope.builder.nodes) > MAX_NODES:
+            node.refuse("long loops", f"more than {MAX_NODES:,} nodes", "shorten the loops")
+        for output, result in zip(proto.output, import_node(node), strict=False):
+            if not output:
+                continue
+            if output in names:
+                node.fail(f"`{output}` to be produced once", "a second producer", "rename one")
+            names[output] = result
+
+
+def import_node(node: OnnxNode) -> list[Named]:
+    """Import a node and return the values of its outputs.
+
+    Raises
+    ------
+    ImportModelError
+        If the node is not as it should be or not supported.
+    """
+    try:
+        return _import(node)
+    except MemoryError:
+        node.refuse("tensors beyond this machine's memory", "one of them", "make it smaller")
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        # What no importer looks for: the traceback (`-v`) tells which rule the file breaks.
+        detail = " ".join(f"{type(error).__name__}: {error}".split())
+        node.fail("operands and attributes as ONNX has them", f"`{detail}`", "export it again")
+
+
+def _import(node: OnnxNode) -> list[Named]:
+    results: str | Sequence[Named] | None = None
+    if node.key in node.scope.functions:
+        results = expand_model_function(node, node.scope.functions[node.key])
+    elif node.key in HANDLERS:
+        results = HANDLERS[node.key](node)
+    if results is None and node.key in LIBRARY:
+        results = import_library(node)
+    if results is None and node.key not in CAUSES:
+        results = expand_definition(node)
+    if results is None:
+        kind = ".".join(filter(None, node.key))
+        cause = CAUSES.get(node.key, f"operator {kind}")
+        node.refuse(cause, f"`{kind}`", "replace it before export")
+    return [results] if isinstance(results, str) else list(results)
+
+
+def unsupported(nodes: Iterable[onnx.NodeProto], scope: Scope) -> Iterator[tuple[str, str, str]]:
+    """Yield operator, node and cause of all that cannot be imported, branches included."""
+    for node in nodes:
+        key = key_of(node)
+        if not _is_supported(key, scope):
+            kind = ".".join(filter(None, key))
+            label = printable(node.name or next(iter(node.output), ""))
+            yield kind, label, CAUSES.get(key, f"operator {kind}")
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from unsupported(graph.node, scope)
+
+
+def _is_supported(key: Key, scope: Scope) -> bool:
+    if key in scope.functions or key in HANDLERS or key in LIBRARY:
+        return True
+    return key not in CAUSES and has_function(schema_of(key, scope.opsets))

@@ -1,0 +1,102 @@
+"""Recurrent layers: RNN, GRU, LSTM -> Recurrent, what is left out filled with zeros."""
+
+import numpy as np
+
+from ..graph import operators as ops
+from ..graph.ir import DTYPES
+from ..graph.recurrent import DIRECTIONS, FUNCTIONS, GATES, Recurrent
+from .onnx_node import OnnxNode
+
+DEFAULTS = {
+    "RNN": ("Tanh",),
+    "GRU": ("Sigmoid", "Tanh"),
+    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
+}
+"""Activations of one direction."""
+
+PARAMETERS: dict[str, tuple[float, float]] = {
+    "Affine": (1.0, 0.0),
+    "Elu": (1.0, 0.0),
+    "HardSigmoid": (0.2, 0.5),
+    "LeakyRelu": (0.01, 0.0),
+    "ScaledTanh": (1.0, 1.0),
+    "ThresholdedRelu": (1.0, 0.0),
+}
+"""Default alpha and beta of activations that have some."""
+
+
+def import_recurrent(node: OnnxNode) -> list[str]:
+    """RNN, GRU, LSTM -> Recurrent."""
+    kind = node.proto.op_type
+    direction = node.attribute("direction", "forward")
+    if direction not in DIRECTIONS or min(node.rank(0), node.rank(1), node.rank(2)) < 3:
+        node.fail("a direction and operands of rank 3", f"`{direction}`", "correct the model")
+    directions, last = DIRECTIONS[direction], bool(node.attribute("layout", 0))
+    x = _swap(node, node.input(0), (1, 0, 2), last)
+    steps, batch, _ = node.builder.types[x].shape
+    hidden, dtype = node.type(2).shape[-1], node.type(0).dtype
+    state = (directions, batch, hidden)
+    bias = _operand(node, 3, (directions, 2 * GATES[kind] * hidden), dtype)
+    if node.has(4):
+        lengths = node.emit(ops.Cast("int32"), [node.input(4)], f"{node.label}.lengths")
+    else:
+        lengths = node.array(np.full(batch, steps, np.int32), f"{node.label}.lengths")
+    states = [
+        _state(node, index, state, dtype, last) for index in ((5, 6) if kind == "LSTM" else (5,))
+    ]
+    if kind == "LSTM":
+        states.append(_operand(node, 7, (directions, 3 * hidden), dtype))
+    operator = Recurrent(
+        kind,
+        direction,
+        _activations(node, kind, directions),
+        node.attribute("clip", 0.0),
+        bool(node.attribute("linear_before_reset", 0)),
+        bool(node.attribute("input_forget", 0)),
+    )
+    results = node.emit_outputs(operator, [x, node.input(1), node.input(2), bias, lengths, *states])
+    orders = [(2, 0, 1, 3), (1, 0, 2), (1, 0, 2)]
+    return [
+        _swap(node, result, order, last) for result, order in zip(results, orders, strict=False)
+    ]
+
+
+def _swap(node: OnnxNode, x: str, order: tuple[int, ...], last: bool) -> str:
+    """Emit the change between ONNX's two layouts; nothing for the usual one."""
+    return node.emit(ops.Transpose(order), [x], f"{x}.swapped") if last else x
+
+
+def _operand(node: OnnxNode, index: int, shape: tuple[int, ...], dtype: str) -> str:
+    if node.has(index):
+        return node.input(index)
+    return node.array(np.zeros(shape, DTYPES[dtype]), f"{node.label}.zeros")
+
+
+def _state(node: OnnxNode, index: int, shape, dtype: str, last: bool) -> str:
+    if node.has(index):
+        return _swap(node, node.input(index), (1, 0, 2), last)
+    return _operand(node, index, shape, dtype)
+
+
+def _activations(
+    node: OnnxNode, kind: str, directions: int
+) -> tuple[tuple[str, float, float], ...]:
+    given = tuple(_text(name) for name in node.attribute("activations", ()))
+    names = given or DEFAULTS[kind] * directions
+    if len(names) != FUNCTIONS[kind] * directions:
+        node.fail(f"{FUNCTIONS[kind] * directions} activations", f"{len(names)}", "correct them")
+    alphas = iter(node.attribute("activation_alpha", ()))
+    betas = iter(node.attribute("activation_beta", ()))
+    found = []
+    for name in names:
+        # ONNX's names are of any case; only activations that have parameters take them.
+        known = next((n for n in PARAMETERS if n.lower() == name.lower()), name.capitalize())
+        alpha, beta = PARAMETERS.get(known, (0.0, 0.0))
+        if known in PARAMETERS:
+            alpha, beta = float(next(alphas, alpha)), float(next(betas, beta))
+        found.append((known, alpha, beta))
+    return tuple(found)
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name

@@ -1,0 +1,122 @@
+"""Sequences of tensors: of a known length, so that they are tuples of values and need no operator.
+
+A sequence lives in the importer's names only; inputs and outputs of a graph are tensors.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..graph import operators as ops
+from .onnx_node import OnnxNode
+from .onnx_scope import Named
+
+Results = str | list[Named]
+
+
+def _sequence(node: OnnxNode) -> tuple[str, ...]:
+    value = node.value(0)
+    if isinstance(value, str):
+        node.fail("a sequence", "a tensor", "export the model again")
+    return value
+
+
+def _position(node: OnnxNode, index: int, count: int, extra: int = 0) -> int:
+    """Return a constant operand as a place among `count` elements, `extra` behind the last."""
+    place = int(node.scalar(index, count - 1 + extra))
+    if not -count <= place < count + extra:
+        node.fail(f"a place among {count} elements", f"`{place}`", "correct the place")
+    return place + count if place < 0 else place
+
+
+def import_construct(node: OnnxNode) -> Results:
+    """SequenceConstruct -> a tuple of its operands."""
+    return [tuple(node.inputs())]
+
+
+def import_empty(node: OnnxNode) -> Results:
+    """SequenceEmpty -> an empty tuple."""
+    return [()]
+
+
+def import_at(node: OnnxNode) -> Results:
+    """SequenceAt a known place -> the element there."""
+    sequence = _sequence(node)
+    return sequence[_position(node, 1, len(sequence))]
+
+
+def import_insert(node: OnnxNode) -> Results:
+    """SequenceInsert at a known place, by default the end."""
+    sequence = _sequence(node)
+    place = _position(node, 2, len(sequence), extra=1)
+    return [(*sequence[:place], node.input(1), *sequence[place:])]
+
+
+def import_erase(node: OnnxNode) -> Results:
+    """SequenceErase at a known place, by default the last."""
+    sequence = _sequence(node)
+    place = _position(node, 1, len(sequence))
+    return [sequence[:place] + sequence[place + 1 :]]
+
+
+def import_length(node: OnnxNode) -> Results:
+    """SequenceLength -> a constant."""
+    return node.array(np.array(len(_sequence(node)), dtype=np.int64))
+
+
+def import_split(node: OnnxNode) -> Results:
+    """SplitToSequence -> a Slice for each part, its axis dropped where asked to."""
+    shape = node.type(0).shape
+    axis = node.axis(0, len(shape))
+    size, drop = shape[axis], not node.has(1) and not node.attribute("keepdims", 1)
+    if not node.has(1):
+        parts = [1] * size
+    elif node.constant(1).ndim:
+        parts = list(node.integers(1))
+    else:
+        part = max(1, int(node.scalar(1, 1)))
+        parts = [min(part, size - first) for first in range(0, size, part)]
+    if sum(parts) != size or min(parts, default=0) < 0:
+        node.fail(f"parts that add up to {size}", f"{parts}", "correct the split")
+    found, first = [], 0
+    for index, part in enumerate(parts):
+        starts = tuple(first if i == axis else 0 for i in range(len(shape)))
+        stops = tuple(first + part if i == axis else n for i, n in enumerate(shape))
+        name = f"{node.proto.output[0]}.{index}"
+        operator = ops.Slice(starts, stops, (1,) * len(shape))
+        value = node.emit(operator, [node.input(0)], name)
+        if drop:
+            rest = ops.Reshape(shape[:axis] + shape[axis + 1 :])
+            value = node.emit(rest, [value], f"{name}.row")
+        found.append(value)
+        first += part
+    return [tuple(found)]
+
+
+def import_concat(node: OnnxNode) -> Results:
+    """ConcatFromSequence -> Concat, along a new axis where asked to."""
+    parts = list(_sequence(node))
+    if not parts:
+        node.fail("one or more elements", "an empty sequence", "export the model again")
+    rank = len(node.builder.types[parts[0]].shape)
+    new = bool(node.attribute("new_axis", 0))
+    axis = node.axis(0, rank + new)
+    if new:
+        for index, part in enumerate(parts):
+            shape = node.builder.types[part].shape
+            grown = ops.Reshape((*shape[:axis], 1, *shape[axis:]))
+            parts[index] = node.emit(grown, [part], f"{part}.row")
+    return node.emit(ops.Concat(axis), parts)
+
+
+SEQUENCE_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], Results]] = {
+    ("", "ConcatFromSequence"): import_concat,
+    ("", "SequenceAt"): import_at,
+    ("", "SequenceConstruct"): import_construct,
+    ("", "SequenceEmpty"): import_empty,
+    ("", "SequenceErase"): import_erase,
+    ("", "SequenceInsert"): import_insert,
+    ("", "SequenceLength"): import_length,
+    ("", "SplitToSequence"): import_split,
+}
+"""(domain, operator) -> its importer."""

@@ -1,0 +1,112 @@
+"""Tensors of ONNX files -> arrays: dense or sparse, in the file or beside it."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx.external_data_helper import load_external_data_for_tensor
+
+from ...errors import ImportModelError
+from ..graph.ir import DTYPES
+from ..graph.rules import LARGEST_BYTES
+from .refusals import RefusedError
+
+ONNX_TYPES: dict[str, int] = {
+    name: onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for name, kind in DTYPES.items()
+}
+"""Element type of the graph -> ONNX's number of it."""
+
+ELEMENT_TYPES: dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
+"""ONNX's number of an element type -> its name in the graph."""
+
+
+def read_tensor(tensor: onnx.TensorProto, where: str, folder: Path | None) -> np.ndarray:
+    """Return a tensor's elements.
+
+    Parameters
+    ----------
+    tensor : onnx.TensorProto
+        The tensor.
+    where : str
+        For messages.
+    folder : Path or None
+        Of the model's file, where data outside of it lies; None for a model that is no file.
+
+    Raises
+    ------
+    ImportModelError
+        If it is damaged, of a type that is not supported, or its data is not to be found.
+    """
+    if tensor.data_type == onnx.TensorProto.STRING:
+        raise RefusedError(
+            f"{where}: expected a tensor of numbers, got strings; take them out of the model",
+            "strings",
+        )
+    if tensor.data_type not in ELEMENT_TYPES:
+        kinds = onnx.TensorProto.DataType
+        known = tensor.data_type in kinds.values()
+        got = kinds.Name(tensor.data_type) if known else str(tensor.data_type)
+        raise ImportModelError(
+            f"{where}: expected one of {', '.join(DTYPES)}, got `{got.lower()}`; convert it"
+        )
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        tensor = _with_data(tensor, where, folder)
+    try:
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ImportModelError(
+            f"{where}: expected {ELEMENT_TYPES[tensor.data_type]}{list(tensor.dims)}, got "
+            f"{len(tensor.raw_data)} bytes that do not make it; export the model again"
+        ) from error
+
+
+def _with_data(tensor: onnx.TensorProto, where: str, folder: Path | None) -> onnx.TensorProto:
+    """Return a tensor with its data, read from the file beside the model."""
+    if folder is None:
+        raise ImportModelError(
+            f"{where}: expected its data in the file, got a reference to another file; save the "
+            "model with `save_as_external_data=False`"
+        )
+    whole = onnx.TensorProto()
+    whole.CopyFrom(tensor)
+    try:
+        load_external_data_for_tensor(whole, str(folder))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        detail = " ".join(str(error).split())
+        raise ImportModelError(
+            f"{where}: expected its data in a file beside the model, got `{detail}`; copy that "
+            "file too"
+        ) from error
+    whole.data_location = onnx.TensorProto.DEFAULT
+    return whole
+
+
+def read_sparse(tensor: onnx.SparseTensorProto, where: str, folder: Path | None) -> np.ndarray:
+    """Return a sparse tensor's elements, the others zero.
+
+    Raises
+    ------
+    ImportModelError
+        If it is damaged, or would be absurdly large.
+    """
+    values = read_tensor(tensor.values, where, folder)
+    indices = read_tensor(tensor.indices, where, folder).astype(np.int64)
+    shape = tuple(tensor.dims)
+    if min(shape, default=0) < 0 or math.prod(shape) * values.itemsize > LARGEST_BYTES:
+        raise ImportModelError(
+            f"{where}: expected a shape of at most {LARGEST_BYTES:,} bytes, got {list(shape)}; "
+            "correct it"
+        )
+    dense = np.zeros(shape, dtype=values.dtype)
+    try:
+        if indices.ndim == 2:
+            dense[tuple(indices.T)] = values
+        else:
+            dense.ravel()[indices] = values
+    except (IndexError, ValueError) as error:
+        raise ImportModelError(
+            f"{where}: expected an index within {list(shape)} for each of {values.size} values, "
+            f"got {list(indices.shape)} others; export the model again"
+        ) from error
+    return dense

@@ -1,0 +1,154 @@
+"""Matrix products of two activations: the second one takes the place of weights.
+
+Zero points are subtracted by the array itself. `(a - za) * (b - zb)` is a sum of products, and the
+constants among their factors are what lies outside of a tensor, its padding: `-za` and `-zb`.
+Either an axis of its own leads each operand off its edge, and padding meets padding too. Or one
+axis leads off the edge of `b` in the beginning and of `a` in the end, and both operands must be
+there more than once. The sums are exact both ways, at the price of more products; a zero point of 0
+costs none.
+"""
+
+import math
+
+from ...isa.configuration import Configuration
+from ...isa.durations import tile_cycles
+from ...isa.expressions import Affine, Call, Op, Reduction
+from ..accelerator.estimate import LATENCY_CYCLES
+from ..graph import Graph, Node, QMatMul
+from ..tensor import Axis, Compute, Kernel, Tensor, View
+from .common import epilogue, padded, requantised, scalars, tensor_name
+
+ROWS, CHANNELS = 2, 3
+"""Axes of an activation."""
+
+
+def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`acc[n,h,m,o] = sum a[n,h,p,m,i] * b[n,h,q,i,o]`, over i, and over p and q for zero points.
+
+    With one axis for both zero points, it is `a[n,h,p,m,i] * b[n,h,p - r,i,o]`, where the padding
+    of `b` is read `r` times.
+    """
+    operator = node.attributes
+    assert isinstance(operator, QMatMul)
+    left, right = (graph.types[name].shape for name in node.inputs)
+    joined_a, joined_b, joined_y = operator.joined
+    heads = operator.heads
+    depth = left[CHANNELS] // heads if joined_a else left[CHANNELS]
+    n, m = left[0], left[ROWS]
+    columns = right[ROWS]
+    if not operator.transposed:
+        columns = right[CHANNELS] // heads if joined_b else right[CHANNELS]
+    reduced = padded(depth, configuration.lanes_in)
+    lanes = padded(columns, configuration.lanes_out)
+    zero_points = operator.zero_point_a, operator.zero_point_b
+    (p, pad_a), (q, pad_b) = map(_padding, zero_points)
+    one_axis = _prefers_one_axis(p, q, m, depth, columns, configuration)
+    turns = (Axis("p", 1 + p + q),) if one_axis else (Axis("p", 1 + p), Axis("q", 1 + q))
+    times_a, times_b = (1 + q, 1 + p) if one_axis else (1, 1)
+
+    # Lanes beyond the depth may hold anything in memory, since they meet the padding of `b`. Where
+    # that is not zero, they are read as padding too, and what they add is known.
+    whole_rows = not joined_a and not pad_b
+    a = Tensor(
+        f"rows of {node.inputs[0]}",
+        "int8",
+        (n, heads, times_a, m, reduced if whole_rows else depth),
+        pad_a,
+        node.inputs[0],
+        view=_view(joined_a, depth, ((ROWS, 1), (CHANNELS, 1))),
+    )
+    inner = ((CHANNELS, 1), (ROWS, 1)) if operator.transposed else ((ROWS, 1), (CHANNELS, 1))
+    whole_rows = not joined_b and not operator.transposed
+    b = Tensor(
+        f"columns of {node.inputs[1]}",
+        "int8",
+        (n, heads, times_b, depth, lanes if whole_rows else columns),
+        pad_b,
+        node.inputs[1],
+        view=_view(joined_b, depth if operator.transposed else columns, inner),
+    )
+    # Known sums: what padding alone has added beyond the depth, and the product of the zero points
+    # where padding does not meet padding.
+    known = -(reduced - depth) * math.prod(turn.extent for turn in turns) * pad_a * pad_b
+    if one_axis:
+        known += depth * zero_points[0] * zero_points[1]
+
+    shape = (n, heads, m, lanes)
+    acc = Tensor("acc", "int32", shape)
+    result = node.output.name
+    move = (CHANNELS, columns) if joined_y else (1, 1)
+    moves = ((0, 1), move, (ROWS, 1), (CHANNELS, 1))
+    out = Tensor(
+        tensor_name(result),
+        "int8",
+        shape,
+        value=result,
+        view=View(moves, columns if joined_y else 0),
+    )
+    bias, scale = Tensor("bias", "int32", (lanes,)), Tensor("scale", "float32", (lanes,))
+    axes = tuple(Axis(name, extent) for name, extent in zip("nhmo", shape, strict=True))
+    batch, head, row, column, i = (Affine.of(**{axis: 1}) for axis in ("n", "h", "m", "o", "i"))
+    product = Call(
+        Op.MULTIPLY,
+        (
+            a[(batch, head, Affine.of(p=1), row, i)],
+            b[(batch, head, Affine.of(-q, p=1) if one_axis else Affine.of(q=1), i, column)],
+        ),
+    )
+    total = requantised(acc[(batch, head, row, column)], bias[(column,)], scale[(column,)])
+    body = epilogue(total, operator.zero_point_y, operator.low, operator.high)
+    return Kernel(
+        name=node.name,
+        stages=(
+            Compute(
+                acc,
+                axes,
+                (*turns, Axis("i", reduced)),
+                Reduction(Op.ADD, product),
+            ),
+            Compute(out, axes, (), body),
+        ),
+        tensors={tensor.name: tensor for tensor in (a, b, acc, out, bias, scale)},
+        constants=scalars(known, operator.scale, lanes),
+        macs=n * heads * m * columns * depth,
+    )
+
+
+def _prefers_one_axis(
+    p: int, q: int, m: int, depth: int, columns: int, configuration: Configuration
+) -> bool:
+    """Whether fewer products are worth loading both operands again, for each other's padding.
+
+    `p` and `q` tell how often the padding of `a` and `b` is read.
+    """
+    if not p or not q:
+        return False
+    run = LATENCY_CYCLES / configuration.outstanding_bursts
+    lanes, bus = configuration.lanes_out, configuration.bus_bytes
+    blocks = -(-columns // lanes)
+    product = -(-depth // configuration.lanes_in) * blocks * max(m, tile_cycles(configuration))
+    a, b = m * max(run, depth / bus), depth * blocks * max(run, lanes / bus)
+    apart = max((1 + p) * (1 + q) * product, a + b)
+    return max((1 + p + q) * product, (1 + q) * a + (1 + p) * b) < apart
+
+
+def passes(operator: QMatMul) -> int:
+    """How often rows of `a` meet a tile of `b`: once themselves, otherwise for zero points."""
+    return 1 + sum(_padding(zero)[0] for zero in (operator.zero_point_a, operator.zero_point_b))
+
+
+def _padding(zero_point: int) -> tuple[int, int]:
+    """How often an operand's padding is read, and what it is: together minus the zero point."""
+    if zero_point == 0:
+        return 0, 0
+    # 128 is no int8: half of it is added twice.
+    return (2, 64) if zero_point == -128 else (1, -zero_point)
+
+
+def _view(joined: bool, width: int, inner: tuple[tuple[int, int], tuple[int, int]]) -> View:
+    """Image, head, the same once more, and an operand's two dimensions.
+
+    `width` are the channels of a head.
+    """
+    head = (CHANNELS, width) if joined else (1, 1)
+    return View(((0, 1), head, (0, 0), *inner))

@@ -1,0 +1,22 @@
+"""Post-training quantisation: float networks onto the integer accelerator, with a few samples."""
+
+from .batches import Batches, make_batches
+from .macs import accelerated_share
+from .measure import Agreement, LayerQuality
+from .options import AUTO, QuantiserOptions
+from .quantise import Quantised, evaluate_quality, quantise
+from .ranges import METHODS
+
+__all__ = [
+    "AUTO",
+    "METHODS",
+    "Agreement",
+    "Batches",
+    "LayerQuality",
+    "Quantised",
+    "QuantiserOptions",
+    "accelerated_share",
+    "evaluate_quality",
+    "make_batches",
+    "quantise",
+]

@@ -1,0 +1,180 @@
+"""Evaluate a graph over many samples, several at a time where the network lets samples be.
+
+Models are often exported for one sample. Their reference evaluation is quicker in batches, so the
+leading extent is widened where that is seen to change no result.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import CompileError, InputError
+from ..graph import Builder, Graph, Output, TensorType, Value, evaluate
+from ..graph import operators as ops
+
+BATCH = 16
+"""Samples evaluated together."""
+
+CLOSE = 1e-3
+"""Relative difference between batched and single results that rounding explains."""
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def set_batch(graph: Graph, count: int) -> Graph | None:
+    """Return a graph that takes `count` samples at once instead of one.
+
+    Only what shapes say is checked; whether samples stay apart is seen by running it.
+
+    Parameters
+    ----------
+    graph : Graph
+        With inputs whose leading extent is 1.
+    count : int
+        New leading extent.
+
+    Returns
+    -------
+    Graph or None
+        With the names of `graph`; None where an input or operator does not allow it.
+    """
+    if any(value.type.shape[:1] != (1,) for value in graph.inputs):
+        return None
+    builder = Builder(graph.name)
+    for value in graph.inputs:
+        kind = value.type
+        wide = TensorType(kind.dtype, (count, *kind.shape[1:]), kind.quantisation)
+        builder.input(Value(value.name, wide))
+    for constant in graph.constants:
+        builder.adopt(constant)
+    for node in graph.nodes:
+        operator = node.attributes
+        if isinstance(operator, ops.Reshape) and operator.shape[:1] == (1,):
+            operator = ops.Reshape((count, *operator.shape[1:]))
+        wished = [value.name for value in node.outputs]
+        try:
+            if len(wished) == 1:
+                kind = node.output.type.quantisation
+                names = [builder.emit(operator, node.inputs, node.name, wished[0], kind)]
+            else:
+                names = builder.emit_outputs(operator, node.inputs, node.name, wished)
+        except CompileError:
+            return None
+        if names != wished:
+            return None
+    return builder.graph(Output(each.name, each.value) for each in graph.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Samples, and how many of them a network and its quantised forms take at a time.
+
+    Attributes
+    ----------
+    inputs : mapping
+        Name of each input -> [samples, *shape of the input].
+    size : int
+        Samples at a time.
+    """
+
+    inputs: Arrays
+    size: int = 1
+
+    @property
+    def count(self) -> int:
+        """Number of samples."""
+        return min((len(array) for array in self.inputs.values()), default=0)
+
+    def first(self, count: int) -> "Batches":
+        """Return the first samples; all where there are not so many."""
+        return Batches({name: array[:count] for name, array in self.inputs.items()}, self.size)
+
+    def graphs(self, graph: Graph) -> Iterator[tuple[Graph, dict[str, np.ndarray]]]:
+        """Yield, for each batch, the graph that takes it (nodes and names the same) and its inputs.
+
+        Parameters
+        ----------
+        graph : Graph
+            The network at any stage of the front end, for one sample.
+        """
+        wide = {1: graph}
+        for first in range(0, self.count, self.size):
+            size = min(self.size, self.count - first)
+            if size not in wide:
+                wide[size] = _widened(graph, size)
+            parts = {name: array[first : first + size] for name, array in self.inputs.items()}
+            yield wide[size], {name: _joined(part) for name, part in parts.items()}
+
+    def run(self, graph: Graph, keep: Iterable[str] = ()) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the outputs, and the values in `keep`, of one batch after the other.
+
+        Raises
+        ------
+        CompileError
+            If the samples do not fit the graph.
+        """
+        keep = tuple(keep)
+        for wide, part in self.graphs(graph):
+            yield evaluate(wide, part, keep)
+
+    def output(self, graph: Graph) -> np.ndarray:
+        """Return the first output for all samples, [samples * leading extent, ...]."""
+        name = graph.outputs[0].name
+        parts = [values[name] for values in self.run(graph)]
+        return np.concatenate(parts) if parts[0].ndim else np.stack(parts)
+
+
+def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
+    """Return samples in batches where the network gives each sample its own result.
+
+    Parameters
+    ----------
+    graph : Graph
+        The float network, for one sample.
+    inputs : mapping
+        Name of each input -> [samples, *shape of the input].
+    size : int
+        Samples at a time, where possible.
+
+    Raises
+    ------
+    InputError
+        If there is no sample.
+    CompileError
+        If the samples do not fit the graph.
+    """
+    batches = Batches(inputs)
+    if not batches.count:
+        raise InputError("calibration: expected at least one sample, got none; give some")
+    wide = set_batch(graph, 2) if batches.count > 1 else None
+    if wide is None:
+        return batches
+    ends = {name: array[[0, batches.count - 1]] for name, array in inputs.items()}
+    both = evaluate(wide, {name: _joined(part) for name, part in ends.items()})
+    singles = list(Batches(ends).run(graph))
+    alike = all(_alike(both[name], [single[name] for single in singles]) for name in both)
+    return Batches(inputs, size) if alike else batches
+
+
+def _widened(graph: Graph, size: int) -> Graph:
+    wide = set_batch(graph, size)
+    if wide is None:
+        raise CompileError(
+            f"graph `{graph.name}`: expected it to take batches as its float form does, got an "
+            "operator that does not; give samples one at a time"
+        )
+    return wide
+
+
+def _joined(part: np.ndarray) -> np.ndarray:
+    """Return [samples, 1, ...] as [samples, ...]; a single sample as it is."""
+    return part[0] if len(part) == 1 else part.reshape(-1, *part.shape[2:])
+
+
+def _alike(both: np.ndarray, singles: list[np.ndarray]) -> bool:
+    expected = np.concatenate(singles) if singles[0].ndim else np.stack(singles)
+    if both.shape != expected.shape:
+        return False
+    spread = float(np.abs(expected).max(initial=0))
+    return bool(np.allclose(both, expected, rtol=CLOSE, atol=CLOSE * spread))

@@ -1,0 +1,108 @@
+"""Run the float graph over the calibration samples and keep what choosing ranges takes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Graph, Quantisation
+from .batches import Batches
+from .histogram import Histogram, merge
+from .layer import Layer
+from .points import Points
+from .ranges import centred_quantisation, choose_range, quantisation_of_range
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Statistics of a float graph's activations.
+
+    Attributes
+    ----------
+    histograms : mapping
+        Of every value that may be quantised.
+    peaks : mapping
+        Output of a convolution -> float64[channels], the largest magnitude in each channel.
+    means : mapping
+        Value before a weighted layer's activation -> float64[channels], its mean.
+    """
+
+    histograms: Mapping[str, Histogram]
+    peaks: Mapping[str, np.ndarray]
+    means: Mapping[str, np.ndarray]
+
+
+def calibrate(graph: Graph, points: Points, batches: Batches) -> Calibration:
+    """Collect statistics, batch by batch; no activation is kept longer than its batch.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    points : Points
+        Where it will be quantised.
+    batches : Batches
+        The calibration samples.
+
+    Raises
+    ------
+    InputError
+        If a sample gives infinite values.
+    """
+    weighted = [layer for layer in points.layers if layer.weighted]
+    images = [layer.output for layer in weighted if layer.kind == "conv"]
+    histograms = {name: Histogram(name) for name in points.values}
+    peaks = {name: np.zeros(graph.types[name].shape[1]) for name in images}
+    sums = {layer.linear: ChannelMean() for layer in weighted}
+    keep = dict.fromkeys([*histograms, *peaks, *sums])
+    for values in batches.run(graph, keep):
+        for name, histogram in histograms.items():
+            histogram.add(values[name])
+        for name, peak in peaks.items():
+            np.maximum(peak, np.abs(values[name]).max(axis=(0, 2, 3)), out=peak)
+        for layer in weighted:
+            sums[layer.linear].add(channels_last(layer, values[layer.linear]))
+    return Calibration(histograms, peaks, {name: mean.value() for name, mean in sums.items()})
+
+
+def choose_quantisations(
+    points: Points, calibration: Calibration, method: str
+) -> dict[str, Quantisation]:
+    """Return the quantisation of every point; those of one group are the same.
+
+    Raises
+    ------
+    CompileError
+        If there is no such method.
+    """
+    chosen: dict[str, Quantisation] = {}
+    for group in points.groups:
+        histograms = [calibration.histograms[name] for name in group]
+        histogram = histograms[0] if len(group) == 1 else merge(group[0], histograms)
+        centred = not points.centred.isdisjoint(group)
+        quantise = centred_quantisation if centred else quantisation_of_range
+        chosen.update(dict.fromkeys(group, quantise(*choose_range(histogram, method))))
+    return chosen
+
+
+class ChannelMean:
+    """Mean over all but the last axis, as the data comes."""
+
+    def __init__(self) -> None:
+        self._sum: np.ndarray | float = 0.0
+        self._count = 0
+
+    def add(self, values: np.ndarray) -> None:
+        """Count float[..., channels]."""
+        rows = values.reshape(-1, values.shape[-1])
+        self._sum = self._sum + rows.sum(axis=0, dtype=np.float64)
+        self._count += len(rows)
+
+    def value(self) -> np.ndarray:
+        """Return float64[channels]."""
+        return np.asarray(self._sum) / max(self._count, 1)
+
+
+def channels_last(layer: Layer, values: np.ndarray) -> np.ndarray:
+    """Return a weighted layer's values with the output channels on the last axis."""
+    return np.moveaxis(values, 1, -1) if layer.kind == "conv" else values

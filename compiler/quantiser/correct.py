@@ -1,0 +1,69 @@
+"""Bias correction: what rounding adds to a channel on average is taken out of its bias.
+
+The quantised graph is walked once, all batches abreast, and each layer is corrected on inputs that
+are quantised and corrected already.
+
+Source: M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
+ICCV 2019, section 4.2, here with means from calibration samples.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..graph import evaluate_node
+from .batches import Batches
+from .calibrate import ChannelMean, channels_last
+from .insert import Inserted
+from .points import Points
+
+
+def correct_biases(
+    inserted: Inserted, points: Points, means: Mapping[str, np.ndarray], batches: Batches
+) -> dict[str, np.ndarray]:
+    """Return what to add to each layer's bias.
+
+    Parameters
+    ----------
+    inserted : Inserted
+        Without corrections.
+    points : Points
+        Where it is quantised.
+    means : mapping
+        Value before a weighted layer's activation -> float64[channels] of the float graph.
+    batches : Batches
+        The calibration samples; what later layers still read of all of them is in memory.
+
+    Returns
+    -------
+    dict
+        Output of a weighted layer -> float64[channels].
+    """
+    layers = {layer.linear: layer for layer in points.layers if layer.weighted}
+    runs = list(batches.graphs(inserted.graph))
+    held = [{c.name: c.data for c in graph.constants} | given for graph, given in runs]
+    remaining = {name: len(inserted.graph.users(name)) for name in inserted.graph.types}
+    corrections: dict[str, np.ndarray] = {}
+    for place, node in enumerate(inserted.graph.nodes):
+        results = [
+            evaluate_node(graph.nodes[place], [values[name] for name in node.inputs])
+            for (graph, _), values in zip(runs, held, strict=True)
+        ]
+        layer = layers.get(node.outputs[0].name)
+        if layer is not None:
+            mean = ChannelMean()
+            for result in results:
+                mean.add(channels_last(layer, result[0]))
+            difference = means[layer.linear] - mean.value()
+            corrections[layer.output] = difference
+            shape = (-1, 1, 1) if layer.kind == "conv" else (-1,)
+            addend = difference.astype(np.float32).reshape(shape)
+            results = [[result[0] + addend] for result in results]
+        for values, result in zip(held, results, strict=True):
+            values.update(zip((value.name for value in node.outputs), result, strict=True))
+        for name in dict.fromkeys(node.inputs):
+            remaining[name] -= 1
+            if not remaining[name]:
+                for values in held:
+                    del values[name]
+    return corrections

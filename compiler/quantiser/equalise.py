@@ -1,0 +1,146 @@
+"""Cross-layer equalisation: give the channels between two convolutions alike ranges.
+
+One scale serves all channels of an activation, so a channel with small values is rounded coarsely.
+Relu and max pooling let a positive factor per channel pass: dividing a channel by it in the first
+layer and multiplying in the second changes nothing in real numbers. Weights have a scale
+per output channel, so the first layer and a depthwise second one lose nothing; a second layer that
+sums over channels pays with its own weights, and the factor is the geometric mean of both needs.
+
+Sources: M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
+ICCV 2019; G. Xiao et al., "SmoothQuant", ICML 2023, for factors from activations.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Builder, Graph, Node, drop_unused
+from ..graph import operators as ops
+from .layer import maker
+from .points import Points
+
+LARGEST_FACTOR = 64.0
+"""Factors stay within this and its inverse; more would only raise dead channels."""
+
+PASSING = ("Relu",)
+"""Activations that positive factors pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Two convolutions that may share factors.
+
+    Attributes
+    ----------
+    first, second : str
+        Values of the two Conv nodes.
+    between : str
+        The first one's activation, whose channels are equalised.
+    """
+
+    first: str
+    second: str
+    between: str
+
+
+def find_links(graph: Graph, points: Points) -> tuple[Link, ...]:
+    """Return the pairs of convolutions with nothing between that a factor does not pass."""
+    layers = {layer.output: layer for layer in points.layers}
+    links = []
+    for layer in points.layers:
+        node = graph.producer(layer.head)
+        if layer.kind != "conv" or node is None:
+            continue
+        name = node.inputs[0]
+        while name not in layers:
+            maker = graph.producer(name)
+            if maker is None or not isinstance(maker.attributes, ops.MaxPool):
+                break
+            if not _alone(graph, name):
+                break
+            name = maker.inputs[0]
+        first = layers.get(name)
+        passes = first is not None and first.kind == "conv" and _alone(graph, name)
+        if first is not None and passes and _all_pass(graph, first.linear, first.output):
+            links.append(Link(first.head, layer.head, first.output))
+    return tuple(links)
+
+
+def equalise(graph: Graph, links: tuple[Link, ...], peaks: Mapping[str, np.ndarray]) -> Graph:
+    """Return a graph with equalised channels, the same function up to rounding.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    links : tuple of Link
+        Of this graph.
+    peaks : mapping
+        Activation between -> float64[channels], largest magnitudes.
+    """
+    weights: dict[str, np.ndarray] = {}
+    biases: dict[str, np.ndarray] = {}
+    for link in links:
+        for name in (link.first, link.second):
+            node = maker(graph, name)
+            weights.setdefault(name, graph.data(node.inputs[1]).astype(np.float64))
+            biases.setdefault(name, graph.data(node.inputs[2]).astype(np.float64))
+    for link in links:
+        conv = maker(graph, link.second).attributes
+        assert isinstance(conv, ops.Conv), "links join convolutions"
+        second = weights[link.second]
+        factors = _factors(second, conv.groups, peaks[link.between])
+        weights[link.first] = weights[link.first] / factors.reshape(-1, 1, 1, 1)
+        biases[link.first] = biases[link.first] / factors
+        weights[link.second] = second * _per_input(second, conv.groups, factors)
+    builder = Builder(graph.name, graph.inputs)
+    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
+    for constant in graph.constants:
+        builder.adopt(constant)
+    for node in graph.nodes:
+        name = node.outputs[0].name
+        if name not in weights:
+            builder.append(node)
+            continue
+        w = builder.constant(weights[name].astype(np.float32), f"{node.name}.equalised")
+        b = builder.constant(biases[name].astype(np.float32), f"{node.name}.equalised_bias")
+        builder.append(Node(node.name, node.attributes, (node.inputs[0], w, b), node.outputs))
+    return drop_unused(builder.graph(graph.outputs))
+
+
+def _factors(weights: np.ndarray, groups: int, peaks: np.ndarray) -> np.ndarray:
+    """Return what each channel between is divided by, at most `LARGEST_FACTOR` from 1."""
+    alive = peaks > 0
+    if not alive.any():
+        return np.ones(len(peaks))
+    needs = np.where(alive, peaks / peaks.max(), 1.0)
+    if weights.shape[1] > 1:
+        rows = np.abs(weights).reshape(groups, -1, *weights.shape[1:])
+        columns = rows.max(axis=(1, 3, 4)).ravel()
+        offers = np.where(columns > 0, columns / max(columns.max(), 1e-30), 1.0)
+        needs = np.sqrt(needs / offers)
+    middle = np.exp(np.log(needs[alive]).mean())
+    return np.where(alive, np.clip(needs / middle, 1 / LARGEST_FACTOR, LARGEST_FACTOR), 1.0)
+
+
+def _per_input(weights: np.ndarray, groups: int, factors: np.ndarray) -> np.ndarray:
+    """Return the factors of the input channels that each output channel reads."""
+    shares = np.repeat(factors.reshape(groups, -1), len(weights) // groups, axis=0)
+    return shares.reshape(*weights.shape[:2], 1, 1)
+
+
+def _alone(graph: Graph, name: str) -> bool:
+    return len(graph.users(name)) == 1 and not graph.is_output(name)
+
+
+def _all_pass(graph: Graph, linear: str, output: str) -> bool:
+    """Tell whether every activation from `linear` to `output` lets factors pass."""
+    while output != linear:
+        node = graph.producer(output)
+        if node is None or not isinstance(node.attributes, ops.Unary):
+            return False
+        if node.attributes.kind not in PASSING:
+            return False
+        output = node.inputs[0]
+    return True

@@ -1,0 +1,137 @@
+"""Streaming statistics of one tensor: extremes and a histogram whose bins widen as data arrives.
+
+Bins are `[k * width, (k + 1) * width)` with a power of two as width, so that neighbours merge
+exactly when the range grows: however the data is cut into batches, each value is in its bin.
+"""
+
+import math
+
+import numpy as np
+
+from ...errors import InputError
+
+
+class Histogram:
+    """Counts and sums of values in bins of equal width.
+
+    Parameters
+    ----------
+    name : str
+        Of the tensor, for messages.
+    bins : int
+        Most bins; there are at least a quarter as many once two values differ.
+
+    Attributes
+    ----------
+    low, high : float
+        Smallest and largest value seen.
+    counts : int64[bins used]
+        Values in each bin.
+    sums : float64[bins used]
+        Their sum in each bin.
+    """
+
+    def __init__(self, name: str, bins: int = 4096) -> None:
+        self.name = name
+        self.bins = bins
+        self.low = math.inf
+        self.high = -math.inf
+        self.width = 0.0
+        self.first = 0
+        self.counts = np.zeros(0, dtype=np.int64)
+        self.sums = np.zeros(0, dtype=np.float64)
+
+    @property
+    def total(self) -> int:
+        """Number of values."""
+        return int(self.counts.sum())
+
+    def add(self, values: np.ndarray) -> None:
+        """Count values.
+
+        Parameters
+        ----------
+        values : float32[...]
+            Any shape, possibly none.
+
+        Raises
+        ------
+        InputError
+            If one is infinite or not a number.
+        """
+        flat = np.asarray(values, dtype=np.float32).ravel()
+        if not flat.size:
+            return
+        low, high = float(flat.min()), float(flat.max())
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise InputError(
+                f"calibration: value `{self.name}`: expected finite numbers, got `{low}` to "
+                f"`{high}`; leave out the samples that give them, or correct the model"
+            )
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        self._widen()
+        places = np.floor(flat / np.float32(self.width)).astype(np.int64) - self.first
+        self.counts += np.bincount(places, minlength=len(self.counts))
+        self.sums += np.bincount(places, weights=flat, minlength=len(self.sums))
+
+    def centres(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the mean of each bin that holds values, and how many it holds."""
+        used = np.flatnonzero(self.counts)
+        return self.sums[used] / self.counts[used], self.counts[used]
+
+    def quantile(self, share: float) -> float:
+        """Return the value below which a share (0 to 1) of all values lies, to a bin's width."""
+        reached = np.cumsum(self.counts) / max(self.total, 1)
+        place = int(np.searchsorted(reached, share))
+        edge = (self.first + place + (1 if share > 0.5 else 0)) * self.width
+        return float(np.clip(edge, self.low, self.high))
+
+    def _widen(self) -> None:
+        """Make bins for all of `low` to `high`, of the least power of two that suffices."""
+        if not self.width:
+            span = max(self.high - self.low, abs(self.high), abs(self.low))
+            # Binary32 numbers end at 2**-149; a narrower bin would hold none.
+            exponent = math.frexp(span / self.bins)[1] - 1 if span else 0
+            self.width = 2.0 ** max(exponent, -120)
+        old_width, old_first = self.width, self.first
+        while self._index(self.high) - self._index(self.low) >= self.bins:
+            self.width *= 2
+        first, last = self._index(self.low), self._index(self.high)
+        counts = np.zeros(last - first + 1, dtype=np.int64)
+        sums = np.zeros(last - first + 1, dtype=np.float64)
+        if len(self.counts):
+            ratio = int(self.width / old_width)
+            # Indices of very narrow bins may leave 64 bits.
+            places = [(old_first + i) // ratio - first for i in range(len(self.counts))]
+            np.add.at(counts, places, self.counts)
+            np.add.at(sums, places, self.sums)
+        self.first, self.counts, self.sums = first, counts, sums
+
+    def _index(self, value: float) -> int:
+        return math.floor(value / self.width)
+
+
+def merge(name: str, parts: list[Histogram]) -> Histogram:
+    """Return the histogram of all parts' values, bin centres standing for them.
+
+    Parameters
+    ----------
+    name : str
+        Of the result.
+    parts : list of Histogram
+        At least one; they stay as they are.
+    """
+    result = Histogram(name, parts[0].bins)
+    seen = [part for part in parts if part.total]
+    if not seen:
+        return result
+    result.low = min(part.low for part in seen)
+    result.high = max(part.high for part in seen)
+    result._widen()
+    for part in seen:
+        centres, counts = part.centres()
+        places = np.floor(centres / result.width).astype(np.int64) - result.first
+        places = np.clip(places, 0, len(result.counts) - 1)
+        np.add.at(result.counts, places, counts)
+        np.add.at(result.sums, places, centres * counts)
+    return result

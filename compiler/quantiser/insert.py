@@ -1,0 +1,158 @@
+"""Write Quantize and Dequantize into a float graph, and weights as dequantised integers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Builder, Graph, Node, Output, Quantisation, drop_unused, verify
+from ..graph import operators as ops
+from .layer import Layer, maker, origin
+from .points import Points
+from .weights import quantise_weights
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """A graph in QDQ form.
+
+    Attributes
+    ----------
+    graph : Graph
+        Float operators between Dequantize and Quantize; other values keep their names.
+    shown : mapping
+        Value of the float graph -> its dequantised form here.
+    """
+
+    graph: Graph
+    shown: Mapping[str, str]
+
+
+def insert_quantisation(
+    graph: Graph,
+    points: Points,
+    quantisations: Mapping[str, Quantisation],
+    corrections: Mapping[str, np.ndarray] | None = None,
+) -> Inserted:
+    """Return a graph as the recognising passes and other tools read quantised networks.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    points : Points
+        Where to quantise.
+    quantisations : mapping
+        Of every point.
+    corrections : mapping
+        Layer's output -> float64[channels] to add to its bias.
+
+    Raises
+    ------
+    CompileError
+        If the result breaks a rule of graphs.
+    """
+    builder = Builder(graph.name, graph.inputs)
+    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
+    for constant in graph.constants:
+        builder.adopt(constant)
+    shown: dict[str, str] = {}
+
+    def quantise(name: str) -> None:
+        kind = quantisations[name]
+        scales, points_ = (kind.scale,), (kind.zero_point,)
+        integers = builder.emit(
+            ops.Quantize(scales, points_, "int8"), [name], f"{name}.quantise", f"{name}.quantised"
+        )
+        shown[name] = builder.emit(
+            ops.Dequantize(scales, points_),
+            [integers],
+            f"{name}.dequantise",
+            f"{name}.dequantised",
+        )
+
+    parameters = _parameters(graph, points, quantisations, corrections or {})
+    for value in graph.inputs:
+        if value.name in quantisations:
+            quantise(value.name)
+    for node in graph.nodes:
+        names = {value.name for value in node.outputs}
+        inputs = [
+            shown[name]
+            if name in points.replaced or not names.isdisjoint(points.readers.get(name, ()))
+            else name
+            for name in node.inputs
+        ]
+        for place, held in parameters.get(next(iter(names)), {}).items():
+            inputs[place] = _emit_parameter(builder, node, place, held)
+        builder.append(Node(node.name, node.attributes, tuple(inputs), node.outputs))
+        for value in node.outputs:
+            if value.name in quantisations:
+                quantise(value.name)
+    outputs = [
+        Output(each.name, shown[each.value] if each.value in points.replaced else each.value)
+        for each in graph.outputs
+    ]
+    return Inserted(verify(drop_unused(builder.graph(outputs)), "insert_quantisation"), shown)
+
+
+def weights_of(graph: Graph, layer: Layer) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return a weighted layer's float weights, its float bias, and the output channels' axis."""
+    head, linear = maker(graph, layer.head), maker(graph, layer.linear)
+    weights = graph.data(head.inputs[1])
+    if layer.kind == "conv":
+        return weights, graph.data(head.inputs[2]), 0
+    return weights, graph.data(linear.inputs[_bias_place(graph, linear)]).ravel(), 1
+
+
+def _bias_place(graph: Graph, add: Node) -> int:
+    return next(place for place, name in enumerate(add.inputs) if graph.is_constant(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Integers and what they stand for."""
+
+    data: np.ndarray
+    scales: np.ndarray
+    axis: int
+
+
+def _parameters(
+    graph: Graph,
+    points: Points,
+    quantisations: Mapping[str, Quantisation],
+    corrections: Mapping[str, np.ndarray],
+) -> dict[str, dict[int, _Held]]:
+    """Return value of a node -> operand -> the integers that replace it."""
+    found: dict[str, dict[int, _Held]] = {}
+    for layer in points.layers:
+        if not layer.weighted:
+            continue
+        weights, bias, axis = weights_of(graph, layer)
+        bias = bias.astype(np.float64) + corrections.get(layer.output, 0.0)
+        held = quantise_weights(
+            weights, bias, axis, input_quantisation(graph, layer, quantisations),
+            quantisations[layer.output],
+        )  # fmt: skip
+        bias_held = _Held(held.bias, held.bias_scales, 0)
+        found.setdefault(layer.head, {})[1] = _Held(held.data, held.scales, axis)
+        place = 2 if layer.kind == "conv" else _bias_place(graph, maker(graph, layer.linear))
+        found.setdefault(layer.linear, {})[place] = bias_held
+    return found
+
+
+def input_quantisation(
+    graph: Graph, layer: Layer, quantisations: Mapping[str, Quantisation]
+) -> Quantisation:
+    """Return the quantisation of what a weighted layer reads, moves in between or not."""
+    (name,) = layer.inputs
+    return quantisations[name if name in quantisations else origin(graph, name)]
+
+
+def _emit_parameter(builder: Builder, node: Node, place: int, held: _Held) -> str:
+    name = f"{node.name}.{'weights' if held.data.dtype == np.int8 else 'bias'}"
+    integers = builder.constant(held.data, f"{name}.integers")
+    scales = tuple(float(scale) for scale in held.scales)
+    operator = ops.Dequantize(scales, (0,) * len(scales), held.axis)
+    return builder.emit(operator, [integers], name, name)

@@ -1,0 +1,244 @@
+"""How much rounding costs: signal-to-noise ratios per layer, and agreement of whole networks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Graph, Quantisation, evaluate, evaluate_node
+from .batches import Arrays, Batches
+from .insert import Inserted
+from .layer import Layer, origin
+from .points import Points
+from .ranges import range_of
+
+BEST_DB = 200.0
+"""What a ratio without any noise is reported as."""
+
+
+class Noise:
+    """Signal and noise power as the data comes."""
+
+    def __init__(self) -> None:
+        self.signal = 0.0
+        self.noise = 0.0
+        self.count = 0
+
+    def add(self, expected: np.ndarray, got: np.ndarray) -> None:
+        """Compare float arrays of one shape."""
+        self.signal += float(np.square(expected, dtype=np.float64).sum())
+        self.noise += float(np.square(np.subtract(got, expected, dtype=np.float64)).sum())
+        self.count += expected.size
+
+    @property
+    def mean_squared_error(self) -> float:
+        """Mean squared difference."""
+        return self.noise / max(self.count, 1)
+
+    @property
+    def sqnr_db(self) -> float:
+        """Ratio of signal to noise power in dB."""
+        if not self.noise:
+            return BEST_DB
+        if not self.signal:
+            return -BEST_DB
+        return float(np.clip(10 * np.log10(self.signal / self.noise), -BEST_DB, BEST_DB))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerQuality:
+    """What quantisation costs one layer.
+
+    Attributes
+    ----------
+    layer : Layer
+        The layer.
+    quantisation : Quantisation
+        Of its output.
+    low, high : float
+        Real numbers that -128 and 127 stand for.
+    alone_db : float
+        Signal-to-quantisation-noise ratio of its output, on inputs that are rounded but otherwise
+        the float graph's.
+    through_db : float
+        The same in the quantised network, with the noise of all layers before it.
+    clipped_share : float
+        Share of its float outputs beyond `low` and `high` by more than half a step.
+    """
+
+    layer: Layer
+    quantisation: Quantisation
+    low: float
+    high: float
+    alone_db: float
+    through_db: float
+    clipped_share: float
+
+
+def measure_layers(
+    graph: Graph,
+    inserted: Inserted,
+    points: Points,
+    quantisations: Mapping[str, Quantisation],
+    batches: Batches,
+) -> tuple[LayerQuality, ...]:
+    """Compare each layer's output with the float graph's.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    inserted : Inserted
+        Its quantised form.
+    points, quantisations
+        As it was quantised with.
+    batches : Batches
+        Samples to measure with.
+    """
+    outputs = [layer.output for layer in points.layers]
+    alone, through = ({name: Noise() for name in outputs} for _ in range(2))
+    clipped = dict.fromkeys(outputs, 0)
+    floats = batches.run(graph, points.values)
+    quantised = batches.graphs(inserted.graph)
+    for expected, (wide, given) in zip(floats, quantised, strict=True):
+        single = _fed(wide, inserted, expected, given)
+        got = evaluate(wide, given, [inserted.shown[name] for name in outputs])
+        for name in outputs:
+            low, high = range_of(quantisations[name])
+            half = quantisations[name].scale / 2
+            alone[name].add(expected[name], single[name])
+            through[name].add(expected[name], got[inserted.shown[name]])
+            outside = (expected[name] < low - half) | (expected[name] > high + half)
+            clipped[name] += int(np.count_nonzero(outside))
+    return tuple(
+        LayerQuality(
+            layer,
+            quantisations[layer.output],
+            *range_of(quantisations[layer.output]),
+            alone[layer.output].sqnr_db,
+            through[layer.output].sqnr_db,
+            clipped[layer.output] / max(alone[layer.output].count, 1),
+        )
+        for layer in points.layers
+    )
+
+
+def _fed(
+    graph: Graph, inserted: Inserted, expected: Arrays, given: Arrays
+) -> dict[str, np.ndarray]:
+    """Return every point's dequantised value, each computed from the float graph's values."""
+    points = {shown: name for name, shown in inserted.shown.items()}
+    values = {constant.name: constant.data for constant in graph.constants} | dict(given)
+    found: dict[str, np.ndarray] = {}
+    for node in graph.nodes:
+        results = evaluate_node(node, [values[name] for name in node.inputs])
+        for value, result in zip(node.outputs, results, strict=True):
+            values[value.name] = result
+            if value.name in points:
+                name = points[value.name]
+                found[name] = result
+                integers = graph.producer(node.inputs[0])
+                assert integers is not None, "a Quantize stands before each Dequantize of a point"
+                (true,) = evaluate_node(integers, [expected[name]])
+                values[value.name] = evaluate_node(node, [true])[0]
+    return found
+
+
+def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
+    """Return the outputs of the layers behind which no other layer comes."""
+    ahead: set[str] = set()
+    pending = [name for layer in points.layers for name in layer.inputs]
+    while pending:
+        name = origin(graph, pending.pop())
+        if name in ahead:
+            continue
+        ahead.add(name)
+        node = graph.producer(name)
+        if node is not None:
+            pending += [operand for operand in node.inputs if not graph.is_constant(operand)]
+    inner = {name for layer in points.layers for name in layer.inside if name in ahead}
+    return tuple(layer.output for layer in points.layers if layer.output not in inner) or tuple(
+        layer.output for layer in points.layers[-1:]
+    )
+
+
+def end_noise(graph: Graph, inserted: Inserted, points: Points, batches: Batches) -> float:
+    """Return the mean signal-to-noise ratio in dB where the last layers end.
+
+    A float tail behind them, such as a softmax, would hide the noise or exaggerate it.
+    """
+    names = last_layers(graph, points)
+    noises = {name: Noise() for name in names}
+    others = [inserted.shown[name] for name in names]
+    runs = batches.run(graph, names), batches.run(inserted.graph, others)
+    for expected, got in zip(*runs, strict=True):
+        for name, noise in noises.items():
+            noise.add(expected[name], got[inserted.shown[name]])
+    return float(np.mean([noise.sqnr_db for noise in noises.values()]))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The quantised network beside the float one, on the first output.
+
+    Attributes
+    ----------
+    samples : int
+        Compared.
+    same_class : float or None
+        Share of samples with the largest value at the same place; None where the output is not one
+        number per class.
+    float_accuracy, accuracy : float or None
+        Share of samples whose largest value is at the label; None without labels.
+    sqnr_db : float
+        Signal-to-noise ratio of all values.
+    mean_squared_error : float
+        Of all values.
+    """
+
+    samples: int
+    same_class: float | None
+    float_accuracy: float | None
+    accuracy: float | None
+    sqnr_db: float
+    mean_squared_error: float
+
+
+def compare_networks(
+    expected: np.ndarray, got: np.ndarray, labels: np.ndarray | None, classes: bool
+) -> Agreement:
+    """Compare outputs.
+
+    Parameters
+    ----------
+    expected, got : float[samples, ...]
+        The float and the quantised network's first output.
+    labels : int[samples] or None
+        True classes.
+    classes : bool
+        Whether an output is one number per class.
+    """
+    noise = Noise()
+    noise.add(expected, got)
+    first, second = (array.reshape(len(array), -1).argmax(axis=1) for array in (expected, got))
+    known = labels is not None
+    return Agreement(
+        len(expected),
+        float(np.mean(first == second)) if classes else None,
+        float(np.mean(first == labels)) if known else None,
+        float(np.mean(second == labels)) if known else None,
+        noise.sqnr_db,
+        noise.mean_squared_error,
+    )
+
+
+def has_classes(graph: Graph) -> bool:
+    """Tell whether the first output is one number per class.
+
+    It is, where it has one row per sample and another shape than every input: an autoencoder's
+    output has its input's.
+    """
+    kind = graph.types[graph.outputs[0].value]
+    inputs = {value.type.shape for value in graph.inputs}
+    long = [size for size in kind.shape[1:] if size != 1]
+    return kind.dtype == "float32" and len(long) == 1 and kind.shape not in inputs

@@ -1,0 +1,131 @@
+"""Clamp activations to what their reader can tell apart, so that no integer stands for the rest.
+
+A sum that ends with Relu is zero for every operand below minus the other's largest value; an
+activation function such as HardSwish is flat at its ends. On the calibration samples a clamp there
+changes nothing, it costs nothing behind a layer, and the range that is left is rounded more finely.
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..graph import Builder, Graph, Node, evaluate_node, verify
+from ..graph import operators as ops
+from ..passes.clean_activations import LARGEST
+from .calibrate import Calibration
+from .layer import Layer, maker, origin
+from .points import Points
+from .ranges import LEVELS, Range
+
+GRID = 4096
+"""Points at which a function is sampled over its input's range."""
+
+FLAT = 1 / 8
+"""Share of an output step within which a function counts as flat."""
+
+
+def narrow(graph: Graph, points: Points, calibration: Calibration) -> Graph:
+    """Return a graph with clamps where a layer's reader is flat; the same one where none is.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    points : Points
+        Where it will be quantised.
+    calibration : Calibration
+        Of these points.
+    """
+    makers = {layer.output for layer in points.layers if layer.kind != "table"}
+    limits: dict[str, Range] = {}
+    for layer in points.layers:
+        for name, (low, high) in _limits(graph, layer, calibration):
+            private = all(user.outputs[0].name in layer.inside for user in graph.users(name))
+            if name not in makers or not private or graph.is_output(name):
+                continue
+            seen = calibration.histograms[name]
+            if low > seen.low or high < seen.high:
+                limits[name] = max(low, -LARGEST), min(high, LARGEST)
+    return _clamped(graph, limits) if limits else graph
+
+
+def _limits(graph: Graph, layer: Layer, calibration: Calibration) -> Iterable[tuple[str, Range]]:
+    """Yield operands of a layer, and the range outside which their value makes no difference."""
+    if layer.kind == "table":
+        histogram = calibration.histograms.get(layer.inputs[0])
+        if histogram is not None and histogram.total:
+            yield layer.inputs[0], flat_ends(graph, layer, histogram.low, histogram.high)
+    node = maker(graph, layer.head)
+    if layer.kind != "add" or node.attributes != ops.Binary("Add"):
+        return
+    lowest, highest = _clamp_behind(graph, layer)
+    for name, other in (layer.inputs, layer.inputs[::-1]):
+        known = calibration.histograms.get(other) or calibration.histograms[origin(graph, other)]
+        yield name, (lowest - max(known.high, 0.0), highest - min(known.low, 0.0))
+
+
+def _clamp_behind(graph: Graph, layer: Layer) -> Range:
+    """Return the limits that a layer's Relu and Clip set."""
+    low, high, name = -math.inf, math.inf, layer.output
+    while name != layer.head:
+        node = maker(graph, name)
+        operator = node.attributes
+        assert isinstance(operator, ops.Unary), "only clamps stand behind a layer's head"
+        limits = operator.parameters if operator.kind == "Clip" else (0.0, math.inf)
+        # The inner clamp acts first: what it lets through is clamped by the outer ones.
+        inner = np.clip(limits, low, high)
+        low, high, name = float(inner[0]), float(inner[1]), node.inputs[0]
+    return low, high
+
+
+def flat_ends(graph: Graph, layer: Layer, low: float, high: float) -> Range:
+    """Return where a table's function stops being flat at either end of its input's range.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    layer : Layer
+        A `table`.
+    low, high : float
+        Range of its input.
+    """
+    x = np.linspace(low, high, GRID, dtype=np.float32)
+    values = {layer.inputs[0]: x}
+    for node in graph.nodes:
+        if node.outputs[0].name in layer.inside:
+            arrays = [
+                graph.data(name).reshape(()) if graph.is_constant(name) else values[name]
+                for name in node.inputs
+            ]
+            values[node.outputs[0].name] = evaluate_node(node, arrays)[0]
+    y = values[layer.output].astype(np.float64)
+    step = float(y.max() - y.min()) / (LEVELS - 1)
+    first = _flat(y, step)
+    last = GRID - 1 - _flat(y[::-1], step)
+    if first >= last:
+        return low, high
+    return float(x[first]), float(x[last])
+
+
+def _flat(y: np.ndarray, step: float) -> int:
+    """Return the last index up to which a function stays within `FLAT` of a step."""
+    spread = np.maximum.accumulate(y) - np.minimum.accumulate(y)
+    return int(np.flatnonzero(spread <= FLAT * step)[-1])
+
+
+def _clamped(graph: Graph, limits: dict[str, Range]) -> Graph:
+    """Return the graph with a Clip behind each of some values."""
+    builder = Builder(graph.name, graph.inputs)
+    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
+    for constant in graph.constants:
+        builder.adopt(constant)
+    renamed: dict[str, str] = {}
+    for node in graph.nodes:
+        inputs = tuple(renamed.get(name, name) for name in node.inputs)
+        builder.append(Node(node.name, node.attributes, inputs, node.outputs))
+        for name in (value.name for value in node.outputs if value.name in limits):
+            clip = ops.Unary("Clip", limits[name])
+            renamed[name] = builder.emit(clip, [name], node.name, f"{name}.narrowed")
+    return verify(builder.graph(graph.outputs), "narrow")

@@ -1,0 +1,113 @@
+"""Where a graph is quantised: the activations that become int8, and which share one scale."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..graph import Graph
+from ..graph import operators as ops
+from .layer import Layer, origin
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """The activations to quantise.
+
+    Attributes
+    ----------
+    layers : tuple of Layer
+        What reads and writes them, in topological order.
+    replaced : frozenset of str
+        Values of which only the int8 form is left: outputs of layers, and what Concat joins.
+    readers : mapping
+        Value that exists in float too -> values of the nodes that read its int8 form.
+    groups : tuple of tuple of str
+        All values of `replaced` and `readers`, those of one group with one quantisation.
+    centred : frozenset of str
+        Values whose zero point should be 0: a product of two activations takes a pass more for
+        each operand with another one.
+    """
+
+    layers: tuple[Layer, ...]
+    replaced: frozenset[str]
+    readers: Mapping[str, frozenset[str]]
+    groups: tuple[tuple[str, ...], ...]
+    centred: frozenset[str] = frozenset()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Return all values to quantise."""
+        return tuple(name for group in self.groups for name in group)
+
+
+def find_points(graph: Graph, layers: Iterable[Layer]) -> Points:
+    """Return what has to be quantised so that every layer reads and writes int8.
+
+    A Concat that feeds layers is quantised with its operands alike: then joining only moves.
+    """
+    layers = tuple(layers)
+    outputs = {layer.output for layer in layers}
+    joined = _joining(graph, layers, outputs)
+    replaced = outputs | joined
+    readers: dict[str, set[str]] = {}
+    parts = [
+        *((layer.inputs, layer.inside) for layer in layers),
+        *((node.inputs, {node.output.name}) for node in graph.nodes if _is(joined, node)),
+    ]
+    for inputs, inside in parts:
+        for name in inputs:
+            if origin(graph, name) not in replaced:
+                readers.setdefault(name, set()).update(inside)
+    leaders = {name: name for name in (*replaced, *readers)}
+
+    def leader(name: str) -> str:
+        while leaders[name] != name:
+            name = leaders[name]
+        return name
+
+    for node in graph.nodes:
+        if _is(joined, node):
+            for name in node.inputs:
+                moved = origin(graph, name)
+                leaders[leader(moved if moved in replaced else name)] = leader(node.output.name)
+    groups: dict[str, list[str]] = {}
+    for name in _in_order(graph):
+        if name in leaders:
+            groups.setdefault(leader(name), []).append(name)
+    return Points(
+        layers,
+        frozenset(replaced),
+        {name: frozenset(inside) for name, inside in readers.items()},
+        tuple(tuple(group) for group in groups.values()),
+        frozenset(
+            name if name in leaders else origin(graph, name)
+            for layer in layers
+            if layer.kind == "matmul"
+            for name in layer.inputs
+        ),
+    )
+
+
+def _is(joined: set[str], node) -> bool:
+    return len(node.outputs) == 1 and node.output.name in joined
+
+
+def _in_order(graph: Graph) -> Iterable[str]:
+    yield from (value.name for value in graph.inputs)
+    yield from (value.name for node in graph.nodes for value in node.outputs)
+
+
+def _joining(graph: Graph, layers: tuple[Layer, ...], outputs: set[str]) -> set[str]:
+    """Return the outputs of Concats between layers, from the last one back."""
+    reads = {origin(graph, name) for layer in layers for name in layer.inputs}
+    joined: set[str] = set()
+    for node in reversed(graph.nodes):
+        if not isinstance(node.attributes, ops.Concat) or node.output.name not in reads:
+            continue
+        sources = {origin(graph, name) for name in node.inputs}
+        makers = [graph.producer(name) for name in sources]
+        nested = any(m is not None and isinstance(m.attributes, ops.Concat) for m in makers)
+        constant = any(graph.is_constant(name) for name in sources)
+        if not constant and (nested or sources & outputs):
+            joined.add(node.output.name)
+            reads |= sources
+    return joined

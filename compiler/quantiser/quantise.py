@@ -1,0 +1,186 @@
+"""The quantiser: a float graph and a few samples in, a graph in QDQ form and its account out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import frontend
+from ..graph import Graph
+from .batches import Batches
+from .candidates import Candidate, Progress, best_candidate
+from .layer import Layer, origin
+from .measure import (
+    Agreement,
+    LayerQuality,
+    compare_networks,
+    has_classes,
+    measure_layers,
+)
+from .options import DEFAULT_OPTIONS, QuantiserOptions
+from .prepare import prepare
+
+MOST_RESCUED = 4
+"""Layers after which no more are put back into float without being asked for."""
+
+RESCUE_GAIN_DB = 1.0
+"""What a layer in float must bring at the network's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantised:
+    """A quantised network.
+
+    Attributes
+    ----------
+    graph : Graph
+        In QDQ form: `frontend.quantise` turns it into integer layers.
+    reference : Graph
+        The float graph that it stands for.
+    method : str
+        How ranges were chosen.
+    equalised, corrected : bool
+        Which steps were kept.
+    rescued : tuple of str
+        Layers that stay in float because the network would lose too much.
+    end_db : float
+        Signal-to-noise ratio behind the last layers, on the calibration samples.
+    layers : tuple of LayerQuality
+        On the calibration samples.
+    """
+
+    graph: Graph
+    reference: Graph
+    method: str
+    equalised: bool
+    corrected: bool
+    rescued: tuple[str, ...]
+    end_db: float
+    layers: tuple[LayerQuality, ...]
+
+    def integer_graph(self) -> Graph:
+        """Return the graph of integer layers that the accelerator runs."""
+        return frontend.quantise(self.graph)
+
+
+def quantise(
+    graph: Graph,
+    batches: Batches,
+    options: QuantiserOptions = DEFAULT_OPTIONS,
+    progress: Progress = lambda text: None,
+) -> Quantised:
+    """Quantise a float network.
+
+    Parameters
+    ----------
+    graph : Graph
+        As `import_onnx` gives it, for one sample.
+    batches : Batches
+        Calibration samples; see `make_batches`.
+    options : QuantiserOptions
+        What to try.
+    progress : callable
+        Called with what is being done.
+
+    Raises
+    ------
+    CompileError
+        If the model is quantised already, has no layer to quantise, or a layer to keep in float is
+        unknown.
+    InputError
+        If a sample gives infinite values.
+    """
+    prepared = prepare(graph)
+    best = best_candidate(prepared, options.keep_float, batches, options, progress)
+    rescued: dict[str, str] = {}
+    while options.rescue and len(rescued) < MOST_RESCUED:
+        if not _loses_too_much(prepared, best, batches, options):
+            break
+        kept = (*options.keep_float, *rescued)
+        attempt = _rescue(prepared, best, kept, batches, options, progress)
+        if attempt is None:
+            break
+        more, best = attempt
+        rescued |= more
+    progress("measuring layers")
+    qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
+    return Quantised(
+        best.inserted.graph,
+        prepared,
+        best.method,
+        best.equalised,
+        bool(best.corrections),
+        tuple(rescued.values()),
+        best.end_db,
+        qualities,
+    )
+
+
+def _loses_too_much(
+    graph: Graph, best: Candidate, batches: Batches, options: QuantiserOptions
+) -> bool:
+    if best.end_db < options.least_end_db:
+        return True
+    if not has_classes(graph):
+        return False
+    expected, got = batches.output(graph), batches.output(best.inserted.graph)
+    same = compare_networks(expected, got, None, classes=True).same_class
+    return same is not None and same < options.least_agreement
+
+
+def _rescue(
+    graph: Graph,
+    best: Candidate,
+    kept: tuple[str, ...],
+    batches: Batches,
+    options: QuantiserOptions,
+    progress: Progress,
+) -> tuple[dict[str, str], Candidate] | None:
+    """Put the noisiest layer back into float, alone or with those that it reads.
+
+    Returns the layers, value of the first node -> name, and the new candidate; None where nothing
+    helps.
+    """
+    qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
+    noisy = sorted(
+        (quality for quality in qualities if quality.alone_db < options.least_layer_db),
+        key=lambda quality: quality.alone_db,
+    )
+    weighted = sum(layer.weighted for layer in best.points.layers)
+    for quality in noisy[:MOST_RESCUED]:
+        for layers in ([quality.layer], [quality.layer, *_read_by(best, quality.layer)]):
+            if sum(layer.weighted for layer in layers) == weighted:
+                continue
+            progress(f"trying `{quality.layer.name}` in float")
+            # The first node's value has the same name in all forms of the graph.
+            more = {layer.head: layer.name for layer in layers}
+            attempt = best_candidate(graph, (*kept, *more), batches, options, progress)
+            if attempt.end_db > best.end_db + RESCUE_GAIN_DB:
+                return more, attempt
+    return None
+
+
+def _read_by(best: Candidate, reader: Layer) -> list[Layer]:
+    """Return the layers whose outputs a layer reads."""
+    sources = {origin(best.source, name) for name in reader.inputs}
+    return [layer for layer in best.points.layers if layer.output in sources]
+
+
+def evaluate_quality(
+    quantised: Quantised, integer: Graph, batches: Batches, labels: np.ndarray | None
+) -> Agreement:
+    """Compare the integer network with the float one.
+
+    Parameters
+    ----------
+    quantised : Quantised
+        The network.
+    integer : Graph
+        Its `integer_graph`, which the accelerator computes bit by bit.
+    batches : Batches
+        Samples, best such that calibration has not seen.
+    labels : int[samples] or None
+        Their classes.
+    """
+    expected = batches.output(quantised.reference)
+    got = batches.output(integer)
+    return compare_networks(expected, got, labels, has_classes(quantised.reference))

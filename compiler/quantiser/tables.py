@@ -1,0 +1,118 @@
+"""Elementwise functions of one activation: which become a table, and which the host computes."""
+
+from collections.abc import Iterable
+
+from ..graph import Graph, Node
+from ..graph import operators as ops
+from .layer import Layer, is_move, maker, origin
+
+
+def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:
+    """Return the one value that an elementwise node is a function of; None where there are more.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    node : Node
+        A Unary or Binary.
+    single : dict
+        Value before -> the one value that it is a function of.
+    """
+    shape = node.output.type.shape
+    sources = set()
+    for name in node.inputs:
+        kind = graph.types[name]
+        if graph.is_constant(name):
+            if kind.elements != 1:
+                return None
+        elif kind.shape != shape or kind.dtype != "float32":
+            return None
+        else:
+            sources.add(single.get(name, name))
+    return sources.pop() if len(sources) == 1 else None
+
+
+def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[Layer]:
+    """Yield elementwise functions of one value, as large as they come.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    inside : frozenset of str
+        Values of other layers, which are left alone.
+    """
+    single: dict[str, str] = {}
+    for node in graph.nodes:
+        elementwise = isinstance(node.attributes, (ops.Unary, ops.Binary))
+        if elementwise and node.output.name not in inside:
+            source = single_source(graph, node, single)
+            if source is not None:
+                single[node.output.name] = source
+    for name, source in single.items():
+        users = graph.users(name)
+        inner = all(single.get(user.outputs[0].name) == source for user in users)
+        if users and inner and not graph.is_output(name):
+            continue
+        region = frozenset(_between(graph, name, source))
+        yield Layer(maker(graph, name).name, "table", (source,), name, region, name, name)
+
+
+def _between(graph: Graph, name: str, source: str) -> set[str]:
+    """Return the values from a function's result back to its source, which is left out."""
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        name = pending.pop()
+        node = graph.producer(name)
+        if name == source or name in found or node is None:
+            continue
+        found.add(name)
+        pending += node.inputs
+    return found
+
+
+def without_lone_tables(graph: Graph, layers: list[Layer]) -> tuple[Layer, ...]:
+    """Drop tables between float values: there the host computes the function more exactly."""
+    while True:
+        produced = {layer.output for layer in layers}
+        reads = {origin(graph, name) for layer in layers for name in layer.inputs}
+        kept = [
+            layer
+            for layer in layers
+            if layer.kind != "table"
+            or (
+                _is_quantised(graph, origin(graph, layer.inputs[0]), produced)
+                and _is_read(graph, layer.output, reads)
+            )
+        ]
+        if len(kept) == len(layers):
+            return tuple(layers)
+        layers = kept
+
+
+def _is_quantised(graph: Graph, name: str, produced: set[str]) -> bool:
+    """Tell whether a value is some layer's, or a Concat of such."""
+    node = graph.producer(name)
+    if node is not None and isinstance(node.attributes, ops.Concat):
+        return any(_is_quantised(graph, origin(graph, part), produced) for part in node.inputs)
+    return name in produced
+
+
+def _is_read(graph: Graph, name: str, reads: set[str]) -> bool:
+    """Tell whether a layer reads a value, directly or joined with others."""
+    if name in reads:
+        return True
+    pending = list(graph.users(name))
+    seen: set[str] = set()
+    while pending:
+        user = pending.pop()
+        moved = isinstance(user.attributes, ops.Concat) or is_move(graph, user)
+        for value in user.outputs if moved else ():
+            if value.name in reads:
+                return True
+            if value.name not in seen:
+                seen.add(value.name)
+                pending += graph.users(value.name)
+    return False

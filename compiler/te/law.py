@@ -1,0 +1,47 @@
+"""Operations of VECTOR in declarations: a law over values, in the form that the machine matches."""
+
+from collections.abc import Mapping
+
+from ...isa.expressions import Call, Constant, Expression, Immediate, Slot
+from ...isa.vector_operations import Operation
+from .values import Value, combine, value_from
+
+
+def apply(
+    operation: Operation,
+    a: Value | int,
+    b: Value | int = 0,
+    a_multiplier: int = 1,
+    b_multiplier: int = 1,
+) -> Value:
+    """What an operation of VECTOR makes of its operands.
+
+    Parameters
+    ----------
+    operation
+        One of `Configuration.operations`; `Configuration.operation` finds it by name.
+    a, b
+        The operands; `b` matters only where the law reads it.
+    a_multiplier, b_multiplier
+        Fields that the law may read.
+
+    Raises
+    ------
+    CompileError
+        When an operand is no integer, or holds a reduction and the law reads it twice.
+    """
+    given: dict[str, Value | int] = {"a": a, "b": b}
+    given |= {"a_multiplier": a_multiplier, "b_multiplier": b_multiplier}
+    values = {name: value_from(value, f"`{operation.name}`") for name, value in given.items()}
+    return _filled(operation.tree, values)
+
+
+def _filled(tree: Expression, values: Mapping[str, Value]) -> Value:
+    if isinstance(tree, Constant):
+        return value_from(tree.value, "a law")
+    if isinstance(tree, Slot):
+        return values[tree.operand]
+    if isinstance(tree, Immediate):
+        return values[tree.field]
+    assert isinstance(tree, Call)
+    return combine(tree.op, *(_filled(part, values) for part in tree.arguments))

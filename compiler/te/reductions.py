@@ -1,0 +1,30 @@
+"""The reduction inside an expression."""
+
+from ...isa.expressions import Call, Expression, Reduction
+
+
+def reduction_of(tree: Expression) -> Reduction:
+    """The one reduction inside an expression."""
+    if isinstance(tree, Reduction):
+        return tree
+    if isinstance(tree, Call):
+        for argument in tree.arguments:
+            if has_reduction(argument):
+                return reduction_of(argument)
+    raise AssertionError(f"`{tree}` holds no reduction")
+
+
+def has_reduction(tree: Expression) -> bool:
+    """Whether a reduction is inside."""
+    if isinstance(tree, Call):
+        return any(map(has_reduction, tree.arguments))
+    return isinstance(tree, Reduction)
+
+
+def with_reduction(tree: Expression, value: Expression) -> Expression:
+    """The expression with something in the place of its reduction."""
+    if isinstance(tree, Reduction):
+        return value
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(with_reduction(part, value) for part in tree.arguments))
+    return tree

@@ -1,0 +1,85 @@
+"""`tilewright conformance`: ONNX's own operator tests, counted and classed."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from ...errors import UsageError
+from .. import report
+from ..arguments import progress_bar
+from ..conformance import (
+    OUTCOMES,
+    PASSED,
+    Verdict,
+    by_cause,
+    count_outcomes,
+    load_cases,
+    render,
+    run_cases,
+)
+from ..json_output import write_json
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser(
+        "conformance", parents=[common], help="run ONNX's own operator tests on the host"
+    )
+    parser.add_argument("--match", default="", metavar="TEXT", help="cases whose names contain it")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE", help="every case's outcome for machines"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} in `docs`")
+    parser.set_defaults(function=conformance)
+
+
+def conformance(arguments: argparse.Namespace) -> None:
+    """Run the cases and print counts and causes.
+
+    Raises
+    ------
+    UsageError
+        For arguments that make no sense together, or a text that no case has in its name.
+    """
+    if arguments.write and arguments.match:
+        raise UsageError(
+            f"`--match {arguments.match}`: expected all cases with `--write`, got some; leave one "
+            "of them out"
+        )
+    with progress_bar() as advance:
+        advance("making ONNX's test cases", 0, None)
+        cases = load_cases(arguments.match)
+        if not cases:
+            raise UsageError(f"`--match {arguments.match}`: no case has that in its name")
+        verdicts = []
+        for index, verdict in enumerate(run_cases(cases)):
+            advance(verdict.name, index, len(cases))
+            verdicts.append(verdict)
+    if arguments.write:
+        PAGE.write_text(render(verdicts))
+        report.say(f"wrote {PAGE}")
+    if arguments.json:
+        write_json(arguments.json, to_json(verdicts))
+    if arguments.json != "-":
+        show(verdicts)
+
+
+def to_json(verdicts: list[Verdict]) -> dict[str, object]:
+    """Verdicts as JSON values."""
+    return {**count_outcomes(verdicts), "cases": [asdict(verdict) for verdict in verdicts]}
+
+
+def show(verdicts: list[Verdict]) -> None:
+    """Print the counts and a table by cause."""
+    counts, causes = count_outcomes(verdicts), by_cause(verdicts)
+    table = Table("cause", "cases", "one of them")
+    for cause, found in causes.items():
+        table.add_row(cause, str(len(found)), f"{found[0].name}: {found[0].message}")
+    if causes:
+        report.stdout().print(table)
+    shares = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES)
+    report.say(f"{len(verdicts):,} cases: {shares} ({counts[PASSED] / len(verdicts):.1%} pass)")

@@ -1,0 +1,87 @@
+"""Quantise float models with samples from a file, as `--calibrate` says."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..compiler.graph import Graph
+from ..compiler.importers import import_onnx
+from ..compiler.quantiser import Batches, Quantised, QuantiserOptions, make_batches, quantise
+from .calibration import Calibration, calibration_rows
+from .fixed_inputs import NO_WISHES, Wishes
+from .samples import Samples, read_samples
+
+Progress = Callable[[str], None]
+"""Called with what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """A quantised model and the samples around it.
+
+    Parameters
+    ----------
+    result
+        The network.
+    samples
+        All of the file.
+    rows
+        Those that calibrated.
+    others
+        Those that did not.
+    size
+        Samples that the network takes at a time.
+    """
+
+    result: Quantised
+    samples: Samples
+    rows: np.ndarray
+    others: np.ndarray
+    size: int
+
+    def batches(self, rows: np.ndarray) -> Batches:
+        """Some of the samples."""
+        return Batches(
+            {name: array[rows] for name, array in self.samples.inputs.items()}, self.size
+        )
+
+
+def calibrate_model(
+    source: Path,
+    calibration: Calibration,
+    progress: Progress,
+    wishes: Wishes = NO_WISHES,
+) -> Calibrated:
+    """Import a float model and quantise it.
+
+    Parameters
+    ----------
+    progress
+        Called with what is being done.
+    wishes
+        Inputs and dimensions that are given beforehand.
+
+    Raises
+    ------
+    TilewrightError
+        When the model or the samples are not as they should be.
+    """
+    progress(f"reading {source.name}")
+    graph = import_onnx(source, fixed=wishes.fixed, dims=wishes.dims)
+    samples = read_samples(calibration.path, graph)
+    rows = calibration_rows(samples.count, calibration.samples)
+    chosen = {name: array[rows] for name, array in samples.inputs.items()}
+    batches = make_batches(graph, chosen)
+    options = QuantiserOptions(calibration.method, calibration.keep_float)
+    result = quantise(graph, batches, options, progress)
+    others = np.setdiff1d(np.arange(samples.count), rows)
+    return Calibrated(result, samples, rows, others, batches.size)
+
+
+def integer_graph(
+    source: Path, calibration: Calibration, progress: Progress, wishes: Wishes = NO_WISHES
+) -> Graph:
+    """A float model as a graph of integer layers; see `calibrate_model`."""
+    return calibrate_model(source, calibration, progress, wishes).result.integer_graph()

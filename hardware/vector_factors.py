@@ -1,0 +1,107 @@
+"""What a lane's two multipliers take, elaborated from the laws of a machine's operations.
+
+Every law is a sum of two products (`Operation.products`). Each of the four factors is one of a few
+values; which one, the operation and the comparisons in its law decide. Values that several
+operations share exist once, so that `max(a, b)` costs a comparison and no selection of its own.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from amaranth.hdl import Const, Mux, Value
+from amaranth.lib import data
+
+from ..isa.expressions import Call, Constant, Expression, Immediate, Op
+from ..isa.laws import Domain, evaluate
+from ..isa.vector_operations import NAMES, Operation
+
+
+class _Signals(Domain):
+    """Values of the hardware; Amaranth's operators lose no bits."""
+
+    def constant(self, value: int) -> Value:
+        return Const(value)
+
+    def wrapped(self, value: Any) -> Value:
+        bits = Value.cast(value)
+        return bits if len(bits) <= 32 else bits[:32].as_signed()
+
+    def select(self, condition: Any, true: Any, false: Any) -> Value:
+        return Mux(condition, true, false)
+
+
+_SIGNALS = _Signals()
+
+
+class VectorFactors:
+    """The factors of one lane, combinational.
+
+    Parameters
+    ----------
+    operations : Sequence[Operation]
+        By code; the first one's factors stand wherever no other's must.
+    constants : data.View
+        The immediate fields of the instruction.
+    a, b : Value
+        The operands of a step, int32 and int8.
+
+    Attributes
+    ----------
+    first, second : tuple[Value, Value]
+        Left and right factor of the 32 by 16 bit and of the 8 by 16 bit multiplier.
+    """
+
+    def __init__(
+        self, operations: Sequence[Operation], constants: data.View, a: Value, b: Value
+    ) -> None:
+        self._constants = constants
+        self._values = {"a": a, "b": b}
+        self._values |= {name: getattr(constants, name) for name in NAMES if name not in "ab"}
+        self.first = self._factor(operations, 0, 0), self._factor(operations, 0, 1)
+        self.second = self._factor(operations, 1, 0), self._factor(operations, 1, 1)
+
+    def _factor(self, operations: Sequence[Operation], product: int, side: int) -> Value:
+        """One of the values that the operations ask for."""
+        wanted: dict[Expression, Value | None] = {}
+        for code, operation in enumerate(operations):
+            for tree, taken in self._choices(operation.products[product][side], None):
+                mine = _both(self._constants.combine == code, taken)
+                before = wanted.get(tree)
+                wanted[tree] = mine if before is None else before | mine
+        first, *others = wanted
+        value = self._value(first)
+        for tree in others:
+            value = Mux(wanted[tree], self._value(tree), value)
+        return value
+
+    def _choices(
+        self, tree: Expression, taken: Value | None
+    ) -> Iterator[tuple[Expression, Value | None]]:
+        """The values that a factor may have, each with the condition under which it has it."""
+        if isinstance(tree, Immediate) and tree.field == "a_multiplier":
+            from_acc = self._constants.a_from_acc
+            yield Constant(1), _both(taken, from_acc)
+            yield tree, _both(taken, ~from_acc)
+            return
+        if not isinstance(tree, Call) or tree.op not in (Op.MAXIMUM, Op.MINIMUM, Op.SELECT):
+            yield tree, taken
+            return
+        left, right = tree.arguments[-2:]
+        if tree.op is Op.SELECT:
+            other = self._value(tree.arguments[0]) == 0
+        elif tree.op is Op.MAXIMUM:
+            other = self._value(right) > self._value(left)
+        else:
+            other = self._value(right) < self._value(left)
+        yield from self._choices(left, _both(taken, ~other))
+        yield from self._choices(right, _both(taken, other))
+
+    def _value(self, tree: Expression) -> Value:
+        return Value.cast(evaluate(tree, self._values, _SIGNALS))
+
+
+def _both(one: Value | None, other: Value | None) -> Any:
+    """The conjunction of conditions; None always holds."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -1,0 +1,124 @@
+"""Convolutions and matrix products on every feature set, against binary64 and integer sums."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu import (
+    LEVELS,
+    Convolution,
+    Quantised,
+    compile_kernel,
+    host,
+    matrix_product,
+)
+from tilewright.errors import CompileError
+
+from .arrays import convolved, operands_of, requantised
+
+SHAPES = {
+    "whole tiles": Convolution(1, 14, 14, 32, 64, (3, 3), pads=(1, 1, 1, 1)),
+    "four vectors wide": Convolution(1, 7, 7, 16, 64, (3, 3), pads=(1, 1, 1, 1)),
+    "tails everywhere": Convolution(2, 9, 17, 5, 21, (3, 2), pads=(1, 0, 2, 1)),
+    "a stride": Convolution(1, 15, 15, 8, 40, (1, 1), (2, 2)),
+    "a first layer": Convolution(1, 23, 23, 3, 16, (7, 7), (2, 2), (3, 3, 3, 3)),
+    "a dilation": Convolution(1, 12, 12, 6, 33, (3, 3), (1, 2), (2, 2, 2, 2), (2, 2)),
+    "few channels out": Convolution(1, 6, 6, 8, 3, (3, 3), pads=(1, 1, 1, 1)),
+    "fewer products": Convolution(2, 8, 10, 40, 72, (3, 3), pads=(1, 1, 1, 1)),
+    "fewer products of the whole image": Convolution(1, 4, 140, 33, 34, (3, 3), pads=(1, 0, 1, 2)),
+    "a matrix product": matrix_product(20, 66, 100),
+    "rows a page apart": matrix_product(9, 4096, 40),
+    "a vector times a matrix": matrix_product(1, 130, 33),
+}
+BYTES = (
+    Quantised("uint8", "uint8", 7, 3),
+    Quantised("int8", "int8", -5, 4, low=-20, high=90),
+    Quantised("int8", "uint8", 0, 128),
+)
+
+
+def with_bytes(layer: Convolution, quantised: Quantised) -> Convolution:
+    return replace(layer, quantised=quantised)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_float32_convolution_is_within_rounding(shape: str, level: str) -> None:
+    layer = SHAPES[shape]
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    sizes = {name: np.abs(array) for name, array in arrays.items()}
+    allowed = 4e-7 * np.sqrt(layer.kernel[0] * layer.kernel[1] * layer.channels_in)
+    error = np.abs(got - convolved(layer, arrays))
+    assert np.all(error <= allowed * convolved(layer, sizes))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bytes_are_exact(shape: str, level: str) -> None:
+    kind = (list(SHAPES).index(shape) + list(LEVELS).index(level)) % len(BYTES)
+    layer = with_bytes(SHAPES[shape], BYTES[kind])
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    expected = requantised(layer, arrays)
+    assert len(np.unique(expected)) > 10
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_vector_of_one_byte_leaves_its_neighbours_alone(level: str) -> None:
+    """The last channel of a pixel is written after the first ones of the next pixel."""
+    layer = matrix_product(2, 8, 33, quantised=Quantised())
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    np.testing.assert_array_equal(got, requantised(layer, arrays))
+
+
+def test_fewer_products_are_as_near_as_direct_ones() -> None:
+    layer = Convolution(1, 12, 12, 64, 32, (3, 3), pads=(1, 1, 1, 1))
+    assert layer.few_products
+    arrays = operands_of(layer)
+    expected = convolved(layer, arrays)
+    few, direct = (
+        np.max(np.abs(compile_kernel(replace(layer, winograd=w))(*arrays.values()) - expected))
+        for w in (True, False)
+    )
+    assert few <= 1.2 * direct
+
+
+def test_what_follows_is_done_in_the_kernel() -> None:
+    layer = Convolution(1, 5, 6, 8, 20, activation="relu6", residual=True)
+    arrays = operands_of(layer)
+    bound = compile_kernel(layer).bind(w=arrays["w"], bias=arrays["bias"])
+    out = np.empty(layer.output.shape, np.float32)
+    got = bound(arrays["x"], arrays["residual"], out=out)
+    assert got is out
+    expected = np.clip(convolved(layer, arrays) + arrays["residual"], 0, 6)
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "gelu"])
+def test_activations_are_functions(activation: str) -> None:
+    layer = matrix_product(3, 4, 5, activation)
+    arrays = operands_of(layer)
+    plain = convolved(layer, arrays)
+    erf = 2 / (1 + np.exp(-2 * 0.7978845608 * (plain + 0.044715 * plain**3)))
+    known = {"sigmoid": 1 / (1 + np.exp(-plain)), "tanh": np.tanh(plain), "gelu": plain * erf / 2}
+    got = compile_kernel(layer)(*arrays.values())
+    np.testing.assert_allclose(got, known[activation], atol=1e-3)
+
+
+def test_a_window_larger_than_its_image_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
+        Convolution(1, 3, 3, 4, 4, (5, 5))
+
+
+def test_an_unknown_activation_is_refused() -> None:
+    with pytest.raises(CompileError, match="there is no activation `swish`; choose relu, relu6"):
+        compile_kernel(matrix_product(2, 2, 2, "swish"))
+
+
+def test_a_quantised_kernel_has_limits_instead_of_activations() -> None:
+    with pytest.raises(CompileError, match="give its limits"):
+        matrix_product(2, 2, 2, "relu", quantised=Quantised())

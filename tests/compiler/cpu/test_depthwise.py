@@ -1,0 +1,42 @@
+"""Depthwise convolutions on every feature set."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu import LEVELS, DepthwiseConvolution, Quantised, compile_kernel, host
+from tilewright.errors import CompileError
+
+from .arrays import convolved, operands_of, requantised
+
+SHAPES = {
+    "whole vectors": (1, 14, 14, 32),
+    "tails": (2, 9, 11, 21),
+    "few channels": (1, 8, 8, 3),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -> None:
+    layer = DepthwiseConvolution(*SHAPES[shape], strides=(stride, stride), activation="relu")
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    np.testing.assert_allclose(got, np.maximum(convolved(layer, arrays), 0), atol=2e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bytes_are_exact(shape: str, level: str) -> None:
+    dtype = ("int8", "uint8")[(list(SHAPES).index(shape) + list(LEVELS).index(level)) % 2]
+    zero = 5 if dtype == "uint8" else -5
+    quantised = Quantised(dtype, dtype, zero, 2)
+    layer = DepthwiseConvolution(*SHAPES[shape], (5, 3), pads=(2, 1, 2, 1), quantised=quantised)
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    np.testing.assert_array_equal(got, requantised(layer, arrays))
+
+
+def test_a_window_larger_than_its_image_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
+        DepthwiseConvolution(1, 3, 3, 4, (5, 5), pads=(0, 0, 0, 0))

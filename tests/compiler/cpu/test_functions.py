@@ -1,0 +1,74 @@
+"""How far the elementary functions are from the correctly rounded result, in ULP."""
+
+import numpy as np
+import pytest
+from scipy import special
+
+from tilewright.compiler.cpu import LEVELS, Elementwise, compile_kernel, host
+
+COUNT = 1 << 20
+SPANS = {"exp": (-104, 89), "log": None, "tanh": (-10, 10), "erf": (-5, 5), "sigmoid": (-80, 88)}
+EXACT = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "erf": special.erf,
+    "sigmoid": special.expit,
+    "gelu": lambda x: x * special.ndtr(x),
+}
+LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 2.0, "erf": 2.0, "sigmoid": 3.0}
+
+
+def computed(name: str, x: np.ndarray, level: str) -> np.ndarray:
+    chain = Elementwise(1, x.size, (("x", "float32"),), (name, "x"))
+    return compile_kernel(chain, host(level))(x.reshape(1, -1)).reshape(-1)
+
+
+def dense(span: tuple[float, float] | None) -> np.ndarray:
+    """Numbers all over a span and, on a logarithmic scale, around zero; all positive without."""
+    bits = np.linspace(1, 0x7F7FFFFF, COUNT).astype(np.int32).view(np.float32)
+    if span is None:
+        return bits
+    near = bits[bits < 1]
+    even = np.linspace(*span, COUNT, dtype=np.float32)
+    return np.concatenate([even, near, -near])
+
+
+def ulps(got: np.ndarray, exact: np.ndarray) -> float:
+    """The largest error in units in the last place of the rounded result."""
+    rounded = exact.astype(np.float32)
+    unit = np.spacing(np.abs(rounded)).astype(np.float64)
+    inside = np.isfinite(rounded)
+    np.testing.assert_array_equal(got[~inside], rounded[~inside])
+    return float(np.max(np.abs(got.astype(np.float64) - exact)[inside] / unit[inside]))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", SPANS)
+def test_error_is_within_what_the_docstring_says(name: str, level: str) -> None:
+    x = dense(SPANS[name])
+    with np.errstate(all="ignore"):
+        error = ulps(computed(name, x, level), EXACT[name](x.astype(np.float64)))
+    assert error <= LIMITS[name]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_gelu_is_near_in_absolute_terms(level: str) -> None:
+    x = dense((-10, 10))
+    got, exact = computed("gelu", x, level), EXACT["gelu"](x.astype(np.float64))
+    assert np.max(np.abs(got - exact) / np.maximum(np.abs(x), 1)) <= 1.5e-7
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_ends_of_the_range_are_ieee(level: str) -> None:
+    infinity, nothing = np.float32("inf"), np.float32("nan")
+    cases = {
+        "exp": [(infinity, infinity), (-infinity, 0), (nothing, nothing), (0, 1), (100, infinity)],
+        "log": [(infinity, infinity), (0, -infinity), (-1, nothing), (nothing, nothing), (1, 0)],
+        "tanh": [(infinity, 1), (-infinity, -1), (nothing, nothing), (0, 0)],
+        "erf": [(infinity, 1), (-infinity, -1), (nothing, nothing), (0, 0)],
+        "sqrt": [(infinity, infinity), (-1, nothing), (4, 2), (0, 0)],
+    }
+    for name, pairs in cases.items():
+        x, expected = (np.array(part, np.float32) for part in zip(*pairs, strict=True))
+        np.testing.assert_array_equal(computed(name, x, level), expected, name)

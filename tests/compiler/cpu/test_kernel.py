@@ -1,0 +1,157 @@
+"""Kernels as objects: binding, storing, threads, and what is refused."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler import te
+from tilewright.compiler.cpu import (
+    Convolution,
+    Declared,
+    Kernel,
+    LayerNormalisation,
+    Quantised,
+    Softmax,
+    compile_kernel,
+    host,
+    load_kernel,
+    matrix_product,
+)
+from tilewright.compiler.cpu.kernel import lower_description
+from tilewright.compiler.cpu.machine_code import assembly_of
+from tilewright.errors import CompileError, InputError
+
+from .arrays import normal, operands_of, whole
+
+LAYER = Convolution(1, 20, 20, 16, 48, (3, 3), pads=(1, 1, 1, 1))
+
+
+def bound(kernel: Kernel, arrays: dict[str, np.ndarray]):
+    return kernel.bind(**{name: arrays[name] for name in kernel.description.constants})
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [LAYER, replace(LAYER, quantised=Quantised("int8", "int8")), matrix_product(60, 30, 90)],
+)
+def test_results_do_not_depend_on_the_number_of_threads(layer: Convolution) -> None:
+    arrays = operands_of(layer)
+    results = [compile_kernel(layer, threads=threads)(*arrays.values()) for threads in (1, 2, 3)]
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0], other)
+
+
+def test_rows_do_not_depend_on_the_number_of_threads() -> None:
+    x = normal(37, 130)
+    one, two = (compile_kernel(Softmax(37, 130), threads=threads)(x) for threads in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_pool_is_shared_by_threads_of_python() -> None:
+    arrays = operands_of(LAYER)
+    layer = bound(compile_kernel(LAYER, threads=2), arrays)
+    images = [normal(*LAYER.operands["x"].shape) for _ in range(4)]
+    expected = [layer(image) for image in images]
+    wrong = []
+
+    def work(image: np.ndarray, right: np.ndarray) -> None:
+        wrong.extend(i for i in range(200) if not np.array_equal(layer(image), right))
+
+    workers = [
+        threading.Thread(target=work, args=pair) for pair in zip(images, expected, strict=True)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not wrong
+
+
+def test_a_stored_kernel_runs_without_being_compiled(monkeypatch) -> None:
+    arrays = operands_of(LAYER)
+    kernel = compile_kernel(LAYER)
+    expected = kernel(*arrays.values())
+    data = kernel.to_bytes()
+
+    def refuse(*_) -> bytes:
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr("tilewright.compiler.cpu.kernel.assemble", refuse)
+    again = load_kernel(data, LAYER)
+    np.testing.assert_array_equal(again(*arrays.values()), expected)
+
+
+def test_a_kernel_stored_for_another_processor_is_compiled_anew() -> None:
+    arrays = operands_of(LAYER)
+    data = compile_kernel(LAYER, host("sse2")).to_bytes()
+    again = load_kernel(data, LAYER, host("avx2"))
+    assert again.target == host("avx2")
+    expected = compile_kernel(LAYER, host("avx2"))(*arrays.values())
+    np.testing.assert_array_equal(again(*arrays.values()), expected)
+
+
+def test_damaged_bytes_are_refused() -> None:
+    data = compile_kernel(LayerNormalisation(2, 3)).to_bytes()
+    with pytest.raises(CompileError, match="was changed or cut off"):
+        load_kernel(data[:-1], LayerNormalisation(2, 3))
+    with pytest.raises(CompileError, match="are no kernel of the CPU target"):
+        load_kernel(b"ELF", LayerNormalisation(2, 3))
+
+
+def test_sums_of_a_tile_stay_in_registers() -> None:
+    """No vector is stored inside a reduction loop: as many stores as vectors of output."""
+    target = host("avx2")
+    layer = Convolution(1, 6, 6, 16, 16, (1, 1), (2, 2))
+    _, lowered = lower_description(layer, target)
+    text = assembly_of(lowered.text, target).partition('"body')[2]
+    stores = [line for line in text.splitlines() if "vmovups\t%ymm" in line]
+    assert text.count("vfmadd") == 3 * 2
+    assert len(stores) == 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": normal(1, 20, 20, 15)}, r"`x` is float32\[1, 20, 20, 15\], expected float32\[1, 20"),
+        ({"w": np.zeros((3, 3, 16, 48))}, r"`w` is float64\[3, 3, 16, 48\], expected float32"),
+        ({"x": normal(1, 20, 16, 20).transpose(0, 1, 3, 2)}, "`x` is not contiguous"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(change: dict[str, np.ndarray], message: str) -> None:
+    kernel = compile_kernel(LAYER)
+    with pytest.raises(InputError, match=message):
+        kernel(*{**operands_of(LAYER), **change}.values())
+
+
+def test_constants_are_bound_all_or_none() -> None:
+    with pytest.raises(InputError, match="its constants are scale, bias, not scale"):
+        compile_kernel(LayerNormalisation(2, 3)).bind(scale=normal(3))
+
+
+def test_a_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(CompileError, match="level `amx` is none; choose "):
+        host("amx")
+
+
+def test_a_buffer_too_large_for_the_stack_is_refused() -> None:
+    y, x = te.axes(y=2, x=1 << 17)
+    image = te.tensor("image", "float32", (2, 1 << 17))
+    twice = te.compute("twice", "float32", (y, x), image[y, x] * 2.0)
+    out = te.compute("out", "float32", (y, x), twice[y, x] + 1.0)
+    with pytest.raises(CompileError, match="`twice` has 524288 bytes inside a loop"):
+        compile_kernel(Declared(te.kernel("k", out), "compute_at(twice, out, y)"))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float32"])
+def test_a_maximum_starts_with_the_least_number_of_its_type(dtype: str) -> None:
+    y, x = te.axes(y=5, x=20)
+    (k,) = te.reduce_axes(k=3)
+    image = te.tensor("image", dtype, (7, 20))
+    out = te.compute("out", dtype, (y, x), te.max(image[y + k, x], over=k))
+    values = whole(dtype, 7, 20) // 2 if dtype != "float32" else -np.abs(normal(7, 20))
+    values[:, :3] = np.iinfo(dtype).min if dtype != "float32" else -np.inf
+    got = compile_kernel(Declared(te.kernel("pool", out), "reorder(out, k, y)"))(values)
+    windows = np.lib.stride_tricks.sliding_window_view(values, 3, axis=0)
+    np.testing.assert_array_equal(got, windows.max(axis=-1))

@@ -1,0 +1,64 @@
+"""Several samples at a time give what single ones give, or are not put together."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
+from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.quantiser import quantise
+from tilewright.compiler.quantiser.batches import Batches, make_batches, set_batch
+from tilewright.errors import InputError
+
+from .networks import output_of, small_network
+
+
+def test_a_network_in_batches_gives_what_it_gives_for_single_samples() -> None:
+    net, output = small_network()
+    graph, inputs = net.graph(output), net.inputs(7)
+    batches = make_batches(graph, inputs, size=3)
+    assert batches.size == 3
+    np.testing.assert_allclose(batches.output(graph), output_of(graph, inputs), rtol=1e-5)
+    sizes = [next(iter(part.values())).shape[0] for _, part in batches.graphs(graph)]
+    assert sizes == [3, 3, 1]
+
+
+def test_nodes_of_several_outputs_take_batches_too() -> None:
+    net, _ = small_network()
+    logits = net.nodes[-2].output[0]
+    net.held["k"] = np.array([2])
+    net.nodes.append(helper.make_node("TopK", [logits, "k"], ["largest", "places"], name="topk"))
+    graph, inputs = net.graph("largest"), net.inputs(5)
+    batches = make_batches(graph, inputs, size=2)
+    assert batches.size == 2
+    np.testing.assert_allclose(batches.output(graph), output_of(graph, inputs), rtol=1e-5)
+    result = quantise(graph, batches)
+    assert result.end_db > 30
+
+
+def mixing_network() -> Graph:
+    """A network whose result for a sample depends on the others beside it."""
+    builder = Builder("mixing", [Value("x", TensorType("float32", (1, 4)))])
+    y = builder.emit(ops.Softmax(0, 2), ["x"])
+    return builder.graph([Output("y", y)])
+
+
+def test_samples_that_would_mix_are_taken_one_at_a_time() -> None:
+    graph = mixing_network()
+    assert set_batch(graph, 2) is not None
+    inputs = {"x": np.random.default_rng(0).standard_normal((4, 1, 4)).astype(np.float32)}
+    assert make_batches(graph, inputs).size == 1
+    np.testing.assert_allclose(Batches(inputs).output(graph).sum(axis=1), 1, rtol=1e-6)
+
+
+def test_a_model_for_several_samples_is_left_as_it_is() -> None:
+    builder = Builder("pairs", [Value("x", TensorType("float32", (2, 4)))])
+    graph = builder.graph([Output("y", builder.emit(ops.Unary("Relu"), ["x"]))])
+    assert set_batch(graph, 6) is None
+    assert make_batches(graph, {"x": np.ones((3, 2, 4), np.float32)}).size == 1
+
+
+def test_no_sample_is_refused() -> None:
+    net, output = small_network()
+    with pytest.raises(InputError, match="expected at least one sample, got none"):
+        make_batches(net.graph(output), net.inputs(0))

@@ -1,0 +1,132 @@
+"""Exported graphs: valid ONNX, read back to the same, and the same bits in ONNX Runtime."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from tilewright.compiler.exporters import export_onnx
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import Builder, Constant, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.quantiser import make_batches, quantise
+from tilewright.errors import CompileError
+
+from .networks import small_network
+
+
+def run(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """What ONNX Runtime gives, one thread, default optimisations."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return [np.asarray(array) for array in session.run(None, inputs)]
+
+
+def test_a_quantised_network_has_the_same_bits_everywhere() -> None:
+    net, output = small_network()
+    graph = net.graph(output)
+    result = quantise(graph, make_batches(graph, net.inputs(24)))
+    proto = export_onnx(result.graph)
+    onnx.checker.check_model(proto, full_check=True)
+    read = import_and_quantise(proto.SerializeToString())
+    integer = result.integer_graph()
+    (end,) = (node for node in integer.nodes if node.op == "dequantize")
+    for sample in net.inputs(20, seed=7)["x"]:
+        ours = evaluate(integer, {"x": sample}, [end.output.name])
+        (other,) = evaluate(read, {"x": sample}).values()
+        np.testing.assert_array_equal(ours[output], other)
+        (expected,) = run(proto, {"x": sample})
+        np.testing.assert_allclose(ours[output], expected, atol=1e-6)
+
+
+SHAPES = {
+    "image": TensorType("float32", (1, 4, 6, 6)),
+    "matrix": TensorType("float32", (3, 4)),
+}
+
+OPERATORS: list[tuple[ops.Operator, str]] = [
+    (ops.Quantize((0.1,), (3,), "uint8"), "image"),
+    (ops.Quantize((0.1, 0.2, 0.3, 0.4), (0, 1, 2, 3), "int8", 1), "image"),
+    (ops.Reshape((2, 72)), "image"),
+    (ops.Transpose((0, 2, 3, 1)), "image"),
+    (ops.Pad((0, 0, 1, 2), (0, 0, 3, 0), 1.5), "image"),
+    (ops.Slice((0, 1, 0, 1), (1, 4, 6, 6), (1, 1, 2, 3)), "image"),
+    (ops.Cast("int32"), "matrix"),
+    (ops.MaxPool((3, 3), (2, 1), (1, 1, 1, 0), (1, 2)), "image"),
+    (ops.AveragePool((3, 3), (2, 2), (1, 1, 1, 1), True), "image"),
+    (ops.AveragePool((3, 3), (2, 2), (0, 0, 0, 0), False, (1, 1)), "image"),
+    *((ops.Unary(kind), "matrix") for kind in ("Relu", "Sigmoid", "HardSwish", "Erf", "Tanh")),
+    (ops.Unary("Clip", (-0.5, 0.25)), "matrix"),
+    (ops.Unary("LeakyRelu", (0.125,)), "matrix"),
+    (ops.Unary("HardSigmoid", (0.25, 0.5)), "matrix"),
+    (ops.Softmax(1, 2), "matrix"),
+    (ops.Softmax(1, 4, log=True), "image"),
+    (ops.Reduce("ReduceMean", (2, 3), False), "image"),
+    (ops.Reduce("ReduceMax", (1,), True), "image"),
+    (ops.Reduce("ArgMax", (1,), False), "matrix"),
+]
+
+
+@pytest.mark.parametrize(("operator", "kind"), OPERATORS, ids=lambda each: str(each)[:40])
+def test_each_operator_means_the_same_outside(operator: ops.Operator, kind: str) -> None:
+    builder = Builder("one", [Value("x", SHAPES[kind])])
+    graph = builder.graph([Output("y", builder.emit(operator, ["x"]))])
+    proto = export_onnx(graph)
+    onnx.checker.check_model(proto)
+    x = np.random.default_rng(0).standard_normal(SHAPES[kind].shape).astype(np.float32)
+    expected = evaluate(graph, {"x": x})["y"]
+    (got,) = run(proto, {"x": x})
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+    again = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_operators_of_several_operands_mean_the_same_outside() -> None:
+    random = np.random.default_rng(0)
+    builder = Builder("several", [Value("x", SHAPES["image"])])
+    w = builder.constant(random.standard_normal((6, 2, 3, 3)).astype(np.float32), "w")
+    b = builder.constant(random.standard_normal(6).astype(np.float32), "b")
+    m = builder.constant(random.standard_normal((4, 5)).astype(np.float32), "m")
+    i = builder.constant(np.array([2, 0]), "i")
+    x = builder.emit(ops.Conv((2, 1), (1, 0, 1, 1), (1, 1), 2), ["x", w, b], "same")
+    x = builder.emit(ops.Concat(1), [x, x], "same")
+    x = builder.emit(ops.Gather(3), [x, i], "same")
+    x = builder.emit(ops.Reshape((18, 4)), [x], "same")
+    y = builder.emit(ops.MatMul(), [x, m], "same")
+    y = builder.emit(
+        ops.Binary("Max"), [y, builder.constant(np.array([0.5], np.float32), "c")], "same"
+    )
+    graph = builder.graph([Output("y", y), Output("y again", y), Output("given", "x")])
+    inputs = {"x": random.standard_normal((1, 4, 6, 6)).astype(np.float32)}
+    proto = export_onnx(graph)
+    onnx.checker.check_model(proto)
+    for got, expected in zip(run(proto, inputs), evaluate(graph, inputs).values(), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_value_with_the_name_of_an_output_gives_way() -> None:
+    builder = Builder("names", [Value("x", SHAPES["matrix"])])
+    builder.emit(ops.Unary("Relu"), ["x"], name="y")
+    shown = builder.emit(ops.Unary("Neg"), ["y"], name="inner")
+    graph = builder.graph([Output("y", shown)])
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    (got,) = run(export_onnx(graph), {"x": x})
+    np.testing.assert_array_equal(got, -np.maximum(x, 0))
+
+
+def test_integer_layers_are_refused() -> None:
+    table = Constant("table", np.zeros(256, np.int8))
+    builder = Builder("integers", [Value("x", TensorType("int8", (1, 2, 2, 4)))])
+    builder.adopt(table)
+    graph: Graph = builder.graph([Output("y", builder.emit(ops.QLut(), ["x", "table"], "lut"))])
+    with pytest.raises(CompileError) as refusal:
+        export_onnx(graph)
+    assert str(refusal.value) == (
+        "graph `integers`: node `lut`: expected an operator that ONNX export knows, got `qlut`; "
+        "run the model with `--calibrate` instead of exporting it"
+    )

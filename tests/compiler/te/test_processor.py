@@ -1,0 +1,101 @@
+"""Schedules for a general processor: float32 kernels, registers, and dot products."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler import te
+from tilewright.compiler.tensor import evaluate
+from tilewright.errors import CompileError
+
+PROCESSOR = te.Processor("small", (te.DotProduct("dot4", 4, 2, (("uint8", "int8"),)),))
+
+
+def product(a: str = "uint8", columns: int = 8, inner: int = 6) -> te.Schedule:
+    """A product of bytes with a bias, cut into lanes and taps."""
+    m, n = te.axes(m=3, n=columns)
+    (k,) = te.reduce_axes(k=inner)
+    left, right = te.tensor("left", a, (3, inner)), te.tensor("right", "int8", (inner, columns))
+    bias = te.tensor("bias", "int32", (columns,))
+    total = te.sum(left[m, k] * right[k, n], over=k) + bias[n]
+    s = te.Schedule(
+        te.kernel("product", te.compute("out", "int32", (m, n), total)), None, PROCESSOR
+    )
+    s.split("out", "n", 4)
+    s.split("out", "k", 2)
+    s.reorder("out", "m", "n.o", "k.o", "n.i", "k.i")
+    return s
+
+
+def test_two_loops_become_a_dot_product() -> None:
+    s = product()
+    s.tensorise("out", "n.i")
+    s.vectorise("out", "n.i")
+    assert "instruction dot4:\n          vectorised for n.i in range(4):" in str(s.program())
+    generator = np.random.default_rng(0)
+    inputs = {
+        "left": generator.integers(0, 256, (3, 6)).astype(np.uint8),
+        "right": generator.integers(-128, 128, (6, 8)).astype(np.int8),
+        "bias": generator.integers(-99, 99, 8).astype(np.int32),
+    }
+    expected = inputs["left"].astype(int) @ inputs["right"] + inputs["bias"]
+    np.testing.assert_array_equal(evaluate(s.kernel, inputs), expected)
+    np.testing.assert_array_equal(te.interpret(s.program(), inputs), expected)
+    again = te.Schedule.parse(s.kernel, str(s), processor=PROCESSOR)
+    assert again.program() == s.program()
+
+
+@pytest.mark.parametrize(
+    ("s", "extents"),
+    [(product("int8"), "4 x 2"), (product(inner=7), "4 x 2"), (product(columns=3), "3 x 2")],
+    ids=["other types", "taps with a rest", "fewer lanes"],
+)
+def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None:
+    with pytest.raises(te.ScheduleError) as error:
+        s.tensorise("out", "n.i")
+    assert str(error.value) == (
+        f"tensorise(out, n.i): the loops n.i, k.i of {extents} are no instruction of `small` "
+        "(dot4 takes 4 lanes and 2 taps of uint8 * int8); split a data loop by the lanes and a "
+        "reduction loop by the taps, without a rest, and sum a[tap] * b[lane, tap]"
+    )
+
+
+def test_buffers_lie_in_memory_or_registers() -> None:
+    with pytest.raises(
+        te.ScheduleError, match="there is no scope `ACT`; scopes are DRAM, REGISTER"
+    ):
+        product().set_scope("out", "ACT")
+    y, x = te.axes(y=4, x=4)
+    image = te.tensor("image", "float32", (4, 4))
+    out = te.compute("out", "float32", (y, x), image[y, x] * 2.0)
+    s = te.Schedule(te.kernel("k", out), processor=PROCESSOR)
+    assert s.cache_write("out", "REGISTER") == "out.REGISTER"
+
+
+def test_float32_numbers_mean_the_same_under_a_schedule() -> None:
+    y, x = te.axes(y=4, x=6)
+    (k,) = te.reduce_axes(k=3)
+    image = te.tensor("image", "float32", (4, 6), pad=2)
+    mean = te.sum(image[y + k - 1, x], over=k) / 3.0
+    chosen = te.select(te.less(mean, 0.0), te.exp(mean), te.sqrt(mean) + te.sigmoid(mean))
+    s = te.Schedule(te.kernel("k", te.compute("out", "float32", (y, x), chosen)))
+    s.split("out", "x", 4)
+    s.reorder("out", "y", "x.o", "k", "x.i")
+    values = np.random.default_rng(1).standard_normal((4, 6)).astype(np.float32)
+    padded = np.pad(values.astype(float), ((1, 1), (0, 0)), constant_values=2)
+    means = (padded[:-2] + padded[1:-1] + padded[2:]) / 3
+    with np.errstate(invalid="ignore"):
+        positive = np.sqrt(means) + 1 / (1 + np.exp(-means))
+    expected = np.where(means < 0, np.exp(means), positive)
+    np.testing.assert_allclose(evaluate(s.kernel, {"image": values}), expected, rtol=1e-6)
+    np.testing.assert_allclose(te.interpret(s.program(), {"image": values}), expected, rtol=1e-5)
+
+
+def test_integers_and_float32_numbers_do_not_mix() -> None:
+    (x,) = te.axes(x=4)
+    a, b = te.tensor("a", "float32", (4,)), te.tensor("b", "int32", (4,))
+    with pytest.raises(CompileError, match="`exp` takes a float32 value, not `b"):
+        te.exp(b[x])
+    with pytest.raises(CompileError, match="`real` takes an integer value, not `a"):
+        te.real(a[x])
+    with pytest.raises(CompileError, match="one of them float32"):
+        te.select(te.less(a[x], 0.0), a[x], b[x])

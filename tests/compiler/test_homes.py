@@ -1,0 +1,142 @@
+"""Values that are stored at their homes make up the results that they are parts of."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.graph import (
+    Builder,
+    Graph,
+    Output,
+    QConcat,
+    QMaxPool,
+    QResize,
+    QSlice,
+    TensorType,
+    Value,
+    evaluate,
+    is_accelerated,
+    verify,
+)
+from tilewright.compiler.homes import Homes, find_homes
+from tilewright.compiler.memory_plan import plan_memory
+
+BLOCK = 4
+POOL = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))
+
+
+def random_graph(seed: int) -> Graph:
+    """Pools that leave values as they are, and what concatenations and resizes make of them."""
+    chance = random.Random(seed)
+    builder = Builder("made")
+    shape = (chance.randint(1, 2), chance.randint(1, 3), chance.randint(1, 3), chance.randint(1, 9))
+    values = [builder.input(Value("x", TensorType("int8", shape)))]
+    for _ in range(8):
+        source = chance.choice(values)
+        kind = chance.choice(("pool", "resize", "slice", "concat", "concat"))
+        if kind == "pool":
+            values.append(builder.emit(POOL, [source]))
+        elif kind == "slice":
+            n, h, w, c = builder.types[source].shape
+            starts = tuple(chance.randrange(extent) for extent in (n, h, w, c))
+            steps = (1, chance.randint(1, 2), chance.randint(1, 2), 1)
+            picked = QSlice((starts[0], starts[1], starts[2], starts[3]), (n, h, w, c), steps)
+            values.append(builder.emit(picked, [source]))
+        elif kind == "resize":
+            factors = chance.randint(1, 3), chance.randint(1, 2)
+            values.append(builder.emit(QResize(factors), [source]))
+        else:
+            axis, own = chance.choice((0, 1, 2, 3, 3)), builder.types[source].shape
+            alike = [
+                name
+                for name in values
+                if all(
+                    a == b or i == axis
+                    for i, (a, b) in enumerate(zip(builder.types[name].shape, own, strict=True))
+                )
+            ]
+            parts = [source, *chance.choices(alike, k=chance.randint(0, 2))]
+            values.append(builder.emit(QConcat(axis), parts))
+    return verify(builder.graph([Output(f"y{i}", name) for i, name in enumerate(values[1:])]))
+
+
+def homes_of(graph: Graph) -> Homes:
+    stored = {
+        name: (*kind.shape[:3], -(-kind.shape[3] // BLOCK) * BLOCK)
+        for name, kind in graph.types.items()
+    }
+    return find_homes(graph, graph.nodes, stored)
+
+
+def seen(memory: np.ndarray, homes: Homes, name: str, offsets: dict[str, int]) -> np.ndarray:
+    """A value's elements in memory, int8[copies, ..., N, H, W, C]."""
+    home = homes.of[name]
+    resident = home.resident(offsets[home.whole])
+    shape = (*(count for count, _ in home.copies), *home.shape[:3], home.channels)
+    strides = (*(apart for _, apart in home.copies), *resident.strides)
+    return np.lib.stride_tricks.as_strided(memory[resident.base :], shape, strides)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_every_value_is_where_it_is_read(seed):
+    graph = random_graph(seed)
+    homes = homes_of(graph)
+    offsets, size = {}, 0
+    for name, bytes_ in homes.sizes.items():
+        offsets[name], size = size, size + bytes_
+    x = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
+    expected = {"x": x, **evaluate(graph, {"x": x}, keep=[n.output.name for n in graph.nodes])}
+    memory = np.zeros(size, np.int8)
+    written = np.zeros(size, np.int8)
+    made = [node.output.name for node in graph.nodes if node.attributes == POOL]
+    stored = {name: name for name in ["x", *made]}
+    stored |= {copy.target: copy.value for copies in homes.copies.values() for copy in copies}
+    for name, value in stored.items():
+        seen(memory, homes, name, offsets)[...] = expected[value]
+        places = seen(written, homes, name, offsets)
+        places += 1
+    assert written.max() <= 1, "two values lie at one place"
+    for node in graph.nodes:
+        got = seen(memory, homes, node.output.name, offsets)
+        assert (got == expected[node.output.name]).all(), node
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_only_what_must_be_is_copied(seed):
+    """A value is copied into all results but one, and into all if the host gives it.
+
+    What is picked from a value is copied only to become a part of a result.
+    """
+    graph = random_graph(seed)
+    homes = homes_of(graph)
+    readings = [
+        name
+        for node in graph.nodes
+        if isinstance(node.attributes, (QConcat, QResize))
+        for name in node.inputs
+    ]
+    all_copies = [copy for copies in homes.copies.values() for copy in copies]
+    copied = [copy.value for copy in all_copies if copy.value == copy.source]
+    for name in set(readings):
+        free = 0 if name == "x" else 1
+        assert copied.count(name) == readings.count(name) - free
+    for node in graph.nodes:
+        if isinstance(node.attributes, QSlice):
+            assert bool(homes.copies[node.output.name]) == (node.output.name in readings)
+
+
+def test_a_place_lives_as_long_as_any_value_in_it():
+    builder = Builder("made", [Value("x", TensorType("int8", (1, 2, 2, 4)))])
+    first, second = (builder.emit(POOL, ["x"], name=name) for name in ("a", "b"))
+    joined = builder.emit(QConcat(3), [first, second], name="joined")
+    graph = builder.graph([Output("y", joined)])
+    homes = homes_of(graph)
+    spans = {"x": (-1, 1), "a": (0, 2), "b": (1, 2), "joined": (2, 7)}
+    (x, whole) = homes.lifetimes(spans)
+    assert (x.name, x.first, x.last) == ("x", -1, 1)
+    assert (whole.name, whole.first, whole.last, whole.size) == ("joined", 0, 7, 32)
+    residents = homes.residents(plan_memory([x, whole]).offsets)
+    assert residents["b"].base == residents["a"].base + 4
+    assert residents["b"].strides == residents["joined"].strides
+    assert all(is_accelerated(node) for node in graph.nodes)

@@ -1,0 +1,154 @@
+"""For every element type that a type rule accepts, the kernel gives what the rule says."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.graph import TensorType, evaluate_outputs
+from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.graph.algebra import Determinant, Einsum
+from tilewright.compiler.graph.elementwise import BINARY, UNARY, BitCast, Where
+from tilewright.compiler.graph.families import FAMILIES
+from tilewright.compiler.graph.indexing import (
+    COMBINE,
+    PAD_MODES,
+    Expand,
+    Flip,
+    GatherElements,
+    GatherND,
+    OneHot,
+    PadByElements,
+    PadByInput,
+    ReverseSequence,
+    ScatterElements,
+    ScatterND,
+    Tile,
+    Triangle,
+)
+from tilewright.compiler.graph.infer import infer
+from tilewright.compiler.graph.interpolation import Interpolate
+from tilewright.compiler.graph.ir import DTYPES
+from tilewright.compiler.graph.library import Library
+from tilewright.compiler.graph.quantising import GeneralDequantize, GeneralQuantize, SaturatingCast
+from tilewright.compiler.graph.recurrent import Recurrent
+from tilewright.compiler.graph.reductions import POSITIONS, REDUCTIONS, Cumulate, TopK
+from tilewright.compiler.graph.volumes import (
+    ConvTranspose,
+    MaxPoolIndices,
+    VolumeConv,
+    VolumePool,
+)
+from tilewright.errors import CompileError
+
+ANY = "any"
+"""Stands for the element type at hand."""
+
+PARAMETERS = {
+    **dict.fromkeys(("Celu", "Elu", "LeakyRelu", "Swish", "ThresholdedRelu"), (0.5,)),
+    **dict.fromkeys(("Clip", "HardSigmoid", "IsInf", "Selu", "Shrink"), (0.25, 0.5)),
+}
+LINE = ((4,), (0,) * 2)
+LSTM = (("Sigmoid", 0.0, 0.0), ("Tanh", 0.0, 0.0), ("Tanh", 0.0, 0.0))
+CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
+    **{kind: (ops.Unary(kind, PARAMETERS.get(kind, ())), [(ANY, (2, 3))]) for kind in UNARY},
+    **{kind: (ops.Binary(kind), [(ANY, (2, 3)), (ANY, (3,))]) for kind in BINARY},
+    **{kind: (ops.Reduce(kind, (1,), True), [(ANY, (2, 3))]) for kind in (*REDUCTIONS, *POSITIONS)},
+    **{f"cast to {to}": (ops.Cast(to), [(ANY, (2, 3))]) for to in DTYPES},
+    **{f"bits of {to}": (BitCast(to), [(ANY, (2, 3))]) for to in DTYPES},
+    **{
+        f"saturating to {to}": (SaturatingCast(to), [(ANY, (2, 3))])
+        for to in ("float8_e4m3fn", "float8_e5m2fnuz", "float4_e2m1fn", "float8_e8m0fnu")
+    },
+    "softmax": (ops.Softmax(1, 2), [(ANY, (2, 3))]),
+    "matmul": (ops.MatMul(), [(ANY, (2, 3)), (ANY, (3, 4))]),
+    "transpose": (ops.Transpose((1, 0)), [(ANY, (2, 3))]),
+    "reshape": (ops.Reshape((3, 2)), [(ANY, (2, 3))]),
+    "pad": (ops.Pad((1, 0), (0, 2), 1.0), [(ANY, (2, 3))]),
+    "slice": (ops.Slice((0, 1), (2, 3), (1, 2)), [(ANY, (2, 3))]),
+    "concat": (ops.Concat(1), [(ANY, (2, 3)), (ANY, (2, 1))]),
+    "gather": (ops.Gather(1), [(ANY, (2, 3)), ("int64", (2, 2))]),
+    "where": (Where(), [("bool", (2, 1)), (ANY, (3,)), (ANY, ())]),
+    "einsum": (Einsum("ij,jk->ki"), [(ANY, (2, 3)), (ANY, (3, 4))]),
+    "determinant": (Determinant(), [(ANY, (2, 3, 3))]),
+    "flip": (Flip((1,)), [(ANY, (2, 3))]),
+    "expand": (Expand((4, 2, 3)), [(ANY, (2, 1))]),
+    "tile": (Tile((2, 3)), [(ANY, (2, 3))]),
+    **{mode: (PadByElements((1, 0), (0, 2), mode), [(ANY, (2, 3))]) for mode in PAD_MODES},
+    "pad by input": (PadByInput((1, 0), (0, 2)), [(ANY, (2, 3)), (ANY, (1,))]),
+    "triangle": (Triangle(True, 1), [(ANY, (2, 3, 3))]),
+    "gather elements": (GatherElements(0), [(ANY, (2, 3)), ("int32", (4, 2))]),
+    "gather nd": (GatherND(0), [(ANY, (2, 3)), ("int64", (4, 1))]),
+    **{
+        f"scatter elements, {how}": (
+            ScatterElements(0, how),
+            [(ANY, (3, 3)), ("int64", (2, 2)), (ANY, (2, 2))],
+        )
+        for how in COMBINE
+    },
+    "scatter nd": (ScatterND("add"), [(ANY, (3, 3)), ("int64", (2, 1)), (ANY, (2, 3))]),
+    "one hot": (OneHot(1, 3), [("int64", (2, 2)), (ANY, (2,))]),
+    "reverse sequence": (ReverseSequence(1, 0), [(ANY, (4, 2)), ("int64", (2,))]),
+    "interpolate": (Interpolate(0), [(ANY, (3, 2)), ("int64", (4, 2)), ("float32", (4, 2))]),
+    "running sum": (Cumulate("CumSum", 1, True, True), [(ANY, (2, 3))]),
+    "running product": (Cumulate("CumProd", 0), [(ANY, (2, 3))]),
+    "top k": (TopK(1, 2), [(ANY, (2, 3))]),
+    "convolution": (
+        VolumeConv((2,), (1, 0), (1,), 2),
+        [(ANY, (1, 4, 6)), (ANY, (2, 2, 3)), (ANY, (2,))],
+    ),
+    "transposed convolution": (
+        ConvTranspose((2,), (1, -1), (1,), (1,), 1),
+        [(ANY, (1, 4, 6)), (ANY, (4, 2, 3)), (ANY, (2,))],
+    ),
+    **{
+        f"{kind} pool": (
+            VolumePool(kind, (3,), (2,), (1, 0), (1,), (1,)),
+            [(ANY, (1, 2, 6))],
+        )
+        for kind in ("max", "average", "lp")
+    },
+    "maxima and indices": (MaxPoolIndices((3,), (2,), (1, 1), (1,)), [(ANY, (1, 2, 6))]),
+    "recurrent": (
+        Recurrent("LSTM", "forward", LSTM),
+        [
+            *((ANY, (3, 2, 4)), (ANY, (1, 8, 4)), (ANY, (1, 8, 2)), (ANY, (1, 16))),
+            *(("int32", (2,)), (ANY, (1, 2, 2)), (ANY, (1, 2, 2)), (ANY, (1, 6))),
+        ],
+    ),
+    **{
+        f"quantise to {to}": (GeneralQuantize(1, 2, to), [(ANY, (2, 4)), ("float32", (2, 2))])
+        for to in DTYPES
+    },
+    "dequantise": (GeneralDequantize(1, 0, "float16"), [(ANY, (2, 4)), ("float16", (4,))]),
+    "library": (
+        Library("", "Not", 20, (), (True,), ((0, "bool", (2, 3)),)),
+        [("bool", (2, 3))],
+    ),
+}
+
+
+def operand(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Small numbers, so that they are indices where need be, and 1 and 0."""
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2).astype(DTYPES[dtype])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_gives_what_the_type_rule_says(name: str) -> None:
+    operator, operands = CASES[name]
+    accepted = 0
+    for dtype in DTYPES:
+        kinds = [TensorType(dtype if kind == ANY else kind, shape) for kind, shape in operands]
+        try:
+            expected = infer(operator, kinds)
+        except CompileError:
+            continue
+        accepted += 1
+        results = evaluate_outputs(operator, [operand(kind.dtype, kind.shape) for kind in kinds])
+        for result, kind in zip(results, expected, strict=True):
+            assert (str(result.dtype), result.shape) == (kind.dtype, kind.shape), dtype
+    refusals = {f"quantise to {to}" for to in DTYPES}
+    assert accepted or name in refusals
+
+
+def test_every_family_operator_stands_among_the_cases() -> None:
+    tried = {type(operator) for operator, _ in CASES.values()}
+    assert set(FAMILIES) <= tried

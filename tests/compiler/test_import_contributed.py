@@ -1,0 +1,120 @@
+"""Operators of ONNX Runtime's own domain compute what onnxruntime computes."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.graph import evaluate
+from tilewright.compiler.importers import import_onnx
+
+from .onnx_models import model, node, run_onnxruntime, scalars, value
+
+GENERATOR = np.random.default_rng(17)
+
+
+def random(*shape: int) -> np.ndarray:
+    return GENERATOR.standard_normal(shape).astype(np.float32)
+
+
+def contributed(kind: str, inputs: list[str], outputs: list[str] | None = None, **attributes):
+    return node(kind, inputs, outputs or ["y"], domain="com.microsoft", **attributes)
+
+
+CASES = {
+    "FusedConv": (
+        contributed(
+            "FusedConv",
+            ["x", "w", "b"],
+            activation="LeakyRelu",
+            activation_params=[0.3],
+            pads=[1] * 4,
+        ),
+        (1, 3, 5, 6),
+        {"w": random(4, 3, 3, 3), "b": random(4)},
+    ),
+    "FusedConv clipped": (
+        contributed("FusedConv", ["x", "w"], activation="Clip", activation_params=[-0.5, 0.75]),
+        (1, 3, 5, 6),
+        {"w": random(4, 3, 3, 3)},
+    ),
+    "FusedMatMul": (
+        contributed("FusedMatMul", ["x", "w"], transB=1, alpha=0.5),
+        (2, 4, 8),
+        {"w": random(2, 5, 8)},
+    ),
+    "FastGelu": (contributed("FastGelu", ["x", "b"]), (2, 8), {"b": random(8)}),
+    "BiasGelu": (contributed("BiasGelu", ["x", "b"]), (2, 8), {"b": random(8)}),
+    "QuickGelu": (contributed("QuickGelu", ["x"], alpha=1.25), (2, 8), {}),
+    "SkipLayerNormalization": (
+        contributed(
+            "SkipLayerNormalization",
+            ["x", "s", "g", "b", "c"],
+            ["y", "", "", "z"],
+            epsilon=1e-3,
+        ),
+        (1, 4, 8),
+        {"s": random(1, 4, 8), "g": random(8), "b": random(8), "c": random(8)},
+    ),
+    "SkipSimplifiedLayerNormalization": (
+        contributed("SkipSimplifiedLayerNormalization", ["x", "s", "g"]),
+        (1, 4, 8),
+        {"s": random(1, 4, 8), "g": random(8)},
+    ),
+    "SimplifiedLayerNormalization": (
+        node("SimplifiedLayerNormalization", ["x", "g"], ["y"], axis=-1, epsilon=1e-3),
+        (1, 4, 8),
+        {"g": random(8)},
+    ),
+    "MatMulNBits": (
+        contributed("MatMulNBits", ["x", "w", "s", "z"], K=40, N=3, bits=4, block_size=16),
+        (2, 40),
+        {
+            "w": GENERATOR.integers(0, 256, (3, 3, 8)).astype(np.uint8),
+            "s": np.abs(random(9)),
+            "z": GENERATOR.integers(0, 256, 6).astype(np.uint8),
+        },
+    ),
+    "MatMulNBits without zero points": (
+        contributed("MatMulNBits", ["x", "w", "s"], K=32, N=3, bits=4, block_size=16),
+        (2, 32),
+        {"w": GENERATOR.integers(0, 256, (3, 2, 8)).astype(np.uint8), "s": np.abs(random(6))},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_computes_what_onnxruntime_computes(name: str) -> None:
+    operator, shape, constants = CASES[name]
+    shown = [output for output in operator.output if output]
+    proto = model([operator], [value("x", np.float32, shape)], shown, constants, opset=17)
+    x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    expected = run_onnxruntime(proto, {"x": x})
+    got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})
+    for output in shown:
+        assert got[output].dtype == expected[output].dtype
+        np.testing.assert_allclose(got[output], expected[output], rtol=1e-4, atol=1e-4)
+
+
+def test_a_product_of_integers_is_scaled() -> None:
+    product = contributed("MatMulIntegerToFloat", ["x", "w", "s", "t", "z", "u", "b"])
+    constants = {
+        "w": GENERATOR.integers(-128, 128, (6, 3)).astype(np.int8),
+        "b": random(3),
+        **scalars(s=0.25, t=0.5, z=np.uint8(3), u=np.int8(-2)),
+    }
+    proto = model([product], [value("x", np.uint8, (2, 6))], ["y"], constants)
+    x = GENERATOR.integers(0, 256, (2, 6)).astype(np.uint8)
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_a_quantised_softmax(opset: int) -> None:
+    softmax = contributed("QLinearSoftmax", ["x", "s", "z", "t", "w"], axis=1, opset=opset)
+    constants = scalars(s=0.1, z=np.uint8(128), t=1 / 256, w=np.uint8(0))
+    proto = model([softmax], [value("x", np.uint8, (2, 3, 4))], ["y"], constants)
+    x = GENERATOR.integers(90, 160, (2, 3, 4)).astype(np.uint8)
+    expected = run_onnxruntime(proto, {"x": x})["y"].astype(int)
+    got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    assert got.dtype == np.uint8
+    assert np.abs(got.astype(int) - expected).max() <= 1

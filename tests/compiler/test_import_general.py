@@ -1,0 +1,531 @@
+"""Operators beyond the accelerator's reach compute what onnxruntime computes.
+
+Beside ONNX's own tests: forms, types and shapes that those do not have.
+"""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tilewright.compiler.fixing import import_with_inputs
+from tilewright.compiler.graph import evaluate, parse_graph, print_graph
+from tilewright.compiler.importers import NeedsInputError, import_onnx
+from tilewright.errors import CompileError, ImportModelError
+
+from .onnx_models import floats, integers, model, node, run_onnxruntime, value
+
+GENERATOR = np.random.default_rng(11)
+IMAGE = (2, 4, 7, 9)
+VOLUME = (1, 2, 5, 6, 4)
+
+
+def random(*shape: int) -> np.ndarray:
+    return GENERATOR.standard_normal(shape).astype(np.float32)
+
+
+CASES = {
+    "Conv of a volume": (
+        [node("Conv", ["x", "w", "b"], ["y"], strides=[1, 2, 1], pads=[1, 0, 1, 0, 1, 1])],
+        VOLUME,
+        {"w": random(3, 2, 2, 3, 2), "b": random(3)},
+        11,
+    ),
+    "MaxPool of a volume": (
+        [node("MaxPool", ["x"], ["y"], kernel_shape=[2, 3, 2], ceil_mode=1, strides=[2, 2, 1])],
+        VOLUME,
+        {},
+        12,
+    ),
+    "AveragePool of a volume": (
+        [node("AveragePool", ["x"], ["y"], kernel_shape=[2, 3, 2], pads=[1, 1, 0, 0, 1, 1])],
+        VOLUME,
+        {},
+        11,
+    ),
+    "ConvTranspose in groups": (
+        [
+            node(
+                "ConvTranspose",
+                ["x", "w", "b"],
+                ["y"],
+                group=2,
+                strides=[2, 3],
+                pads=[1, 0, 2, 1],
+                output_padding=[1, 2],
+                dilations=[2, 1],
+            )
+        ],
+        IMAGE,
+        {"w": random(4, 3, 3, 2), "b": random(6)},
+        11,
+    ),
+    "LpPool": (
+        [node("LpPool", ["x"], ["y"], kernel_shape=[2, 3], p=3, strides=[2, 1])],
+        IMAGE,
+        {},
+        11,
+    ),
+    "GlobalLpPool": ([node("GlobalLpPool", ["x"], ["y"], p=2)], IMAGE, {}, 11),
+    "InstanceNormalization": (
+        [node("InstanceNormalization", ["x", "s", "b"], ["y"])],
+        IMAGE,
+        {"s": random(4), "b": random(4)},
+        11,
+    ),
+    "LRN": ([node("LRN", ["x"], ["y"], size=3, alpha=0.5, bias=2.0)], IMAGE, {}, 13),
+    "LayerNormalization": (
+        [node("LayerNormalization", ["x", "s", "b"], ["y"], axis=-2)],
+        IMAGE,
+        {"s": random(7, 9), "b": random(7, 9)},
+        17,
+    ),
+    "Hardmax of old": ([node("Hardmax", ["x"], ["y"], axis=2)], IMAGE, {}, 11),
+    "Einsum": (
+        [node("Einsum", ["x", "w"], ["y"], equation="nc...w,wk->n...kc")],
+        IMAGE,
+        {"w": random(9, 3)},
+        12,
+    ),
+    "Slice backwards": (
+        [node("Slice", ["x", "b", "e", "a", "s"], ["y"])],
+        IMAGE,
+        {
+            "b": integers([-1, 8]),
+            "e": integers([-100, 0]),
+            "a": integers([2, 3]),
+            "s": integers([-2, -3]),
+        },
+        13,
+    ),
+    "Pad by reflection": (
+        [node("Pad", ["x", "p"], ["y"], mode="reflect")],
+        IMAGE,
+        {"p": integers([0, 0, 2, 1, 0, 1, 3, 0])},
+        13,
+    ),
+    "Pad and crop": (
+        [node("Pad", ["x", "p"], ["y"])],
+        IMAGE,
+        {"p": integers([0, 0, -2, 1, 0, -1, 3, -4])},
+        13,
+    ),
+    "TopK": (
+        [node("TopK", ["x", "k"], ["v", "y"], axis=1, largest=0)],
+        IMAGE,
+        {"k": integers([3])},
+        11,
+    ),
+    "CumSum": (
+        [node("CumSum", ["x", "a"], ["y"], exclusive=1, reverse=1)],
+        IMAGE,
+        {"a": np.int64(-1)},
+        14,
+    ),
+    "GatherND in batches": (
+        [node("GatherND", ["x", "i"], ["y"], batch_dims=1)],
+        IMAGE,
+        {"i": integers([[[0, -1], [3, 2]], [[1, 1], [-2, 6]]])},
+        13,
+    ),
+    "ScatterElements": (
+        [node("ScatterElements", ["x", "i", "u"], ["y"], axis=3, reduction="add")],
+        IMAGE,
+        {"i": integers(np.arange(2 * 4 * 7 * 3).reshape(2, 4, 7, 3) % 9), "u": random(2, 4, 7, 3)},
+        16,
+    ),
+    "OneHot on a middle axis": (
+        [
+            node("ArgMax", ["x"], ["i"], axis=3, keepdims=0),
+            node("OneHot", ["i", "d", "v"], ["y"], axis=1),
+        ],
+        IMAGE,
+        {"d": np.int64(9), "v": floats([-1, 2])},
+        13,
+    ),
+    "Resize by cubics": (
+        [
+            node(
+                "Resize",
+                ["x", "", "s"],
+                ["y"],
+                mode="cubic",
+                coordinate_transformation_mode="align_corners",
+            )
+        ],
+        IMAGE,
+        {"s": floats([1, 1, 2, 3])},
+        13,
+    ),
+    "Resize linearly to a size": (
+        [node("Resize", ["x", "", "", "t"], ["y"], mode="linear")],
+        IMAGE,
+        {"t": integers([2, 4, 5, 20])},
+        13,
+    ),
+    "Upsample linearly": (
+        [node("Upsample", ["x", "s"], ["y"], mode="linear")],
+        IMAGE,
+        {"s": floats([1, 1, 2, 2])},
+        9,
+    ),
+    "LSTM of both directions": (
+        [
+            node(
+                "LSTM",
+                ["x", "w", "r", "b"],
+                ["a", "y", "c"],
+                hidden_size=3,
+                direction="bidirectional",
+            )
+        ],
+        (5, 2, 4),
+        {"w": random(2, 12, 4), "r": random(2, 12, 3), "b": random(2, 24)},
+        14,
+    ),
+    "GRU with lengths": (
+        [
+            node(
+                "GRU",
+                ["x", "w", "r", "b", "l", "h"],
+                ["y", "c"],
+                hidden_size=3,
+                direction="reverse",
+                linear_before_reset=1,
+                activations=["HardSigmoid", "ScaledTanh"],
+                activation_alpha=[0.25, 0.5],
+                activation_beta=[0.4, 2.0],
+            )
+        ],
+        (5, 2, 4),
+        {
+            "w": random(1, 9, 4),
+            "r": random(1, 9, 3),
+            "b": random(1, 18),
+            "l": np.array([3, 5], np.int32),
+            "h": random(1, 2, 3),
+        },
+        14,
+    ),
+    "RNN clipped": (
+        [node("RNN", ["x", "w", "r"], ["y"], hidden_size=3, clip=0.3)],
+        (5, 2, 4),
+        {"w": random(1, 3, 4), "r": random(1, 3, 3)},
+        14,
+    ),
+    "MatMul of vectors": (
+        [node("MatMul", ["x", "w"], ["a"]), node("MatMul", ["v", "a"], ["y"])],
+        (4, 3),
+        {"w": random(3), "v": random(4)},
+        13,
+    ),
+    "Gelu by tanh": ([node("Gelu", ["x"], ["y"], approximate="tanh")], IMAGE, {}, 20),
+    "Where": (
+        [node("Greater", ["x", "z"], ["c"]), node("Where", ["c", "x", "w"], ["y"])],
+        IMAGE,
+        {"z": np.float32(0.25), "w": random(4, 1, 1)},
+        16,
+    ),
+    "Mod of floats": ([node("Mod", ["x", "w"], ["y"], fmod=1)], IMAGE, {"w": random(9)}, 13),
+    "blocked weights": (
+        [
+            node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0, block_size=2),
+            node("MatMul", ["x", "w"], ["y"]),
+        ],
+        (3, 4),
+        {
+            "q": GENERATOR.integers(0, 255, (4, 5)).astype(np.uint8),
+            "s": np.abs(random(2, 5)),
+            "z": GENERATOR.integers(0, 255, (2, 5)).astype(np.uint8),
+        },
+        21,
+    ),
+    "DynamicQuantizeLinear": (
+        [
+            node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+            node("MatMulInteger", ["q", "w", "z"], ["i"]),
+            node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            node("Mul", ["f", "s"], ["y"]),
+        ],
+        (3, 4),
+        {"w": GENERATOR.integers(-128, 127, (4, 5)).astype(np.int8)},
+        13,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operator_computes_what_onnxruntime_computes(name: str) -> None:
+    nodes, shape, constants, opset = CASES[name]
+    proto = model(nodes, [value("x", np.float32, shape)], ["y"], constants, opset)
+    x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    expected = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    graph = import_onnx(proto.SerializeToString())
+    got = evaluate(graph, {"x": x})["y"]
+    assert got.dtype == expected.dtype
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=3e-5, atol=1e-5)
+    assert parse_graph(print_graph(graph), {c.name: c.data for c in graph.constants}) == graph
+
+
+def test_a_float16_network_is_computed_in_its_own_type() -> None:
+    half = TensorProto.FLOAT16
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Tanh", ["m"], ["y"])]
+    inputs = [helper.make_tensor_value_info("x", half, [2, 64])]
+    proto = model(nodes, inputs, ["y"], {"w": random(64, 3).astype(np.float16)})
+    x = random(2, 64).astype(np.float16)
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    got = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    assert got.dtype == np.float16
+    np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-3)
+
+
+def reshaping() -> onnx.ModelProto:
+    nodes = [
+        node("Add", ["s", "one"], ["t"]),
+        node("Reshape", ["x", "t"], ["y"], name="reshape"),
+    ]
+    inputs = [value("x", np.float32, [2, 6]), value("s", np.int64, [2])]
+    return model(nodes, inputs, ["y"], {"one": integers([1, 1])})
+
+
+def test_an_input_that_a_shape_depends_on_is_fixed_at_its_value() -> None:
+    x, s = random(2, 6), integers([3, 2])
+    graph, fixed = import_with_inputs(reshaping().SerializeToString(), {"x": x, "s": s})
+    assert list(fixed) == ["s"]
+    assert [value.name for value in graph.inputs] == ["x"]
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], x.reshape(4, 3))
+
+
+def test_an_input_that_must_be_fixed_is_named() -> None:
+    with pytest.raises(NeedsInputError) as caught:
+        import_with_inputs(reshaping().SerializeToString(), {"x": random(2, 6)})
+    assert caught.value.inputs == ("s",)
+    assert "fix the input that it depends on (`s`; `--fix NAME=VALUE`)" in str(caught.value)
+
+
+def test_a_fixed_value_of_another_shape_is_refused() -> None:
+    message = r"input `s`: expected int64\[2\] to fix it, got int64\[3\]"
+    with pytest.raises(ImportModelError, match=message):
+        import_onnx(reshaping().SerializeToString(), fixed={"s": integers([3, 2, 1])})
+
+
+def test_named_dimensions_take_the_extents_given() -> None:
+    inputs = [value("x", np.float32, ["N", 3, "height"])]
+    proto = model([node("Relu", ["x"], ["y"])], inputs, ["y"]).SerializeToString()
+    graph = import_onnx(proto, dims={"height": 5})
+    assert graph.inputs[0].type.shape == (1, 3, 5)
+
+
+def test_a_function_of_the_model_is_imported_in_place() -> None:
+    opsets = [helper.make_opsetid("", 13)]
+    body = [
+        helper.make_node("LeakyRelu", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "c"], ["d"]),
+    ]
+    slope = onnx.AttributeProto(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
+    body[0].attribute.append(slope)
+    function = helper.make_function("local", "Act", ["a", "c"], ["d"], body, opsets, ["slope"])
+    nodes = [node("Act", ["x", "x"], ["y"], domain="local", slope=0.5)]
+    proto = model(nodes, [value("x", np.float32, [4])], ["y"])
+    proto.functions.append(function)
+    proto.opset_import.append(helper.make_opsetid("local", 1))
+    graph = import_onnx(proto.SerializeToString())
+    np.testing.assert_array_equal(
+        evaluate(graph, {"x": floats([-2, -1, 0, 3])})["y"], [-3, -1.5, 0, 6]
+    )
+
+
+SEQUENCES = {
+    "split and joined": [
+        node("SplitToSequence", ["x", "two"], ["s"], axis=1),
+        node("SequenceAt", ["s", "last"], ["tail"]),
+        node("SequenceErase", ["s", "zero"], ["e"]),
+        node("SequenceInsert", ["e", "tail", "one"], ["i"]),
+        node("ConcatFromSequence", ["i"], ["y"], axis=1),
+    ],
+    "split into rows and stacked": [
+        node("SplitToSequence", ["x"], ["s"], axis=1, keepdims=0),
+        node("ConcatFromSequence", ["s"], ["y"], axis=0, new_axis=1),
+    ],
+    "constructed and counted": [
+        node("SequenceConstruct", ["x", "x", "x"], ["s"]),
+        node("SequenceLength", ["s"], ["n"]),
+        node("Cast", ["n"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["x", "f"], ["y"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_of_known_length_vanish(name: str) -> None:
+    constants = {
+        "two": np.int64(2),
+        "last": np.int64(-1),
+        "zero": np.int64(0),
+        "one": np.int64(1),
+    }
+    proto = model(SEQUENCES[name], [value("x", np.float32, [2, 5])], ["y"], constants)
+    x = random(2, 5)
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    graph = import_onnx(proto.SerializeToString())
+    np.testing.assert_allclose(evaluate(graph, {"x": x})["y"], expected)
+
+
+def test_a_sequence_grows_in_a_loop() -> None:
+    sequence = helper.make_tensor_sequence_value_info("rows", TensorProto.FLOAT, [2])
+    grown = helper.make_tensor_sequence_value_info("more", TensorProto.FLOAT, [2])
+    flag = helper.make_tensor_value_info("going", TensorProto.BOOL, [])
+    on = helper.make_tensor_value_info("on", TensorProto.BOOL, [])
+    steps = [
+        node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["x", "f"], ["row"]),
+        node("SequenceInsert", ["rows", "row"], ["more"]),
+        node("Identity", ["going"], ["on"]),
+    ]
+    body = helper.make_graph(steps, "body", [value("i", np.int64, []), flag, sequence], [on, grown])
+    nodes = [
+        node("SequenceEmpty", [], ["none"]),
+        node("Loop", ["n", "", "none"], ["all"], body=body),
+        node("ConcatFromSequence", ["all"], ["y"], axis=0, new_axis=1),
+    ]
+    proto = model(nodes, [value("x", np.float32, [2])], ["y"], {"n": np.int64(3)})
+    graph = import_onnx(proto.SerializeToString())
+    got = evaluate(graph, {"x": floats([1, -2])})["y"]
+    np.testing.assert_array_equal(got, [[0, 0], [1, -2], [2, -4]])
+
+
+@pytest.mark.parametrize(
+    ("last", "complaint"),
+    [
+        (node("Relu", ["s"], ["y"], name="relu"), "expected a tensor as input 0, got a sequence"),
+        (node("SequenceAt", ["s", "k"], ["y"], name="at"), "expected a place among 2 elements"),
+        (node("Identity", ["s"], ["y"], name="same"), "expected a tensor, got sequences"),
+        (node("SequenceLength", ["x"], ["y"], name="count"), "expected a sequence, got a tensor"),
+    ],
+)
+def test_a_sequence_at_the_wrong_place_is_refused(last: onnx.NodeProto, complaint: str) -> None:
+    nodes = [node("SequenceConstruct", ["x", "x"], ["s"]), last]
+    proto = model(nodes, [value("x", np.float32, [2])], ["y"], {"k": np.int64(2)})
+    with pytest.raises(ImportModelError, match=complaint):
+        import_onnx(proto.SerializeToString())
+
+
+def test_a_branch_by_a_value_computes_both_and_selects() -> None:
+    def branch(kind: str) -> onnx.GraphProto:
+        shown = [value("z", np.float32, [3])]
+        return helper.make_graph([node(kind, ["x"], ["z"])], kind, [], shown)
+
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=branch("Neg"), else_branch=branch("Relu")),
+    ]
+    proto = model(nodes, [value("x", np.float32, [3])], ["y"], {"zero": np.float32(0)})
+    graph = import_onnx(proto.SerializeToString())
+    for x in (floats([1, 2, -1]), floats([-3, 1, 1])):
+        expected = run_onnxruntime(proto, {"x": x})["y"]
+        np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], expected)
+
+
+CLASSICAL = {
+    "Scaler": {"offset": [1.0, 2.0, 3.0], "scale": [0.5, 1.0, 2.0]},
+    "Normalizer": {"norm": "L2"},
+    "LinearRegressor": {"coefficients": [1.0, -2.0, 0.5], "intercepts": [0.25], "targets": 1},
+    "TreeEnsembleRegressor": {
+        "n_targets": 1,
+        "nodes_treeids": [0, 0, 0],
+        "nodes_nodeids": [0, 1, 2],
+        "nodes_featureids": [1, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_values": [0.25, 0.0, 0.0],
+        "nodes_truenodeids": [1, 0, 0],
+        "nodes_falsenodeids": [2, 0, 0],
+        "target_treeids": [0, 0],
+        "target_nodeids": [1, 2],
+        "target_ids": [0, 0],
+        "target_weights": [3.0, -4.0],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", CLASSICAL)
+def test_classical_machine_learning_runs_by_the_reference(kind: str) -> None:
+    operator = node(kind, ["x"], ["y"], domain="ai.onnx.ml", **CLASSICAL[kind])
+    proto = model([operator], [value("x", np.float32, [4, 3])], ["y"])
+    proto.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    x = random(4, 3)
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    graph = import_onnx(proto.SerializeToString())
+    np.testing.assert_allclose(evaluate(graph, {"x": x})["y"], expected, rtol=1e-5)
+    assert parse_graph(print_graph(graph), {c.name: c.data for c in graph.constants}) == graph
+
+
+def loop(count: int, limit: float) -> onnx.ModelProto:
+    """y doubles `count` times, or until it is no longer below `limit`; all its values are shown."""
+    body = helper.make_graph(
+        [
+            node("Add", ["old", "old"], ["new"]),
+            node("Identity", ["new"], ["shown"]),
+            node("Identity", ["going"], ["on"]),
+        ],
+        "body",
+        [
+            value("i", np.int64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            value("old", np.float32, [2]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            value("new", np.float32, [2]),
+            value("shown", np.float32, [2]),
+        ],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["y", "all"], body=body)]
+    return model(nodes, [value("x", np.float32, [2])], ["y", "all"], {"n": np.int64(count)})
+
+
+def test_a_loop_is_unrolled() -> None:
+    proto = loop(3, 100)
+    graph = import_onnx(proto.SerializeToString())
+    results = evaluate(graph, {"x": floats([1, 2])})
+    np.testing.assert_array_equal(results["y"], [8, 16])
+    np.testing.assert_array_equal(results["all"], [[2, 4], [4, 8], [8, 16]])
+
+
+def test_an_endless_loop_is_refused() -> None:
+    message = "expected no long loops, got more than 10,000 iterations; shorten it"
+    with pytest.raises(ImportModelError, match=message):
+        import_onnx(loop(10**12, 100).SerializeToString())
+
+
+def test_data_beside_the_model_is_read(tmp_path) -> None:
+    weights = random(8, 8)
+    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", np.float32, [1, 8])], ["y"])
+    proto.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    x = random(1, 8)
+    np.testing.assert_allclose(evaluate(import_onnx(path), {"x": x})["y"], x @ weights, rtol=1e-5)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(ImportModelError, match="expected its data in a file beside the model"):
+        import_onnx(path)
+
+
+def test_a_sparse_initialiser_is_made_dense() -> None:
+    values = numpy_helper.from_array(floats([2, 3]), "w")
+    places = numpy_helper.from_array(integers([[0, 1], [2, 0]]), "places")
+    sparse = helper.make_sparse_tensor(values, places, [3, 2])
+    proto = model([node("MatMul", ["x", "w"], ["y"])], [value("x", np.float32, [1, 3])], ["y"])
+    proto.graph.sparse_initializer.append(sparse)
+    graph = import_onnx(proto.SerializeToString())
+    np.testing.assert_array_equal(evaluate(graph, {"x": floats([[1, 10, 100]])})["y"], [[300, 2]])
+
+
+def test_an_index_out_of_range_at_run_time_is_one_sentence() -> None:
+    inputs = [value("x", np.float32, [4]), value("i", np.int64, [2])]
+    proto = model([node("Gather", ["x", "i"], ["y"])], inputs, ["y"])
+    graph = import_onnx(proto.SerializeToString())
+    message = "`gather`: expected values that it can compute with, got `index 9 is out of bounds"
+    with pytest.raises(CompileError, match=message):
+        evaluate(graph, {"x": floats([1, 2, 3, 4]), "i": integers([0, 9])})

@@ -1,0 +1,189 @@
+"""Resizing to the nearest element has onnxruntime's bits, and is a QResize where it only copies."""
+
+import itertools
+
+import numpy as np
+import onnx
+import pytest
+
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import QResize, evaluate
+from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.importers.onnx_resize import COORDINATES, ROUNDINGS
+from tilewright.errors import ImportModelError
+
+from .onnx_models import floats, integers, model, node, run_onnxruntime, value
+
+SHAPE = (1, 2, 5, 6)
+MODES = tuple(itertools.product(COORDINATES, ROUNDINGS))
+
+
+def resize(opset: int = 13, scales=None, sizes=None, **attributes) -> onnx.ModelProto:
+    """A model of one Resize, by scales or sizes."""
+    given = {"roi": floats([])}
+    names = ["x", "roi"]
+    if scales is not None:
+        given["scales"], names = floats(scales), [*names, "scales"]
+    else:
+        given["sizes"], names = integers(sizes), [*names, "", "sizes"]
+    nodes = [node("Resize", names, ["y"], mode="nearest", name="up", **attributes)]
+    return model(nodes, [value("x", np.float32, SHAPE)], ["y"], given, opset)
+
+
+def compare(proto: onnx.ModelProto) -> None:
+    x = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+    expected = run_onnxruntime(proto, {"x": x})["y"]
+    found = evaluate(import_onnx(proto.SerializeToString()), {"x": x})["y"]
+    np.testing.assert_array_equal(found, expected)
+
+
+def quantised(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The same between quantised values."""
+    pair = {"s": np.float32(0.1), "z": np.int8(3)}
+    held = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in pair.items()]
+    proto.graph.initializer.extend(held)
+    (inner,) = proto.graph.node
+    inner.input[0], inner.output[0] = "a", "b"
+    del proto.graph.node[:]
+    proto.graph.node.extend(
+        [
+            node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+            node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+            inner,
+            node("QuantizeLinear", ["b", "s", "z"], ["r"]),
+            node("DequantizeLinear", ["r", "s", "z"], ["y"]),
+        ]
+    )
+    return proto
+
+
+@pytest.mark.parametrize("scales", [(2.0, 2.0), (3.0, 1.0), (1.5, 2.7), (0.5, 0.4), (1.0, 1.0)])
+def test_all_modes_have_the_bits_of_onnxruntime(scales):
+    for coordinates, rounding in MODES:
+        opset = 19 if coordinates == "half_pixel_symmetric" else 11
+        compare(
+            resize(
+                opset,
+                (1.0, 1.0, *scales),
+                coordinate_transformation_mode=coordinates,
+                nearest_mode=rounding,
+            )
+        )
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 10, 12), (1, 2, 7, 3), (2, 4, 1, 1)])
+def test_sizes_have_the_bits_of_onnxruntime(sizes):
+    for coordinates, rounding in MODES:
+        if coordinates not in ("half_pixel_symmetric", "tf_half_pixel_for_nn"):
+            compare(
+                resize(
+                    13,
+                    sizes=sizes,
+                    coordinate_transformation_mode=coordinates,
+                    nearest_mode=rounding,
+                )
+            )
+
+
+def test_axes_may_be_named():
+    compare(resize(18, (3.0, 2.0), axes=[3, -2], coordinate_transformation_mode="asymmetric"))
+    compare(resize(18, sizes=(13, 11), axes=[2, 3]))
+
+
+@pytest.mark.parametrize("opset", [7, 9, 10])
+@pytest.mark.parametrize("scales", [(2.0, 2.0), (1.5, 3.0), (0.6, 0.5)])
+def test_older_forms_have_the_bits_of_onnxruntime(opset, scales):
+    operator = "Upsample" if opset < 10 else "Resize"
+    if operator == "Upsample" and min(scales) < 1:
+        return
+    all_scales = [1.0, 1.0, *scales]
+    if opset == 7:
+        made, held = node("Upsample", ["x"], ["y"], mode="nearest", scales=all_scales), {}
+    else:
+        made = node(operator, ["x", "scales"], ["y"], mode="nearest")
+        held = {"scales": floats(all_scales)}
+    compare(model([made], [value("x", np.float32, SHAPE)], ["y"], held, opset))
+
+
+ROUND = frozenset({"round_prefer_floor", "round_prefer_ceil"})
+FLOOR = frozenset({"floor"})
+COPIES: dict[str, dict[int, frozenset[str]]] = {
+    "align_corners": {2: ROUND},
+    "asymmetric": {2: FLOOR | {"round_prefer_floor"}, 3: FLOOR, 4: FLOOR},
+    "half_pixel": {2: ROUND, 3: ROUND, 4: ROUND},
+    "pytorch_half_pixel": {2: ROUND, 3: ROUND, 4: ROUND},
+    "half_pixel_symmetric": {2: ROUND, 3: ROUND, 4: ROUND},
+    "tf_half_pixel_for_nn": {2: FLOOR, 3: FLOOR, 4: FLOOR},
+}
+"""Coordinates -> factor -> roundings that give a copy of each pixel as often as any other."""
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+def test_it_stays_on_the_accelerator_exactly_where_it_copies(coordinates):
+    for factor, rounding in itertools.product((2, 3, 4), ROUNDINGS):
+        opset = 19 if coordinates == "half_pixel_symmetric" else 11
+        proto = resize(
+            opset,
+            (1.0, 1.0, factor, factor),
+            coordinate_transformation_mode=coordinates,
+            nearest_mode=rounding,
+        )
+        graph = import_and_quantise(quantised(proto).SerializeToString())
+        found = [n.attributes for n in graph.nodes if isinstance(n.attributes, QResize)]
+        copies = rounding in COPIES[coordinates].get(factor, ())
+        assert found == [QResize((factor, factor))] * copies, (coordinates, rounding, factor)
+
+
+def test_columns_alone_and_several_steps_are_one_resize():
+    proto = resize(13, (1.0, 1.0, 1.0, 3.0))
+    proto.graph.node.append(node("Resize", ["y", "roi", "more"], ["w"], mode="nearest"))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(floats([1, 1, 2, 2]), "more"))
+    first, second = proto.graph.node
+    del proto.graph.node[:]
+    proto.graph.node.append(first)
+    quantised(proto)
+    second.input[0], second.output[0] = "b", "c"
+    proto.graph.node.insert(3, second)
+    proto.graph.node[4].input[0] = "c"
+    graph = import_and_quantise(proto.SerializeToString())
+    found = [n.attributes for n in graph.nodes if isinstance(n.attributes, QResize)]
+    assert found == [QResize((2, 6))]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (
+            {"nearest_mode": "even"},
+            "expected `nearest_mode` round_prefer_floor or round_prefer_ceil or floor or ceil, got "
+            "`even`; correct the model",
+        ),
+        (
+            {"coordinate_transformation_mode": "centred"},
+            "expected `coordinate_transformation_mode` align_corners or asymmetric or half_pixel "
+            "or half_pixel_symmetric or pytorch_half_pixel or tf_half_pixel_for_nn, got `centred`; "
+            "correct the model",
+        ),
+    ],
+)
+def test_modes_that_there_are_not_are_refused(attributes, message):
+    with pytest.raises(ImportModelError) as raised:
+        import_onnx(resize(13, (1.0, 1.0, 2.0, 2.0), **attributes).SerializeToString())
+    assert str(raised.value) == f"model `model`: node `up` (Resize): {message}"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ({"scales": (1.0, 2.0)}, "4 positive scales, got [1.0, 2.0]; give one for each axis"),
+        (
+            {"scales": (1.0, 1.0, 0.0, 2.0)},
+            "4 positive scales, got [1.0, 1.0, 0.0, 2.0]; give one for each axis",
+        ),
+        ({"sizes": (1, 2, 0, 3)}, "4 positive sizes, got [1, 2, 0, 3]; give one for each axis"),
+    ],
+)
+def test_extents_that_do_not_fit_are_refused(wishes, message):
+    with pytest.raises(ImportModelError) as raised:
+        import_onnx(resize(13, **wishes).SerializeToString())
+    assert str(raised.value) == f"model `model`: node `up` (Resize): expected {message}"

@@ -1,0 +1,157 @@
+"""What is timed while schedules are chosen, and what a compiled network says of its cycles."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tilewright.compiler import measure as timing
+from tilewright.compiler.accelerator.bounds import demand_of
+from tilewright.compiler.accelerator.dma import Resident
+from tilewright.compiler.accelerator.schedule import likely_schedules
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.gaps import LayerGap
+from tilewright.compiler.graph import Graph, QConv
+from tilewright.compiler.kernels import build_kernel
+from tilewright.compiler.measure import Stopwatch
+from tilewright.compiler.options import DEFAULT_OPTIONS, Options
+from tilewright.compiler.tensor import Kernel
+from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.isa.instructions import Instruction
+from tilewright.sim.timing import exact_measure, time_program
+
+from .test_estimate import layer
+
+MACHINE = PRESETS["8x8"]
+GRAPH = layer(14, 16, 32, 3, 1, 1)
+
+
+def kernel_of(graph: Graph) -> Kernel:
+    """The kernel of a graph of one node."""
+    return build_kernel(graph.nodes[0], graph, MACHINE)
+
+
+class Told:
+    """Tells the same cycles, or falling ones, of every program, and counts the programs."""
+
+    def __init__(self, cycles: float, falling: int = 0) -> None:
+        self.cycles, self.falling, self.programs = int(cycles), falling, 0
+
+    def __call__(self, program: Sequence[Instruction], configuration: Configuration) -> int:
+        self.programs += 1
+        return self.cycles - self.falling * self.programs
+
+    def stopwatch(self, kernel: Kernel) -> Stopwatch:
+        """A stopwatch for one kernel's activations."""
+        names = [*kernel.inputs, kernel.output.name]
+        shapes = {kernel.tensors[name].value: kernel.tensors[name].shape for name in names}
+        residents = {name: Resident(1 << 20, shape) for name, shape in shapes.items()}
+        return Stopwatch(residents, 1 << 21, MACHINE, self)
+
+
+def test_nothing_more_is_timed_once_a_schedule_is_near_the_bound():
+    kernel = kernel_of(GRAPH)
+    bound = demand_of(kernel, MACHINE).cycles
+    for share, programs in ((timing.NEAR, 1), (1.03, DEFAULT_OPTIONS.candidates)):
+        told = Told(share * bound)
+        told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS)
+        assert told.programs == programs
+
+
+def test_more_is_timed_while_a_small_kernel_is_far_from_the_bound(monkeypatch):
+    kernel = kernel_of(GRAPH)
+    bound = demand_of(kernel, MACHINE).cycles
+    monkeypatch.setattr(timing, "FEW_INSTRUCTIONS", 10**6)
+    told = Told(2 * bound)
+    told.stopwatch(kernel).choose(kernel, Options(candidates=1))
+    assert told.programs == timing.PATIENCE
+    monkeypatch.setattr(timing, "FEW_INSTRUCTIONS", 0)
+    told = Told(2 * bound)
+    told.stopwatch(kernel).choose(kernel, Options(candidates=1))
+    assert told.programs == 1
+
+
+def test_the_fastest_that_was_timed_is_chosen():
+    kernel = kernel_of(GRAPH)
+    told = Told(10**6, falling=1)
+    chosen = told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS)
+    assert chosen == likely_schedules(kernel, MACHINE, 0, told.programs)[-1]
+
+
+def test_what_is_estimated_to_be_slower_than_its_rival_is_not_timed():
+    kernel = kernel_of(GRAPH)
+    told = Told(1)
+    best = likely_schedules(kernel, MACHINE, 0, 1)[0]
+    rival = best.estimated_cycles / timing.HOPELESS - 1
+    assert told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS, rival) == best
+    assert told.programs == 0
+
+
+def test_layers_that_differ_in_numbers_alone_are_timed_once():
+    (node,) = GRAPH.nodes
+    assert isinstance(node.attributes, QConv)
+    shifted = replace(node.attributes, zero_point_x=-7, low=-100, high=90)
+    other = replace(GRAPH, nodes=(replace(node, attributes=shifted),))
+    wider = layer(14, 16, 40, 3, 1, 1)
+    one, two, three = map(kernel_of, (GRAPH, other, wider))
+    told = Told(10**6)
+    stopwatch = told.stopwatch(one)
+    chosen = stopwatch.choose(one, DEFAULT_OPTIONS)
+    before = told.programs
+    assert stopwatch.choose(two, DEFAULT_OPTIONS) == chosen
+    assert told.programs == before
+    stopwatch.choose(three, DEFAULT_OPTIONS)
+    assert told.programs > before
+
+
+def test_the_report_has_exact_cycles_and_bounds():
+    measure = exact_measure()
+    assert measure is not None
+    module = compile_graph(GRAPH, MACHINE, measure=measure)
+    report = module.report
+    (segment,) = module.segments
+    exact = time_program(segment.program, MACHINE).cycles
+    bound = demand_of(kernel_of(GRAPH), MACHINE)
+    assert report["instructions"] == len(segment.program)
+    assert (report["cycles"], report["bound"]) == (exact, bound.cycles)
+    assert report["gap"] == pytest.approx(exact / bound.cycles - 1)
+    assert report["layers"] == [
+        {
+            "name": GRAPH.nodes[0].name,
+            "cycles": exact,
+            "exact": True,
+            "bound": bound.cycles,
+            "unit": bound.unit,
+            "gap": report["gap"],
+        }
+    ]
+
+
+def test_without_a_timing_model_the_report_has_estimates():
+    lines: list[str] = []
+    report = compile_graph(GRAPH, MACHINE, lines.append).report
+    estimated = likely_schedules(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
+    layers = report["layers"]
+    assert isinstance(layers, list)
+    assert (report["cycles"], report["gap"]) == (None, None)
+    assert (layers[0]["cycles"], layers[0]["exact"]) == (estimated, False)
+    assert f"about {estimated:,} cycles, at least " in lines[0]
+
+
+def test_a_gap_is_said_in_a_line():
+    demand = demand_of(kernel_of(GRAPH), MACHINE)
+    gap = LayerGap("conv", 2 * demand.cycles, True, demand)
+    assert str(gap) == (
+        f"conv: {2 * demand.cycles:,} cycles, at least {demand.cycles:,} (gemm), gap 100.0%"
+    )
+
+
+def test_the_garbage_collector_rests_while_compiling_and_goes_on_afterwards():
+    seen = []
+    compile_graph(GRAPH, MACHINE, lambda line: seen.append(gc.isenabled()))
+    assert seen == [False]
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        compile_graph(GRAPH, MACHINE, lambda line: seen.append(1 // 0))
+    assert gc.isenabled()

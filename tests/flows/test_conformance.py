@@ -1,0 +1,153 @@
+"""ONNX's own operator tests: what passes is all that is not listed, and the list is true."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.fixing import import_with_inputs
+from tilewright.compiler.frontend import quantise
+from tilewright.compiler.graph import evaluate, parse_graph, print_graph
+from tilewright.flows.command import main
+from tilewright.flows.conformance import (
+    CRASHED,
+    PASSED,
+    REFUSED,
+    WRONG,
+    Verdict,
+    arrays_of,
+    compare,
+    load_cases,
+    read_listed,
+    render,
+    run_cases,
+    surprises,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+LISTED = read_listed(PAGE.read_text())
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return load_cases()
+
+
+@pytest.fixture(scope="module")
+def verdicts(cases):
+    return list(run_cases(cases))
+
+
+@pytest.mark.slow
+def test_every_case_passes_or_is_listed_as_refused(verdicts):
+    assert not surprises(verdicts, LISTED)
+
+
+@pytest.mark.slow
+def test_nine_of_ten_cases_pass(verdicts):
+    assert len(verdicts) > 1000
+    assert sum(verdict.outcome == PASSED for verdict in verdicts) >= 0.9 * len(verdicts)
+
+
+@pytest.mark.slow
+def test_graphs_of_all_cases_are_read_back_and_pass_the_front_end(cases, verdicts):
+    """The recipe may replace operators, but not what a case computes."""
+    for case, verdict in zip(cases, verdicts, strict=True):
+        if verdict.outcome != PASSED:
+            continue
+        inputs, expected = arrays_of(case)
+        graph, _ = import_with_inputs(case.model.SerializeToString(), inputs)
+        constants = {constant.name: constant.data for constant in graph.constants}
+        assert parse_graph(print_graph(graph), constants) == graph, case.name
+        recognised = quantise(graph)
+        fed = {value.name: inputs[value.name] for value in recognised.inputs}
+        results = list(evaluate(recognised, fed).values())
+        assert not compare(results, expected, case.rtol, case.atol), case.name
+
+
+def test_the_page_lists_what_it_was_made_of():
+    verdicts = [
+        Verdict("test_a", PASSED),
+        Verdict("test_b", REFUSED, "strings", "no strings"),
+        Verdict("test_c", REFUSED, "sequences", "no sequences"),
+        Verdict("test_d", REFUSED, "strings", "no strings"),
+    ]
+    page = render(verdicts)
+    listed = {"test_b": "strings", "test_d": "strings", "test_c": "sequences"}
+    assert read_listed(page) == listed
+    assert "1 pass on the host (25.0%)" in page
+    assert not surprises(verdicts, listed)
+
+
+SURPRISES = {
+    "passes now": (
+        Verdict("test_b", PASSED),
+        "`test_b` passes now: take it off the list",
+    ),
+    "newly refused": (
+        Verdict("test_a", REFUSED, "strings", "no strings"),
+        "`test_a` is refused: no strings",
+    ),
+    "another cause": (
+        Verdict("test_b", REFUSED, "sequences", "no sequences"),
+        "`test_b` is refused for `sequences`, not for `strings`",
+    ),
+    "wrong though listed": (
+        Verdict("test_b", WRONG, "wrong", "output 0 differs"),
+        "`test_b` is wrong: output 0 differs",
+    ),
+    "crashed": (
+        Verdict("test_a", CRASHED, "KeyError", "'x'"),
+        "`test_a` is crashed: 'x'",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SURPRISES)
+def test_a_surprise_is_told(kind):
+    verdict, sentence = SURPRISES[kind]
+    assert surprises([verdict], {"test_b": "strings"}) == [sentence]
+
+
+def test_a_wrong_result_is_seen():
+    (case,) = (case for case in load_cases("test_abs") if case.name == "test_abs")
+    assert [verdict.outcome for verdict in run_cases([case])] == [PASSED]
+    assert case.data_sets
+    ((inputs, outputs),) = case.data_sets
+    spoilt = replace(case, data_sets=[(inputs, [outputs[0] + np.float32(1)])])
+    (verdict,) = run_cases([spoilt])
+    assert verdict.outcome == WRONG
+    assert verdict.message.startswith("output 0: 60 of 60 elements differ")
+
+
+@pytest.mark.parametrize(
+    ("got", "difference"),
+    [
+        ([np.zeros(2, np.float32)], ""),
+        ([np.full(2, 1e-8, np.float32)], ""),
+        ([np.zeros(2)], "output 0: expected float32[2], got float64[2]"),
+        ([np.zeros((1, 2), np.float32)], "output 0: expected float32[2], got float32[1, 2]"),
+        ([], "expected 1 outputs, got 0"),
+        (
+            [np.array([0, np.nan], np.float32)],
+            "output 0: 1 of 2 elements differ, the first at [1]: expected 0.0, got nan",
+        ),
+    ],
+)
+def test_type_shape_and_values_are_compared(got, difference):
+    assert compare(got, [np.zeros(2, np.float32)], 1e-3, 1e-7) == difference
+
+
+def test_the_command_counts_and_tells_causes(capsys):
+    assert main(["conformance", "--match", "test_string_split_basic"]) == 0
+    said = capsys.readouterr().out
+    assert "1 cases: 0 passed, 1 refused, 0 wrong, 0 crashed (0.0% pass)" in said
+    assert "strings" in said
+
+
+def test_the_command_writes_no_page_of_some_cases(capsys):
+    assert main(["conformance", "--match", "abs", "--write"]) == 2
+    assert capsys.readouterr().err == (
+        "error: `--match abs`: expected all cases with `--write`, got some; leave one of them out\n"
+    )

@@ -1,0 +1,86 @@
+"""Damaged model files give a clear error or a correct result."""
+
+import itertools
+
+import pytest
+
+from tilewright.flows import damage, damaged_models
+from tilewright.flows.damaged_models import Worker, damaged_files, main, try_models
+from tilewright.flows.random_models import random_model
+
+
+@pytest.fixture
+def worker():
+    made = Worker()
+    yield made
+    made.stop()
+
+
+def test_damaged_random_models_are_refused_or_right(worker):
+    count = try_models(damaged_files([], [], range(1, 200)), [worker])
+    assert not count.failures
+    assert count.kinds.total() == 199
+    assert min(count.kinds["equal"], count.kinds["refused"]) > 20
+
+
+def test_damaged_operators_are_refused_or_right(worker):
+    operators = damaged_models.operator_models()
+    assert len(operators) > 1000
+    seeds = itertools.islice(range(1, 10**6, 2), 200)
+    files = (next(damaged_files([], operators[::7], range(seed, seed + 1))) for seed in seeds)
+    count = try_models(files, [worker])
+    assert not count.failures
+    assert count.kinds.total() == 200
+
+
+def test_the_same_seed_does_the_same_damage():
+    model = random_model(3)
+    once = [damage.damaged(model, seed) for seed in range(100)]
+    assert once == [damage.damaged(model, seed) for seed in range(100)]
+    assert sum(changed == model for changed in once) < 20
+    assert len(set(once)) > 70
+
+
+@pytest.mark.parametrize("harm", damage.BYTES)
+def test_each_harm_to_bytes_harms(harm):
+    model = random_model(5)
+    changed = {harm(damage.random.Random(seed), model) for seed in range(20)}
+    assert len(changed - {model}) > 10
+
+
+def test_a_process_that_takes_too_long_is_told_and_replaced():
+    worker = Worker(limit_s=0.0)
+    try:
+        count = try_models(iter([(1, "slow", random_model(1)), (2, "slow", b"")]), [worker])
+    finally:
+        worker.stop()
+    assert [failure.kind for failure in count.failures] == ["hung", "hung"]
+    assert count.failures[0].text == "no result after 0 s"
+
+
+def test_a_process_that_dies_is_told_and_replaced(worker):
+    worker.send(1, random_model(1))
+    worker.process.kill()
+    assert _answer(worker) == ("crashed", "the process ended with code -9")
+    worker.send(2, b"")
+    assert _answer(worker)[0] == "refused"
+
+
+def _answer(worker: Worker) -> tuple[str, str]:
+    while (answer := worker.answer()) is None:
+        pass
+    return answer
+
+
+def test_a_file_that_cannot_be_read(capsys, tmp_path):
+    absent = tmp_path / "absent.onnx"
+    assert main(["--models", "1", str(absent)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: damaged models: cannot read `{absent}`: No such file or directory; check the "
+        "path\n"
+    )
+
+
+def test_the_command_prints_what_it_saw(capsys):
+    assert main(["--models", "3", "--seed", "7"]) == 0
+    assert capsys.readouterr().out.startswith("damaged models: 3 in ")
