@@ -99,7 +99,7 @@ def path_steps(segment: TimedSegment) -> list[Step]:
 def _split(
     segment: TimedSegment, step: PathStep, unit: Unit | None
 ) -> Iterator[tuple[PathStep, Cause]]:
-    """A step with its cause; as several where its channel is partly idle, or brings other things."""
+    """A step with its cause; as several where its channel is idle for a part, or brings others."""
     if unit is not None and step.wait is Wait.FETCH:
         yield from _split_fetch(segment, step)
         return
