@@ -51,7 +51,6 @@ def compile_graph(
     keep_all
         Give every activation a place of its own, so that all of them can be read after a run; the
         same instructions, in more memory.
-
     options
         What to leave out.
     measure

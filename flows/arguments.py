@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
 from ..sim.toolchain import find_compiler, find_verilator
 from .compile_cache import CompileCache
-from .fixed_inputs import NO_WISHES, Wishes
+from .fixed_inputs import NO_WISHES, Wishes, refuse_wishes
 
 if TYPE_CHECKING:
     from ..compiler.module import Module
@@ -123,7 +123,7 @@ def load_module(
     Raises
     ------
     UsageError
-        For an artifact that is to be quantised.
+        For an artifact that is to be quantised, or whose inputs are to be fixed.
     TilewrightError
         As the importer, the quantiser, the compiler or the artifact's reader says.
     """
@@ -135,6 +135,7 @@ def load_module(
                 f"`--calibrate`: expected a float ONNX model, got the artifact `{source}`, which "
                 "is compiled already; give the model"
             )
+        refuse_wishes(source, wishes)
         return load(source, configuration)
     return compile_model(
         source,

@@ -7,12 +7,10 @@ clock's, which says something on an idle machine alone. Of onnxruntime's layouts
 """
 
 import argparse
-import json
 import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from rich.console import Console
@@ -31,7 +29,10 @@ from ..compiler.cpu import (
     host,
     matrix_product,
 )
+from ..errors import UsageError
 from .bench_cpu_peer import Run, peer_runs
+from .command import guarded
+from .json_output import write_json
 from .layers import RESNET18, ConvolutionShape
 
 FIRST = ConvolutionShape("C1", 224, 3, 64, 7, 2, 1)
@@ -102,21 +103,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--only", default="", help="groups and names that contain this")
     parser.add_argument("--level", help="feature set; the machine's by default")
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--json", metavar="FILE", help="write the figures here")
     options = parser.parse_args(arguments)
-    rows = []
-    for group, name, description, macs in cases():
-        if options.only in f"{group} {name}":
-            for threads in options.threads:
-                row = {"group": group, "name": name, "threads": threads, "macs": macs}
-                rows.append(row | measure(description, threads, options.level))
-                print(f"{group} {name}, {threads}: {rows[-1]['ratio']:.2f}", file=sys.stderr)
-    Console(width=100).print(table(rows))
-    for line in summary(rows):
-        print(line)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
-    return 0
+
+    def call() -> None:
+        rows = []
+        for group, name, description, macs in cases():
+            if options.only in f"{group} {name}":
+                for threads in options.threads:
+                    row = {"group": group, "name": name, "threads": threads, "macs": macs}
+                    rows.append(row | measure(description, threads, options.level))
+                    print(f"{group} {name}, {threads}: {rows[-1]['ratio']:.2f}", file=sys.stderr)
+        if not rows:
+            raise UsageError(f"`--only {options.only}`: no group or name contains it")
+        Console(width=100).print(table(rows))
+        for line in summary(rows):
+            print(line)
+        if options.json:
+            write_json(options.json, rows)
+
+    return guarded(call)
 
 
 def measure(description: Description, threads: int, level: str | None = None) -> dict:

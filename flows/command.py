@@ -53,7 +53,9 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
         action="version",
         version=f"tilewright {__version__} (contract {CONTRACT_VERSION})",
     )
-    commands = made.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = made.add_subparsers(
+        title="commands", dest="command", metavar="COMMAND", required=True
+    )
     word = next((word for word in given if not word.startswith("-")), "")
     named = [name for name in COMMANDS if name.replace("_", "-") == word]
     for name in named or COMMANDS:
@@ -66,7 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
 
     def call() -> None:
-        parsed = parser(given).parse_args(given)
+        parsed, unknown = parser(given).parse_known_args(given)
+        if unknown:
+            raise UsageError(
+                f"unknown arguments `{' '.join(unknown)}`; `tilewright {parsed.command} --help` "
+                "shows what there is"
+            )
         parsed.function(parsed)
 
     return guarded(call, verbose=not {"-v", "--verbose"}.isdisjoint(given))

@@ -1,18 +1,18 @@
 """Compiled networks, kept: the same model for the same machine is compiled once.
 
 A kept module is an artifact in the cache folder, named after everything that it follows from: the
-model's bytes, the configuration, what was asked for, and the compiler's own source. Beside it lies
-its report, which an artifact leaves out, and the artifact's digest. Whatever is wrong with a kept
-file, the model is compiled again.
+model's bytes and those of files that hold its tensors, the configuration, what was asked for, and
+the compiler's own source. Beside it lies its report, which an artifact leaves out, and the
+artifact's digest. Whatever is wrong with a kept file, the model is compiled again.
 """
 
 import contextlib
 import hashlib
 import json
 import os
-import shutil
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple
 from functools import cache
 from pathlib import Path
@@ -31,11 +31,18 @@ KIND = "networks"
 """The folder inside the cache."""
 SUFFIX, REPORT_SUFFIX = ".tw", ".json"
 """Of a module, and of its report."""
-SOURCES = ("compiler", "isa", "runtime", "sim/timing")
-"""Folders whose code a compiled module follows from; the timing model chooses its schedules."""
+SOURCES = (
+    *("compiler", "isa", "runtime", "sim/timing"),
+    *("flows/calibration.py", "flows/quantising.py"),
+)
+"""Code that a compiled module follows from; the timing model chooses its schedules."""
+CODE = (".py", ".cpp", ".h")
+"""Suffixes of code."""
 DAYS_KEPT = 30
 """A module that nobody asked for so long is removed."""
 SECONDS_A_DAY = 24 * 60 * 60
+EXTERNAL = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
+"""How an ONNX file says that a tensor lies in another file: a key, and the length of its name."""
 
 
 class CompileCache:
@@ -58,7 +65,11 @@ class CompileCache:
         keep_all: bool,
         more: tuple[object, ...] = (),
     ) -> None:
-        digest = hashlib.sha256(model.read_bytes())
+        data = model.read_bytes()
+        digest = hashlib.sha256(data)
+        for path in _external_files(model, data):
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         asked = (configuration.name, configuration.parameters(), astuple(options), keep_all, more)
         digest.update(repr((model.stem, asked, _source_digest())).encode())
         self.configuration = configuration
@@ -100,7 +111,12 @@ class CompileCache:
         """Keep a module that was written, with its report."""
         with contextlib.suppress(TilewrightError, OSError):
             kept_folder(KIND, "keeping compiled networks")
-            shutil.copyfile(artifact, self.path)
+            beside = self.path.with_suffix(f".{os.getpid()}")
+            try:
+                beside.write_bytes(artifact.read_bytes())
+                os.replace(beside, self.path)
+            finally:
+                beside.unlink(missing_ok=True)
             self._describe(report)
 
     def _describe(self, report: Mapping[str, object]) -> None:
@@ -120,11 +136,22 @@ class CompileCache:
             os.utime(self.path.with_suffix(REPORT_SUFFIX))
 
 
+def _external_files(model: Path, data: bytes) -> Iterator[Path]:
+    """Files beside a model that hold its tensors, each once; found without reading the model."""
+    names = set()
+    for match in EXTERNAL.finditer(data):
+        length = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(match[1]))
+        names.add(data[match.end() : match.end() + length])
+    paths = (model.parent / os.fsdecode(name) for name in sorted(names))
+    yield from (path for path in paths if path.is_file())  # no device, and nothing but a file
+
+
 @cache
 def _source_digest() -> str:
     digest = hashlib.sha256()
-    for folder in SOURCES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(f"{path.relative_to(ROOT)} ".encode())
-            digest.update(path.read_bytes())
+    for source in SOURCES:
+        for path in sorted([ROOT / source, *(ROOT / source).rglob("*")]):
+            if path.suffix in CODE:
+                digest.update(f"{path.relative_to(ROOT)} ".encode())
+                digest.update(path.read_bytes())
     return digest.hexdigest()

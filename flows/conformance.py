@@ -54,10 +54,16 @@ class Verdict:
 
 
 def load_cases(match: str = "") -> list[TestCase]:
-    """Return ONNX's node tests whose names contain a text."""
+    """Return ONNX's node tests whose names contain a text; case and underscores do not count."""
+    wanted = _squeezed(match)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # what ONNX computes while it makes its expectations
-        return [case for case in load_model_tests(kind="node") if match in case.name]
+        return [case for case in load_model_tests(kind="node") if wanted in _squeezed(case.name)]
+
+
+def _squeezed(name: str) -> str:
+    """`LayerNormalization` and `layer_normalization` alike."""
+    return name.replace("_", "").lower()
 
 
 def run_cases(

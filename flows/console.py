@@ -2,6 +2,12 @@
 
 from ..isa.configuration import Configuration, Memory
 
+NO_LAYERS = (
+    "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to be "
+    "quantised first: see `tilewright quantise`, or give samples with `--calibrate FILE`"
+)
+"""Said of a network that is the host's alone."""
+
 
 def say(text: str) -> None:
     """One line of result on stdout, as wide as it is."""

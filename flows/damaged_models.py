@@ -124,6 +124,7 @@ class Worker:
         except (EOFError, ConnectionResetError):
             self.process.join()
             code = self.process.exitcode
+            self.pipe.close()
             self._start()
             return "crashed", f"the process ended with code {code}"
         if time.monotonic() > self.deadline:

@@ -77,6 +77,21 @@ def _parse(text: str) -> tuple[str, np.ndarray]:
     return name, array
 
 
+def refuse_wishes(artifact: Path, wishes: Wishes) -> None:
+    """Refuse wishes beside an artifact, whose shapes are what they are.
+
+    Raises
+    ------
+    UsageError
+        If there are any.
+    """
+    if wishes.fixed or wishes.dims:
+        raise UsageError(
+            f"`--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which is "
+            "compiled already; give the model"
+        )
+
+
 def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
     """Return the extents that `--dim` gives.
 

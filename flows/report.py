@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -121,12 +122,13 @@ def percent(share: float | None) -> str:
 
 
 def host_sentence(profile: Profile) -> str:
-    """Which steps the host runs, in words."""
-    hosted = [layer.op for layer in profile.layers if layer.target == HOST]
-    accelerated = len(profile.layers) - len(hosted)
+    """Which steps the host runs, and how many of each, in words."""
+    hosted = Counter(layer.op for layer in profile.layers if layer.target == HOST)
+    accelerated = len(profile.layers) - hosted.total()
     if not hosted:
         return f"all {accelerated} layers on the accelerator"
-    return f"{accelerated} layers on the accelerator; on the host, in NumPy: {', '.join(hosted)}"
+    listed = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in hosted.items())
+    return f"{accelerated} layers on the accelerator; on the host, in NumPy: {listed}"
 
 
 def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:

@@ -100,7 +100,7 @@ def require_segments(module: Module) -> None:
     if not module.segments:
         raise CompileError(
             f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "
-            "cycles to tell of; quantise the model to int8 first"
+            "cycles to tell of; quantise the model to int8 first (`tilewright quantise`)"
         )
 
 

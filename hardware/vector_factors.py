@@ -57,6 +57,7 @@ class VectorFactors:
         self._constants = constants
         self._values = {"a": a, "b": b}
         self._values |= {name: getattr(constants, name) for name in NAMES if name not in "ab"}
+        self._values["a_multiplier"] = Mux(constants.a_from_acc, 1, constants.a_multiplier)
         self.first = self._factor(operations, 0, 0), self._factor(operations, 0, 1)
         self.second = self._factor(operations, 1, 0), self._factor(operations, 1, 1)
 
@@ -69,9 +70,9 @@ class VectorFactors:
                 before = wanted.get(tree)
                 wanted[tree] = mine if before is None else before | mine
         first, *others = wanted
-        value = self._value(first)
+        value = self._chosen(first)
         for tree in others:
-            value = Mux(wanted[tree], self._value(tree), value)
+            value = Mux(wanted[tree], self._chosen(tree), value)
         return value
 
     def _choices(
@@ -95,6 +96,12 @@ class VectorFactors:
             other = self._value(right) < self._value(left)
         yield from self._choices(left, _both(taken, ~other))
         yield from self._choices(right, _both(taken, other))
+
+    def _chosen(self, tree: Expression) -> Value:
+        """A factor; `a_multiplier` itself is one only where it does not count as 1."""
+        if isinstance(tree, Immediate):
+            return getattr(self._constants, tree.field)
+        return self._value(tree)
 
     def _value(self, tree: Expression) -> Value:
         return Value.cast(evaluate(tree, self._values, _SIGNALS))

@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
@@ -22,7 +23,7 @@ from .machine_code import Library, assemble
 from .pool import Pool, pool_of
 from .target import Target, host
 
-_MAGIC = b"tilewright-cpu-kernel-1\n"
+_MAGIC = b"tilewright-cpu-kernel-2\n"
 """What stored kernels begin with; the number changes with what descriptions or headers mean."""
 
 
@@ -120,9 +121,9 @@ class Kernel:
             "target": asdict(self.target),
             "tensors": self.tensors,
             "workspace_bytes": self.workspace_bytes,
-            "code": hashlib.sha256(self.code).hexdigest(),
         }
-        return _MAGIC + json.dumps(header).encode() + b"\n" + self.code
+        rest = json.dumps(header).encode() + b"\n" + self.code
+        return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
 
 class BoundKernel:
@@ -175,6 +176,11 @@ class BoundKernel:
         pointers = self._pointers.copy()
         for position, array in enumerate(arrays):
             check(self._names[position], array, self._arrays[position])
+            if array is out or np.may_share_memory(array, out):
+                raise InputError(
+                    f"kernel: `out` lies in the same memory as `{self._names[position]}`; give an "
+                    "array of its own"
+                )
             pointers[self._given[position]] = address_of(array)
         check("out", out, self._output)
         if not out.flags.writeable:
@@ -275,12 +281,13 @@ def load_kernel(
         When the bytes are no kernel, or were changed.
     """
     target = target or host()
-    header, separator, code = data.removeprefix(_MAGIC).partition(b"\n")
-    if not data.startswith(_MAGIC) or not separator:
+    if not data.startswith(_MAGIC):
         raise CompileError("these bytes are no kernel of the CPU target; compile it again")
-    known = json.loads(header)
-    if known["code"] != hashlib.sha256(code).hexdigest():
+    digest, _, rest = data.removeprefix(_MAGIC).partition(b"\n")
+    if digest != hashlib.sha256(rest).hexdigest().encode():
         raise CompileError("the code of a kernel was changed or cut off; compile it again")
+    header, _, code = rest.partition(b"\n")
+    known = json.loads(header)
     if known["key"] != key_of(description, target):
         return compile_kernel(description, target, threads)
     layouts = description.plan(target).layouts
@@ -290,12 +297,14 @@ def load_kernel(
 
 def key_of(description: Description, target: Target) -> str:
     """What code follows from: description, target, and the compiler's own files."""
-    parts = (repr(description), repr(target), str(llvm_version_info), _sources())
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        parts = (repr(description), repr(target), str(llvm_version_info), _sources())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @cache
 def _sources() -> str:
     """A hash of the code generator, so that a kernel of an older one is compiled anew."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
+    here = Path(__file__).parent
+    files = [file for folder in (here, here.parent / "te") for file in sorted(folder.glob("*.py"))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -26,6 +26,9 @@ from .memory import Area, Memory
 
 Mask = LlvmValue | None
 
+_BITWISE = {Op.SHIFT_RIGHT: "ashr", Op.AND: "and_", Op.OR: "or_", Op.XOR: "xor"}
+"""Operations on the bits of integers, and what the builder calls them."""
+
 
 class Values:
     """Expressions inside one function.
@@ -136,6 +139,8 @@ class Values:
             return emitter.builder.fdiv(*emitter.matched(a, b))
         if op is Op.MULTIPLY and is_number(a) and is_number(b):
             return number_of(FLOAT, float(np.float32(a.constant) * np.float32(b.constant)))
+        if op in _BITWISE:
+            return getattr(emitter.builder, _BITWISE[op])(*emitter.matched(a, b))
         if isinstance(b, ir.Constant):
             a, b = b, a
         if op is Op.MAXIMUM:

@@ -15,18 +15,32 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..graph.reductions import POSITIONS
 
 OPSET = 20
 IR_VERSION = 9
 """Of ONNX 1.15, the first release with operator set 20."""
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
+    "Celu": ("alpha",),
     "Elu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
     "LeakyRelu": ("alpha",),
     "Selu": ("alpha", "gamma"),
+    "Shrink": ("bias", "lambd"),
+    "ThresholdedRelu": ("alpha",),
 }
 """Attributes of elementwise functions, in the order of `Unary.parameters`."""
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "BitShiftLeft": ("BitShift", {"direction": "LEFT"}),
+    "BitShiftRight": ("BitShift", {"direction": "RIGHT"}),
+    "FMod": ("Mod", {"fmod": 1}),
+    "GeluTanh": ("Gelu", {"approximate": "tanh"}),
+    "LastArgMax": ("ArgMax", {"select_last_index": 1}),
+    "LastArgMin": ("ArgMin", {"select_last_index": 1}),
+}
+"""Kinds of elementwise functions and reductions that in ONNX are an attribute of another one."""
 
 
 class _Writer:
@@ -249,11 +263,13 @@ def _unary(writer: _Writer, node: Node, operator: ops.Unary) -> None:
             f"`{operator.kind}` with {len(operator.parameters)} parameters; run the model with "
             "`--calibrate` instead of exporting it"
         )
-    writer.add(node, operator.kind, **dict(zip(names, operator.parameters, strict=True)))
+    kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
+    writer.add(node, kind, **dict(zip(names, operator.parameters, strict=True)), **more)
 
 
 def _binary(writer: _Writer, node: Node, operator: ops.Binary) -> None:
-    writer.add(node, operator.kind)
+    kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
+    writer.add(node, kind, **more)
 
 
 def _softmax(writer: _Writer, node: Node, operator: ops.Softmax) -> None:
@@ -275,12 +291,13 @@ def _softmax(writer: _Writer, node: Node, operator: ops.Softmax) -> None:
 
 
 def _reduce(writer: _Writer, node: Node, operator: ops.Reduce) -> None:
-    if operator.kind == "ArgMax":
+    if operator.kind in POSITIONS:
         (axis,) = operator.axes
-        writer.add(node, "ArgMax", axis=axis, keepdims=int(operator.keep))
+        kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
+        writer.add(node, kind, axis=axis, keepdims=int(operator.keep), **more)
         return
     axes = writer.constant(f"{node.output.name}.axes", operator.axes, np.int64)
-    writer.add(node, operator.kind, axes, keepdims=int(operator.keep))
+    writer.add(node, operator.kind, axes, keepdims=int(operator.keep), noop_with_empty_axes=1)
 
 
 EXPORTS: dict[type[ops.Operator], Export] = {

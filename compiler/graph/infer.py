@@ -118,7 +118,8 @@ def _qresize(op: ops.QResize, types: Types) -> TensorType:
 
 
 def _qmatmul(op: ops.QMatMul, types: Types) -> TensorType:
-    expect(all(t.dtype == "int8" and len(t.shape) == 4 for t in types), op, "int8, rank 4", types)
+    fits = op.heads >= 1 and all(t.dtype == "int8" and len(t.shape) == 4 for t in types)
+    expect(fits, op, "int8, rank 4, and one head or more", types)
     a, b = (_heads_apart(op, t, joined, types) for t, joined in zip(types, op.joined, strict=False))
     depth, columns = (b[3], b[2]) if op.transposed else (b[2], b[3])
     fits = a[:2] == b[:2] and a[1] == op.heads and a[3] == depth

@@ -172,6 +172,9 @@ ACCELERATED: tuple[type[Operator], ...] = (
 )
 """Operators that have an integer meaning and may run on the accelerator."""
 
+CLAMPING = (QConv, QAdd, QAvgPool, QMaxPool, QMatMul)
+"""Those of them that clamp their results, between `low` and `high`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quantize(Operator):

@@ -117,7 +117,7 @@ def _check_attributes(where: str, graph: Graph, node: Node) -> None:
                     f"{where}: input `{name}`: expected a constant, got a value computed at run "
                     "time; keep the node on the host"
                 )
-    if not isinstance(attributes, (ops.QConv, ops.QAdd, ops.QAvgPool, ops.QMaxPool)):
+    if not isinstance(attributes, ops.CLAMPING):
         return
     if not -128 <= attributes.low <= attributes.high <= 127:
         raise CompileError(

@@ -48,7 +48,7 @@ def _branch(node: OnnxNode, name: str) -> list[Named]:
 
 def import_loop(node: OnnxNode) -> list[Named]:
     """Loop with a known number of iterations -> its body, as often."""
-    limit = int(node.constant(0).ravel()[0]) if node.has(0) else MAX_ITERATIONS
+    limit = int(node.constant(0).ravel()[0]) if node.has(0) else MAX_ITERATIONS + 1
     going = bool(node.constant(1).all()) if node.has(1) else True
     body = _graph(node, "body")
     carried = [node.value(index) for index in range(2, len(node.proto.input))]

@@ -5,7 +5,7 @@ inferred here. Passes then recognise what the accelerator runs.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -195,7 +195,10 @@ def _import_graph(
     names: dict[str, Named] = {}
     scope = Scope(builder, f"model `{name}`", opsets, functions, import_nodes, names, wishes.folder)
     _refuse_unsupported(model, scope)
+    _check_wishes(proto.input, name, wishes)
     for tensor in proto.initializer:
+        if tensor.name in wishes.fixed:
+            continue  # it was the input's default
         if tensor.name in names:
             raise ImportModelError(
                 f"model `{name}`: initialiser `{tensor.name}`: expected once, got a second one; "
@@ -210,12 +213,6 @@ def _import_graph(
     for value in proto.input:
         if value.name not in names:
             names[value.name] = _import_input(builder, value, name, wishes)
-    unknown = sorted({*wishes.fixed} - {value.name for value in proto.input})
-    if unknown:
-        raise ImportModelError(
-            f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
-            f"are {', '.join(f'`{value.name}`' for value in proto.input)}"
-        )
     scope.import_nodes(scope, proto.node)
     for value in proto.output:
         if value.name not in names:
@@ -225,6 +222,25 @@ def _import_graph(
             )
     outputs = [Output(value.name, _tensor(value.name, names, scope)) for value in proto.output]
     return verify(drop_unused(builder.graph(outputs)), "import")
+
+
+def _check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: _Wishes) -> None:
+    """Refuse values for inputs, and extents for dimensions, that the model does not have."""
+    known = {value.name for value in inputs}
+    unknown = sorted({*wishes.fixed} - known)
+    if unknown:
+        raise ImportModelError(
+            f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
+            f"are {', '.join(f'`{value.name}`' for value in inputs)}"
+        )
+    extents = [extent for value in inputs for extent in value.type.tensor_type.shape.dim]
+    open_ = dict.fromkeys(extent.dim_param for extent in extents if extent.dim_param)
+    unknown = sorted({*wishes.dims} - {*open_})
+    if unknown:
+        raise ImportModelError(
+            f"model `{name}`: expected an open dimension of the model, got `{unknown[0]}`; its "
+            f"open dimensions are {', '.join(f'`{one}`' for one in open_) or 'none'}"
+        )
 
 
 def _tensor(name: str, names: Mapping[str, Named], scope: Scope) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..graph import TensorType
 from ..graph import operators as ops
 from ..graph.indexing import PAD_MODES, Flip, PadByElements, PadByInput
 from .onnx_node import OnnxNode
@@ -18,10 +19,13 @@ def import_identity(node: OnnxNode) -> list[Named]:
 
 
 def import_dropout(node: OnnxNode) -> list[str]:
-    """Dropout, where nothing is dropped -> the operand itself, and a mask of it all."""
+    """Dropout, where nothing is dropped -> the operand itself, and, if used, a mask of it all."""
     ratio = node.scalar(1, 0.5) if node.opset >= 12 else node.attribute("ratio", 0.5)
     if node.has(2) and node.constant(2).any() and ratio:
         node.refuse("random numbers", "`training_mode`", "export the model for inference")
+    if not node.wants(1):
+        return [node.input(0)]
+    node.check(TensorType("bool", node.type(0).shape))
     mask = node.array(np.ones(node.type(0).shape, bool), f"{node.label}.mask")
     return [node.input(0), mask]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
-from .fold_batch_normalisation import private, variable_operand
-from .patterns import strip_clamps
+from .fold_batch_normalisation import variable_operand
+from .patterns import private, strip_clamps
 
 LARGEST = 3.4028234663852886e38
 """Largest finite binary32 number: a Clip's limit that limits nothing."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
+from .patterns import private
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,6 @@ class Affine:
 def fold_batch_normalisation(graph: Graph) -> Graph:
     """Merge per-channel products and sums with constants into the layers next to them."""
     return rewrite(graph, _fold_behind, _fold_ahead)
-
-
-def private(graph: Graph, name: str) -> bool:
-    """Tell whether a value of the old graph is read once and shown nowhere."""
-    return name in graph.types and len(graph.users(name)) == 1 and not graph.is_output(name)
 
 
 def _fold_behind(builder: Builder, node: Node, graph: Graph) -> str | None:

@@ -6,9 +6,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
-
-CLAMPING = (ops.QConv, ops.QAdd, ops.QAvgPool, ops.QMaxPool, ops.QMatMul)
-"""Operators that clamp their results."""
+from .patterns import private
 
 
 def fold_tables(graph: Graph) -> Graph:
@@ -16,17 +14,12 @@ def fold_tables(graph: Graph) -> Graph:
     return rewrite(graph, _compose, _clamp)
 
 
-def _private(graph: Graph, name: str) -> bool:
-    """Tell whether a value of the old graph is read once and shown nowhere."""
-    return name in graph.types and len(graph.users(name)) == 1 and not graph.is_output(name)
-
-
 def _compose(builder: Builder, node: Node, graph: Graph) -> str | None:
     """QLut(QLut(x, f), g) -> QLut(x, g(f))."""
     inner = builder.producer(node.inputs[0])
     if not isinstance(node.attributes, ops.QLut) or inner is None:
         return None
-    if not isinstance(inner.attributes, ops.QLut) or not _private(graph, node.inputs[0]):
+    if not isinstance(inner.attributes, ops.QLut) or not private(graph, node.inputs[0]):
         return None
     first, second = builder.data(inner.inputs[1]), builder.data(node.inputs[1])
     table = builder.constant(second[first.astype(np.int16) + 128], f"{node.name}.table")
@@ -40,10 +33,10 @@ def _clamp(builder: Builder, node: Node, graph: Graph) -> str | None:
     if not isinstance(node.attributes, ops.QLut) or inner is None:
         return None
     operator = inner.attributes
-    if not isinstance(operator, CLAMPING):
+    if not isinstance(operator, ops.CLAMPING):
         return None
     kind = inner.output.type
-    if kind.quantisation != node.output.type.quantisation or not _private(graph, node.inputs[0]):
+    if kind.quantisation != node.output.type.quantisation or not private(graph, node.inputs[0]):
         return None
     values = np.arange(operator.low, operator.high + 1)
     results = builder.data(node.inputs[1])[values + 128]

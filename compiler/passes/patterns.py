@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import Builder, Node, Quantisation, evaluate_operator
+from ..graph import Builder, Graph, Node, Quantisation, evaluate_operator
 from ..graph import operators as ops
 from ..graph.host_kernels import quantize
 
@@ -90,6 +90,11 @@ def known_number(builder: Builder, name: str) -> np.float32 | None:
     if not isinstance(node.attributes, ops.Dequantize) or not builder.is_constant(node.inputs[0]):
         return None
     return evaluate_operator(node.attributes, [builder.data(node.inputs[0])]).reshape(-1)[0]
+
+
+def private(graph: Graph, name: str) -> bool:
+    """Tell whether a value of the old graph is read once and shown nowhere."""
+    return name in graph.types and len(graph.users(name)) == 1 and not graph.is_output(name)
 
 
 def to_image(builder: Builder, x: str, node: str) -> str:

@@ -45,7 +45,7 @@ def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
         return None
     left, right = builder.types[a].shape, builder.types[b].shape
     outer = left[:-2]
-    if outer != right[:-2] or not factor > 0:
+    if outer != right[:-2] or not 0 < factor < np.inf:
         return None
     y = quantisation_of(target)
     with np.errstate(over="ignore", under="ignore"):

@@ -9,7 +9,7 @@ difference are refused.
 from collections.abc import Iterator
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Call, Constant, Expression, Match, Op, Read, Reduction, reads_of
+from ...isa.expressions import Call, Constant, Expression, Match, Op, Read, Reduction
 from .bounds import Bounds
 from .stages import ScheduleError, Stage, State
 from .values import LIMITS
@@ -43,14 +43,18 @@ def check_exact(
                 f"{doing}: {mnemonic} saturates to int8 before it looks up; clamp the index of "
                 f"`{call}`"
             )
-        if call.op is not Op.MULTIPLY or fields.get("a_multiplier", 1) == 1:
-            continue
-        wide = [r for r in reads_of(call) if state.scope(r.tensor) == Memory.ACC.name]
-        if wide and isinstance(call.arguments[1], Constant):
-            raise ScheduleError(
-                f"{doing}: {mnemonic} multiplies by constants only what lies in ACT, and "
-                f"`{wide[0].tensor}` lies in ACC; make `{call}` a stage that no instruction does"
-            )
+    wide = [
+        read.tensor
+        for slot, read in found.reads
+        if slot.operand == "a" and state.scope(read.tensor) == Memory.ACC.name
+    ]
+    if wide and fields.get("a_multiplier", 1) != 1:  # which counts as 1 there
+        factors = [call for call in calls(stage.body) if call.op is Op.MULTIPLY]
+        part = next((c for c in factors if isinstance(c.arguments[1], Constant)), stage.body)
+        raise ScheduleError(
+            f"{doing}: {mnemonic} multiplies by constants only what lies in ACT, and `{wide[0]}` "
+            f"lies in ACC; make `{part}` a stage that no instruction does"
+        )
     finished = fields.get("scale") or fields.get("lookup") or {"zero_point", "low"} & set(fields)
     if stage.scope == Memory.ACC.name and finished:
         raise ScheduleError(

@@ -33,6 +33,7 @@ from ..arguments import (
     chosen_configuration,
     progress_bar,
 )
+from ..fixed_inputs import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
 from ..json_output import write_json
 from ..layers import RESNET18, ConvolutionShape
 from .run import add_memory, memory_model
@@ -50,6 +51,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",
     )  # fmt: skip
     add_configuration(parser)
+    add_fixes(parser)
     parser.add_argument(
         "--layers", metavar="NAME,...", help="without MODEL: some of C2 to C11 (default: all)"
     )
@@ -86,7 +88,8 @@ def ablation(arguments: argparse.Namespace) -> None:
             f"`--layers {arguments.layers}`: expected no MODEL beside it, got "
             f"`{arguments.source}`; leave one of them out"
         )
-    graph, configuration = read_graph(arguments.source, configuration)
+    wishes = chosen_wishes(arguments)
+    graph, configuration = read_graph(arguments.source, configuration, wishes)
     ablate_network(graph, configuration, memory, arguments)
 
 
@@ -129,7 +132,9 @@ def chosen_layers(names: str | None) -> list[ConvolutionShape]:
     return [shape for shape in RESNET18 if shape.name in wanted]
 
 
-def read_graph(source: Path, configuration: Configuration | None) -> tuple[Graph, Configuration]:
+def read_graph(
+    source: Path, configuration: Configuration | None, wishes: Wishes = NO_WISHES
+) -> tuple[Graph, Configuration]:
     """The integer graph of a model or an artifact, and the machine to compile it for.
 
     Raises
@@ -138,9 +143,11 @@ def read_graph(source: Path, configuration: Configuration | None) -> tuple[Graph
         As the importer or the artifact's reader says.
     """
     if is_artifact(source):
+        refuse_wishes(source, wishes)
         module = load(source)
         return module.graph, configuration or module.configuration
-    return import_and_quantise(source), configuration or DEFAULT
+    graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+    return graph, configuration or DEFAULT
 
 
 def ablate_network(

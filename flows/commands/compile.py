@@ -18,7 +18,7 @@ from ..arguments import (
 )
 from ..calibration import add_calibration, chosen_calibration
 from ..compile_cache import SUFFIX
-from ..console import configuration_sentence, say
+from ..console import NO_LAYERS, configuration_sentence, say
 from ..fixed_inputs import add_fixes, chosen_wishes
 from ..json_output import write_json
 
@@ -83,8 +83,7 @@ def compile_(arguments: argparse.Namespace) -> None:
             f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
             f"instructions for {configuration_sentence(configuration)}, {values['bytes']:,} bytes"
         )
-        if values["layers"]:
-            say(gap_sentence(values))
+        say(gap_sentence(values) if values["layers"] else NO_LAYERS)
 
 
 def gap_sentence(report: Mapping[str, Any]) -> str:

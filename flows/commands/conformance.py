@@ -29,7 +29,10 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "conformance", parents=[common], help="run ONNX's own operator tests on the host"
     )
-    parser.add_argument("--match", default="", metavar="TEXT", help="cases whose names contain it")
+    parser.add_argument(
+        "--match", default="", metavar="TEXT",
+        help="cases whose names contain it, such as `conv` or `LayerNormalization`",
+    )  # fmt: skip
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE", help="every case's outcome for machines"
     )

@@ -13,6 +13,7 @@ from ...compiler.graph import Graph, evaluate, is_accelerated, print_graph
 from ...compiler.importers import import_onnx
 from ...errors import UsageError
 from .. import report
+from ..fixed_inputs import add_fixes, chosen_wishes
 from ..json_output import write_json
 from ..samples import random_samples, read_samples
 
@@ -51,6 +52,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "passes", parents=[common], help="follow a model through the front end's passes"
     )
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
+    add_fixes(parser)
     parser.add_argument(
         "--print-after", metavar="PASS",
         help=f"print the graph after a pass, by name or position (`{IMPORTED}` or 0: before all)",
@@ -71,8 +73,8 @@ def passes(arguments: argparse.Namespace) -> None:
     TilewrightError
         When the model, the input or the pass is not as it should be.
     """
-    last = _position(arguments.print_after)
-    graph = import_onnx(arguments.source)
+    last, wishes = _position(arguments.print_after), chosen_wishes(arguments)
+    graph = import_onnx(arguments.source, fixed=wishes.fixed, dims=wishes.dims)
     inputs: Mapping[str, np.ndarray] = {}
     if arguments.compare or arguments.input:
         given = arguments.input
@@ -138,7 +140,7 @@ def _position(name: str | None) -> int:
     names = [IMPORTED, *(step.__name__ for step in RECIPE)]
     if name is None:
         return len(RECIPE)
-    if name.isdigit() and int(name) < len(names):
+    if name.isdecimal() and int(name) < len(names):
         return int(name)
     if name not in names:
         listed = ", ".join(f"`{one}`" for one in dict.fromkeys(names))

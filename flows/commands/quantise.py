@@ -61,7 +61,9 @@ def quantise(arguments: argparse.Namespace) -> None:
     labels = made.samples.labels
     known = labels is not None and labels.ndim == 1
     chosen = labels[rows] if labels is not None and known else None
-    agreement = evaluate_quality(made.result, integer, made.batches(rows), chosen)
+    with progress_bar() as advance:
+        advance(f"evaluating {len(rows)} samples", 0, None)
+        agreement = evaluate_quality(made.result, integer, made.batches(rows), chosen)
     share = accelerated_share(integer)
     if arguments.json:
         write_json(arguments.json, to_json(made, agreement, share, target))

@@ -10,6 +10,7 @@ from ...runtime.devices import Result
 from ...sim.memory_model import MemoryModel
 from .. import report as terminal
 from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
+from ..fixed_inputs import add_fixes, chosen_wishes
 from ..json_output import write_json
 from ..report_page import render, report_data
 from ..samples import random_samples, read_samples
@@ -26,6 +27,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
+    add_fixes(parser)
     parser.add_argument(
         "--device", default="sim", help="sim: the exact timing model; rtl: the hardware beside it"
     )
@@ -33,7 +35,10 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html")
-    parser.add_argument("--json", metavar="FILE", help="write the page's data too; - is stdout")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE",
+        help="the page's data for machines too, to stdout or to a file",
+    )  # fmt: skip
     add_memory(parser)
     parser.set_defaults(function=write_report, stalls=0.0, seed=0)
 
@@ -50,9 +55,9 @@ def write_report(arguments: argparse.Namespace) -> None:
         raise UsageError(
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
         )
-    memory = memory_model(arguments)
+    memory, wishes = memory_model(arguments), chosen_wishes(arguments)
     require_tools(arguments.device)
-    module = load_module(arguments.source, chosen_configuration(arguments))
+    module = load_module(arguments.source, chosen_configuration(arguments), wishes=wishes)
     require_segments(module)
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
     segments = time_segments(module, memory, results)

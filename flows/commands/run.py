@@ -12,11 +12,12 @@ from ...compiler.module import Module
 from ...errors import DeviceError, UsageError
 from ...runtime import open_device
 from ...runtime.devices import DEVICES
-from ...runtime.profile import Profile
+from ...runtime.profile import ACCELERATOR, Profile
 from ...sim.memory_model import MemoryModel
 from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
 from ..calibration import add_calibration, chosen_calibration
+from ..console import NO_LAYERS
 from ..fixed_inputs import add_fixes, chosen_wishes, fixed_sentence, fixes_of_samples
 from ..json_output import write_json
 from ..running import Outcome, run_samples
@@ -40,9 +41,13 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, metavar="N", help="run the first N samples")
     parser.add_argument(
         "--compare", action="store_true",
-        help="compare what every layer gives with the integer reference",
+        help="compare what every layer gives with the integer reference; nothing is overwritten "
+        "for that, which may change the cycles a little",
     )  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="write the results as JSON; - is stdout")
+    parser.add_argument(
+        "--json", nargs="?", const="-", metavar="FILE",
+        help="the results for machines, to stdout or to a file",
+    )  # fmt: skip
     memory = add_memory(parser)
     memory.add_argument(
         "--stalls", type=float, default=DEFAULTS.stall_probability, metavar="P",
@@ -216,7 +221,9 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     say("")
     report.stdout().print(report.layer_table(profile))
     say("")
-    if profile.cycles is not None:
+    if not any(layer.target == ACCELERATOR for layer in profile.layers):
+        say(NO_LAYERS)
+    elif profile.cycles is not None:
         say_cycles(profile, say)
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
     if outcome.comparison is not None:

@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...sim.memory_model import MemoryModel
 from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module
+from ..fixed_inputs import add_fixes, chosen_wishes
 from ..json_output import write_json
 from ..retiming import VARIABLE, Setting, check_variable, retime, settings
 from ..timed import require_segments
@@ -27,6 +28,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
+    add_fixes(parser)
     parser.add_argument("--latency", metavar="CYCLES,...", help="of main memory")
     parser.add_argument("--bandwidth", metavar="BEATS/CYCLES,...", help="of main memory")
     parser.add_argument("--outstanding", metavar="BURSTS,...", help="that main memory accepts")
@@ -50,7 +52,8 @@ def what_if(arguments: argparse.Namespace) -> None:
         For whatever is wrong with the model, the machines or the memories.
     """
     memories, machines = asked(arguments)
-    module = load_module(arguments.source, chosen_configuration(arguments))
+    wishes = chosen_wishes(arguments)
+    module = load_module(arguments.source, chosen_configuration(arguments), wishes=wishes)
     require_segments(module)
     for name in machines:
         check_variable(module.configuration, name)

@@ -315,6 +315,18 @@ def test_named_dimensions_take_the_extents_given() -> None:
     proto = model([node("Relu", ["x"], ["y"])], inputs, ["y"]).SerializeToString()
     graph = import_onnx(proto, dims={"height": 5})
     assert graph.inputs[0].type.shape == (1, 3, 5)
+    message = "expected an open dimension of the model, got `hight`; .* are `N`, `height`"
+    with pytest.raises(ImportModelError, match=message):
+        import_onnx(proto, dims={"height": 5, "hight": 5})
+
+
+def test_a_fixed_value_takes_the_place_of_a_default() -> None:
+    proto = reshaping()
+    proto.graph.initializer.append(numpy_helper.from_array(integers([5, 1]), "s"))
+    for fixed, shape in (({}, (6, 2)), ({"s": integers([2, 3])}, (3, 4))):
+        graph = import_onnx(proto.SerializeToString(), fixed=fixed)
+        assert [value.name for value in graph.inputs] == ["x"]
+        assert graph.types[graph.outputs[0].value].shape == shape
 
 
 def test_a_function_of_the_model_is_imported_in_place() -> None:
@@ -493,10 +505,14 @@ def test_a_loop_is_unrolled() -> None:
     np.testing.assert_array_equal(results["all"], [[2, 4], [4, 8], [8, 16]])
 
 
-def test_an_endless_loop_is_refused() -> None:
+@pytest.mark.parametrize("counted", [True, False])
+def test_an_endless_loop_is_refused(counted: bool) -> None:
+    proto = loop(10**12, 100)
+    if not counted:
+        proto.graph.node[0].input[0] = ""
     message = "expected no long loops, got more than 10,000 iterations; shorten it"
     with pytest.raises(ImportModelError, match=message):
-        import_onnx(loop(10**12, 100).SerializeToString())
+        import_onnx(proto.SerializeToString())
 
 
 def test_data_beside_the_model_is_read(tmp_path) -> None:

@@ -57,7 +57,8 @@ def product(operator: QMatMul, batch: int, rows: int, depth: int, columns: int) 
     ]
     kinds = zip("ab", shapes, strict=True)
     builder = Builder("product", [Value(name, TensorType("int8", shape)) for name, shape in kinds])
-    made = builder.emit(operator, ["a", "b"], "product", "y", Quantisation(0.1, 0))
+    quantisation = Quantisation(0.1, operator.zero_point_y)
+    made = builder.emit(operator, ["a", "b"], "product", "y", quantisation)
     return verify(builder.graph([Output("y", made)]))
 
 
@@ -192,7 +193,8 @@ def test_products_are_equal_on_the_hardware():
 def test_a_value_may_be_multiplied_with_itself():
     kind = TensorType("int8", (1, 2, 9, 9))
     operator = QMatMul(2, 0.002, 0, 0, 0)
-    node = Node("square", operator, ("x", "x"), (Value("y", kind),))
+    made = TensorType("int8", (1, 2, 9, 9), Quantisation(0.1, 0))
+    node = Node("square", operator, ("x", "x"), (Value("y", made),))
     graph = Graph("square", (Value("x", kind),), (Output("y", "y"),), (node,))
     inputs = random_inputs(verify(graph))
     expected = evaluate(graph, inputs)["y"]

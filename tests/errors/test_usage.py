@@ -15,6 +15,10 @@ from tilewright.flows.command import guarded, main
     [
         (["run"], "the following arguments are required: MODEL; `tilewright run --help` shows "
          "what there is"),
+        (["run", "m.onnx", "--fast", "x"], "unknown arguments `--fast x`; `tilewright run --help` "
+         "shows what there is"),
+        (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
+         "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
          "rtl; choose one"),
         (["run", "m.onnx", "--samples", "0"], "`--samples 0`: expected 1 or more; correct it"),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 from tilewright.compiler import compile as compiler
@@ -56,6 +57,20 @@ def test_another_model_of_the_same_name_is_compiled(compilations, tmp_path):
     assert compilations == ["8x8"]
     copy.write_bytes(MODEL.read_bytes() + b"\x72\x00")
     compile_model(copy, PRESETS["8x8"])
+    assert compilations == ["8x8", "8x8"]
+
+
+def test_other_weights_beside_the_same_model_are_compiled(compilations, tmp_path):
+    path, weights = tmp_path / "model.onnx", tmp_path / "weights.bin"
+    proto = onnx.load(MODEL)
+    onnx.save(proto, path, save_as_external_data=True, location=weights.name, size_threshold=64)
+    first = compile_model(path, PRESETS["8x8"])
+    assert compile_model(path, PRESETS["8x8"]).segments == first.segments
+    assert compilations == ["8x8"]
+    data = bytearray(weights.read_bytes())
+    data[0] ^= 1
+    weights.write_bytes(data)
+    assert compile_model(path, PRESETS["8x8"]).segments != first.segments
     assert compilations == ["8x8", "8x8"]
 
 

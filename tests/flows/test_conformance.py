@@ -146,6 +146,12 @@ def test_the_command_counts_and_tells_causes(capsys):
     assert "strings" in said
 
 
+@pytest.mark.parametrize("text", ["StringSplitBasic", "STRING_split_basic"])
+def test_operators_are_found_however_they_are_spelt(capsys, text):
+    assert main(["conformance", "--match", text]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 cases: ")
+
+
 def test_the_command_writes_no_page_of_some_cases(capsys):
     assert main(["conformance", "--match", "abs", "--write"]) == 2
     assert capsys.readouterr().err == (

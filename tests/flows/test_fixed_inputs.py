@@ -61,6 +61,16 @@ def test_a_value_on_the_command_line_is_taken(reshaping, tmp_path, tilewright):
     assert "1 sample of random inputs" in tilewright("run", artifact)
 
 
+def test_an_artifact_is_not_fixed_again(reshaping, tmp_path, tilewright, fail):
+    artifact = tmp_path / "reshaping.tw"
+    tilewright("compile", reshaping, "--fix", "shape=[4,3]", "-o", artifact)
+    assert fail("run", artifact, "--fix", "shape=[3,4]") == (
+        2,
+        f"error: `--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which "
+        "is compiled already; give the model",
+    )
+
+
 def test_values_that_nothing_gives_are_asked_for(reshaping, fail):
     code, said = fail("run", reshaping)
     assert code == 1
@@ -94,7 +104,9 @@ def test_a_dimension_that_is_no_extent_is_refused(reshaping, fail, text):
     )
 
 
-def test_a_named_dimension_takes_its_extent(tmp_path, tilewright, fail):
+@pytest.fixture
+def open_height(tmp_path):
+    """A model, all of it the host's, with an open dimension `height`."""
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "height"])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     nodes = [helper.make_node("Softmax", ["x"], ["y"], name="softmax")]
@@ -102,7 +114,29 @@ def test_a_named_dimension_takes_its_extent(tmp_path, tilewright, fail):
     path = tmp_path / "open.onnx"
     opsets = [helper.make_opsetid("", 17)]
     onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
-    assert "softmax" in tilewright("run", path, "--dim", "height=7")
-    code, said = fail("run", path)
+    return path
+
+
+def test_a_named_dimension_takes_its_extent(open_height, tilewright, fail):
+    assert "softmax" in tilewright("run", open_height, "--dim", "height=7")
+    code, said = fail("run", open_height)
     assert code == 1
     assert re.search(r"got `height`; .* give the extent \(`--dim height=EXTENT`\)", said)
+
+
+@pytest.mark.parametrize("command", ["passes", "report", "what-if", "ablation"])
+def test_every_command_with_a_model_takes_dimensions(open_height, tilewright, fail, command):
+    if command == "passes":
+        assert "import" in tilewright(command, open_height, "--dim", "height=7")
+        return
+    code, said = fail(command, open_height, "--dim", "height=7")
+    assert code == 1
+    assert "expected layers on the accelerator, got none" in said
+
+
+def test_ablation_does_not_fix_an_artifact_again(open_height, tmp_path, tilewright, fail):
+    artifact = tmp_path / "open.tw"
+    tilewright("compile", open_height, "--dim", "height=7", "-o", artifact)
+    code, said = fail("ablation", artifact, "--dim", "height=8")
+    assert code == 2
+    assert said.startswith("error: `--fix` and `--dim`: expected an ONNX model")

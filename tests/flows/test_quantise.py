@@ -1,6 +1,7 @@
 """`tilewright quantise`, and `--calibrate` of the commands that compile."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -169,3 +170,15 @@ def test_a_quantised_model_needs_no_calibration(capsys, model, scans):
     code, _, said = said_by(capsys, "quantise", model, "--calibrate", scans)
     assert code == 1
     assert said.endswith("run it as it is, without calibration\n")
+
+
+def test_a_float_model_is_told_how_to_reach_the_accelerator(tilewright, float_model, tmp_path):
+    told = (
+        "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to "
+        "be quantised first: see `tilewright quantise`, or give samples with `--calibrate FILE`"
+    )
+    run = tilewright("run", float_model)
+    assert told in run.splitlines()
+    assert "cycles per sample" not in run
+    assert re.search(r"on the host, in NumPy: .*conv \(3\)", run)
+    assert told in tilewright("compile", float_model, "-o", tmp_path / "net.tw").splitlines()

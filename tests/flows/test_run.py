@@ -28,7 +28,7 @@ def test_the_table_names_layers_targets_and_totals(tilewright, model, scans, mon
     layers = sum(" accelerator " in line for line in lines[1:])
     assert lines[0] == (
         f"network        digits_int8_qdq: {layers} layers on the accelerator; on the host, in "
-        "NumPy: quantize, reshape, reshape, dequantize"
+        "NumPy: quantize, reshape (2), dequantize"
     )
     (conv2,) = (line.split() for line in lines if line.startswith("conv2 "))
     assert conv2[1:3] == ["conv", "accelerator"]
@@ -87,6 +87,10 @@ def test_json_holds_what_the_table_says(tilewright, model, scans):
     assert found["totals"]["read_bytes"] == sum(layer["read_bytes"] for layer in found["layers"])
     assert found["accuracy"] == 1.0
     assert "comparison" not in found
+
+
+def test_json_without_a_file_is_stdout(tilewright, model):
+    assert json.loads(tilewright("run", model, "--json"))["device"] == "sim"
 
 
 def test_json_goes_to_a_file_beside_the_table(tilewright, model, tmp_path):

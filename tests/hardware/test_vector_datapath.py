@@ -29,7 +29,11 @@ CONFIGURATIONS = {
         lanes_in=4,
         lanes_out=4,
         vector_lanes=2,
-        extra_operations=EXTRA_OPERATIONS,
+        extra_operations=(
+            *EXTRA_OPERATIONS,
+            "ceiling = min(a, a_multiplier)",
+            "halved = a + (a_multiplier >> 1)",
+        ),
     ),
 }
 GARBAGE_BITS = 32

@@ -13,7 +13,7 @@ from tilewright.compiler.cpu import (
     host,
     matrix_product,
 )
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, InputError
 
 from .arrays import convolved, operands_of, requantised
 
@@ -96,6 +96,8 @@ def test_what_follows_is_done_in_the_kernel() -> None:
     assert got is out
     expected = np.clip(convolved(layer, arrays) + arrays["residual"], 0, 6)
     np.testing.assert_allclose(got, expected, atol=1e-5)
+    with pytest.raises(InputError, match="`out` lies in the same memory as `residual`"):
+        bound(arrays["x"], arrays["residual"], out=arrays["residual"])
 
 
 @pytest.mark.parametrize("activation", ["sigmoid", "tanh", "gelu"])

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, Elementwise, compile_kernel, host
+from tilewright.compiler import te
+from tilewright.compiler.cpu import LEVELS, Declared, Elementwise, compile_kernel, host
+from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
+from tilewright.isa.random_configurations import EXTRA_OPERATIONS
+from tilewright.isa.vector_operations import operations_with
 
 from .arrays import normal, whole
 
@@ -64,6 +68,19 @@ def test_conversions_round_halves_to_even(level: str) -> None:
     n = whole("int32", 1, 33)
     back = compile_kernel(Elementwise(1, 33, (("n", "int32"),), ("real", "n")), host(level))(n)
     np.testing.assert_array_equal(back, n.astype(np.float32))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("steps", ["", "vectorise(out, c)"])
+@pytest.mark.parametrize("operation", operations_with(EXTRA_OPERATIONS), ids=lambda each: each.name)
+def test_an_operation_of_vector_gives_the_same_here(operation, steps: str, level: str) -> None:
+    y, c = te.axes(y=3, c=20)
+    left, right = (te.tensor(name, "int8", (3, 20)) for name in ("left", "right"))
+    value = te.apply(operation, left[y, c], right[y, c], a_multiplier=7, b_multiplier=-3)
+    kernel = te.kernel("each", te.compute("out", "int32", (y, c), value))
+    inputs = {name: whole("int8", 3, 20) for name in kernel.inputs}
+    got = compile_kernel(Declared(kernel, steps), host(level))(*inputs.values())
+    np.testing.assert_array_equal(got, evaluate(kernel, inputs))
 
 
 def test_an_unknown_operation_is_refused() -> None:

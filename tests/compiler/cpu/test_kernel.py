@@ -19,7 +19,7 @@ from tilewright.compiler.cpu import (
     load_kernel,
     matrix_product,
 )
-from tilewright.compiler.cpu.kernel import lower_description
+from tilewright.compiler.cpu.kernel import key_of, lower_description
 from tilewright.compiler.cpu.machine_code import assembly_of
 from tilewright.errors import CompileError, InputError
 
@@ -92,10 +92,24 @@ def test_a_kernel_stored_for_another_processor_is_compiled_anew() -> None:
     np.testing.assert_array_equal(again(*arrays.values()), expected)
 
 
+def test_code_with_other_numbers_in_it_has_another_key() -> None:
+    def scaled(factor: np.float32) -> Declared:
+        (x,) = te.axes(x=2)
+        given, table = te.tensor("given", "float32", (2,)), te.tensor("table", "float32", (2,))
+        out = te.compute("out", "float32", (x,), given[x] * table[x])
+        numbers = np.array([0.1, factor], np.float32)
+        return Declared(te.kernel("scaled", out, {"table": numbers}))
+
+    factor = np.float32(0.00012345678)
+    one, other = scaled(factor), scaled(np.nextafter(factor, np.float32(1)))
+    assert key_of(one, host()) != key_of(other, host())
+
+
 def test_damaged_bytes_are_refused() -> None:
     data = compile_kernel(LayerNormalisation(2, 3)).to_bytes()
-    with pytest.raises(CompileError, match="was changed or cut off"):
-        load_kernel(data[:-1], LayerNormalisation(2, 3))
+    for damaged in (data[:-1], data[:150], data.replace(b"workspace", b"workspake")):
+        with pytest.raises(CompileError, match="was changed or cut off"):
+            load_kernel(damaged, LayerNormalisation(2, 3))
     with pytest.raises(CompileError, match="are no kernel of the CPU target"):
         load_kernel(b"ELF", LayerNormalisation(2, 3))
 

@@ -61,6 +61,8 @@ OPERATORS: list[tuple[ops.Operator, str]] = [
     (ops.AveragePool((3, 3), (2, 2), (0, 0, 0, 0), False, (1, 1)), "image"),
     *((ops.Unary(kind), "matrix") for kind in ("Relu", "Sigmoid", "HardSwish", "Erf", "Tanh")),
     (ops.Unary("Clip", (-0.5, 0.25)), "matrix"),
+    (ops.Unary("GeluTanh"), "matrix"),
+    (ops.Unary("Shrink", (0.125, 0.5)), "matrix"),
     (ops.Unary("LeakyRelu", (0.125,)), "matrix"),
     (ops.Unary("HardSigmoid", (0.25, 0.5)), "matrix"),
     (ops.Softmax(1, 2), "matrix"),
@@ -68,6 +70,7 @@ OPERATORS: list[tuple[ops.Operator, str]] = [
     (ops.Reduce("ReduceMean", (2, 3), False), "image"),
     (ops.Reduce("ReduceMax", (1,), True), "image"),
     (ops.Reduce("ArgMax", (1,), False), "matrix"),
+    (ops.Reduce("LastArgMin", (1,), True), "matrix"),
 ]
 
 
@@ -107,6 +110,16 @@ def test_operators_of_several_operands_mean_the_same_outside() -> None:
     onnx.checker.check_model(proto)
     for got, expected in zip(run(proto, inputs), evaluate(graph, inputs).values(), strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_remainder_means_the_same_outside() -> None:
+    builder = Builder("remainder", [Value("x", SHAPES["matrix"])])
+    divisor = builder.constant(np.array([0.75], np.float32), "divisor")
+    rest = builder.emit(ops.Binary("FMod"), ["x", divisor])
+    graph = builder.graph([Output("y", rest)])
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    (got,) = run(export_onnx(graph), {"x": x})
+    np.testing.assert_allclose(got, np.fmod(x, np.float32(0.75)), atol=1e-6)
 
 
 def test_a_value_with_the_name_of_an_output_gives_way() -> None:

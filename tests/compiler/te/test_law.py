@@ -78,6 +78,20 @@ def test_a_multiplier_takes_only_what_lies_in_act(multiplier):
     np.testing.assert_array_equal(outcome.output, evaluate(kernel, inputs))
 
 
+def test_a_field_that_counts_as_1_in_acc_is_refused_there():
+    machine = PRESETS["4x4"].replace(extra_operations=("ceiling = min(a, a_multiplier)",))
+    y, c = te.axes(y=5, c=8)
+    left, right = (te.tensor(name, "int8", (5, 8)) for name in ("left", "right"))
+    wide = te.compute("wide", "int32", (y, c), left[y, c] * right[y, c])
+    value = te.apply(machine.operation("ceiling"), wide[y, c], a_multiplier=90)
+    kernel = te.kernel("cut", te.compute("out", "int8", (y, c), te.clamp(value, -128, 127)))
+    s = te.Schedule(kernel, machine)
+    s.set_scope("wide", "ACC")
+    result = s.cache_write("out", "ACT")
+    with pytest.raises(te.ScheduleError, match="and `wide` lies in ACC; make"):
+        s.tensorise(result, "y")
+
+
 def test_operands_must_be_integers():
     y, c = te.axes(y=5, c=8)
     left, scale = te.tensor("left", "int8", (5, 8)), te.tensor("scale", "float32", (5, 8))
