@@ -6,12 +6,14 @@ from pathlib import Path
 
 from rich.table import Table
 
-from ...errors import UsageError
+from ...errors import TilewrightError, UsageError
 from .. import report
 from ..arguments import progress_bar
 from ..conformance import (
+    CRASHED,
     OUTCOMES,
     PASSED,
+    WRONG,
     Verdict,
     by_cause,
     count_outcomes,
@@ -47,6 +49,8 @@ def conformance(arguments: argparse.Namespace) -> None:
     ------
     UsageError
         For arguments that make no sense together, or a text that no case has in its name.
+    TilewrightError
+        When a case crashes or gives a wrong result.
     """
     if arguments.write and arguments.match:
         raise UsageError(
@@ -69,6 +73,13 @@ def conformance(arguments: argparse.Namespace) -> None:
         write_json(arguments.json, to_json(verdicts))
     if arguments.json != "-":
         show(verdicts)
+    faults = [verdict for verdict in verdicts if verdict.outcome in (WRONG, CRASHED)]
+    if faults:
+        raise TilewrightError(
+            f"{len(faults)} of {len(verdicts)} cases: expected a right result or a refusal, got a "
+            f"wrong one or a crash (the first: `{faults[0].name}`); this is a fault of Tilewright: "
+            "report it"
+        )
 
 
 def to_json(verdicts: list[Verdict]) -> dict[str, object]:

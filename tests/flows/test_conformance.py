@@ -10,6 +10,7 @@ from tilewright.compiler.fixing import import_with_inputs
 from tilewright.compiler.frontend import quantise
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
 from tilewright.flows.command import main
+from tilewright.flows.commands import conformance
 from tilewright.flows.conformance import (
     CRASHED,
     PASSED,
@@ -144,6 +145,17 @@ def test_the_command_counts_and_tells_causes(capsys):
     said = capsys.readouterr().out
     assert "1 cases: 0 passed, 1 refused, 0 wrong, 0 crashed (0.0% pass)" in said
     assert "strings" in said
+
+
+@pytest.mark.parametrize("outcome", [WRONG, CRASHED])
+def test_a_wrong_or_crashed_case_is_an_exit_code(capsys, monkeypatch, outcome):
+    bad = [Verdict("test_relu", outcome, "spoilt", "spoilt")]
+    monkeypatch.setattr(conformance, "run_cases", lambda cases: bad)
+    assert main(["conformance", "--match", "test_relu"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "error: 1 of 1 cases: expected a right result or a refusal, got a wrong one or a crash "
+        "(the first: `test_relu`); this is a fault of Tilewright: report it\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["StringSplitBasic", "STRING_split_basic"])
