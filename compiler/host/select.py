@@ -1,0 +1,74 @@
+"""Which nodes of the host become kernels: a walk in the graph's order, matchers by operator.
+
+What it finds follows from the graph and the target alone, so that an artifact holds machine code
+and nothing about kernels.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ..cpu import Target
+from ..graph import Graph, Node
+from .kernel import HostKernel, Scope
+from .matchers import MATCHERS
+
+LEAST_WORK = 1 << 14
+"""Operations below which NumPy is fast enough: a kernel takes some 100 ms to compile, once."""
+
+
+def select_kernels(
+    graph: Graph, nodes: Iterable[Node], target: Target, least_work: int = LEAST_WORK
+) -> tuple[HostKernel, ...]:
+    """Kernels for nodes of the host.
+
+    Parameters
+    ----------
+    graph
+        The whole graph.
+    nodes
+        Those that run on the host one after the other, with no segment between, in order.
+    target
+        What kernels are compiled for.
+    least_work
+        Operations (multiplications, or elements of the output) that make a kernel worth while.
+
+    Returns
+    -------
+    Kernels in the order in which they can run: each at the place of its last node.
+    """
+    nodes = tuple(nodes)
+    scope = Scope(graph, frozenset(node.outputs[0].name for node in nodes), target)
+    found: list[HostKernel] = []
+    for node in nodes:
+        kernel = _match(scope, node) if scope.is_free(node) else None
+        if kernel is not None and work(kernel) >= least_work:
+            found.append(kernel)
+            taken = {one.outputs[0].name for one in kernel.nodes}
+            scope = replace(scope, free=scope.free - taken)
+    places = {node.outputs[0].name: index for index, node in enumerate(nodes)}
+    return tuple(sorted(found, key=lambda kernel: places[kernel.output]))
+
+
+def _match(scope: Scope, node: Node) -> HostKernel | None:
+    matchers = MATCHERS.get(type(node.attributes), ())
+    return next((kernel for find in matchers if (kernel := find(scope, node))), None)
+
+
+def work(kernel: HostKernel) -> int:
+    """About how many operations a kernel takes: multiplications, or elements that it gives."""
+    description = kernel.description
+    size = 1
+    for extent in description.output.shape:
+        size *= extent
+    return max(getattr(description, "macs", 0), size * len(kernel.nodes))
+
+
+def interrupted(steps: Sequence[str | int]) -> list[list[str]]:
+    """Host steps of a module in runs that no segment interrupts."""
+    runs: list[list[str]] = [[]]
+    for step in steps:
+        if isinstance(step, int):
+            runs.append([])
+        else:
+            runs[-1].append(step)
+    return [run for run in runs if run]
