@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .compiler import te
     from .compiler.compile import compile_graph
     from .compiler.frontend import import_and_quantise
+    from .compiler.pytorch import from_torch
     from .errors import TilewrightError
     from .isa.configuration import DEFAULT, PRESETS, Configuration, load_configuration
     from .runtime import Comparison, Session, load, open_device, save
@@ -26,6 +27,7 @@ _HOMES = {
     "Session": ".runtime",
     "TilewrightError": ".errors",
     "compile_graph": ".compiler.compile",
+    "from_torch": ".compiler.pytorch",
     "import_and_quantise": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.configuration",
@@ -43,6 +45,7 @@ __all__ = [
     "Session",
     "TilewrightError",
     "compile_graph",
+    "from_torch",
     "import_and_quantise",
     "load",
     "load_configuration",

@@ -2,28 +2,29 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
-from ..errors import CompileError
 from ..isa.checker import check
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Sync
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
-from .accelerator.dma import Resident
 from .accelerator.lower import Emitted, Lowering
-from .fusion import Group, Movement, form_groups, images_that_fit
+from .accelerator.program_size import refuse_huge_programs
+from .costs import DEFAULT_COSTS, Costs
+from .forced import ACCELERATOR
+from .fusion import form_groups
 from .gaps import LayerGap, layer_gap, report_of
-from .graph import Graph, Node, is_accelerated
-from .homes import Home, find_homes
-from .kernels.common import channel_block, padded
-from .kernels.first_layer import Image
+from .graph import Graph, Node
+from .host import compile_host, host_target, plan_host, report_of_host
 from .measure import Measure, Stopwatch
 from .memory_plan import plan_memory
-from .module import Binding, Layer, Module, Segment
+from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
+from .placement import DEFAULT_PLACEMENT, Placement, decide
+from .placement_table import PlacedLayer, placed_layers, placement_report
+from .segments import bind, draft, lifetimes, partition
 from .transposes import transpose_on_host
 
 Progress = Callable[[str], None]
@@ -37,6 +38,8 @@ def compile_graph(
     keep_all: bool = False,
     options: Options = DEFAULT_OPTIONS,
     measure: Measure | None = None,
+    placement: Placement = DEFAULT_PLACEMENT,
+    costs: Costs = DEFAULT_COSTS,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -56,40 +59,59 @@ def compile_graph(
     measure
         Tells the exact cycles of a program (`tilewright.sim.timing` has such a model); with it the
         most likely schedules are compared by their time, and without it by an estimate.
+    placement
+        Who runs what; the accelerator all it can by default.
+    costs
+        What times are estimated from, where `placement` asks for the least, and in the report.
 
     Returns
     -------
     Module
-        Its report has `compile_s`, seconds, `instructions`, and what `gaps.report_of` tells.
+        Its report has `compile_s`, seconds, `instructions`, what `gaps.report_of` tells, `host`
+        (`host.report_of_host`) and `placement` (`placement_table.placement_report`).
 
     Raises
     ------
     CompileError
-        When a layer does not fit the configuration.
+        When a layer does not fit the configuration, or the placement is not possible.
     """
     started = time.perf_counter()
-    graph = transpose_on_host(graph, configuration)
+    if not placement.leaves_all:
+        graph = transpose_on_host(graph, configuration)
     steps: list[str | int] = []
     segments: list[Segment] = []
     gaps: list[list[LayerGap]] = []
+    layers: list[list[PlacedLayer]] = []
     with _paused_collector():
-        for group in partition(graph):
-            if is_accelerated(group[0]):
+        decision = decide(graph, configuration, options, placement, costs)
+        for group in partition(graph, decision.on_accelerator):
+            if decision.on_accelerator(group[0]):
                 steps.append(len(segments))
-                segment, found = _compile_segment(
+                segment, found, placed = _compile_segment(
                     graph, group, configuration, progress, keep_all, options, measure
                 )
                 segments.append(segment)
                 gaps.append(found)
+                layers.append(placed)
             else:
                 steps += [node.outputs[0].name for node in group]
     exact = measure and sum(measure(segment.program, configuration) for segment in segments)
+    host = plan_host(graph, steps, segments, host_target())
+    code = compile_host(host)
     report = {
         "compile_s": time.perf_counter() - started,
         "instructions": sum(len(segment.program) for segment in segments),
         **report_of(gaps, exact),
+        "host": report_of_host(host),
+        "placement": placement_report(
+            graph,
+            placed_layers(graph, steps, layers, (*host.kernels, *host.recurrences)),
+            placement,
+            decision,
+            costs,
+        ),
     }
-    return Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report)
+    return Module(graph.name, configuration, graph, tuple(steps), tuple(segments), report, code)
 
 
 @contextmanager
@@ -104,25 +126,6 @@ def _paused_collector() -> Iterator[None]:
             gc.enable()
 
 
-def partition(graph: Graph) -> list[list[Node]]:
-    """Nodes in groups that alternate between host and accelerator, as few as the order allows."""
-    ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
-    waiting, groups = list(graph.nodes), []
-    accelerated = False
-    while waiting:
-        group: list[Node] = []
-        for node in waiting:
-            if is_accelerated(node) == accelerated and all(name in ready for name in node.inputs):
-                group.append(node)
-                ready |= {value.name for value in node.outputs}
-        if group:
-            groups.append(group)
-            taken = {node.outputs[0].name for node in group}
-            waiting = [node for node in waiting if node.outputs[0].name not in taken]
-        accelerated = not accelerated
-    return groups
-
-
 def _compile_segment(
     graph: Graph,
     nodes: list[Node],
@@ -131,24 +134,23 @@ def _compile_segment(
     keep_all: bool,
     options: Options,
     measure: Measure | None,
-) -> tuple[Segment, list[LayerGap]]:
-    inputs, outputs = _boundary(graph, nodes)
-    images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
-    values = [*inputs, *(node.output.name for node in nodes)]
-    places = {name: _place(name, graph, images, configuration) for name in values}
-    homes = find_homes(graph, nodes, {name: place.stored_shape for name, place in places.items()})
+) -> tuple[Segment, list[LayerGap], list[PlacedLayer]]:
+    drafted = draft(graph, nodes, configuration, options)
+    inputs, outputs, homes = drafted.inputs, drafted.outputs, drafted.homes
     stopwatch = None
     if measure is not None:
         stopwatch = Stopwatch(*homes.apart(), configuration, measure)
     groups = form_groups(
-        graph, nodes, outputs, images, configuration, options, stopwatch, homes.copies
+        graph, nodes, outputs, drafted.images, configuration, options, stopwatch, homes.copies
     )
-    lifetimes = _lifetimes(graph, groups, inputs, outputs, keep_all)
-    plan = plan_memory(homes.lifetimes(lifetimes))
+    work = (piece for group in groups for piece in group.work)
+    refuse_huge_programs(work, configuration, options.most_instructions)
+    spans = lifetimes(graph, groups, inputs, outputs, keep_all)
+    plan = plan_memory(homes.lifetimes(spans))
     residents = homes.residents(plan.offsets)
-    bind = {name: _bind(places[name], homes.of[name], residents[name]) for name in lifetimes}
+    bound = {name: bind(drafted.places[name], homes.of[name], residents[name]) for name in spans}
     pool = ConstantPool(base=align(plan.size))
-    lowering = Lowering(configuration, residents, pool)
+    lowering = Lowering(configuration, residents, pool, options.most_instructions)
     ends: list[int] = []
     gaps: list[LayerGap] = []
     for group in groups:
@@ -180,83 +182,18 @@ def _compile_segment(
         program=program,
         notes=notes,
         layers=tuple(layers),
-        inputs=tuple(bind[name] for name in inputs),
-        outputs=tuple(bind[name] for name in outputs),
-        activations=tuple(bind.values()),
+        inputs=tuple(bound[name] for name in inputs),
+        outputs=tuple(bound[name] for name in outputs),
+        activations=tuple(bound.values()),
         constants=pool.image(),
         constants_offset=pool.base,
         data_bytes=data_bytes,
     )
-    return segment, gaps
-
-
-def _boundary(graph: Graph, nodes: list[Node]) -> tuple[list[str], list[str]]:
-    """Activations that enter and leave a group of nodes."""
-    inside = {value.name for node in nodes for value in node.outputs}
-    entering = dict.fromkeys(
-        name
-        for node in nodes
-        for name in node.inputs
-        if name not in inside and not graph.is_constant(name)
-    )
-    shown = {output.value for output in graph.outputs}
-    leaving = [
-        name
-        for name in (value.name for node in nodes for value in node.outputs)
-        if name in shown or any(user.outputs[0].name not in inside for user in graph.users(name))
+    placed = [
+        PlacedLayer(group.name, group.op, ACCELERATOR, group.nodes, gap.cycles, gap.exact)
+        for group, gap in zip(groups, gaps, strict=True)
     ]
-    return list(entering), leaving
-
-
-def _lifetimes(
-    graph: Graph,
-    groups: list[Group | Movement],
-    inputs: list[str],
-    outputs: list[str],
-    keep_all: bool,
-) -> dict[str, tuple[int, int]]:
-    """First and last step of every value in memory.
-
-    Inputs exist before the first group, outputs after the last.
-    """
-    first = dict.fromkeys(inputs, -1)
-    last: dict[str, int] = dict.fromkeys(inputs, -1)
-    for step, group in enumerate(groups):
-        for name in group.inputs:
-            if not graph.is_constant(name):
-                last[name] = step
-        first[group.output] = last[group.output] = step
-    for name in first if keep_all else outputs:
-        last[name] = len(groups)
-    return {name: (step, last[name]) for name, step in first.items()}
-
-
-def _place(
-    name: str, graph: Graph, images: Mapping[str, Image], configuration: Configuration
-) -> Binding:
-    """How a value lies in memory, at a place not yet known."""
-    shape = graph.types[name].shape
-    if len(shape) != 4:
-        raise CompileError(
-            f"value `{name}`: an accelerated layer needs [N, H, W, C], got {list(shape)}"
-        )
-    if name in images:
-        image = images[name]
-        return Binding(name, 0, image.stored_shape, shape, image.border[:2], image.fill)
-    return Binding(name, 0, (*shape[:3], padded(shape[3], channel_block(configuration))), shape)
-
-
-def _bind(place: Binding, home: Home, resident: Resident) -> Binding:
-    """Where a value lies in memory."""
-    if not home.strides:
-        return replace(place, offset=resident.base)
-    return replace(
-        place,
-        offset=resident.base,
-        stored_shape=place.shape,
-        whole=home.whole,
-        strides=home.strides,
-    )
+    return segment, gaps, placed
 
 
 def _annotate(

@@ -38,6 +38,9 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.fold_dequantize,  # float weights of what stays on the host
     passes.merge_duplicates,  # layout changes of one value for several users
     passes.check_accumulators,  # the machine's rounding equals the definition's
+    passes.fold_into_convolutions,  # batch normalisation of the host's float layers
+    passes.channels_last,  # the host's float images, as its kernels read them
+    passes.merge_duplicates,  # images that were moved for several users
 )
 
 

@@ -66,7 +66,7 @@ class Stopwatch:
         """So many have been timed."""
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
-        """The fastest of the likely schedules; equal layers get the same one.
+        """The fastest of the likely schedules; equal layers with equal rivals get the same one.
 
         Parameters
         ----------
@@ -78,7 +78,7 @@ class Stopwatch:
         CompileError
             When not even the smallest tile fits.
         """
-        form = self._form(kernel), options
+        form = self._form(kernel), options, rival
         if form not in self.chosen:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]

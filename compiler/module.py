@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -153,6 +153,11 @@ class Module:
         The integer graph: meaning of every step, and the reference to compare with.
     steps
         Host nodes by the value that they produce; accelerator steps as indices into `segments`.
+    report
+        What the compiler has to tell.
+    code
+        Machine code of the host's kernels by their keys (`host.compile_host`); kernels that it
+        lacks are compiled when the module is run.
     """
 
     name: str
@@ -161,3 +166,4 @@ class Module:
     steps: tuple[str | int, ...]
     segments: tuple[Segment, ...]
     report: Mapping[str, object]
+    code: Mapping[str, bytes] = field(default_factory=dict, repr=False)

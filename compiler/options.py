@@ -24,17 +24,21 @@ class Options:
         convolutions only the pixels that they use.
     candidates
         Most schedules per kernel that are timed, where a timing model is at hand.
+    most_instructions
+        A longer program is refused before it is made. ResNet-50 takes 300,000 with 4x4 lanes, which
+        takes a minute; a million takes a gigabyte.
 
     Raises
     ------
     CompileError
-        For a negative depth, or no candidate.
+        For a negative depth, no candidate, or no instruction.
     """
 
     pipeline_depth: int = 0
     fuse: bool = True
     gather: bool = True
     candidates: int = 3
+    most_instructions: int = 1 << 20
 
     def __post_init__(self) -> None:
         if self.pipeline_depth < 0:
@@ -42,9 +46,10 @@ class Options:
                 f"pipeline depth: expected 0 (all the room there is) or more, got "
                 f"{self.pipeline_depth}"
             )
-
-        if self.candidates < 1:
-            raise CompileError(f"candidates: expected at least 1, got {self.candidates}")
+        for name in ("candidates", "most_instructions"):
+            if getattr(self, name) < 1:
+                text = name.replace("_", " ")
+                raise CompileError(f"{text}: expected at least 1, got {getattr(self, name)}")
 
 
 DEFAULT_OPTIONS = Options()

@@ -7,6 +7,7 @@ int8; the accelerator runs them, and the host runs layer norms and softmax.
     python examples/encoder.py build/encoder                       # one block of 64 tokens
     tilewright run build/encoder/encoder_int8_qdq.onnx --input build/encoder/sequences.npz
     python examples/encoder.py build/small --tokens 32 --blocks 2 --zero-points
+    python examples/encoder.py build/encoder --operators           # the same, in newer operators
 """
 
 import argparse
@@ -36,10 +37,22 @@ class Encoder:
         last layers of a block.
     blocks
         How many follow each other.
+    operators
+        Whether a layer norm and GELU are one operator each, as today's exporters write them, or the
+        sums, products and functions that older ones do. The weights are the same.
     """
 
-    def __init__(self, tokens: int, width: int, heads: int, hidden: int, blocks: int = 1) -> None:
+    def __init__(
+        self,
+        tokens: int,
+        width: int,
+        heads: int,
+        hidden: int,
+        blocks: int = 1,
+        operators: bool = False,
+    ) -> None:
         self.tokens, self.width, self.heads = tokens, width, heads
+        self.operators = operators
         self.random = np.random.default_rng(SEED)
         self.nodes: list[onnx.NodeProto] = []
         self.weights: dict[str, np.ndarray] = {}
@@ -82,8 +95,11 @@ class Encoder:
         return self.add("Add", name, product, self.draw(f"{name}.bias", outputs))
 
     def norm(self, name: str, x: str) -> str:
-        """Layer norm, in the operators that older exporters write."""
+        """Layer norm, of Ba et al. (arXiv:1607.06450)."""
         scale = self.random.uniform(0.5, 1.5, self.width).astype(np.float32)
+        if self.operators:
+            parameters = self.hold(f"{name}.scale", scale), self.draw(f"{name}.bias", self.width)
+            return self.add("LayerNormalization", name, x, *parameters, epsilon=EPSILON)
         mean = self.add("ReduceMean", f"{name}.mean", x, axes=[-1])
         centred = self.add("Sub", f"{name}.centred", x, mean)
         square = self.add("Mul", f"{name}.square", centred, centred)
@@ -124,6 +140,8 @@ class Encoder:
 
     def gelu(self, name: str, x: str) -> str:
         """`x * (1 + erf(x / sqrt(2))) / 2`, of Hendrycks and Gimpel (arXiv:1606.08415)."""
+        if self.operators:
+            return self.add("Gelu", name, x)
         scaled = self.add("Div", f"{name}.scaled", x, self.number(f"{name}.root", 2**0.5))
         raised = self.add(
             "Add",
@@ -144,7 +162,9 @@ class Encoder:
             [helper.make_tensor_value_info(self.result, kind, shape)],
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
         )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        opset, version = (20, 9) if self.operators else (17, 8)
+        opsets = [helper.make_opsetid("", opset)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
     def draw_sequences(self, count: int, seed: int) -> np.ndarray:
         """Inputs float32[count, tokens, width]."""
@@ -205,11 +225,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hidden", type=int, default=256, help="channels inside of a block")
     parser.add_argument("--blocks", type=int, default=1, help="that follow each other")
     parser.add_argument("--zero-points", action="store_true", help="uint8 instead of int8")
+    parser.add_argument(
+        "--operators",
+        action="store_true",
+        help="LayerNormalization and Gelu instead of their parts",
+    )
     options = parser.parse_args(arguments)
     sizes = (options.tokens, options.width, options.heads, options.hidden, options.blocks)
     if min(sizes) < 1 or options.width % options.heads:
         parser.error("expected sizes of 1 or more, and a `--width` that `--heads` divides")
-    encoder = Encoder(*sizes)
+    encoder = Encoder(*sizes, options.operators)
     options.folder.mkdir(parents=True, exist_ok=True)
     path = options.folder / MODEL
     quantise(encoder, path, options.zero_points)

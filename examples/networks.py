@@ -6,6 +6,7 @@ layer, range and byte count of the real one. The same machine writes the same by
 
     python examples/networks.py resnet18 build/resnet18            # 12 MB, five seconds
     python examples/networks.py mobilenet_v2 build/small --size 64 --width 0.5 --classes 10
+    python examples/networks.py resnet18 build/float --float       # 47 MB, not quantised
 """
 
 import argparse
@@ -281,6 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", type=int, default=SIZE, help="of the images, in pixels")
     parser.add_argument("--width", type=float, default=1.0, help="multiplier of the channels")
     parser.add_argument("--classes", type=int, default=CLASSES, help="number of outputs")
+    parser.add_argument("--float", action="store_true", help="write the float network alone")
     options = parser.parse_args(arguments)
     if options.size < 32 or options.size % 32:
         parser.error(f"`--size`: expected a multiple of 32 pixels, got `{options.size}`")
@@ -289,6 +291,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model, images = options.folder / f"{options.name}_int8_qdq.onnx", options.folder / IMAGES
     options.folder.mkdir(parents=True, exist_ok=True)
     network = float_model(options.name, options.size, options.width, options.classes)
+    if options.float:
+        onnx.save(network, options.folder / f"{options.name}.onnx")
+        print(f"wrote `{options.folder / options.name}.onnx`")
+        return
     quantise(network, draw_images(CALIBRATION_IMAGES, SEED, options.size), model)
     samples = draw_images(TEST_IMAGES, SEED + 1, options.size)
     outputs = logits_of(model.read_bytes(), samples)

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..compiler.compile import partition
 from ..compiler.graph import Graph, Node, QConv, is_accelerated
 from ..compiler.module import Module
+from ..compiler.segments import partition
 from ..isa.configuration import Configuration
 from ..isa.instructions import Store
 from ..sim.memory_model import MemoryModel

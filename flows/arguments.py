@@ -14,12 +14,14 @@ from ..compiler.options import DEFAULT_OPTIONS
 from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
 from ..sim.toolchain import find_compiler, find_verilator
+from .calibration import Calibration, refuse_calibration
 from .compile_cache import CompileCache
 from .fixed_inputs import NO_WISHES, Wishes, refuse_wishes
+from .placing import DEFAULT_PLACING, Placing
 
 if TYPE_CHECKING:
+    from ..compiler.graph import Graph
     from ..compiler.module import Module
-    from .calibration import Calibration
 
 
 def add_configuration(parser: argparse.ArgumentParser) -> None:
@@ -39,21 +41,6 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
         "--json", nargs="?", const="-", metavar="FILE.json",
         help=f"{what} for machines, to stdout or to a file",
     )  # fmt: skip
-
-
-def check_json(target: str | None) -> None:
-    """Refuse a name that may be a model's.
-
-    Raises
-    ------
-    UsageError
-        Before anything long begins.
-    """
-    if target not in (None, "-") and not target.endswith(".json"):
-        raise UsageError(
-            f"`--json {target}`: expected a name that ends in `.json`, or none for stdout; put "
-            "MODEL before `--json`"
-        )
 
 
 def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
@@ -106,6 +93,7 @@ def load_module(
     keep_all: bool = False,
     calibration: "Calibration | None" = None,
     wishes: Wishes = NO_WISHES,
+    placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """A compiled module from a model, which is compiled now, or from an artifact.
 
@@ -119,6 +107,8 @@ def load_module(
         How to quantise a float model; None for one that is quantised.
     wishes
         Inputs and dimensions that are given beforehand.
+    placing
+        Who shall run what; an artifact's network is compiled again where that is said.
 
     Raises
     ------
@@ -130,19 +120,19 @@ def load_module(
     from ..runtime.artifact import is_artifact, load
 
     if is_artifact(source):
-        if calibration is not None:
-            raise UsageError(
-                f"`--calibrate`: expected a float ONNX model, got the artifact `{source}`, which "
-                "is compiled already; give the model"
-            )
+        refuse_calibration(source, calibration)
         refuse_wishes(source, wishes)
-        return load(source, configuration)
+        module = load(source, configuration)
+        if placing.is_default:
+            return module
+        return compile_placed(module.graph, module.configuration, placing, keep_all=keep_all)
     return compile_model(
         source,
         configuration or DEFAULT,
         keep_all=keep_all,
         calibration=calibration,
         wishes=wishes,
+        placing=placing,
     )
 
 
@@ -153,9 +143,15 @@ def compile_model(
     keep_all: bool = False,
     calibration: "Calibration | None" = None,
     wishes: Wishes = NO_WISHES,
+    placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr, or take what was compiled before."""
-    asked = {"keep_all": keep_all, "calibration": calibration, "wishes": wishes}
+    asked = {
+        "keep_all": keep_all,
+        "calibration": calibration,
+        "wishes": wishes,
+        "placing": placing,
+    }
     kept = kept_module(source, configuration, **asked)
     module = kept.load() if kept is not None else None
     if module is None:
@@ -172,11 +168,12 @@ def kept_module(
     keep_all: bool,
     calibration: "Calibration | None" = None,
     wishes: Wishes = NO_WISHES,
+    placing: Placing = DEFAULT_PLACING,
 ) -> CompileCache | None:
     """Where the module of a model is kept; None where there is no model."""
     if not source.is_file():
         return None
-    more = (*(calibration.key() if calibration else ()), *wishes.key())
+    more = (*(calibration.key() if calibration else ()), *wishes.key(), *placing.key())
     return CompileCache(source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
 
 
@@ -187,11 +184,10 @@ def compile_anew(
     keep_all: bool,
     calibration: "Calibration | None" = None,
     wishes: Wishes = NO_WISHES,
+    placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
-    from ..compiler.compile import compile_graph
     from ..compiler.frontend import import_and_quantise
-    from ..sim.timing import exact_measure
     from .quantising import integer_graph
 
     with progress_bar() as advance:
@@ -200,6 +196,19 @@ def compile_anew(
             graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
         else:
             graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
+    return compile_placed(graph, configuration, placing, keep_all=keep_all)
+
+
+def compile_placed(
+    graph: "Graph", configuration: Configuration, placing: Placing, *, keep_all: bool
+) -> "Module":
+    """Compile a graph with progress on stderr."""
+    from ..compiler.compile import compile_graph
+    from ..compiler.costs import DEFAULT_COSTS
+    from ..sim.timing import exact_measure
+
+    costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
+    with progress_bar() as advance:
         layers = len(graph.nodes)
         done = 0
 
@@ -209,7 +218,15 @@ def compile_anew(
             advance(f"compiling {graph.name}", min(done, layers), layers)
 
         advance(f"compiling {graph.name}", 0, layers)
-        return compile_graph(graph, configuration, tell, keep_all=keep_all, measure=exact_measure())
+        return compile_graph(
+            graph,
+            configuration,
+            tell,
+            keep_all=keep_all,
+            measure=exact_measure(),
+            placement=placing.placement(),
+            costs=costs,
+        )
 
 
 def require_tools(device: str) -> None:

@@ -1,38 +1,45 @@
 """Kernels of the CPU target beside onnxruntime's, in one run on the same threads.
 
-Both are run in turns and the medians of their times are compared. On one thread the time is what
-the processor spent on it, so that other processes of the machine do not count; on several it is the
-clock's, which says something on an idle machine alone. Of onnxruntime's layouts the fastest counts
-(`bench_cpu_peer`).
+Both are run in turns and the least of their times are compared, which other processes disturb
+least. On one thread the time is what the processor spent on it; on several it is the clock's, which
+says something on an idle machine alone. Of onnxruntime's layouts the fastest counts
+(`bench_cpu_peer`). Both are called with addresses that were bound before; arrays lie as in a
+network's memory. How much of the peak (`bench_cpu_peak`) a kernel reaches tells how much faster it
+could be; Winograd's way, which does fewer multiplications than are counted, is above it.
 """
 
 import argparse
+import itertools
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from ..compiler.cpu import (
+    Array,
     Convolution,
     DepthwiseConvolution,
     Description,
     Elementwise,
+    Kernel,
     LayerNormalisation,
     Quantised,
     Softmax,
-    aligned_empty,
+    Target,
     compile_kernel,
     host,
     matrix_product,
 )
+from ..compiler.cpu.batched_product import BatchedProduct
 from ..errors import UsageError
+from .bench_cpu_peak import peak_rates
 from .bench_cpu_peer import Run, peer_runs
 from .command import guarded
-from .json_output import write_json
+from .json_output import check_json, write_json
 from .layers import RESNET18, ConvolutionShape
 
 FIRST = ConvolutionShape("C1", 224, 3, 64, 7, 2, 1)
@@ -53,6 +60,14 @@ DEPTHWISE = (
 PRODUCTS = {"qkv": (128, 768, 2304), "output": (128, 768, 768), "up": (128, 768, 3072)}
 PRODUCTS["down"] = (128, 3072, 768)
 """A transformer block's of 768 channels over 128 tokens: rows, inner extent, columns."""
+
+HEADS = 12
+"""Of the block's attention, each of 64 channels."""
+
+PAGE_BYTES = 4096
+
+LARGE_BYTES = 1 << 23
+"""Memory for which NumPy asks for large pages, as for a network's."""
 
 BYTES = Quantised("uint8", "uint8", 3, 4)
 
@@ -89,11 +104,15 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
                 1, size, size, channels, strides=(stride, stride), quantised=quantised
             )
             yield f"depthwise {kind}", f"{size}x{channels}/{stride}", layer, layer.macs
+    scores = BatchedProduct(1, HEADS, 128, 64, 128, transposed=True, scale=0.125)
+    yield "transformer products", "scores", scores, scores.macs
+    values = BatchedProduct(1, HEADS, 128, 128, 64)
+    yield "transformer products", "values", values, values.macs
     yield "rows", "softmax 1536x128", Softmax(1536, 128), 0
     yield "rows", "softmax 1x1000", Softmax(1, 1000), 0
     yield "rows", "layer norm 128x768", LayerNormalisation(128, 768), 0
     for name in ("gelu", "tanh", "sigmoid", "exp"):
-        chain = Elementwise(128, 3072, (("x", "float32"),), (name, "x"))
+        chain = Elementwise((128, 3072), (("x", "float32"),), (name, "x"))
         yield "elementwise", f"{name} 128x3072", chain, 0
 
 
@@ -103,32 +122,38 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--only", default="", help="groups and names that contain this")
     parser.add_argument("--level", help="feature set; the machine's by default")
-    parser.add_argument("--json", metavar="FILE", help="write the figures here")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="stdout without FILE")
     options = parser.parse_args(arguments)
 
     def call() -> None:
-        rows = []
+        check_json(options.json)
+        target, rows = host(options.level), []
+        peaks = peak_rates(target)
         for group, name, description, macs in cases():
             if options.only in f"{group} {name}":
                 for threads in options.threads:
                     row = {"group": group, "name": name, "threads": threads, "macs": macs}
-                    rows.append(row | measure(description, threads, options.level))
-                    print(f"{group} {name}, {threads}: {rows[-1]['ratio']:.2f}", file=sys.stderr)
+                    found = measure(description, threads, target)
+                    peak = peaks.get("int8" if "int8" in group else "float32", 0) * threads
+                    share = 2 * macs / (found["ours_s"] * peak) if peak else 0
+                    rows.append(row | found | {"share_of_peak": share})
+                    print(f"{group} {name}, {threads}: {found['ratio']:.2f}", file=sys.stderr)
         if not rows:
             raise UsageError(f"`--only {options.only}`: no group or name contains it")
-        Console(width=100).print(table(rows))
-        for line in summary(rows):
-            print(line)
         if options.json:
-            write_json(options.json, rows)
+            write_json(options.json, {"peak_operations_per_s": peaks, "rows": rows})
+        if options.json != "-":
+            Console(width=112).print(table(rows))
+            for line in summary(rows):
+                print(line)
 
     return guarded(call)
 
 
-def measure(description: Description, threads: int, level: str | None = None) -> dict:
-    """Median seconds of both, and how much faster the CPU target is."""
+def measure(description: Description, threads: int, target: Target) -> dict:
+    """Least seconds of both, and how much faster the CPU target is."""
     started = time.thread_time()
-    kernel = compile_kernel(description, host(level), threads)
+    kernel = compile_kernel(description, target, threads)
     compiled = time.thread_time() - started
     ours = runner(kernel)
     clock = time.thread_time if threads == 1 else time.perf_counter
@@ -145,28 +170,43 @@ def measure(description: Description, threads: int, level: str | None = None) ->
                 for _ in range(repeats):
                     run()
                 found.append((clock() - before) / repeats)
-    mine, theirs = (float(np.median(found)) for found in times)
+    mine, theirs = map(min, times)
     return {"ours_s": mine, "peer_s": theirs, "ratio": theirs / mine, "compile_s": compiled}
 
 
-def runner(kernel) -> Run:
-    """A kernel with arrays of its own, ready to run."""
+def runner(kernel: Kernel) -> Run:
+    """A kernel with arrays of its own, bound once as a session does, ready to run."""
     generator = np.random.default_rng(0)
-    arrays = {}
-    for name, array in kernel.description.operands.items():
-        arrays[name] = aligned_empty(array.shape, array.dtype)
-        if array.dtype == "float32":
-            arrays[name][...] = generator.standard_normal(array.shape)
+    description = kernel.description
+    *operands, out = in_one_block([*description.operands.values(), description.output])
+    for array in operands:
+        if array.dtype == np.float32:
+            array[...] = generator.standard_normal(array.shape)
         else:
-            arrays[name][...] = generator.integers(0, 100, array.shape)
-    constants = {name: arrays.pop(name) for name in kernel.description.constants}
-    bound = kernel.bind(**constants)
-    given, out = list(arrays.values()), bound(*arrays.values())
+            array[...] = generator.integers(0, 100, array.shape)
+    arrays = dict(zip(description.operands, operands, strict=True))
+    bound = kernel.bind(**{name: arrays.pop(name) for name in description.constants})
+    frame, places = bound.frame()
+    for name, array in arrays.items():
+        frame[places[name]] = array.ctypes.data
+    frame[len(frame) - 1] = out.ctypes.data
 
-    def run() -> None:
-        bound(*given, out=out)
+    def run(held: object = (bound, arrays, out)) -> None:
+        kernel.call(frame)
 
     return run
+
+
+def in_one_block(arrays: Sequence[Array]) -> list[np.ndarray]:
+    """Arrays one after the other, each from a page on, in memory of large pages."""
+    sizes = [math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays]
+    starts = [0, *itertools.accumulate(-(-size // PAGE_BYTES) * PAGE_BYTES for size in sizes)]
+    room = np.empty(max(starts[-1], LARGE_BYTES) + PAGE_BYTES, np.uint8)
+    room = room[-room.ctypes.data % PAGE_BYTES :]
+    return [
+        room[start : start + size].view(array.dtype).reshape(array.shape)
+        for array, start, size in zip(arrays, starts, sizes, strict=False)
+    ]
 
 
 def duration(run: Run, clock: Callable[[], float]) -> float:
@@ -181,8 +221,8 @@ def duration(run: Run, clock: Callable[[], float]) -> float:
 
 def table(rows: list[dict]) -> Table:
     """All kernels; rates count multiplications and additions."""
-    out = Table(title="CPU target and onnxruntime")
-    for name in ("group", "kernel", "threads", "us", "onnxruntime us", "Gop/s", "ratio"):
+    out = Table(title="CPU target and onnxruntime", caption="* slower than onnxruntime")
+    for name in ("group", "kernel", "threads", "us", "onnxruntime us", "Gop/s", "peak", "ratio"):
         out.add_column(name, justify="left" if name in ("group", "kernel") else "right")
     for row in rows:
         rate = f"{2e-9 * row['macs'] / row['ours_s']:,.0f}" if row["macs"] else ""
@@ -193,7 +233,8 @@ def table(rows: list[dict]) -> Table:
             f"{row['ours_s'] * 1e6:,.1f}",
             f"{row['peer_s'] * 1e6:,.1f}",
             rate,
-            f"{row['ratio']:.2f}",
+            f"{row['share_of_peak']:.0%}" if row["share_of_peak"] else "",
+            f"{'* ' if row['ratio'] < 1 else ''}{row['ratio']:.2f}",
         )
     return out
 

@@ -6,7 +6,7 @@ fastest. Nothing but this file, tests and examples imports onnxruntime.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -20,6 +20,7 @@ from ..compiler.cpu import (
     LayerNormalisation,
     Softmax,
 )
+from ..compiler.cpu.batched_product import BatchedProduct
 from ..errors import ToolError
 
 BLOCK = 16
@@ -36,13 +37,17 @@ Layer = Convolution | DepthwiseConvolution
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A model of one kernel: operators by name with their attributes, one after the other."""
+    """A model of one kernel: operators by name with their attributes, one after the other.
+
+    `others` are inputs beside `x`, which are no constants either.
+    """
 
     x: np.ndarray
     weights: dict[str, np.ndarray]
     operators: tuple[tuple[str, dict], ...]
     inputs: tuple[str, ...]
     domain: str = ""
+    others: dict[str, np.ndarray] = field(default_factory=dict)
 
     def model(self) -> onnx.ModelProto:
         """The ONNX model, input `x`, output `y`."""
@@ -56,13 +61,21 @@ class Peer:
         graph = helper.make_graph(
             nodes,
             "peer",
-            [helper.make_tensor_value_info("x", kind, self.x.shape)],
+            [
+                helper.make_tensor_value_info(name, kind, array.shape)
+                for name, array in self.given.items()
+            ],
             [helper.make_tensor_value_info("y", kind, None)],
             [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
         )
         imports = [helper.make_opsetid("", 20)]
         imports += [helper.make_opsetid(self.domain, 1)] if self.domain else []
         return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+    @property
+    def given(self) -> dict[str, np.ndarray]:
+        """Arrays that are no constants."""
+        return {"x": self.x, **self.others}
 
 
 def peer_runs(description: Description, threads: int) -> list[Run]:
@@ -87,14 +100,16 @@ def peer_runs(description: Description, threads: int) -> list[Run]:
         session = onnxruntime.InferenceSession(
             peer.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        runs.append(_bound(session, onnxruntime.OrtValue.ortvalue_from_numpy(peer.x)))
+        binding = session.io_binding()
+        for name, array in peer.given.items():
+            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+            binding.bind_ortvalue_input(name, value)
+        runs.append(_bound(session, binding))
     return runs
 
 
-def _bound(session, x) -> Run:
-    """A session that neither copies its input nor makes an array of its output."""
-    binding = session.io_binding()
-    binding.bind_ortvalue_input("x", x)
+def _bound(session, binding) -> Run:
+    """A session that neither copies its inputs nor makes an array of its output."""
     binding.bind_output("y", "cpu")
     return lambda: session.run_with_iobinding(binding)
 
@@ -107,6 +122,9 @@ def _peers(description: Description) -> Iterator[Peer]:
             yield _product(description)
         else:
             yield from _convolutions(description)
+        return
+    if isinstance(description, BatchedProduct):
+        yield from _products(description)
         return
     x = _normal(description.output.shape)
     if isinstance(description, Softmax):
@@ -126,6 +144,15 @@ def _product(layer: Convolution) -> Peer:
     weights = {"w": w, "bias": _normal((layer.channels_out,))}
     x = _normal((layer.width, layer.channels_in))
     return Peer(x, weights, (("Gemm", {}), *_following(layer)), ("x", "w", "bias"))
+
+
+def _products(product: BatchedProduct) -> Iterator[Peer]:
+    """Two operands that are no constants; as onnxruntime fuses it, and without the factor."""
+    a, b = (_normal(array.shape) for array in product.operands.values())
+    attributes = {"transB": int(product.transposed), "alpha": product.scale}
+    yield Peer(a, {}, (("FusedMatMul", attributes),), ("x", "b"), CONTRIBUTED, {"b": b})
+    b = np.ascontiguousarray(b.swapaxes(-1, -2)) if product.transposed else b
+    yield Peer(a, {}, (("MatMul", {}),), ("x", "b"), others={"b": b})
 
 
 def _following(layer: Layer) -> tuple[tuple[str, dict], ...]:

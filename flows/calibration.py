@@ -65,15 +65,17 @@ class Calibration:
         return (digest, self.method, self.keep_float, rows)
 
 
-def add_calibration(parser: argparse.ArgumentParser, *, required: bool, samples: str) -> None:
+def add_calibration(
+    parser: argparse.ArgumentParser, *, required: bool = False, aliases: tuple[str, ...] = ()
+) -> None:
     """Add the options of quantisation.
 
     Parameters
     ----------
     required
         Whether there has to be a file.
-    samples
-        Name of the option that says how many samples calibrate.
+    aliases
+        Other names of `--calibration-samples`.
     """
     group = parser.add_argument_group("quantisation of float models")
     group.add_argument(
@@ -85,13 +87,13 @@ def add_calibration(parser: argparse.ArgumentParser, *, required: bool, samples:
         help=f"how ranges are chosen; auto tries all (default: {DEFAULT_METHOD})",
     )  # fmt: skip
     group.add_argument(
-        samples, type=int, metavar="N", dest="calibration_samples",
+        "--calibration-samples", *aliases, type=int, metavar="N", dest="calibration_samples",
         help=f"calibrate with N samples (default: up to {MOST_SAMPLES} and half of the file, or "
         f"all of fewer than {FEW_SAMPLES})",
     )  # fmt: skip
     group.add_argument(
         "--keep-float", action="append", default=[], metavar="NAME",
-        help="a layer that stays in float; may be repeated",
+        help="a layer that stays in float, or the end of its name; may be repeated",
     )  # fmt: skip
 
 
@@ -115,6 +117,21 @@ def chosen_calibration(arguments: argparse.Namespace) -> Calibration | None:
         return None
     method = arguments.method or DEFAULT_METHOD
     return Calibration(arguments.calibrate, method, tuple(arguments.keep_float), count)
+
+
+def refuse_calibration(source: Path, calibration: Calibration | None) -> None:
+    """Refuse to quantise an artifact.
+
+    Raises
+    ------
+    UsageError
+        Where it was asked for.
+    """
+    if calibration is not None:
+        raise UsageError(
+            f"`--calibrate`: expected a float ONNX model, got the artifact `{source}`, which is "
+            "compiled already; give the model"
+        )
 
 
 def calibration_rows(count: int, asked: int | None) -> np.ndarray:

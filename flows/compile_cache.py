@@ -13,13 +13,13 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..compiler.options import Options
-from ..errors import TilewrightError
+from ..errors import ImportModelError, TilewrightError
 from ..isa.configuration import Configuration
 from ..sim.toolchain import cache_folder, kept_folder
 
@@ -54,6 +54,11 @@ class CompileCache:
         The ONNX file.
     more
         What else the module follows from; printed alike where it is alike.
+
+    Raises
+    ------
+    ImportModelError
+        When the model cannot be read.
     """
 
     def __init__(
@@ -65,7 +70,13 @@ class CompileCache:
         keep_all: bool,
         more: tuple[object, ...] = (),
     ) -> None:
-        data = model.read_bytes()
+        try:
+            data = model.read_bytes()
+        except OSError as problem:
+            raise ImportModelError(
+                f"model `{model}`: expected a readable file, got `{problem.strerror}`; check the "
+                "path and its permissions"
+            ) from None
         digest = hashlib.sha256(data)
         for path in _external_files(model, data):
             with contextlib.suppress(OSError), path.open("rb") as file:
@@ -84,7 +95,8 @@ class CompileCache:
             self._touch()
         except (TilewrightError, OSError):
             return None
-        return module
+        found = self.read()
+        return module if found is None else replace(module, report=found[1])
 
     def read(self) -> tuple[bytes, dict[str, Any]] | None:
         """The kept artifact and its module's report; None where they are not both whole."""

@@ -20,6 +20,7 @@ from ..compiler.fixing import import_with_inputs
 from ..compiler.graph import evaluate
 from ..compiler.importers import RefusedError
 from ..errors import TilewrightError
+from .conformance_kernels import KernelRunner
 
 PASSED, REFUSED, WRONG, CRASHED = "passed", "refused", "wrong", "crashed"
 OUTCOMES = (PASSED, REFUSED, WRONG, CRASHED)
@@ -45,12 +46,15 @@ class Verdict:
         Of a refusal, in a few words; empty for a case that passed.
     message : str
         The error, or how the outputs differ.
+    kernels : int
+        How many kernels of the CPU target took part.
     """
 
     name: str
     outcome: str
     cause: str = ""
     message: str = ""
+    kernels: int = 0
 
 
 def load_cases(match: str = "") -> list[TestCase]:
@@ -67,14 +71,16 @@ def _squeezed(name: str) -> str:
 
 
 def run_cases(
-    cases: Iterable[TestCase], progress: Callable[[str], None] = lambda name: None
+    cases: Iterable[TestCase],
+    progress: Callable[[str], None] = lambda name: None,
+    kernels: KernelRunner | None = None,
 ) -> Iterator[Verdict]:
-    """Run cases, one verdict each."""
+    """Run cases, one verdict each; by kernels of the CPU target if they are given."""
     for case in cases:
         progress(case.name)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield run_case(case)
+            yield run_case(case, kernels)
 
 
 def arrays_of(case: TestCase) -> tuple[dict[str, np.ndarray], list[Any]]:
@@ -91,14 +97,20 @@ def arrays_of(case: TestCase) -> tuple[dict[str, np.ndarray], list[Any]]:
     return inputs, [_as_array(value) for value in expected]
 
 
-def run_case(case: TestCase) -> Verdict:
-    """Import a case's model, evaluate it on its inputs and compare."""
+def run_case(case: TestCase, kernels: KernelRunner | None = None) -> Verdict:
+    """Import a case's model, evaluate it on its inputs and compare.
+
+    Parameters
+    ----------
+    kernels : KernelRunner or None
+        Runs the graph by kernels; without it, it is evaluated by its definition.
+    """
     arrays, expected = arrays_of(case)
     assert case.model is not None, "node tests carry their models"
     try:
         graph, _ = import_with_inputs(case.model.SerializeToString(), arrays)
         fed = {value.name: arrays[value.name] for value in graph.inputs}
-        results = evaluate(graph, fed)
+        results, ran = (evaluate(graph, fed), 0) if kernels is None else kernels.run(graph, fed)
     except RefusedError as error:
         return Verdict(case.name, REFUSED, error.cause, str(error))
     except TilewrightError as error:
@@ -107,7 +119,7 @@ def run_case(case: TestCase) -> Verdict:
         return Verdict(case.name, CRASHED, type(error).__name__, str(error))
     difference = compare(list(results.values()), expected, case.rtol, case.atol)
     outcome, cause = (WRONG, "wrong") if difference else (PASSED, "")
-    return Verdict(case.name, outcome, cause, difference)
+    return Verdict(case.name, outcome, cause, difference, ran)
 
 
 def _as_array(value: Any) -> Any:

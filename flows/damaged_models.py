@@ -23,6 +23,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from ..compiler.compile import compile_graph
 from ..compiler.frontend import import_and_quantise
+from ..compiler.options import Options
 from ..errors import TilewrightError, UsageError
 from ..isa.configuration import PRESETS
 from .command import guarded
@@ -35,6 +36,9 @@ MACHINE = "4x4"
 LIMIT_S = 60.0
 LIMIT_BYTES = 4 << 30
 WORKERS = 2
+
+OPTIONS = Options(most_instructions=1 << 16)
+"""What is longer is refused, since it takes longer than the limit when the machine is busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ def try_model(model: bytes, seed: int, runner: Runner) -> tuple[str, str]:
     try:
         graph = import_and_quantise(model)
         step = "compiling"
-        module = compile_graph(graph, PRESETS[MACHINE])
+        module = compile_graph(graph, PRESETS[MACHINE], options=OPTIONS)
         step = "running"
         outcome = runner.compare(module, seed, "sim")
     except TilewrightError as refusal:
@@ -213,6 +217,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="MODEL", help="ONNX files to damage")
     parser.add_argument("--models", type=int, default=1000, help="how many (default: 1000)")
     parser.add_argument("--seed", type=int, default=1, help="of the first (default: 1)")
+    parser.add_argument(
+        "--workers", type=int, default=WORKERS, help=f"processes (default: {WORKERS})"
+    )
     parser.add_argument("--operators", action="store_true", help="damage ONNX's operator tests too")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="figures as JSON")
     options = parser.parse_args(arguments)
@@ -220,10 +227,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def call() -> None:
         nonlocal failed
+        if options.workers < 1:
+            raise UsageError(f"`--workers {options.workers}`: expected at least 1; correct it")
         seeds = range(options.seed, options.seed + options.models)
         operators = operator_models() if options.operators else []
         files = damaged_files([_read(path) for path in options.files], operators, seeds)
-        workers = [Worker() for _ in range(WORKERS)]
+        workers = [Worker() for _ in range(options.workers)]
         try:
             count = try_models(files, workers, _tell)
         finally:

@@ -8,7 +8,14 @@ import numpy as np
 
 from ..compiler.graph import Graph
 from ..compiler.importers import import_onnx
-from ..compiler.quantiser import Batches, Quantised, QuantiserOptions, make_batches, quantise
+from ..compiler.quantiser import (
+    Batches,
+    Quantised,
+    QuantiserOptions,
+    make_batches,
+    prepare,
+    quantise,
+)
 from .calibration import Calibration, calibration_rows
 from .fixed_inputs import NO_WISHES, Wishes
 from .samples import Samples, read_samples
@@ -53,6 +60,7 @@ def calibrate_model(
     calibration: Calibration,
     progress: Progress,
     wishes: Wishes = NO_WISHES,
+    check: Callable[[Graph], None] = lambda graph: None,
 ) -> Calibrated:
     """Import a float model and quantise it.
 
@@ -62,6 +70,8 @@ def calibrate_model(
         Called with what is being done.
     wishes
         Inputs and dimensions that are given beforehand.
+    check
+        Refuses graphs, given the float one as the quantiser takes it; before it calibrates.
 
     Raises
     ------
@@ -70,6 +80,7 @@ def calibrate_model(
     """
     progress(f"reading {source.name}")
     graph = import_onnx(source, fixed=wishes.fixed, dims=wishes.dims)
+    check(prepare(graph))
     samples = read_samples(calibration.path, graph)
     rows = calibration_rows(samples.count, calibration.samples)
     chosen = {name: array[rows] for name, array in samples.inputs.items()}

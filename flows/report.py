@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..compiler.module import Module
-from ..runtime.compare import Comparison
-from ..runtime.profile import HOST, LayerProfile, Profile
+from ..runtime.compare import Comparison, Tally
+from ..runtime.profile import ACCELERATOR, CPU, HOST, LayerProfile, Profile
 from .console import configuration_sentence as configuration_sentence
 from .console import say as say
 from .samples import Samples
@@ -26,7 +26,7 @@ NAME_COLUMNS = 14, 34
 OPERATOR_COLUMNS = 20
 """Most columns of the operators of a layer's nodes."""
 
-NUMBER_COLUMNS = 79
+NUMBER_COLUMNS = 90
 """What the per-layer table needs beside names and operators."""
 
 
@@ -59,7 +59,8 @@ def layer_table(profile: Profile) -> Table:
     """The per-layer table with totals."""
     unstalled = profile.cycles is not None and not profile.exact
     cycles = "cycles (no stalls)" if unstalled else "cycles"
-    headings = ["layer", "operator", "target", cycles, "MACs", "use", "read", "written", "instr."]
+    headings = ["layer", "operator", "target", "host us", cycles, "MACs", "use"]
+    headings += ["read", "written", "instr."]
     least, most = NAME_COLUMNS
     operators = max((len(layer.op) for layer in profile.layers), default=0)
     taken = NUMBER_COLUMNS + min(operators, OPERATOR_COLUMNS)
@@ -77,12 +78,14 @@ def layer_table(profile: Profile) -> Table:
 
 def _layer_row(layer: LayerProfile, width: int) -> list[str]:
     name, op = shorten(layer.short, width), shorten(layer.op, OPERATOR_COLUMNS, "+")
-    if layer.target == HOST:
-        return [name, op, layer.target, *["-"] * 6]
+    if layer.target != ACCELERATOR:
+        macs = grouped(layer.macs) if layer.macs else "-"
+        return [name, op, layer.target, microseconds(layer), "-", macs, *["-"] * 4]
     return [
         name,
         op,
         layer.target,
+        "-",
         grouped(layer.cycles),
         grouped(layer.macs) if layer.macs else "-",
         percent(layer.utilisation) if layer.macs else "-",
@@ -92,8 +95,15 @@ def _layer_row(layer: LayerProfile, width: int) -> list[str]:
     ]
 
 
+def microseconds(*layers: LayerProfile) -> str:
+    """What layers of the host took together; a dash where nobody looked at the clock."""
+    times = [layer.microseconds for layer in layers if layer.microseconds is not None]
+    return f"{sum(times):,.0f}" if times else "-"
+
+
 def _total_cells(profile: Profile) -> list[str]:
     return [
+        microseconds(*profile.layers),
         grouped(profile.cycles),
         grouped(profile.macs),
         percent(profile.utilisation),
@@ -123,12 +133,18 @@ def percent(share: float | None) -> str:
 
 def host_sentence(profile: Profile) -> str:
     """Which steps the host runs, and how many of each, in words."""
-    hosted = Counter(layer.op for layer in profile.layers if layer.target == HOST)
-    accelerated = len(profile.layers) - hosted.total()
-    if not hosted:
+    targets = Counter(layer.target for layer in profile.layers)
+    accelerated = targets[ACCELERATOR]
+    if accelerated == len(profile.layers):
         return f"all {accelerated} layers on the accelerator"
-    listed = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in hosted.items())
-    return f"{accelerated} layers on the accelerator; on the host, in NumPy: {listed}"
+    there = f"{accelerated} layers" if accelerated else "nothing"
+    parts = []
+    for target, way in ((CPU, "as kernels"), (HOST, "in NumPy")):
+        counts = Counter(layer.op for layer in profile.layers if layer.target == target)
+        if counts:
+            listed = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in counts.items())
+            parts.append(f"{way}: {listed}")
+    return f"{there} on the accelerator; on the host, {'; '.join(parts)}"
 
 
 def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
@@ -177,16 +193,28 @@ def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
     return lines
 
 
+def _equal(tallies: Sequence[Tally]) -> str:
+    return f"{sum(not tally.differing for tally in tallies)} of {len(tallies)}"
+
+
 def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
     """What was compared, and how it came out."""
     layers = [tally for tally in comparison.layers.values() if tally.values]
-    values = sum(tally.values for tally in [*layers, *comparison.outputs.values()])
-    equal = sum(not tally.differing for tally in layers)
+    kernels = [tally for tally in comparison.kernels.values() if not tally.tolerance]
+    rounded = [tally for tally in comparison.kernels.values() if tally.tolerance]
+    compared = {"accelerator layers": layers, "host kernels": kernels}
+    counts = [f"{_equal(tallies)} {what}" for what, tallies in compared.items() if tallies]
+    values = [*layers, *kernels, *comparison.outputs.values()]
     lines = [
-        f"integer reference: {equal} of {len(layers)} accelerator layers equal in every value of "
-        f"{comparison.samples} sample{'s' * (comparison.samples != 1)} "
-        f"({grouped(values)} values, outputs included)"
+        f"integer reference: {' and '.join(counts) or _equal(values) + ' outputs'} equal in every "
+        f"value of {comparison.samples} sample{'s' * (comparison.samples != 1)} "
+        f"({grouped(sum(tally.values for tally in values))} values, outputs included)"
     ]
+    if rounded:
+        lines.append(
+            f"kernels that round in another order: {_equal(rounded)} near the definition, at most "
+            f"{max(tally.largest for tally in rounded):.1g} of the largest magnitude apart"
+        )
     if comparison.not_kept:
         plural = "s" * (len(comparison.not_kept) != 1)
         lines.append(

@@ -62,7 +62,7 @@ def run_samples(
     DeviceError
         When the device fails.
     """
-    session = Session(module, device)
+    session = Session(module, device, keep_all=compare)
     comparison = Comparison(module) if compare else None
     runs: list[Run] = []
     outputs: list[np.ndarray] = []

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..compiler.graph import Graph, Value
+from ..compiler.graph.operators import Cast, Gather, Reshape, Transpose
 from ..errors import InputError
 
 EXPECTED = ("outputs", "labels")
@@ -60,7 +61,10 @@ class Samples:
 
 
 def random_samples(graph: Graph, count: int, seed: int) -> Samples:
-    """Seeded inputs: all values of whole-number types, a normal distribution for floats."""
+    """Seeded inputs: all values of whole-number types, a normal distribution for floats.
+
+    What picks rows of a table, as words do, stays within it.
+    """
     generator = np.random.default_rng(seed)
     inputs = {}
     for value in graph.inputs:
@@ -71,10 +75,25 @@ def random_samples(graph: Graph, count: int, seed: int) -> Samples:
             inputs[value.name] = generator.integers(0, 2, shape).astype(dtype)
         else:
             limits = np.iinfo(dtype if dtype.itemsize == 1 else np.int8)
-            inputs[value.name] = generator.integers(
-                limits.min, limits.max, shape, dtype=dtype, endpoint=True
-            )
+            rows = _rows_to_pick(graph, value.name)
+            low, high = (limits.min, limits.max) if rows is None else (0, max(rows, 1) - 1)
+            inputs[value.name] = generator.integers(low, high, shape, dtype=dtype, endpoint=True)
     return Samples(f"random inputs (seed {seed})", inputs)
+
+
+def _rows_to_pick(graph: Graph, name: str) -> int | None:
+    """Return the extent that a value's elements are indices of, the least one; None if of none."""
+    found: list[int] = []
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        for user in graph.users(name):
+            operator = user.attributes
+            if isinstance(operator, Gather) and user.inputs[1] == name:
+                found.append(graph.types[user.inputs[0]].shape[operator.axis])
+            elif isinstance(operator, Cast | Reshape | Transpose):
+                waiting.append(user.output.name)
+    return min(found, default=None)
 
 
 def read_samples(path: Path, graph: Graph) -> Samples:

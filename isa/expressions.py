@@ -104,8 +104,9 @@ class Call:
 
     CLAMP takes value, low, high; REQUANTISE value and scale; LOOKUP table and index, the table's
     element being that of index + 128; SELECT a comparison and the values where it is 1 and 0.
-    REAL makes a float32 of an integer; ROUND an int32 of a float32, halves to even, and what does
-    not fit is undefined.
+    REAL makes a float32 of an integer, and a sum or product of float32 numbers is rounded by itself
+    inside of it; ROUND makes an int32 of a float32, halves to even, and what does not fit is
+    undefined.
     """
 
     op: Op

@@ -33,6 +33,7 @@ EXTRA_OPERATIONS = (
     "gate = a * (b > 16)",
     "votes = 5 * (a == b) - (a != 7)",
     "minus = a - b",
+    "ceiling = min(a, a_multiplier)",
 )
 """Operations of VECTOR that together use all that a law is written with."""
 

@@ -1,9 +1,11 @@
 """The artifact: a compiled module as one file, loadable without the model.
 
 A zip file of `manifest.json` (what there is, with a SHA-256 of every other entry), the encoded
-programs, the constants, and the graph as text with its arrays as `.npy`; nothing is pickled. Equal
-modules give equal bytes. What a file says is proved again when it is loaded: the graph is verified
-and the checker walks every program.
+programs, the constants, the graph as text with its arrays as `.npy`, and machine code of the host's
+kernels; nothing is pickled. Equal modules give equal bytes. What a file says is proved again when
+it is loaded: the graph is verified and the checker walks every program. Machine code cannot be
+proved: it runs where it was made for this processor by this release, and like any executable only
+from a source that is trusted (`load(code=False)` leaves it out and compiles it anew).
 """
 
 import hashlib
@@ -15,6 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +31,14 @@ from ..isa.encoding import decode_program, encode_program
 from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Counts incompatible changes of the file."""
 
 SUFFIX = ".tw"
 MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
+CODE = "code/"
+"""Folder of the host kernels' machine code, by their keys."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Every entry's time: the earliest that a zip file can say."""
 
@@ -71,6 +76,8 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
     for index, segment in enumerate(module.segments):
         entries[_entry(index, "program")] = encode_program(segment.program, module.configuration)
         entries[_entry(index, "constants")] = segment.constants
+    for key, code in module.code.items():
+        entries[f"{CODE}{key}.bin"] = code
     manifest = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
@@ -92,6 +99,7 @@ def load(
     configuration: Configuration | None = None,
     *,
     trusted: bool = False,
+    code: bool = True,
 ) -> Module:
     """Read a module.
 
@@ -104,6 +112,9 @@ def load(
     trusted
         Whether this very program wrote the file, so that undamaged bytes are enough and the
         checker need not walk the program again.
+    code
+        Whether to take the host kernels' machine code from the file; False compiles it anew, for a
+        file from a source that is not trusted to bring executables.
 
     Raises
     ------
@@ -124,9 +135,10 @@ def load(
             "another kind; compile the model first"
         )
     try:
-        return _load(data, configuration, trusted)
+        module = _load(data, configuration, trusted)
     except TilewrightError as problem:
         raise ArtifactError(f"{where}: {problem}") from problem
+    return module if code else replace(module, code={})
 
 
 def is_artifact(path: str | os.PathLike[str]) -> bool:
@@ -158,7 +170,12 @@ def _load(data: bytes, configuration: Configuration | None, trusted: bool) -> Mo
             if not trusted:
                 check(program, built_for, segment.data_bytes)
             segments.append(segment)
-        return module_of(graph, built_for, manifest, segments)
+        code = {
+            name.removeprefix(CODE).removesuffix(".bin"): entry
+            for name, entry in entries.items()
+            if name.startswith(CODE)
+        }
+        return replace(module_of(graph, built_for, manifest, segments), code=code)
     except KeyError as problem:
         raise ArtifactError(f"expected an entry {problem}, got none; {AGAIN}") from None
 

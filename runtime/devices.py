@@ -1,7 +1,8 @@
 """Devices: what runs a program, behind one interface.
 
 `reference` executes the definition, `sim` the fast functional simulator beside the exact timing
-model, `rtl` the hardware itself. All leave the same bytes in main memory.
+model, `rtl` the hardware itself. All leave the same bytes in main memory. `cpu` is no accelerator
+at all, for networks that the host runs alone.
 """
 
 from abc import ABC, abstractmethod
@@ -260,8 +261,25 @@ class RtlDevice(Device):
         self._core.close()
 
 
+class CpuDevice(Device):
+    """No accelerator: a session of it runs what the host runs, and nothing else."""
+
+    name = "cpu"
+
+    def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
+        raise DeviceError(
+            f"device `{self.name}`: expected a network without segments, got a program of "
+            f"{len(program.instructions)} instructions; compile the model with the placement "
+            "`cpu`, or open another device"
+        )
+
+    def scratchpads(self) -> dict[Memory, np.ndarray]:
+        """None: there is no accelerator."""
+        return {}
+
+
 DEVICES: dict[str, type[Device]] = {
-    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice)
+    device.name: device for device in (ReferenceDevice, SimDevice, RtlDevice, CpuDevice)
 }
 """Devices by name."""
 
@@ -274,7 +292,7 @@ def open_device(
     Parameters
     ----------
     name
-        `reference`, `sim` or `rtl`.
+        `reference`, `sim`, `rtl` or `cpu`.
     configuration
         The machine.
     memory

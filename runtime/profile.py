@@ -8,17 +8,18 @@ none.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from ..compiler.host import HostKernel, Recurrence
 from ..compiler.module import Module, Segment
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .devices import Result
 
-ACCELERATOR, HOST = "accelerator", "host"
+ACCELERATOR, CPU, HOST = "accelerator", "cpu", "host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class LayerProfile:
     op
         What it computes, joined with `+`.
     target
-        `accelerator` or `host`.
+        `accelerator`, `cpu` for kernels of the CPU target, or `host` for NumPy.
     macs
         Multiplications as the model defines them.
     instructions
@@ -45,6 +46,9 @@ class LayerProfile:
     utilisation
         `macs` over what the array could have done in `cycles`; None without cycles. More than one
         where part of the work was done before the layers ahead were complete.
+    microseconds
+        On the host: what this run took, by the clock; None on the accelerator. Profiles are
+        compared without it.
     """
 
     name: str
@@ -57,6 +61,23 @@ class LayerProfile:
     written_bytes: int = 0
     cycles: int | None = None
     utilisation: float | None = None
+    microseconds: float | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HostRun:
+    """What the host did in a run.
+
+    Parameters
+    ----------
+    kernels
+        Nodes that ran as kernels; all other host steps ran in NumPy.
+    seconds
+        How long each step took, by the value that it gave.
+    """
+
+    kernels: tuple[HostKernel | Recurrence, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +107,7 @@ class Profile:
     @property
     def macs(self) -> int:
         """Multiplications on the accelerator."""
-        return sum(layer.macs for layer in self.layers)
+        return _accelerator_macs(self.layers)
 
     @property
     def read_bytes(self) -> int:
@@ -120,7 +141,12 @@ class Profile:
         }
 
 
-def profile_of(module: Module, results: Sequence[Result], names: Mapping[str, str]) -> Profile:
+def profile_of(
+    module: Module,
+    results: Sequence[Result],
+    names: Mapping[str, str],
+    host: HostRun = HostRun(),
+) -> Profile:
     """Profile of a run.
 
     Parameters
@@ -129,17 +155,19 @@ def profile_of(module: Module, results: Sequence[Result], names: Mapping[str, st
         Of each segment.
     names
         Short name of each value, from `layer_names`.
+    host
+        What the host did.
     """
     rows: list[LayerProfile] = []
+    kernels = {kernel.output: kernel for kernel in host.kernels}
+    inside = {n.outputs[0].name for k in host.kernels for n in k.nodes} - set(kernels)
     for step in module.steps:
         if isinstance(step, int):
             rows += _segment_rows(module.segments[step], results[step], module.configuration, names)
-        else:
-            node = module.graph.producer(step)
-            assert node is not None
-            rows.append(LayerProfile(node.name, names[step], node.op, HOST))
+        elif step not in inside:
+            rows.append(_host_row(step, module, kernels.get(step), names, host.seconds.get(step)))
     times = [result.cycles for result in results]
-    cycles = None if None in times else sum(time for time in times if time is not None)
+    cycles = None if not times or None in times else sum(time for time in times if time is not None)
     counters: dict[str, int] = {}
     for result in results:
         for name, value in result.counters.items():
@@ -148,8 +176,35 @@ def profile_of(module: Module, results: Sequence[Result], names: Mapping[str, st
         tuple(rows),
         cycles,
         all(result.exact for result in results),
-        utilisation(sum(row.macs for row in rows), cycles, module.configuration),
+        utilisation(_accelerator_macs(rows), cycles, module.configuration),
         counters,
+    )
+
+
+def _accelerator_macs(rows: Sequence[LayerProfile]) -> int:
+    return sum(row.macs for row in rows if row.target == ACCELERATOR)
+
+
+def _host_row(
+    step: str,
+    module: Module,
+    kernel: HostKernel | Recurrence | None,
+    names: Mapping[str, str],
+    seconds: float | None,
+) -> LayerProfile:
+    if kernel is None:
+        node = module.graph.producer(step)
+        assert node is not None
+        nodes = (node,)
+    else:
+        nodes = kernel.nodes
+    return LayerProfile(
+        " + ".join(dict.fromkeys(node.name for node in nodes)),
+        names[step],
+        "+".join(node.op for node in nodes),
+        HOST if kernel is None else CPU,
+        0 if kernel is None else kernel.macs,
+        microseconds=None if seconds is None else seconds * 1e6,
     )
 
 

@@ -1,22 +1,27 @@
-"""A session runs a module on a device: host steps in NumPy, segments through the device.
+"""A session runs a module: segments on a device, the host's steps beside them.
 
-The data windows live as long as the session, so constants are written once and each sample writes
-its inputs alone.
+While a segment runs, the host does what does not wait for it. The data windows and the host's
+memory live as long as the session, so constants are written once and each sample writes its inputs
+alone.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from ..compiler.graph import Graph, evaluate_node
+from ..compiler.graph import Graph
+from ..compiler.graph.ir import DTYPES
+from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..isa.encoding import encode_program
 from .devices import Device, Result
+from .host import HostSide
 from .names import layer_names
-from .profile import Profile, profile_of
+from .profile import HostRun, Profile, profile_of
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
 """Arrays by input name; one array where the network has one input."""
@@ -37,6 +42,11 @@ class Run:
     results
         What the device said of each segment; `dram` is the session's own array, which the next
         run changes.
+    host
+        What the host did: its kernels, and how long each of its steps took.
+    values
+        What the host's steps gave and segments read and wrote, where the session keeps all; the
+        next run changes them. Otherwise what segments read, where kernels round in their own way.
     module, names
         What ran, and short names of its layers.
     """
@@ -44,13 +54,15 @@ class Run:
     outputs: dict[str, np.ndarray]
     layers: dict[str, np.ndarray]
     results: tuple[Result, ...]
+    host: HostRun
+    values: dict[str, np.ndarray] = field(repr=False)
     module: Module = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
 
     @cached_property
     def profile(self) -> Profile:
         """Cycles, bytes and utilisation per layer."""
-        return profile_of(self.module, self.results, self.names)
+        return profile_of(self.module, self.results, self.names, self.host)
 
 
 class Session:
@@ -62,14 +74,31 @@ class Session:
         As `compile_graph` or `artifact.load` gives it.
     device
         Of the module's configuration; the caller closes it.
+    threads
+        Of the host's kernels; None for all processors that this process may use.
+    keep_all
+        Keep all that the host's steps give, for comparing (`Run.values`).
+    least_work
+        Operations that make a kernel of the host worth while; None to compute all its steps by
+        their definition, in NumPy.
 
     Raises
     ------
     DeviceError
         When the device has another configuration.
+    CompileError
+        When the machine code of a kernel was changed, or cannot be made.
     """
 
-    def __init__(self, module: Module, device: Device) -> None:
+    def __init__(
+        self,
+        module: Module,
+        device: Device,
+        *,
+        threads: int | None = None,
+        keep_all: bool = False,
+        least_work: int | None = LEAST_WORK,
+    ) -> None:
         ours, theirs = module.configuration, device.configuration
         if ours.hash != theirs.hash:
             raise DeviceError(
@@ -83,6 +112,13 @@ class Session:
         self._windows = [data_window(segment) for segment in module.segments]
         self._kept = [kept_layers(segment) for segment in module.segments]
         self._names = layer_names(module)
+        self.host = HostSide(module, threads=threads, keep_all=keep_all, least_work=least_work)
+        self._constants = {constant.name: constant.data for constant in module.graph.constants}
+        self._keep_all = keep_all
+        self._kernels = (*self.host.plan.kernels, *self.host.plan.recurrences)
+        self._rounded = not all(kernel.exact for kernel in self._kernels)
+        self._overlaps = overlaps(self.host.plan.events)
+        self._beside = ThreadPoolExecutor(1) if any(self._overlaps.values()) else None
 
     def run(self, inputs: Inputs) -> Run:
         """Run the network once.
@@ -100,34 +136,45 @@ class Session:
             When the device fails.
         """
         module, graph = self.module, self.module.graph
-        values = {constant.name: constant.data for constant in graph.constants}
-        values |= check_inputs(graph, inputs)
+        values = self._constants | check_inputs(graph, inputs)
         layers: dict[str, np.ndarray] = {}
         results: dict[int, Result] = {}
-        for step in module.steps:
-            if isinstance(step, int):
-                results[step] = self._run_segment(step, values)
+        waiting: dict[int, Callable[[], Result]] = {}
+        self.host.seconds = {}
+        kept: dict[str, np.ndarray] = {}
+        for position, event in enumerate(self.host.plan.events):
+            if isinstance(event, Start):
+                if self._rounded and not self._keep_all:
+                    reads = [binding.name for binding in module.segments[event.segment].inputs]
+                    kept |= {name: values[name].copy() for name in reads}
+                waiting[event.segment] = self._start(event.segment, values)
+            elif isinstance(event, Finish):
+                index = event.segment
+                results[index] = waiting.pop(index)()
+                for binding in module.segments[index].outputs:
+                    values[binding.name] = binding.read(self._windows[index])
                 layers |= {
-                    binding.name: binding.read(self._windows[step]) for binding in self._kept[step]
+                    binding.name: binding.read(self._windows[index])
+                    for binding in self._kept[index]
                 }
             else:
-                node = graph.producer(step)
-                assert node is not None
-                arrays = evaluate_node(node, [values[name] for name in node.inputs])
-                for value, array in zip(node.outputs, arrays, strict=True):
-                    values[value.name] = array
+                self.host.run(position, values)
+            self.host.forget(position, values)
         ordered = tuple(results[index] for index in range(len(module.segments)))
         outputs = {output.name: values[output.value] for output in graph.outputs}
-        return Run(outputs, layers, ordered, module, self._names)
+        did = HostRun(self._kernels, self.host.seconds)
+        shown = values if self._keep_all else kept
+        return Run(outputs, layers, ordered, did, shown, module, self._names)
 
-    def _run_segment(self, index: int, values: dict[str, np.ndarray]) -> Result:
-        segment, window = self.module.segments[index], self._windows[index]
-        for binding in segment.inputs:
+    def _start(self, index: int, values: dict[str, np.ndarray]) -> Callable[[], Result]:
+        """Let a segment begin; what is returned waits for its end."""
+        window = self._windows[index]
+        for binding in self.module.segments[index].inputs:
             binding.write(window, values[binding.name])
-        result = self.device.run(self._codes[index], window)
-        for binding in segment.outputs:
-            values[binding.name] = binding.read(window)
-        return result
+        if self._beside is None or not self._overlaps[index]:
+            result = self.device.run(self._codes[index], window)
+            return lambda: result
+        return self._beside.submit(self.device.run, self._codes[index], window).result
 
 
 def data_window(segment: Segment) -> np.ndarray:
@@ -173,7 +220,7 @@ def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
         )
     for value in graph.inputs:
         array, kind = np.asarray(inputs[value.name]), value.type
-        if str(array.dtype) != kind.dtype or array.shape != kind.shape:
+        if array.dtype != DTYPES[kind.dtype] or array.shape != kind.shape:
             raise InputError(
                 f"input `{value.name}`: expected {kind.dtype}{list(kind.shape)}, got "
                 f"{array.dtype}{list(array.shape)}; convert it"

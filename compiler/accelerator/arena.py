@@ -5,8 +5,12 @@ been used for longest, so that its LOAD has to wait for as little as possible, w
 that place before; a piece that still lies there is not loaded again.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from operator import attrgetter, sub
+
+_BASE, _END = attrgetter("base"), attrgetter("end")
 
 
 @dataclass(slots=True)
@@ -19,12 +23,21 @@ class _Piece:
 
 @dataclass(slots=True)
 class Arena:
-    """A scratchpad of `size` units, whatever a unit is; pieces begin at multiples of `row`."""
+    """A scratchpad of `size` units, whatever a unit is; pieces begin at multiples of `row`.
+
+    `pieces` are what lies there, in the order of their places.
+    """
 
     size: int
     row: int = 1
     pieces: list[_Piece] = field(default_factory=list)
     clock: int = 0
+    _filled: int = 0
+    """Units of all pieces."""
+    _ages: dict[int, _Piece] = field(default_factory=dict)
+    """Pieces by first unit, the one that was not used for longest first."""
+    _held: dict[Hashable, list[_Piece]] = field(default_factory=dict)
+    """Pieces by key; where regions differ, there may be several."""
 
     def take(
         self, key: Hashable, size: int, within: tuple[int, int] | None = None
@@ -44,20 +57,67 @@ class Arena:
         """
         low, high = within or (0, self.size)
         self.clock += 1
-        for piece in self.pieces:
-            if key is not None and piece.key == key and low <= piece.base and piece.end <= high:
+        for piece in self._held.get(key, ()):
+            if low <= piece.base and piece.end <= high:
                 piece.used = self.clock
+                self._ages[piece.base] = self._ages.pop(piece.base)
                 return piece.base, False
-        starts = {low, high - size} | {p.end for p in self.pieces}
-        starts |= {p.base - size for p in self.pieces}
-        starts = {
-            start // self.row * self.row for start in starts | {s + self.row - 1 for s in starts}
-        }
-        fitting = [start for start in starts if low <= start <= high - size]
-        base = min(fitting, key=lambda start: (self._last_use(start, start + size), start))
-        self.pieces = [p for p in self.pieces if p.end <= base or base + size <= p.base]
-        self.pieces.append(_Piece(key, base, base + size, self.clock))
+        base = self._free(size, low, high) if self.size - self._filled >= size else None
+        if base is None:
+            base = self._oldest(size, low, high)
+        self._put(_Piece(key, base, base + size, self.clock))
         return base, True
 
-    def _last_use(self, base: int, end: int) -> int:
-        return max((p.used for p in self.pieces if p.base < end and base < p.end), default=0)
+    def _put(self, piece: _Piece) -> None:
+        """Let a piece lie over what was there."""
+        first = bisect_right(self.pieces, piece.base, key=_END)
+        last = bisect_left(self.pieces, piece.end, key=_BASE)
+        for gone in self.pieces[first:last]:
+            del self._ages[gone.base]
+            self._filled -= gone.end - gone.base
+            if gone.key is not None:
+                alike = self._held[gone.key]
+                alike.remove(gone)
+                if not alike:
+                    del self._held[gone.key]
+        self.pieces[first:last] = [piece]
+        self._ages[piece.base] = piece
+        self._filled += piece.end - piece.base
+        if piece.key is not None:
+            self._held.setdefault(piece.key, []).append(piece)
+
+    def _free(self, size: int, low: int, high: int) -> int | None:
+        """The first place where nothing lies yet."""
+        first = bisect_right(self.pieces, low, key=_END)
+        last = bisect_left(self.pieces, high, key=_BASE)
+        between = self.pieces[first:last]
+        begins, ends = (low, *map(_END, between)), (*map(_BASE, between), high)
+        if max(map(sub, ends, begins)) < size:
+            return None
+        starts = zip(map(self._at_row, begins), ends, strict=True)
+        return next((start for start, end in starts if start + size <= end), None)
+
+    def _oldest(self, size: int, low: int, high: int) -> int:
+        """The first of the places whose latest use is longest ago.
+
+        Pieces are looked at from the oldest on. Around each lies a stretch in which nothing was
+        used later; in the first one that is long enough, the place is at the beginning.
+        """
+        for piece in self._ages.values():
+            if piece.end <= low or high <= piece.base:
+                continue
+            left = bisect_left(self.pieces, piece.base, key=_BASE)
+            right = left + 1
+            while left and self.pieces[left - 1].used < piece.used:
+                left -= 1
+            while right < len(self.pieces) and self.pieces[right].used < piece.used:
+                right += 1
+            start = self._at_row(max(low, self.pieces[left - 1].end if left else 0))
+            until = self.pieces[right].base if right < len(self.pieces) else self.size
+            if start + size <= min(until, high):
+                return start
+        raise AssertionError(f"{size} units have no place from {low} to {high}")
+
+    def _at_row(self, unit: int) -> int:
+        """Where the row begins that no unit before this one is part of."""
+        return -(-unit // self.row) * self.row

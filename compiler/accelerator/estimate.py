@@ -1,6 +1,7 @@
 """About how many cycles a plan takes: the busiest unit, and what nothing can hide.
 
-Close enough to choose between plans by; the timing model tells the exact number.
+Close enough to choose between plans by; the timing model tells the exact number. And about how many
+instructions, so that absurd programs are refused before they are made.
 """
 
 import math
@@ -43,6 +44,14 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
     return max(busy) + serial + sum(busy) // 64
 
 
+def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
+    """Instructions of a plan, as if none had to be cut because of the machine's loops."""
+    last, tile = plan.steps[-1], plan.tiles[-1]
+    stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
+    units = (_Units(plan, index, configuration) for index in range(len(plan.steps)))
+    return sum(unit.instructions for unit in units) + _count(last, tile, stored)
+
+
 def _crowding(plan: Plan, configuration: Configuration) -> int:
     """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
     pieces = [
@@ -72,6 +81,7 @@ class _Units:
         channels = math.prod(tile[axis] for axis in step.channels)
         outer = plan.channels_outer and index == len(plan.steps) - 1
         self.gemm = self.weights = 0
+        self.instructions = spatial * groups
         if step.product is not None:
             tiles = weight_tiles(step, tile, configuration)
             room = wgt_room(configuration)
@@ -84,7 +94,9 @@ class _Units:
                 cycles += load
             self.gemm = spatial * groups * chunks * cycles
             own = _count(step, tile, _moved(step.weights) & set(step.pixels))
-            self.weights = groups * chunks * (own if fits else spatial) * (load + overhead)
+            brought = groups * chunks * (own if fits else spatial)
+            self.weights = brought * (load + overhead)
+            self.instructions += spatial * groups * chunks + brought
         window = 1 if step.product else math.prod(step.reductions.values())
         self.vector_piece = pixels * channels // configuration.vector_lanes * window + overhead
         self.vector = spatial * groups * self.vector_piece
@@ -94,6 +106,7 @@ class _Units:
             for read in step.activations
             if read.tensor not in made
         }
+        self.instructions += sum(self.loads.values())
         pieces = {
             read.tensor: _loading(read, plan, tile, configuration)
             for read in step.activations

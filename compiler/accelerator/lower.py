@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Read, reads_of
 from ...isa.instructions import Instruction, Load
+from ..options import DEFAULT_OPTIONS
 from ..tensor import Compute, Kernel, Tensor
 from .constants import ConstantPool
 from .dma import Box, Resident, fill_bytes, load_box, load_patches, store_box
 from .layout import Buffer, Placement, along, dense, row_major
 from .plan import Plan, Tile
+from .program_size import too_large
 from .rolling import Rolling
 from .schedule import Schedule
 from .steps import Step, box_of
@@ -55,6 +57,8 @@ class Lowering:
         Where each activation lies in main memory.
     pool
         Takes the constants.
+    most_instructions
+        Where a program is refused as too large.
     """
 
     def __init__(
@@ -62,14 +66,22 @@ class Lowering:
         configuration: Configuration,
         residents: Mapping[str, Resident],
         pool: ConstantPool,
+        most_instructions: int = DEFAULT_OPTIONS.most_instructions,
     ) -> None:
         self.configuration = configuration
+        self.most_instructions = most_instructions
         self.residents = residents
         self.stream: list[Emitted] = []
         self.shared = Shared.of(configuration, residents, pool)
 
     def lower(self, kernel: Kernel, schedule: Schedule) -> None:
-        """Append a kernel's instructions to the stream."""
+        """Append a kernel's instructions to the stream.
+
+        Raises
+        ------
+        CompileError
+            When the stream becomes too long.
+        """
         _Walk(self, kernel, schedule.plan(kernel, self.configuration)).run()
 
 
@@ -308,7 +320,10 @@ class _Walk:
             self._emit(store, f"{_where(last, start)}: store `{output.name}`")
 
     def _emit(self, instruction: Instruction, note: str) -> None:
-        self.out.stream.append(Emitted(instruction, self.kernel.name, note.strip(": ")))
+        stream, most = self.out.stream, self.out.most_instructions
+        if len(stream) >= most:
+            raise too_large(f"more with `{self.kernel.name}`", most)
+        stream.append(Emitted(instruction, self.kernel.name, note.strip(": ")))
 
 
 def _cut(

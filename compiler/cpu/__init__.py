@@ -10,40 +10,57 @@
 
 A description is a frozen dataclass that knows its operands, its declaration in index notation and
 a schedule for each feature set: `Convolution` (a matrix product is one of 1x1, `matrix_product`
-makes it), `DepthwiseConvolution`, `Softmax`, `LayerNormalisation`, `Elementwise`, and `Declared`
-for any kernel and schedule of one's own. Activations lie as NHWC; bytes are `Quantised`. Arrays
-from `aligned_empty` are read and written fastest. Results do not depend on the number of threads;
-between feature sets float32 results differ in rounding.
+makes it), `DepthwiseConvolution`, `GroupedConvolution`, `BatchedProduct` of two activations,
+`Softmax`, `LayerNormalisation`, `Reduction`, `Elementwise`, and `Declared` for any kernel and
+schedule of one's own. Activations lie as NHWC; bytes are `Quantised`, and `Byte...` are kernels of
+bytes alone. Arrays from `aligned_empty` are read and written fastest. Results do not depend on the
+number of threads; between feature sets float32 results differ in rounding.
 
 A `Target` is LLVM's triple, processor and features, and the level of `LEVELS` that schedules are
 chosen by: AVX-512 with VNNI, AVX2, or SSE2.
 """
 
+from .batched_product import BatchedProduct
+from .byte_elementwise import ByteSum, ByteTable
+from .byte_pooling import BytePooling
+from .byte_product import ByteProduct
 from .convolution import Convolution, matrix_product
 from .declared import Declared
 from .depthwise import DepthwiseConvolution
 from .description import Array, Description, Plan
 from .elementwise import Elementwise
+from .grouped_convolution import GroupedConvolution
 from .kernel import BoundKernel, Kernel, aligned_empty, compile_kernel, load_kernel
 from .layout import Layout
-from .quantised import Quantised
-from .rows import LayerNormalisation, Softmax
+from .movement import AffineCopy, ByteJoin
+from .quantised import Quantised, Residual
+from .rows import LayerNormalisation, Reduction, Softmax
 from .target import LEVELS, Target, host
 
 __all__ = [
     "LEVELS",
+    "AffineCopy",
     "Array",
+    "BatchedProduct",
     "BoundKernel",
+    "ByteJoin",
+    "BytePooling",
+    "ByteProduct",
+    "ByteSum",
+    "ByteTable",
     "Convolution",
     "Declared",
     "DepthwiseConvolution",
     "Description",
     "Elementwise",
+    "GroupedConvolution",
     "Kernel",
     "LayerNormalisation",
     "Layout",
     "Plan",
     "Quantised",
+    "Reduction",
+    "Residual",
     "Softmax",
     "Target",
     "aligned_empty",

@@ -12,10 +12,11 @@ from ..te.nodes import Allocate
 from ..te.program import Program
 from ..te.stages import REGISTER
 from ..te.values import LIMITS
+from .areas import Area, bytes_of
 from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
-from .memory import Area, Memory, bytes_of
+from .memory import Memory
 from .target import Target
 
 ALIGNMENT = 64

@@ -12,8 +12,9 @@ import numpy as np
 from ...errors import CompileError
 from .description import Array, Plan
 from .direct_convolution import DirectPlanner
-from .quantised import Quantised
+from .quantised import Quantised, Residual
 from .target import Target
+from .windows import check_windows, count_windows
 from .winograd import changed_window, winograd_plan
 
 
@@ -42,6 +43,8 @@ class Convolution:
     winograd
         Whether float32 windows of 3x3 may be done by Winograd's way where that is faster; sums are
         then rounded otherwise.
+    added
+        For bytes, how a residual of bytes is added to the kernel's own.
     """
 
     batch: int
@@ -57,29 +60,22 @@ class Convolution:
     residual: bool = False
     quantised: Quantised | None = None
     winograd: bool = True
+    added: Residual | None = None
 
     def __post_init__(self) -> None:
-        if min(self.size_out) < 1:
-            raise CompileError(
-                f"convolution: the window {self.kernel} does not fit {self.height}x{self.width} "
-                f"with pads {self.pads}; enlarge the pads"
-            )
+        check_windows(self, "convolution")
         if self.quantised and (self.residual or self.activation):
             raise CompileError(
                 "convolution: a quantised kernel has neither residual nor activation; give its "
-                "limits `low` and `high`, and add in a kernel of its own"
+                "limits `low` and `high`, and `added` to add bytes"
             )
+        if self.added and not self.quantised:
+            raise CompileError("convolution: `added` is for bytes; give `residual` for float32")
 
     @property
     def size_out(self) -> tuple[int, int]:
         """Rows and columns of the output."""
-        top, left, bottom, right = self.pads
-        reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
-        padded = (self.height + top + bottom, self.width + left + right)
-        return (
-            (padded[0] - reach[0]) // self.strides[0] + 1,
-            (padded[1] - reach[1]) // self.strides[1] + 1,
-        )
+        return count_windows(self)
 
     @property
     def operands(self) -> Mapping[str, Array]:
@@ -94,7 +90,7 @@ class Convolution:
         }
         if self.quantised is not None:
             found["scale"] = Array("float32", (self.channels_out,))
-        if self.residual:
+        if self.residual or self.added:
             found["residual"] = self.output
         return found
 
@@ -106,7 +102,8 @@ class Convolution:
     @property
     def output(self) -> Array:
         """What it gives."""
-        number = "float32" if self.quantised is None else self.quantised.dtype_out
+        last = self.added.quantised if self.added else self.quantised
+        number = "float32" if last is None else last.dtype_out
         return Array(number, (self.batch, *self.size_out, self.channels_out))
 
     @property
@@ -146,7 +143,7 @@ class Convolution:
         if self.few_products:
             return {**prepared, "w": changed_window(w)}
         if self.quantised is not None:
-            moved = self.quantised.zero_point_in + DirectPlanner(self, target).shift
+            moved = self.quantised.moved + DirectPlanner(self, target).shift
             sums = w.astype(np.int64).sum(axis=(0, 1, 2))
             prepared["bias"] = (constants["bias"] - moved * sums).astype(np.int32)
         merged = self.dilations[1] == 1

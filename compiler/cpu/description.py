@@ -67,7 +67,7 @@ class Description(Protocol):
         ...
 
 
-ACTIVATIONS = ("", "relu", "relu6", "sigmoid", "tanh", "gelu")
+ACTIVATIONS = ("", "relu", "relu6", "sigmoid", "tanh", "gelu", "silu", "hardswish")
 """What can follow a float32 kernel, none first."""
 
 
@@ -89,6 +89,10 @@ def activated(value: Value, activation: str, where: str) -> Value:
         return te.tanh(value)
     if activation == "gelu":
         return te.gelu(value)
+    if activation == "silu":
+        return value * te.sigmoid(value)
+    if activation == "hardswish":
+        return value * te.minimum(te.maximum(value * (1 / 6) + 0.5, 0.0), 1.0)
     if activation:
         raise CompileError(
             f"{where}: there is no activation `{activation}`; choose "

@@ -2,9 +2,10 @@
 
 Activations lie as NHWC; pixel and channel are one dimension, so that a row of a window is one run
 of `kernel width * channels` elements and the reduction has two loops: rows of the window, and
-elements of the run. Borders are put around the image once. Weights are packed in panels of two or
-four vectors of output channels, in the order in which the loops read them; a tile of output pixels
-by one panel stays in registers over the whole reduction, and what follows is done on it there.
+elements of the run. Borders are put around the image once. Weights are packed in panels of two
+vectors of output channels, in the order in which the loops read them; wider ones would not stay in
+the second cache while all pixels meet them. A tile of output pixels by one panel stays in registers
+over the whole reduction, and what follows is done on it there.
 
 Bytes are multiplied by the processor's dot products. Where that takes unsigned activations alone,
 signed ones are moved up by 128; zero points are taken out again through the bias.
@@ -165,14 +166,18 @@ class DirectPlanner:
         total = total + te.tensor("bias", kind, (self.channels,))[o]
         if q is None:
             if c.residual:
-                images, rows, columns = (
-                    (1, 1, c.batch * c.height * c.width) if self.rows else (c.batch, *c.size_out)
-                )
-                shape = (images, rows, columns, c.channels_out)
-                total = total + te.tensor("residual", "float32", shape)[n, y, x, o]
+                total = total + self.residual[n, y, x, o]
             return activated(total, c.activation, "convolution")
         scale = te.tensor("scale", "float32", (self.channels,))
-        return q.requantised(total, scale[o])
+        value = q.requantised(total, scale[o])
+        return c.added.added(value, self.residual[n, y, x, o]) if c.added else value
+
+    @property
+    def residual(self) -> te.Operand:
+        """What is added, in the shape of the sums."""
+        c = self.conv
+        places = (1, 1, c.batch * c.height * c.width) if self.rows else (c.batch, *c.size_out)
+        return te.tensor("residual", c.output.dtype, (*places, c.channels_out))
 
     # Schedule ------------------------------------------------------------------------------------
 
@@ -214,9 +219,4 @@ def tile_of(conv: "Convolution", target: Target) -> tuple[int, int]:
     most = {"avx512vnni": 14, "avx2": 6, "sse2": 4}[target.level]
     blocks = -(-columns // most)
     pixels = -(-columns // blocks)
-    vectors = 2
-    if target.level == "avx512vnni" and pixels <= 7 and conv.channels_out % (4 * target.lanes) == 0:
-        vectors = 4
-    if conv.channels_out <= target.lanes:
-        vectors = 1
-    return pixels, vectors
+    return pixels, 1 if conv.channels_out <= target.lanes else 2

@@ -8,10 +8,10 @@ from llvmlite import ir
 from ...errors import CompileError
 from ...isa.expressions import Call, Read
 from ..te.nodes import Guard, Instruction, Let, Loop, Node, Update
+from .areas import Area
 from .emitter import I8, I16, I32, Emitter, LlvmValue
 from .environment import Environment, without
 from .lower_values import Values
-from .memory import Area
 
 
 def emit_dot_product(node: Instruction, env: Environment, values: Values) -> None:
@@ -48,8 +48,8 @@ def emit_dot_product(node: Instruction, env: Environment, values: Values) -> Non
             )
         if not values.memory.has_room(area, index, env):
             raise CompileError(
-                f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes; give "
-                "it a layout with room for whole vectors"
+                f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes or "
+                "rows; give it a layout with room for whole vectors, or split without a rest"
             )
         areas.append(area)
         pointers.append(values.memory.address(area, without(offset, tap)))
@@ -74,7 +74,11 @@ def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment
     if isinstance(node, Guard):
         for condition in node.conditions:
             known, value = env.decide(condition)
-            assert known or value.coefficient("lane")
+            if not known and not value.coefficient("lane"):
+                raise CompileError(
+                    f"a dot product stands inside of a condition on `{condition.value}`, which is "
+                    "the same in all lanes; split the loops around it without a rest"
+                )
         return _inner(node.body, env)
     return node, env
 

@@ -1,7 +1,7 @@
 """Chains of elementwise operations, done in one pass over the arrays."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,78 +9,76 @@ import numpy as np
 from ...errors import CompileError
 from .. import te
 from .description import Array, Plan
+from .formulas import Formula, value_of
 from .target import Target
 
-Formula = str | float | tuple
-"""An operand's name, a number, or an operation's name with its arguments."""
-
-OPERATIONS: Mapping[str, Callable[..., te.Value]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
-    "div": lambda a, b: a / b,
-    "max": te.maximum,
-    "min": te.minimum,
-    "less": te.less,
-    "equal": te.equal,
-    "select": te.select,
-    "exp": te.exp,
-    "log": te.log,
-    "sqrt": te.sqrt,
-    "tanh": te.tanh,
-    "sigmoid": te.sigmoid,
-    "erf": te.erf,
-    "gelu": te.gelu,
-    "real": te.real,
-    "rounded": te.rounded,
-}
-"""What a formula may call; a comparison gives 1 or 0."""
+_BLOCK = 1 << 13
+"""Elements that one thread takes at a time; fewer are not worth starting threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elementwise:
-    """`out[r, c] = formula`, over arrays of [rows, columns] and, broadcast, of [columns].
+    """`out[i, j, ...] = formula`, over arrays of one shape and such that are broadcast to it.
 
     Parameters
     ----------
-    rows, columns
-        Extents; other shapes are reshaped, and one that is broadcast along nothing has one row.
+    shape
+        Of the output.
     inputs
         Name and element type of every operand.
     formula
         `("add", "x", ("mul", "y", 2.0))`; whole numbers are integers, others float32.
     dtype
         Of the output; integers are cut to its low bits.
-    per_column
-        Those operands that have [columns] alone.
+    broadcast
+        Shapes of those operands that have others: as many axes, each as long or of one element.
+    bound
+        Operands that are the same in all calls.
     """
 
-    rows: int
-    columns: int
+    shape: tuple[int, ...]
     inputs: tuple[tuple[str, str], ...]
     formula: Formula
     dtype: str = "float32"
-    per_column: tuple[str, ...] = ()
+    broadcast: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    bound: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, shape in self.broadcast:
+            pairs = zip(shape, self.shape, strict=False)
+            if len(shape) != len(self.shape) or any(size not in (1, own) for size, own in pairs):
+                raise CompileError(
+                    f"elementwise: operand `{name}` of {list(shape)} does not broadcast to "
+                    f"{list(self.shape)}; give it as many axes, each as long or of one element"
+                )
 
     @property
     def operands(self) -> Mapping[str, Array]:
         """Arrays that it is given, in the order of a call."""
-        return {
-            name: Array(
-                dtype, (self.columns,) if name in self.per_column else (self.rows, self.columns)
-            )
-            for name, dtype in self.inputs
-        }
+        others = dict(self.broadcast)
+        return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
+        """Operands that are the same in all calls."""
+        return self.bound
 
     @property
     def output(self) -> Array:
         """What it gives."""
-        return Array(self.dtype, (self.rows, self.columns))
+        return Array(self.dtype, self.shape)
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """Operands whose memory the output may take: every element is read before it is written."""
+        wanted = np.dtype(self.dtype).itemsize
+        return tuple(
+            name
+            for name, dtype in self.inputs
+            if np.dtype(dtype).itemsize == wanted
+            and name not in self.bound
+            and self.operands[name].shape == self.shape
+        )
 
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: Target
@@ -89,44 +87,49 @@ class Elementwise:
         return constants
 
     def plan(self, target: Target) -> Plan:
-        """Declaration and schedule: vectors side by side, rows or blocks of one row in parallel."""
-        rows, columns = self.rows, self.columns
-        if not self.per_column:
-            rows, columns = 1, rows * columns
-        r, c = te.axes(r=rows, c=columns)
+        """Declaration and schedule: vectors side by side, blocks of elements in parallel."""
+        shape, places = self._merged()
+        names = [f"i{position}" for position in range(len(shape))]
+        axes = te.axes(**dict(zip(names, shape, strict=True)))
         read = {}
         for name, dtype in self.inputs:
-            alone = name in self.per_column
-            given = te.tensor(name, dtype, (columns,) if alone else (rows, columns))
-            read[name] = given[c] if alone else given[r, c]
-        out = te.compute("out", self.dtype, (r, c), _value(self.formula, read))
-        schedule = te.Schedule(te.kernel("elementwise", out), processor=target.processor)
-        schedule.split("out", "c", min(2 * target.lanes, columns))
-        schedule.vectorise("out", "c.i")
-        if rows > 1:
-            schedule.parallelise("out", "r")
-        elif columns > _BLOCK:
-            schedule.split("out", "c.o", math.ceil(_BLOCK / (2 * target.lanes)))
-            schedule.parallelise("out", "c.o.o")
-        return Plan(schedule)
+            sizes = [size if own else 1 for size, own in zip(shape, places[name], strict=True)]
+            given = te.tensor(name, dtype, sizes)
+            index = tuple(i if own else 0 for i, own in zip(axes, places[name], strict=True))
+            read[name] = given[index]
+        out = te.compute("out", self.dtype, axes, value_of(self.formula, read))
+        s = te.Schedule(te.kernel("elementwise", out), processor=target.processor)
+        *outer, last = names
+        lanes = min(2 * target.lanes, shape[-1])
+        s.split("out", last, lanes)
+        s.vectorise("out", f"{last}.i")
+        if outer:
+            rows = outer[0]
+            for name in outer[1:]:
+                rows = s.fuse("out", rows, name)
+            block = min(math.prod(shape[:-1]), math.ceil(_BLOCK / shape[-1]))
+            if block > 1:
+                s.split("out", rows, block)
+                rows = f"{rows}.o"
+            s.parallelise("out", rows)
+        elif shape[-1] > _BLOCK:
+            s.split("out", f"{last}.o", math.ceil(_BLOCK / lanes))
+            s.parallelise("out", f"{last}.o.o")
+        return Plan(s)
 
+    def _merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
+        """As few axes as will do, and which of them every operand has.
 
-_BLOCK = 1 << 13
-"""Elements of one row that one thread takes at a time; fewer are not worth starting threads."""
-
-
-def _value(formula: Formula, read: Mapping[str, te.Value]) -> te.Value:
-    if isinstance(formula, str):
-        if formula not in read:
-            raise CompileError(
-                f"elementwise: there is no operand `{formula}`; operands are {', '.join(read)}"
-            )
-        return read[formula]
-    if not isinstance(formula, tuple):
-        return te.constant(formula)
-    name, *arguments = formula
-    if name not in OPERATIONS:
-        raise CompileError(
-            f"elementwise: there is no operation `{name}`; choose {', '.join(OPERATIONS)}"
-        )
-    return OPERATIONS[name](*(_value(argument, read) for argument in arguments))
+        Neighbours that the same operands have are one axis; axes of one element are left out.
+        """
+        merged: list[tuple[int, tuple[bool, ...]]] = []
+        sizes = [array.shape for array in self.operands.values()]
+        for axis, size in enumerate(self.shape):
+            owners = tuple(shape[axis] == size for shape in sizes)
+            if merged and merged[-1][1] == owners and size > 1:
+                merged[-1] = (merged[-1][0] * size, owners)
+            elif size > 1:
+                merged.append((size, owners))
+        merged = merged or [(1, (True,) * len(sizes))]
+        places = zip(*(owners for _, owners in merged), strict=True)
+        return tuple(size for size, _ in merged), dict(zip(self.operands, places, strict=True))

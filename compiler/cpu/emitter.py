@@ -170,6 +170,23 @@ class Emitter:
         kind = ir.VectorType(I32, lanes)
         return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, order))
 
+    def transposed(self, rows: Sequence[LlvmValue]) -> list[LlvmValue]:
+        """The columns of as many rows as each has elements, a power of two.
+
+        Rows of the first half are interleaved with those of the second, as often as it takes.
+        """
+        found, lanes = list(rows), len(rows)
+        numbers = [lane + half for lane in range(lanes) for half in (0, lanes)]
+        kind = ir.VectorType(I32, lanes)
+        low, high = (
+            ir.Constant(kind, [I32(number) for number in part])
+            for part in (numbers[:lanes], numbers[lanes:])
+        )
+        for _ in range(lanes.bit_length() - 1):
+            pairs = zip(found[: lanes // 2], found[lanes // 2 :], strict=True)
+            found = [self.builder.shuffle_vector(a, b, o) for a, b in pairs for o in (low, high)]
+        return found
+
     def whole_registers(self, value: LlvmValue) -> bool:
         """Whether a vector is one register, or two, four, ... of them."""
         count, rest = divmod(lanes_of(value), self.target.lanes)

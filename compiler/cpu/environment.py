@@ -8,7 +8,7 @@ vector is a symbol too.
 from dataclasses import dataclass, replace
 
 from ...isa.expressions import Affine
-from ..te.affine import scaled, total, variable
+from ..te.affine import total, variable
 from ..te.nodes import Condition
 
 
@@ -39,9 +39,13 @@ class Environment:
         """An index over variables as one over symbols."""
         if not affine.terms:
             return affine
-        return total(
-            affine.constant, *(scaled(self.variables[name], k) for name, k in affine.terms)
-        )
+        terms, constant = {}, affine.constant
+        for name, factor in affine.terms:
+            value = self.variables[name]
+            constant += factor * value.constant
+            for symbol, part in value.terms:
+                terms[symbol] = terms.get(symbol, 0) + factor * part
+        return Affine(tuple(sorted((k, v) for k, v in terms.items() if v)), constant)
 
     def interval(self, affine: Affine) -> tuple[int, int]:
         """Least and largest value of a sum of symbols."""

@@ -18,6 +18,7 @@ _CURRENT_ROUNDING = 4
 _MAGIC_BITS = 0x4B400000
 _ONE_BITS = 0x3F800000
 _LOG2_E = 1.4426950408889634
+_LN2 = 0.6931471805599453
 _LN2_HIGH = 0.693359375
 _LN2_LOW = -2.12194440e-4
 
@@ -32,7 +33,6 @@ _LOG = (
     -0.2500081956,
     0.3333333135,
 )
-_TANH = (-0.005704987328, 0.020639088, -0.05373971537, 0.1333144158, -0.3333328068)
 _ERF = (-0.000595375488, 0.004985943902, -0.02676172182, 0.1128168255, -0.3761247993, 0.1283791512)
 _LOG_ERFC = (
     0.0001959372457,
@@ -88,20 +88,22 @@ def log(e: Emitter, x: LlvmValue) -> LlvmValue:
 
 
 def tanh(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """The hyperbolic tangent: at most 2 ULP."""
-    size = _magnitude(e, x)
-    square = e.multiply(x, x)
-    near = e.multiply_add(e.multiply(polynomial(e, square, _TANH), square), x, x)
+    """The hyperbolic tangent, `t / (t + 2)` where `t + 1` is `exp(2 x)`: at most 3 ULP."""
     one, two = e.constant(1.0, x), e.constant(2.0, x)
-    bounded = e.minimum(e.constant(10.0, x), size)
-    grown = e.builder.fadd(exp(e, e.builder.fadd(bounded, bounded)), one)
-    far = _signed_like(e, e.builder.fsub(one, e.builder.fmul(two, _inverse(e, grown))), x)
-    return e.select(e.compare("<", size, e.constant(0.625, x)), near, far)
+    bounded = e.minimum(e.constant(10.0, x), e.overloaded("fabs", [x]))
+    twice = e.builder.fadd(bounded, bounded)
+    shifted = e.multiply_add(twice, e.constant(_LOG2_E, x), e.constant(_MAGIC, x))
+    whole = e.builder.fsub(shifted, e.constant(_MAGIC, x))
+    rest = e.multiply_add(whole, e.constant(-_LN2, x), twice)
+    grown = e.multiply_add(polynomial(e, rest, _EXP), e.multiply(rest, rest), rest)
+    power = _power_of_two(e, e.bits(shifted, I32))
+    t = e.multiply_add(grown, power, e.builder.fsub(power, one))
+    return _signed_like(e, e.builder.fdiv(t, e.builder.fadd(t, two)), x)
 
 
 def erf(e: Emitter, x: LlvmValue) -> LlvmValue:
     """The error function: at most 2 ULP."""
-    size = _magnitude(e, x)
+    size = e.overloaded("fabs", [x])
     near = e.multiply_add(polynomial(e, e.multiply(x, x), _ERF), x, x)
     bounded = e.minimum(e.constant(4.0, x), size)
     rest = e.builder.fsub(e.constant(1.0, x), exp(e, polynomial(e, bounded, _LOG_ERFC)))
@@ -138,27 +140,10 @@ def _scaled(e: Emitter, value: LlvmValue, power: LlvmValue) -> LlvmValue:
     return e.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", value.type, arguments)
 
 
-def _inverse(e: Emitter, x: LlvmValue) -> LlvmValue:
-    """`1 / x` of normal numbers, to 1 ULP: on AVX-512 an estimate of 14 bits, improved once."""
-    if e.target.level != "avx512vnni" or not e.whole_registers(x):
-        return e.builder.fdiv(e.constant(1.0, x), x)
-
-    def estimate(part: LlvmValue) -> LlvmValue:
-        arguments = [part, part, I16(-1)]
-        return e.intrinsic("llvm.x86.avx512.rcp14.ps.512", part.type, arguments)
-
-    first = e.by_register(estimate, x)
-    rest = e.multiply_add(e.builder.fneg(x), first, e.constant(1.0, x))
-    return e.multiply_add(first, rest, first)
-
-
 def _power_of_two(e: Emitter, exponent: LlvmValue) -> LlvmValue:
+    """`2**exponent` of the low nine bits."""
     placed = e.builder.shl(exponent, e.constant(23, exponent))
     return e.bits(e.builder.add(placed, e.constant(_ONE_BITS, exponent)), FLOAT)
-
-
-def _magnitude(e: Emitter, x: LlvmValue) -> LlvmValue:
-    return e.overloaded("fabs", [x])
 
 
 def _signed_like(e: Emitter, value: LlvmValue, sign: LlvmValue) -> LlvmValue:

@@ -23,7 +23,7 @@ from .machine_code import Library, assemble
 from .pool import Pool, pool_of
 from .target import Target, host
 
-_MAGIC = b"tilewright-cpu-kernel-2\n"
+_MAGIC = b"tilewright-cpu-kernel-3\n"
 """What stored kernels begin with; the number changes with what descriptions or headers mean."""
 
 
@@ -120,6 +120,7 @@ class Kernel:
             "key": key_of(self.description, self.target),
             "target": asdict(self.target),
             "tensors": self.tensors,
+            "layouts": {name: asdict(layout) for name, layout in self.layouts.items()},
             "workspace_bytes": self.workspace_bytes,
         }
         rest = json.dumps(header).encode() + b"\n" + self.code
@@ -149,6 +150,16 @@ class BoundKernel:
             self._pointers[places[name]] = address_of(array)
         self._given = [places[name] for name in self._names]
         self._kind = ctypes.c_void_p * len(places)
+
+    def frame(self) -> tuple[ctypes.Array, Mapping[str, int]]:
+        """An array of addresses for `Kernel.call`, constants in place, and where the others go.
+
+        The caller fills in the operands that are no constants, by name, and last the output; it
+        sees to it that arrays fit and stay alive, and so does this object, which holds the
+        constants.
+        """
+        places = dict(zip(self._names, self._given, strict=True))
+        return self._kind(*self._pointers), places
 
     def __call__(self, *arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """Compute.
@@ -290,7 +301,7 @@ def load_kernel(
     known = json.loads(header)
     if known["key"] != key_of(description, target):
         return compile_kernel(description, target, threads)
-    layouts = description.plan(target).layouts
+    layouts = {name: Layout.from_dict(found) for name, found in known["layouts"].items()}
     tensors, size = tuple(known["tensors"]), known["workspace_bytes"]
     return Kernel(description, target, code, tensors, layouts, size, threads)
 

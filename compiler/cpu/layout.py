@@ -1,7 +1,10 @@
 """How a given tensor lies in memory: row-major, or in blocks so that a kernel reads it in order."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +37,15 @@ class Layout:
         """Row-major."""
         return Layout(shape, ((),) * len(shape), tuple((d, 0) for d in range(len(shape))))
 
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "Layout":
+        """From what `dataclasses.asdict` gives, lists for tuples."""
+        return Layout(
+            tuple(values["shape"]),
+            tuple(tuple(sizes) for sizes in values["blocks"]),
+            tuple((dimension, cut) for dimension, cut in values["order"]),
+        )
+
     def _parts(self, dimension: int) -> tuple[int, ...]:
         sizes = (self.shape[dimension], *self.blocks[dimension], 1)
         return tuple(a // b for a, b in itertools.pairwise(sizes))
@@ -64,10 +76,7 @@ class Layout:
         CompileError
             When a loop runs across the blocks of a dimension.
         """
-        strides, stride = {}, 1
-        for part, extent in zip(reversed(self.order), reversed(self.packed_shape), strict=True):
-            strides[part] = stride
-            stride *= extent
+        strides = strides_of(self)
         terms = []
         for dimension, affine in enumerate(index):
             rest = affine
@@ -82,3 +91,13 @@ class Layout:
                 terms.append(scaled(quotient, strides[dimension, cut]))
             terms.append(scaled(rest, strides[dimension, len(self.blocks[dimension])]))
         return total(*terms)
+
+
+@lru_cache(256)
+def strides_of(layout: Layout) -> Mapping[tuple[int, int], int]:
+    """Elements from one index of every part to the next."""
+    strides, stride = {}, 1
+    for part, extent in zip(reversed(layout.order), reversed(layout.packed_shape), strict=True):
+        strides[part] = stride
+        stride *= extent
+    return strides

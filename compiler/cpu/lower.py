@@ -17,11 +17,11 @@ from ..te.nodes import (
     nodes,
 )
 from ..te.program import Program
+from .areas import Area
 from .buffers import Shared
 from .emitter import I64, POINTER, TYPES, LlvmValue, number_of
 from .layout import Layout
 from .lower_function import Function
-from .memory import Area
 from .target import Target
 
 IN_CODE = 256

@@ -1,10 +1,9 @@
 """Loops, guards and statements of a program in one LLVM function, as they are scheduled.
 
-A parallel loop is a function `void body(context, begin, end)` of its own. The first and last
-iterations of a loop are emitted apart where only they meet a guard or a border (`middle_of`).
+The first and last iterations of a loop are emitted apart where only they meet a guard or a border
+(`middle_of`).
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,13 +26,16 @@ from ..te.nodes import (
     nodes,
 )
 from ..te.stages import Kind
+from .areas import Area, bytes_of
 from .buffers import Buffers, Shared
 from .cut import middle_of
 from .dot_products import emit_dot_product
-from .emitter import I64, POINTER, Emitter, LlvmBuilder, LlvmValue
+from .emitter import I64, Emitter, LlvmBuilder, LlvmValue
 from .environment import Environment
+from .lower_parallel import emit_parallel
 from .lower_values import Mask, Values
-from .memory import Area, Memory, all_of, bytes_of
+from .masks import all_of
+from .memory import Memory
 
 
 class Function:
@@ -64,6 +66,10 @@ class Function:
         self.buffers = Buffers(shared, self.memory)
         self.areas = self.buffers.areas
         self.values = Values(self.memory, self.areas)
+
+    def another(self, builder: LlvmBuilder, symbols: dict[str, LlvmValue]) -> "Function":
+        """A function of the same kernel, which runs no parallel loop."""
+        return Function(self.shared, builder, symbols, None)
 
     def root(self, block: Block, workspace: LlvmValue) -> None:
         """The nests of the program, each with its buffer in the workspace."""
@@ -180,7 +186,7 @@ class Function:
             for number in range(extent):
                 self.block(node.body, inside(number, number), mask)
         elif node.kind is Kind.PARALLEL and self.threads is not None:
-            self.parallel(node, env, symbol, start)
+            emit_parallel(self, node, env, symbol, start, self.threads)
         else:
             first, last = middle_of(node, inside, self.shared.program)
             for number in range(first):
@@ -213,98 +219,3 @@ class Function:
             self.memory.open()
             self.block(node.body, env, mask)
             self.memory.close()
-
-    def parallel(self, node: Loop, env: Environment, symbol: str, start: Affine) -> None:
-        """A loop whose iterations threads take in turns; its body is a function of its own."""
-        assert self.threads is not None
-        builder, (run, pool) = self.builder, self.threads
-        symbols = [name for name in env.ranges if name in self.memory.symbols]
-        names = [name for name, area in self.areas.items() if area.values is None]
-        module = builder.module
-        signature = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64])
-        body = ir.Function(module, signature, self.shared.fresh("body"))
-        body.linkage = "internal"
-        body.attributes.add("noinline")
-        context = self.emitter.alloca(I64, len(names) + len(symbols), 8)
-        parts = [builder.ptrtoint(self.areas[name].pointer, I64) for name in names]
-        parts += [self.memory.symbols[name] for name in symbols]
-        for position, part in enumerate(parts):
-            place = builder.gep(context, [I64(position)], source_etype=I64)
-            builder.store(part, place, align=8)
-        alone = builder.icmp_unsigned("==", builder.ptrtoint(run, I64), I64(0))
-        with builder.if_else(alone) as (one, several):
-            with one:
-                builder.call(body, [context, I64(0), I64(node.extent)])
-            with several:
-                builder.call(_Callee(run, _RUN), [pool, body, context, I64(node.extent)])
-        self.body_of(body, node, env, symbol, start, names, symbols)
-
-    def body_of(
-        self,
-        body: ir.Function,
-        node: Loop,
-        env: Environment,
-        symbol: str,
-        start: Affine,
-        names: Sequence[str],
-        symbols: Sequence[str],
-    ) -> None:
-        """The function of a parallel loop."""
-        context, begin, end = body.args
-        builder = ir.IRBuilder(body.append_basic_block("entry"))
-        loaded = [
-            builder.load(builder.gep(context, [I64(i)], source_etype=I64), align=8, typ=I64)
-            for i in range(len(names) + len(symbols))
-        ]
-        inner = Function(
-            self.shared, builder, dict(zip(symbols, loaded[len(names) :], strict=True)), None
-        )
-        for name, number in zip(names, loaded, strict=False):
-            pointer = builder.inttoptr(number, POINTER)
-            inner.areas[name] = replace(self.areas[name], pointer=pointer)
-        known = {name: area for name, area in self.areas.items() if name not in names}
-        inner.areas.update(known)
-        before = builder.block
-        head, inside, after = (body.append_basic_block(name) for name in ("head", "loop", "done"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        counter = builder.phi(I64)
-        counter.add_incoming(begin, before)
-        builder.cbranch(builder.icmp_unsigned("<", counter, end), inside, after)
-        builder.position_at_end(inside)
-        inner.memory.symbols[symbol] = counter
-
-        def part(low: int, high: int) -> Environment:
-            return env.counting(node.variable, start, symbol, low, high)
-
-        first, last = middle_of(node, part, self.shared.program)
-        inner.memory.open()
-        if last - first + 1 < node.extent:
-            offset = builder.sub(counter, I64(first))
-            middle = builder.icmp_unsigned("<", offset, I64(last - first + 1))
-            rest = part(0, node.extent - 1) if first else part(last + 1, node.extent - 1)
-            with builder.if_else(middle) as (whole, cut):
-                for block, piece in ((whole, part(first, last)), (cut, rest)):
-                    with block:
-                        inner.memory.open()
-                        inner.block(node.body, piece, None)
-                        inner.memory.close()
-        else:
-            inner.block(node.body, part(0, node.extent - 1), None)
-        inner.memory.close()
-        counter.add_incoming(builder.add(counter, I64(1)), builder.block)
-        builder.branch(head)
-        builder.position_at_end(after)
-        builder.ret_void()
-
-
-_RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
-"""Who runs a parallel loop: pool, body, context, iterations."""
-
-
-class _Callee:
-    """A pointer as something to call, which the builder has no word for."""
-
-    def __init__(self, pointer: LlvmValue, kind: ir.FunctionType) -> None:
-        self.type, self.function_type = pointer.type, kind
-        self.get_reference = pointer.get_reference

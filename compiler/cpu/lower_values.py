@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from ...isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real
 from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
+from .areas import Area
 from .emitter import (
     FLOAT,
     I32,
@@ -22,12 +23,16 @@ from .emitter import (
 )
 from .environment import Environment
 from .functions import FUNCTIONS
-from .memory import Area, Memory
+from .memory import Memory
 
 Mask = LlvmValue | None
 
 _BITWISE = {Op.SHIFT_RIGHT: "ashr", Op.AND: "and_", Op.OR: "or_", Op.XOR: "xor"}
 """Operations on the bits of integers, and what the builder calls them."""
+
+
+_CONTRACTED = (Op.ADD, Op.MULTIPLY)
+"""Operations of which two may be rounded at once."""
 
 
 class Values:
@@ -59,6 +64,9 @@ class Values:
         product = tree.arguments[0]
         if tree.op is Op.ADD and _is_product(product):
             return self._multiply_add(product, tree.arguments[1], env, mask)
+        if tree.op is Op.REAL and isinstance(product, Call) and product.op in _CONTRACTED:
+            a, b = (self.value(part, env, mask) for part in product.arguments)
+            return self._single(product.op, a, b)
         parts = [self.value(part, env, mask) for part in tree.arguments]
         return self._apply(tree.op, parts)
 
@@ -113,12 +121,24 @@ class Values:
             return self.emitter.multiply_add(a, b, c)
         return self._apply(Op.ADD, [self._apply(Op.MULTIPLY, [a, b]), c])
 
+    def _single(self, op: Op, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """A sum or a product as float32; LLVM may not contract it with another.
+
+        Both need it: where a product is negated, it takes what it may from the sum that follows.
+        """
+        if is_real(a) and not (is_number(a) and is_number(b)):
+            builder = self.emitter.builder
+            return (builder.fadd if op is Op.ADD else builder.fmul)(*self.emitter.matched(a, b))
+        return self._apply(Op.REAL, [self._apply(op, [a, b])])
+
     def _apply(self, op: Op, parts: list[LlvmValue]) -> LlvmValue:
         emitter = self.emitter
         if op in FUNCTIONS:
             return FUNCTIONS[op](emitter, parts[0])
         if op is Op.REQUANTISE:
             return self._requantise(*parts)
+        if op is Op.REAL and is_real(parts[0]):
+            return parts[0]
         if op is Op.REAL:
             return emitter.builder.sitofp(parts[0], emitter.like(parts[0], FLOAT))
         if op is Op.ROUND:
@@ -150,7 +170,7 @@ class Values:
         return emitter.add(a, b) if op is Op.ADD else emitter.multiply(a, b)
 
     def _least(self, value: LlvmValue, low: int) -> LlvmValue:
-        return self.emitter.maximum(number_of(I32, low), value)
+        return self.emitter.maximum(self.emitter.constant(low, value), value)
 
     def _wide(self, *values: LlvmValue) -> tuple[LlvmValue, ...]:
         """All int64 where one is."""
@@ -184,12 +204,13 @@ class Values:
         return emitter.rounded(emitter.select(exact, bounded, sign))
 
     def _lookup(self, tree: Call, env: Environment, mask: Mask) -> LlvmValue:
-        """`table[index + 128]`."""
+        """`table[index + 128]`, of the nearest index from -128 to 127."""
         emitter, builder = self.emitter, self.emitter.builder
         table, index = tree.arguments
         assert isinstance(table, Read)
         area = self.areas[table.tensor]
-        found = self.value(index, env, mask)
+        found = self._least(self.value(index, env, mask), INT8_MIN)
+        found = emitter.minimum(emitter.constant(INT8_MAX, found), found)
         found = builder.add(found, emitter.constant(128, found))
         offsets = builder.sext(found, emitter.like(found, I64))
         if lanes_of(offsets) == 1:

@@ -1,53 +1,17 @@
 """Elements in memory: where they lie, and reading and writing whole vectors of them."""
 
+import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 
-import numpy as np
 from llvmlite import ir
 
 from ...errors import CompileError
 from ...isa.expressions import Affine
-from ..accelerator.dma import Box
 from ..te.affine import scaled, total
-from ..tensor import Tensor
+from .areas import Area, bytes_of
 from .emitter import BIT, I32, I64, POINTER, TYPES, Emitter, LlvmValue, number_of, suffix
 from .environment import Environment, without
-from .layout import Layout
-
-
-@dataclass(frozen=True, slots=True)
-class Area:
-    """A buffer while code for it is emitted.
-
-    Parameters
-    ----------
-    tensor
-        What it holds.
-    domain
-        Elements that exist; reading outside gives the pad.
-    origin
-        Tensor coordinates of its first element, in symbols.
-    layout
-        Of the box that it has room for.
-    pointer
-        Its first byte.
-    private
-        Whether elements that do not exist may be written, where there is room for them.
-    values
-        What it holds, where that is known.
-    given
-        Whether it is an operand, which stays as it is: an element is loaded once.
-    """
-
-    tensor: Tensor
-    domain: Box
-    origin: tuple[Affine, ...]
-    layout: Layout
-    pointer: LlvmValue
-    private: bool = False
-    values: np.ndarray | None = None
-    given: bool = False
+from .masks import all_of, constant_bits, known_bits
 
 
 class Memory:
@@ -129,9 +93,8 @@ class Memory:
 
     def inside(self, area: Area, index: Sequence[Affine]) -> tuple[Affine, ...]:
         """An index from the buffer's first element on."""
-        return tuple(
-            total(i, scaled(start, -1)) for i, start in zip(index, area.origin, strict=True)
-        )
+        pairs = zip(index, area.origin, strict=True)
+        return tuple(i if start == _ZERO else total(i, scaled(start, -1)) for i, start in pairs)
 
     def has_room(self, area: Area, index: Sequence[Affine], env: Environment) -> bool:
         """Whether every lane lies in the buffer, elements that do not exist included."""
@@ -171,6 +134,8 @@ class Memory:
         if outside is None and (mask is None or not step):
             if step in (0, 1):
                 return self._load(area, offset, env.lanes if step else 1)
+            if self._has_rows(area, offset, step, env):
+                return self._column(area, offset, step, env)
             return self._gather(area, offset, step, env, None)
         if not step and outside is not None and not isinstance(outside.type, ir.VectorType):
             return self._guarded(area, offset, outside)
@@ -235,6 +200,39 @@ class Memory:
         kind = self.emitter.vector(element, lanes)
         return self.emitter.builder.load(self.address(area, offset), align=bytes_of(area), typ=kind)
 
+    def _has_rows(self, area: Area, offset: Affine, step: int, env: Environment) -> bool:
+        """Whether lanes lie so far apart, and so far from the ends, that each can be read as a row.
+
+        Rows are whole vectors, of which the lane is an element.
+        """
+        lanes = env.lanes
+        if (
+            not area.given
+            or bytes_of(area) != 4
+            or step < lanes
+            or lanes != self.emitter.target.lanes
+        ):
+            return False
+        low, high = env.interval(offset)
+        spare = offset.constant % lanes
+        last = high - spare + step * (lanes - 1) + lanes
+        return low >= spare and last <= math.prod(area.layout.shape)
+
+    def _column(self, area: Area, offset: Affine, step: int, env: Environment) -> LlvmValue:
+        """One column of a square of elements; its neighbours are there for those who ask next.
+
+        Rows and shuffles are much faster than a gather where several columns are read, and no
+        slower for one.
+        """
+        lanes = env.lanes
+        first, column = total(offset, -(offset.constant % lanes)), offset.constant % lanes
+
+        def columns() -> list[LlvmValue]:
+            rows = [self._load(area, total(first, step * lane), lanes) for lane in range(lanes)]
+            return self.emitter.transposed(rows)
+
+        return self.once(("columns", area.tensor.name, first, step), columns)[column]
+
     def _guarded(self, area: Area, offset: Affine, inside: LlvmValue) -> LlvmValue:
         """One element, or the pad; where it does not exist, the first is read instead."""
         emitter, builder = self.emitter, self.emitter.builder
@@ -285,31 +283,4 @@ class Memory:
         return builder.inttoptr(builder.add(base, builder.mul(offsets, size)), kind)
 
 
-def bytes_of(area: Area) -> int:
-    """Bytes of one element."""
-    element = TYPES[area.tensor.dtype]
-    return element.width // 8 if isinstance(element, ir.IntType) else 4
-
-
-def all_of(emitter: Emitter, bits: Sequence[LlvmValue]) -> LlvmValue:
-    """Where all bits are set."""
-    found = bits[0]
-    for more in bits[1:]:
-        first, second = known_bits(found), known_bits(more)
-        if first and second:
-            found = constant_bits([a and b for a, b in zip(first, second, strict=True)])
-        else:
-            found = emitter.builder.and_(*emitter.matched(found, more))
-    return found
-
-
-def constant_bits(bits: Sequence[bool]) -> LlvmValue:
-    """A mask."""
-    return ir.Constant(ir.VectorType(BIT, len(bits)), [BIT(int(bit)) for bit in bits])
-
-
-def known_bits(mask: LlvmValue) -> list[bool]:
-    """The bits of a constant mask, none of another."""
-    if not isinstance(mask, ir.Constant) or not isinstance(mask.type, ir.VectorType):
-        return []
-    return [bool(bit.constant) for bit in mask.constant]
+_ZERO = Affine()

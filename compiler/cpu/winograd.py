@@ -125,8 +125,7 @@ def schedule_products(
     most = {"avx512vnni": 14, "avx2": 6, "sse2": 4}[target.level]
     columns //= 2
     pixels = math.ceil(columns / math.ceil(columns / most))
-    wide = target.registers == 32 and pixels <= 7 and channels_out % (4 * lanes) == 0
-    panel = (4 if wide else 2) * lanes
+    panel = 2 * lanes
     for stage in ("tiles", "products"):
         s.cache_write(stage, REGISTER)
     _schedule_tiles(s, lanes)

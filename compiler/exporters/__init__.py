@@ -1,5 +1,5 @@
 """Exporters: graphs -> files for other tools."""
 
-from .onnx_qdq import export_onnx
+from .onnx_qdq import check_exportable, export_onnx
 
-__all__ = ["export_onnx"]
+__all__ = ["check_exportable", "export_onnx"]

@@ -5,7 +5,7 @@ the importer and ONNX Runtime share. Integer operators of the accelerator have n
 graph before its layers are recognised.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
 from ..graph.reductions import POSITIONS
+from .onnx_writer import Writer
 
 OPSET = 20
 IR_VERSION = 9
@@ -43,61 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
 """Kinds of elementwise functions and reductions that in ONNX are an attribute of another one."""
 
 
-class _Writer:
-    """Nodes and constants of a model as it grows.
-
-    A value that an output shows has the output's name in the file; another value of that name,
-    such as what a layer gave before it was quantised, gets a new one.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.nodes: list[onnx.NodeProto] = []
-        self.names = {value.name: value.name for value in graph.inputs}
-        self.constants: dict[str, np.ndarray] = {}
-        self.labels: set[str] = set()
-        self.taken = {*self.names, *(output.name for output in graph.outputs)}
-        for output in graph.outputs:
-            if graph.producer(output.value) is not None:
-                self.names.setdefault(output.value, output.name)
-        for node in graph.nodes:
-            for value in node.outputs:
-                self.names.setdefault(value.name, self.fresh(value.name))
-        for constant in graph.constants:
-            self.names[constant.name] = self.constant(constant.name, constant.data)
-
-    def fresh(self, name: str) -> str:
-        """Return a name that nothing else has."""
-        while name in self.taken:
-            name += "_"
-        self.taken.add(name)
-        return name
-
-    def constant(self, name: str, data: Any, dtype: Any = None) -> str:
-        """Add a constant, named alike, and return its name in the file."""
-        name = self.fresh(name)
-        self.constants[name] = np.asarray(data, dtype=dtype)
-        return name
-
-    def inputs(self, node: Node) -> list[str]:
-        """Return the names of a node's operands in the file."""
-        return [self.names[name] for name in node.inputs]
-
-    def add(self, node: Node, kind: str, *more: str, **attributes: Any) -> None:
-        """Add a node: operands of `node` and `more` ones, outputs of `node`."""
-        self.write(node, kind, [*self.inputs(node), *more], **attributes)
-
-    def write(self, node: Node, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
-        """Add a node with outputs of `node` and operands by their names in the file."""
-        names = [self.names[value.name] for value in node.outputs]
-        # ONNX wants one name for one node; several nodes here may come from one of a model.
-        unique = node.name if node.name not in self.labels else f"{node.name}/{names[0]}"
-        self.labels.add(unique)
-        made = helper.make_node(kind, list(inputs), names, name=unique, **attributes)
-        self.nodes.append(made)
-
-
-Export = Callable[[_Writer, Node, Any], None]
+Export = Callable[[Writer, Node, Any], None]
 """Writes a node, given its operator."""
 
 
@@ -114,15 +61,10 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
     CompileError
         If an operator has no counterpart in ONNX.
     """
-    writer = _Writer(graph)
+    check_exportable(graph)
+    writer = Writer(graph)
     for node in graph.nodes:
-        export = EXPORTS.get(type(node.attributes))
-        if export is None:
-            raise CompileError(
-                f"graph `{graph.name}`: node `{node.name}`: expected an operator that ONNX export "
-                f"knows, got `{node.op}`; run the model with `--calibrate` instead of exporting it"
-            )
-        export(writer, node, node.attributes)
+        EXPORTS[type(node.attributes)](writer, node, node.attributes)
     for output in graph.outputs:
         name = writer.names[output.value]
         if name != output.name:
@@ -142,12 +84,35 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
     )
 
 
+def check_exportable(graph: Graph) -> None:
+    """Refuse a graph that `export_onnx` cannot write, before anything is made of it.
+
+    Raises
+    ------
+    CompileError
+        If an operator has no counterpart in ONNX.
+    """
+    for node in graph.nodes:
+        got = f"`{node.op}`"
+        if isinstance(node.attributes, ops.Unary) and node.attributes.kind != "Clip":
+            kind, parameters = node.attributes.kind, node.attributes.parameters
+            got = f"`{kind}` with {len(parameters)} parameters"
+            if len(PARAMETERS.get(kind, ())) == len(parameters):
+                continue
+        elif type(node.attributes) in EXPORTS:
+            continue
+        raise CompileError(
+            f"graph `{graph.name}`: node `{node.name}`: expected an operator that ONNX export "
+            f"knows, got {got}; run the model with `--calibrate` instead of exporting it"
+        )
+
+
 def _described(name: str, kind: TensorType) -> onnx.ValueInfoProto:
     element = helper.np_dtype_to_tensor_dtype(np.dtype(kind.dtype))
     return helper.make_tensor_value_info(name, element, kind.shape)
 
 
-def _quantisation(writer: _Writer, node: Node, operator: Any, dtype: str) -> list[str]:
+def _quantisation(writer: Writer, node: Node, operator: Any, dtype: str) -> list[str]:
     """Return the names of scale and zero point: scalars, or one for each channel."""
     scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
     if operator.axis is None:
@@ -159,36 +124,36 @@ def _quantisation(writer: _Writer, node: Node, operator: Any, dtype: str) -> lis
     ]
 
 
-def _quantize(writer: _Writer, node: Node, operator: ops.Quantize) -> None:
+def _quantize(writer: Writer, node: Node, operator: ops.Quantize) -> None:
     known = _quantisation(writer, node, operator, operator.dtype)
     axis = {} if operator.axis is None else {"axis": operator.axis}
     writer.add(node, "QuantizeLinear", *known, **axis)
 
 
-def _dequantize(writer: _Writer, node: Node, operator: ops.Dequantize) -> None:
+def _dequantize(writer: Writer, node: Node, operator: ops.Dequantize) -> None:
     dtype = writer.graph.types[node.inputs[0]].dtype
     known = _quantisation(writer, node, operator, dtype)
     axis = {} if operator.axis is None else {"axis": operator.axis}
     writer.add(node, "DequantizeLinear", *known, **axis)
 
 
-def _reshape(writer: _Writer, node: Node, operator: ops.Reshape) -> None:
+def _reshape(writer: Writer, node: Node, operator: ops.Reshape) -> None:
     shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
     writer.add(node, "Reshape", shape)
 
 
-def _transpose(writer: _Writer, node: Node, operator: ops.Transpose) -> None:
+def _transpose(writer: Writer, node: Node, operator: ops.Transpose) -> None:
     writer.add(node, "Transpose", perm=operator.permutation)
 
 
-def _pad(writer: _Writer, node: Node, operator: ops.Pad) -> None:
+def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
     base = node.output.name
     pads = writer.constant(f"{base}.pads", operator.before + operator.after, np.int64)
     value = writer.constant(f"{base}.value", operator.value, node.output.type.dtype)
     writer.add(node, "Pad", pads, value)
 
 
-def _slice(writer: _Writer, node: Node, operator: ops.Slice) -> None:
+def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
     base, axes = node.output.name, range(len(operator.starts))
     parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
     parts["steps"] = operator.steps
@@ -196,20 +161,20 @@ def _slice(writer: _Writer, node: Node, operator: ops.Slice) -> None:
     writer.add(node, "Slice", *names)
 
 
-def _concat(writer: _Writer, node: Node, operator: ops.Concat) -> None:
+def _concat(writer: Writer, node: Node, operator: ops.Concat) -> None:
     writer.add(node, "Concat", axis=operator.axis)
 
 
-def _gather(writer: _Writer, node: Node, operator: ops.Gather) -> None:
+def _gather(writer: Writer, node: Node, operator: ops.Gather) -> None:
     writer.add(node, "Gather", axis=operator.axis)
 
 
-def _cast(writer: _Writer, node: Node, operator: ops.Cast) -> None:
+def _cast(writer: Writer, node: Node, operator: ops.Cast) -> None:
     element = helper.np_dtype_to_tensor_dtype(np.dtype(operator.dtype))
     writer.add(node, "Cast", to=element)
 
 
-def _conv(writer: _Writer, node: Node, operator: ops.Conv) -> None:
+def _conv(writer: Writer, node: Node, operator: ops.Conv) -> None:
     writer.add(
         node,
         "Conv",
@@ -221,11 +186,11 @@ def _conv(writer: _Writer, node: Node, operator: ops.Conv) -> None:
     )
 
 
-def _matmul(writer: _Writer, node: Node, operator: ops.MatMul) -> None:
+def _matmul(writer: Writer, node: Node, operator: ops.MatMul) -> None:
     writer.add(node, "MatMul")
 
 
-def _max_pool(writer: _Writer, node: Node, operator: ops.MaxPool) -> None:
+def _max_pool(writer: Writer, node: Node, operator: ops.MaxPool) -> None:
     writer.add(
         node,
         "MaxPool",
@@ -236,7 +201,7 @@ def _max_pool(writer: _Writer, node: Node, operator: ops.MaxPool) -> None:
     )
 
 
-def _average_pool(writer: _Writer, node: Node, operator: ops.AveragePool) -> None:
+def _average_pool(writer: Writer, node: Node, operator: ops.AveragePool) -> None:
     writer.add(
         node,
         "AveragePool",
@@ -248,7 +213,7 @@ def _average_pool(writer: _Writer, node: Node, operator: ops.AveragePool) -> Non
     )
 
 
-def _unary(writer: _Writer, node: Node, operator: ops.Unary) -> None:
+def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
     if operator.kind == "Clip":
         names = [
             writer.constant(f"{node.output.name}.{which}", limit, np.float32)
@@ -257,22 +222,16 @@ def _unary(writer: _Writer, node: Node, operator: ops.Unary) -> None:
         writer.add(node, "Clip", *names)
         return
     names = PARAMETERS.get(operator.kind, ())
-    if len(names) != len(operator.parameters):
-        raise CompileError(
-            f"node `{node.name}`: expected an elementwise function that ONNX export knows, got "
-            f"`{operator.kind}` with {len(operator.parameters)} parameters; run the model with "
-            "`--calibrate` instead of exporting it"
-        )
     kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
     writer.add(node, kind, **dict(zip(names, operator.parameters, strict=True)), **more)
 
 
-def _binary(writer: _Writer, node: Node, operator: ops.Binary) -> None:
+def _binary(writer: Writer, node: Node, operator: ops.Binary) -> None:
     kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
     writer.add(node, kind, **more)
 
 
-def _softmax(writer: _Writer, node: Node, operator: ops.Softmax) -> None:
+def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
     kind = "LogSoftmax" if operator.log else "Softmax"
     shape = node.output.type.shape
     if operator.stop == operator.axis + 1:
@@ -290,7 +249,7 @@ def _softmax(writer: _Writer, node: Node, operator: ops.Softmax) -> None:
     writer.write(node, "Reshape", [soft, outer])
 
 
-def _reduce(writer: _Writer, node: Node, operator: ops.Reduce) -> None:
+def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
     if operator.kind in POSITIONS:
         (axis,) = operator.axes
         kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))

@@ -1,7 +1,8 @@
 """What runs on the host, in NumPy: ONNX's float operators and moves of elements.
 
-The kernels know arrays only; attributes come as keywords. Shapes are ONNX's (channels first). These
-are the operators that passes know; the others stand in the files of their `families`.
+The kernels know arrays only; attributes come as keywords. Shapes are ONNX's (channels first), and
+what is asked for with channels last has the bits of the same with channels first. These are the
+operators that passes know; the others stand in the files of their `families`.
 """
 
 import math
@@ -89,6 +90,16 @@ def pad_image(x: np.ndarray, pads: tuple[int, ...], value: float, overhang=(0, 0
     return np.pad(x, widths, constant_values=value) if any(map(any, widths)) else x
 
 
+def to_first(x: np.ndarray) -> np.ndarray:
+    """Copy [N, H, W, C] as [N, C, H, W]: NumPy's order of summation follows from the layout."""
+    return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+
+
+def to_last(x: np.ndarray) -> np.ndarray:
+    """Return [N, C, H, W] as [N, H, W, C], row-major."""
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+
+
 def conv(
     x: np.ndarray,
     w: np.ndarray,
@@ -98,8 +109,13 @@ def conv(
     pads: tuple[int, int, int, int],
     dilations: tuple[int, int],
     groups: int,
+    channels_last: bool = False,
 ) -> np.ndarray:
-    """Convolve float32[N, Ci, H, W] with [Co, Ci / groups, KH, KW]."""
+    """Convolve float32[N, Ci, H, W] with [Co, Ci / groups, KH, KW]; see `Conv` for the layouts."""
+    if channels_last:
+        window = np.ascontiguousarray(w.transpose(3, 2, 0, 1))
+        attributes = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
+        return to_last(conv(to_first(x), window, bias, **attributes))
     channels, depth, height, width = w.shape
     view = windows(pad_image(x, pads, 0), (height, width), strides, dilations)
     samples, _, rows, columns = view.shape[:4]
@@ -117,8 +133,11 @@ def max_pool(
     strides: tuple[int, int],
     pads: tuple[int, int, int, int],
     dilations: tuple[int, int] = (1, 1),
+    channels_last: bool = False,
 ) -> np.ndarray:
-    """Largest value of each window of [N, C, H, W]."""
+    """Largest value of each window of [N, C, H, W], or [N, H, W, C]."""
+    if channels_last:
+        return to_last(max_pool(to_first(x), kernel, strides, pads, dilations))
     lowest = -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     return windows(pad_image(x, pads, lowest), kernel, strides, dilations).max(axis=(4, 5))
 
@@ -130,8 +149,12 @@ def average_pool(
     pads: tuple[int, int, int, int],
     count_include_pad: bool = False,
     overhang: tuple[int, int] = (0, 0),
+    channels_last: bool = False,
 ) -> np.ndarray:
     """Mean of each window of float32[N, C, H, W]; see `AveragePool` for the divisor."""
+    if channels_last:
+        first = average_pool(to_first(x), kernel, strides, pads, count_include_pad, overhang)
+        return to_last(first)
     total = windows(pad_image(x, pads, 0, overhang), kernel, strides).sum(axis=(4, 5))
     ones = np.ones((1, 1, *x.shape[2:]), dtype=np.float32)
     if count_include_pad:

@@ -238,18 +238,40 @@ def _cast(op: ops.Cast, types: Types) -> TensorType:
     return TensorType(op.dtype, types[0].shape)
 
 
+def _image(op: ops.Conv | ops.MaxPool | ops.AveragePool, x: TensorType) -> tuple[int, ...]:
+    """Return images, channels, height and width."""
+    if op.channels_last:
+        n, height, width, channels = x.shape
+        return n, channels, height, width
+    return x.shape
+
+
+def _in_layout(
+    op: ops.Conv | ops.MaxPool | ops.AveragePool, n: int, channels: int, extents: ops.Pair
+) -> tuple[int, ...]:
+    """Return the shape of images in an operator's layout."""
+    return (n, *extents, channels) if op.channels_last else (n, channels, *extents)
+
+
 def _conv(op: ops.Conv, types: Types) -> TensorType:
     x, w = types[:2]
+    first = "[N,Ci,H,W], [Co,Ci/groups,KH,KW]"
+    wanted = "[N,H,W,Ci], [KH,KW,Ci/groups,Co]" if op.channels_last else first
+    ranked = len(x.shape) == len(w.shape) == 4 and all(t.dtype == "float32" for t in types)
+    expect(ranked, op, f"float32 {wanted} and [Co]", types)
+    n, channels, height, width = _image(op, x)
+    if op.channels_last:
+        *kernel, depth, out = w.shape
+    else:
+        out, depth, *kernel = w.shape
     fits = (
-        all(t.dtype == "float32" for t in types)
-        and len(x.shape) == len(w.shape) == 4
-        and x.shape[1] == w.shape[1] * op.groups
-        and w.shape[0] % op.groups == 0
-        and all(bias.shape == w.shape[:1] for bias in types[2:])
+        channels == depth * op.groups
+        and out % op.groups == 0
+        and all(bias.shape == (out,) for bias in types[2:])
     )
-    expect(fits, op, "float32 [N,Ci,H,W], [Co,Ci/groups,KH,KW] and [Co]", types)
-    height, width = _windows(op, x.shape[2:], (w.shape[2], w.shape[3]), op.dilations)
-    return TensorType("float32", (x.shape[0], w.shape[0], height, width))
+    expect(fits, op, f"float32 {wanted} and [Co]", types)
+    extents = _windows(op, (height, width), (kernel[0], kernel[1]), op.dilations)
+    return TensorType("float32", _in_layout(op, n, out, extents))
 
 
 def _matmul(op: ops.MatMul, types: Types) -> TensorType:
@@ -270,10 +292,13 @@ def _pool(op: ops.MaxPool | ops.AveragePool, types: Types) -> TensorType:
     (x,) = types
     average = isinstance(op, ops.AveragePool)
     fits = len(x.shape) == 4 and (x.dtype == "float32" or not average)
-    expect(fits, op, "[N,C,H,W], float32 for an average", types)
+    layout = "[N,H,W,C]" if op.channels_last else "[N,C,H,W]"
+    expect(fits, op, f"{layout}, float32 for an average", types)
+    n, channels, height, width = _image(op, x)
     dilations = op.dilations if isinstance(op, ops.MaxPool) else (1, 1)
-    extents = _windows(op, x.shape[2:], op.kernel, dilations)
-    return TensorType(x.dtype, (*x.shape[:2], *extents), None if average else x.quantisation)
+    extents = _windows(op, (height, width), op.kernel, dilations)
+    shape = _in_layout(op, n, channels, extents)
+    return TensorType(x.dtype, shape, None if average else x.quantisation)
 
 
 def _unary(op: ops.Unary, types: Types) -> TensorType:

@@ -269,13 +269,17 @@ class Cast(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Conv(Operator):
-    """Convolution in ONNX's layout: x [N, Ci, H, W], w [Co, Ci / groups, KH, KW], bias [Co]."""
+    """Convolution in ONNX's layout: x [N, Ci, H, W], w [Co, Ci / groups, KH, KW], bias [Co].
+
+    With `channels_last`, x and y are [N, H, W, C] and w is [KH, KW, Ci / groups, Co].
+    """
 
     op: ClassVar[str] = "conv"
     strides: Pair
     pads: Quad
     dilations: Pair
     groups: int
+    channels_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,13 +291,17 @@ class MatMul(Operator):
 
 @dataclass(frozen=True, slots=True)
 class MaxPool(Operator):
-    """Max pooling in ONNX's layout, x [N, C, H, W] of any type; padding never wins."""
+    """Max pooling in ONNX's layout, x [N, C, H, W] of any type; padding never wins.
+
+    With `channels_last`, x and y are [N, H, W, C].
+    """
 
     op: ClassVar[str] = "maxpool"
     kernel: Pair
     strides: Pair
     pads: Quad
     dilations: Pair = (1, 1)
+    channels_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +309,8 @@ class AveragePool(Operator):
     """Average pooling in ONNX's layout, x float32[N, C, H, W].
 
     The divisor counts padding or not (`count_include_pad`); it never counts `overhang`, the rows
-    and columns that the last windows reach beyond the padding (ONNX's `ceil_mode`).
+    and columns that the last windows reach beyond the padding (ONNX's `ceil_mode`). With
+    `channels_last`, x and y are [N, H, W, C].
     """
 
     op: ClassVar[str] = "averagepool"
@@ -310,6 +319,7 @@ class AveragePool(Operator):
     pads: Quad
     count_include_pad: bool = False
     overhang: Pair = (0, 0)
+    channels_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

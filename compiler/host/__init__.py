@@ -5,6 +5,30 @@ computes them, if any. Nodes that no matcher takes are computed by their definit
 """
 
 from .kernel import HostKernel, Matcher, Scope
+from .order import Compute, Evaluate, Event, Finish, Repeat, Start, View, overlaps
+from .plan import HostPlan, KernelStore, compile_host, host_target, plan_host, report_of_host
+from .recurrence import Recurrence
 from .select import LEAST_WORK, select_kernels
 
-__all__ = ["LEAST_WORK", "HostKernel", "Matcher", "Scope", "select_kernels"]
+__all__ = [
+    "LEAST_WORK",
+    "Compute",
+    "Evaluate",
+    "Event",
+    "Finish",
+    "HostKernel",
+    "HostPlan",
+    "KernelStore",
+    "Matcher",
+    "Recurrence",
+    "Repeat",
+    "Scope",
+    "Start",
+    "View",
+    "compile_host",
+    "host_target",
+    "overlaps",
+    "plan_host",
+    "report_of_host",
+    "select_kernels",
+]

@@ -1,6 +1,239 @@
-"""Chains of elementwise operators, in one pass over memory."""
+"""Chains of elementwise operators, in one pass over memory.
 
+A chain grows from its first node over those that read it, as long as one value alone is seen
+outside, and takes in what else feeds them and nobody else reads. All its values have one shape.
+"""
+
+import numpy as np
+
+from ...errors import CompileError
+from .. import te
+from ..cpu import Elementwise
+from ..cpu.formulas import Formula, size_of, value_of
+from ..graph import Node
+from ..graph import operators as ops
+from ..graph.elementwise import Where
+from ..graph.host_kernels import along
 from ..graph.operators import Operator
-from .kernel import Matcher
+from .formulas import (
+    ELEMENTWISE,
+    TYPES,
+    NoFormulaError,
+    binary,
+    cast,
+    dequantize,
+    number,
+    quantize,
+    shift,
+    unary,
+)
+from .kernel import HostKernel, Matcher, Scope
+from .walk import in_order, is_closed
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {}
+MOST_NODES = 48
+"""Nodes of one chain."""
+
+MOST_CALLS = 600
+"""Operations of one formula, where what is read twice counts twice."""
+
+MOST_OPERANDS = 12
+"""Arrays that one loop goes through."""
+
+
+def chain(scope: Scope, node: Node) -> HostKernel | None:
+    """The longest chain that begins at a node."""
+    if not _fits(scope, node):
+        return None
+    nodes, kernel = (node,), _kernel(scope, (node,))
+    while kernel is not None:
+        grown = _grown(scope, nodes)
+        longer = _kernel(scope, grown) if grown else None
+        if longer is None:
+            break
+        nodes, kernel = grown, longer
+    return kernel
+
+
+def _fits(scope: Scope, node: Node) -> bool:
+    """Whether a node may be part of a chain."""
+    if not isinstance(node.attributes, ELEMENTWISE) or not scope.is_free(node):
+        return False
+    kinds = [scope.graph.types[name] for name in node.inputs] + [node.output.type]
+    return all(kind.dtype in TYPES and kind.elements for kind in kinds)
+
+
+def _grown(scope: Scope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """A chain with what reads its last value, until all meet in one value again; or nothing."""
+    shape = nodes[0].output.type.shape
+    found = {node.output.name: node for node in nodes}
+    last = nodes[-1].output.name
+    if scope.graph.is_output(last):
+        return ()
+    waiting = list(scope.graph.users(last))
+    while waiting and len(found) <= MOST_NODES:
+        node = waiting.pop()
+        if node.outputs[0].name in found:
+            continue
+        if not _fits(scope, node) or node.output.type.shape != shape:
+            return ()
+        found[node.output.name] = node
+        _lead(scope, node, found)
+        ordered = in_order(scope, found.values())
+        waiting += [user for one in ordered[:-1] for user in scope.graph.users(one.output.name)]
+    ordered = in_order(scope, found.values())
+    longer = len(ordered) > len(nodes) and not waiting
+    return ordered if longer and is_closed(scope, ordered) else ()
+
+
+def _lead(scope: Scope, node: Node, found: dict[str, Node]) -> None:
+    """Take in what feeds a node alone."""
+    for name in node.inputs:
+        leader = scope.leader(name) if name not in found else None
+        if leader is None or not _fits(scope, leader):
+            continue
+        if leader.output.type.shape == node.output.type.shape and len(found) < MOST_NODES:
+            found[name] = leader
+            _lead(scope, leader, found)
+
+
+class Operands:
+    """Operands of a formula, as it is written: names, types, shapes and constants.
+
+    Parameters
+    ----------
+    scope
+        Where the nodes stand.
+    shape
+        That all operands broadcast to.
+    """
+
+    def __init__(self, scope: Scope, shape: tuple[int, ...]) -> None:
+        self.scope, self.shape = scope, shape
+        self.types: dict[str, str] = {}
+        self.inputs: dict[str, str] = {}
+        self.constants: dict[str, np.ndarray] = {}
+        self._named: dict[str, str] = {}
+
+    def value(self, name: str) -> Formula:
+        """A value that the chain reads: a number, or an operand."""
+        constant = self.scope.constant(name)
+        if constant is not None:
+            return self.held(constant, name)
+        if name not in self._named:
+            operand = self._named[name] = f"x{len(self.types)}"
+            self.inputs[operand] = name
+            self.types[operand] = self.scope.graph.types[name].dtype
+        return self._named[name]
+
+    def held(self, data: np.ndarray, key: str) -> Formula:
+        """A constant: a number, or a bound operand."""
+        if data.size == 1:
+            if data.dtype == np.float32:
+                return number(float(data.reshape(())))
+            whole = int(data.reshape(()))
+            if not -(1 << 31) <= whole < 1 << 31:
+                raise NoFormulaError
+            return whole
+        if key not in self._named:
+            operand = self._named[key] = f"c{len(self.types)}"
+            self.constants[operand] = data.reshape(self._aligned(data.shape))
+            self.types[operand] = data.dtype.name
+        return self._named[key]
+
+    def parameter(self, values: tuple[float, ...], axis: int | None, dtype: type, key: str):
+        """A scale or zero point: a number where it is one for all, else a bound operand."""
+        if axis is None or len(set(values)) == 1:
+            return self.held(np.array(values[:1], dtype), key)
+        return self.held(along(values, axis, len(self.shape), dtype), key)
+
+    def _aligned(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(shape) > len(self.shape):
+            raise NoFormulaError
+        return (1,) * (len(self.shape) - len(shape)) + shape
+
+    def keep(self, names: set[str]) -> None:
+        """Leave out operands that only dead nodes read."""
+        for held in (self.types, self.inputs, self.constants):
+            for name in set(held) - names:
+                del held[name]
+
+    def broadcast(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """Shapes of operands that differ from the chain's."""
+        shapes = {name: self.constants[name].shape for name in self.constants}
+        for operand, name in self.inputs.items():
+            shapes[operand] = self._aligned(self.scope.graph.types[name].shape)
+        return tuple((name, shape) for name, shape in shapes.items() if shape != self.shape)
+
+
+def _kernel(scope: Scope, nodes: tuple[Node, ...]) -> HostKernel | None:
+    """The kernel of a chain; None where it has no formula, or too long a one."""
+    last = nodes[-1].output
+    shape = last.type.shape or (1,)
+    operands = Operands(scope, shape)
+    formulas: dict[str, Formula] = {}
+    exact = True
+    try:
+        for node in nodes:
+            formula, bits = _formula(scope, node, formulas, operands, node.output == last)
+            formulas[node.output.name] = formula
+            exact = exact and bits
+            if _calls(formula, operands) > MOST_CALLS or len(operands.types) > MOST_OPERANDS:
+                return None
+        operands.keep(_names(formulas[last.name]))
+        broadcast = operands.broadcast()
+    except (NoFormulaError, CompileError):
+        return None
+    if not operands.inputs:
+        return None
+    description = Elementwise(
+        shape,
+        tuple(operands.types.items()),
+        formulas[last.name],
+        last.type.dtype,
+        broadcast,
+        tuple(operands.constants),
+    )
+    return HostKernel(description, operands.inputs, operands.constants, nodes, exact)
+
+
+def _names(formula: Formula) -> set[str]:
+    """Operands that a formula reads."""
+    if isinstance(formula, tuple):
+        return {name for part in formula[1:] for name in _names(part)}
+    return {formula} if isinstance(formula, str) else set()
+
+
+def _calls(formula: Formula, operands: Operands) -> int:
+    """Operations of a formula, as they are emitted."""
+    read = {name: te.tensor(name, kind, (1,))[0] for name, kind in operands.types.items()}
+    return size_of(value_of(formula, read).tree)
+
+
+def _formula(
+    scope: Scope, node: Node, known: dict[str, Formula], operands: Operands, last: bool
+) -> tuple[Formula, bool]:
+    """A node's formula, and whether it has the definition's bits."""
+    operator, types = node.attributes, scope.graph.types
+    dtype = types[node.inputs[0]].dtype
+    parts = [known[name] if name in known else operands.value(name) for name in node.inputs]
+    name = node.output.name
+    if isinstance(operator, ops.Unary):
+        return unary(operator, parts[0], dtype)
+    if isinstance(operator, ops.Binary):
+        return binary(operator, parts[0], parts[1], dtype)
+    if isinstance(operator, ops.Cast):
+        return cast(parts[0], dtype, operator.dtype, last), True
+    if isinstance(operator, Where):
+        return ("select", *parts), True
+    if isinstance(operator, ops.Shift):
+        return shift(parts[0], dtype), True
+    assert isinstance(operator, (ops.Quantize, ops.Dequantize))
+    axis = operator.axis
+    scale = operands.parameter(operator.scales, axis, np.float32, f"{name} scale")
+    zero = operands.parameter(operator.zero_points, axis, np.int32, f"{name} zero point")
+    if isinstance(operator, ops.Quantize):
+        return quantize(operator, parts[0], scale, zero), True
+    return dequantize(parts[0], scale, zero, dtype), True
+
+
+MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = dict.fromkeys(ELEMENTWISE, (chain,))

@@ -41,10 +41,20 @@ class HostKernel:
         """The value that it gives."""
         return self.nodes[-1].output.name
 
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The same, as all that the host runs has them."""
+        return (self.output,)
+
+    @property
+    def macs(self) -> int:
+        """Multiplications; 0 where the description counts none."""
+        return getattr(self.description, "macs", 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A part of a graph that runs on the host without a break, as far as kernels may take it.
+    """The nodes of a graph that run on the host, as far as kernels may take them.
 
     Parameters
     ----------

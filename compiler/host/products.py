@@ -1,6 +1,244 @@
 """Matrix products in float32, of weights and of two activations."""
 
-from ..graph.operators import Operator
-from .kernel import Matcher
+import math
+from dataclasses import dataclass
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {}
+import numpy as np
+
+from ..cpu import matrix_product
+from ..cpu.batched_product import BatchedProduct
+from ..graph import Node
+from ..graph.operators import Binary, MatMul, Operator, Transpose
+from .arrangement import joined_heads, view_of
+from .gelu import gelu_after
+from .kernel import HostKernel, Matcher, Scope
+from .layers import epilogue
+from .walk import in_order, per_column, scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A product of weights while constants after it are taken into it."""
+
+    w: np.ndarray
+    nodes: tuple[Node, ...]
+    bias: np.ndarray | None = None
+
+
+def dense(scope: Scope, node: Node) -> HostKernel | None:
+    """MatMul with a constant [K, N], [Mul, Add of constants], [Add of a value], [activation]."""
+    x, name = node.inputs
+    w = scope.constant(name)
+    types = scope.graph.types
+    if w is None or scope.constant(x) is not None or w.dtype != np.float32 or w.ndim < 2:
+        return None
+    inner, columns = w.shape[-2:]
+    if w.size != inner * columns or not types[x].elements or not w.size or len(types[x].shape) < 2:
+        return None
+    found = Dense(w.reshape(inner, columns), (node,))
+    while (following := scope.follower(found.nodes[-1])) is not None:
+        grown = _grown(scope, found, following)
+        if grown is None:
+            break
+        found = grown
+    after = epilogue(scope, found.nodes[-1], residual=True)
+    nodes, activation = (*found.nodes, *after.nodes), after.activation
+    if not activation and (written_out := gelu_after(scope, nodes[-1])):
+        nodes, activation = (*nodes, *written_out), "gelu"
+    rows = types[x].elements // inner
+    description = matrix_product(rows, inner, columns, activation, after.residual is not None)
+    bias = np.zeros(columns, np.float32) if found.bias is None else found.bias
+    constants = {"w": found.w.reshape(1, 1, inner, columns), "bias": bias}
+    if not all(np.isfinite(array).all() for array in constants.values()):
+        return None
+    inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
+    return HostKernel(description, inputs, constants, in_order(scope, nodes))
+
+
+def _grown(scope: Scope, found: Dense, node: Node) -> Dense | None:
+    """The product with a constant after it, if that is one for each column."""
+    operator, value = node.attributes, found.nodes[-1].output
+    shape = node.output.type.shape
+    if not isinstance(operator, Binary) or node.inputs.count(value.name) != 1:
+        return None
+    constant = scope.constant(node.inputs[1 - node.inputs.index(value.name)])
+    if constant is None or node.output.type.elements != value.type.elements:
+        return None
+    row = per_column(constant, shape, found.w.shape[1])
+    if row is None:
+        return None
+    nodes = (*found.nodes, node)
+    if operator.kind == "Add" and found.bias is None:
+        return Dense(found.w, nodes, row)
+    if operator.kind == "Div" and node.inputs[0] == value.name and row.all():
+        row = 1.0 / row
+    elif operator.kind != "Mul":
+        return None
+    return Dense(found.w * row, nodes, None if found.bias is None else found.bias * row)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where an operand of a product comes from: a value, nodes after it, and a factor."""
+
+    name: str
+    nodes: tuple[Node, ...] = ()
+    factor: float = 1.0
+
+
+def attention(scope: Scope, node: Node) -> HostKernel | None:
+    """[Transposes, Mul], MatMul of two activations, [Mul], [Transpose]; begins at any of them."""
+    product: Node | None = node
+    while product is not None and not isinstance(product.attributes, MatMul):
+        if not isinstance(product.attributes, Transpose) and _factor(scope, product) is None:
+            return None
+        product = scope.follower(product)
+    if product is None or product.output.type.dtype != "float32":
+        return None
+    if all(map(scope.graph.is_constant, product.inputs)) or not product.output.type.elements:
+        return None
+    for kernel in _batched(scope, product):
+        if kernel is not None and node in kernel.nodes:
+            return kernel
+    return None
+
+
+def _factor(scope: Scope, node: Node) -> float | None:
+    """The number by which a node multiplies."""
+    if not isinstance(node.attributes, Binary) or node.attributes.kind not in ("Mul", "Div"):
+        return None
+    numbers = [scalar(scope, name) for name in node.inputs]
+    if node.attributes.kind == "Div":
+        numbers = [None, 1.0 / numbers[1] if numbers[1] else None]
+    known = [number for number in numbers if number is not None and math.isfinite(number)]
+    same = node.output.type.dtype == "float32" and len(node.inputs) == 2
+    return known[0] if len(known) == 1 and same else None
+
+
+def _batched(scope: Scope, product: Node):
+    """Kernels for a product, those that take more nodes first."""
+    a, b = (_source(scope, name) for name in product.inputs)
+    scaled = _after(scope, product, moves=False)
+    turned = _after(scope, product, moves=True)
+    plain = [Source(name) for name in product.inputs]
+    for end in dict.fromkeys((turned, scaled, (product,))):
+        for left in dict.fromkeys((a, plain[0])):
+            for right in dict.fromkeys((b, plain[1])):
+                yield _arranged(scope, product, left, right, end)
+
+
+def _source(scope: Scope, name: str) -> Source:
+    """What an operand is made of by transposes and factors, as far up as nobody else reads it."""
+    factor, nodes, turned = 1.0, [], False
+    while (node := scope.leader(name)) is not None:
+        number = _factor(scope, node)
+        if number is not None:
+            known = [scope.graph.is_constant(one) for one in node.inputs]
+            factor, name = factor * number, node.inputs[known.index(False)]
+            if scope.graph.types[name].shape != node.output.type.shape:
+                return Source(node.output.name, tuple(nodes), factor / number)
+        elif isinstance(node.attributes, Transpose) and not turned:
+            name, turned = node.inputs[0], True
+        else:
+            break
+        nodes.insert(0, node)
+    return Source(name, tuple(nodes), factor)
+
+
+def _after(scope: Scope, product: Node, moves: bool) -> tuple[Node, ...]:
+    """The product, a factor and, if `moves`, a transpose after it."""
+    found = [product]
+    for wanted in (_factor, None):
+        node = scope.follower(found[-1])
+        if node is None:
+            break
+        if wanted is not None and _factor(scope, node) is not None:
+            if node.output.type.shape == product.output.type.shape:
+                found.append(node)
+        elif moves and isinstance(node.attributes, Transpose):
+            found.append(node)
+            break
+    return tuple(found)
+
+
+def _arranged(
+    scope: Scope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
+) -> HostKernel | None:
+    """The kernel that reads and writes values where they lie; None where it cannot."""
+    types = scope.graph.types
+    shapes = [types[name].shape for name in product.inputs]
+    if min(map(len, shapes)) < 2:
+        return None
+    *lead, rows, columns = product.output.type.shape
+    inner = shapes[0][-1]
+    views = [
+        view_of(types[source.name].shape, source.nodes, shape)
+        for source, shape in zip((a, b), shapes, strict=True)
+    ]
+    moves = [node for node in reversed(end) if isinstance(node.attributes, Transpose)]
+    out = np.empty(end[-1].output.type.shape, np.int8)
+    for move in moves:
+        assert isinstance(move.attributes, Transpose)
+        out = out.transpose(np.argsort(move.attributes.permutation))
+    factor = a.factor * b.factor
+    for node in end[1:]:
+        factor *= _factor(scope, node) or 1.0
+    nodes = in_order(scope, (*a.nodes, *b.nodes, *end))
+    bound = tuple(n for n, one in (("a", a), ("b", b)) if scope.graph.is_constant(one.name))
+    leads = [tuple(shape[:-2]) for shape in shapes]
+    if math.prod(leads[1]) == 1 and not moves and views[0].flags.c_contiguous:
+        merged = math.prod(leads[0]) * rows
+        flags = [
+            joined_heads(views[1].reshape(inner, columns), 1, 1, inner, columns, turned)
+            for turned in (False, True)
+        ]
+        if None in flags and False not in flags:
+            return None
+        description = BatchedProduct(
+            1, 1, merged, inner, columns, flags[0] is None, factor, bound=bound
+        )
+        return _kernel(scope, description, (a.name, b.name), nodes)
+    if not leads[0] == leads[1] == tuple(lead):
+        return None
+    for images, heads in _shares(lead):
+        for turned in (False, True):
+            flags = (
+                joined_heads(views[0], images, heads, rows, inner),
+                joined_heads(views[1], images, heads, inner, columns, turned),
+                joined_heads(out, images, heads, rows, columns),
+            )
+            if None not in flags:
+                joined = (bool(flags[0]), bool(flags[1]), bool(flags[2]))
+                description = BatchedProduct(
+                    images, heads, rows, inner, columns, turned, factor, joined, bound
+                )
+                return _kernel(scope, description, (a.name, b.name), nodes)
+    return None
+
+
+def _kernel(
+    scope: Scope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
+) -> HostKernel:
+    """A kernel of two values, constants reshaped as it has them."""
+    inputs, constants = {}, {}
+    for operand, name in zip(description.operands, names, strict=True):
+        data = scope.constant(name)
+        if data is None:
+            inputs[operand] = name
+        else:
+            constants[operand] = data.reshape(description.operands[operand].shape)
+    return HostKernel(description, inputs, constants, nodes)
+
+
+def _shares(lead: list[int]) -> tuple[tuple[int, int], ...]:
+    """Ways to see the leading axes as images and heads."""
+    total = math.prod(lead)
+    last = lead[-1] if lead else 1
+    return tuple(dict.fromkeys(((total // last, last), (1, total), (total, 1))))
+
+
+MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {
+    MatMul: (dense, attention),
+    Transpose: (attention,),
+    Binary: (attention,),
+}

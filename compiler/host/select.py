@@ -4,10 +4,11 @@ What it finds follows from the graph and the target alone, so that an artifact h
 and nothing about kernels.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ..cpu import Target
+from ..cpu import Description, Target
 from ..graph import Graph, Node
 from .kernel import HostKernel, Scope
 from .matchers import MATCHERS
@@ -26,7 +27,7 @@ def select_kernels(
     graph
         The whole graph.
     nodes
-        Those that run on the host one after the other, with no segment between, in order.
+        Those that run on the host, in order.
     target
         What kernels are compiled for.
     least_work
@@ -41,7 +42,7 @@ def select_kernels(
     found: list[HostKernel] = []
     for node in nodes:
         kernel = _match(scope, node) if scope.is_free(node) else None
-        if kernel is not None and work(kernel) >= least_work:
+        if kernel is not None and _work(kernel) >= least_work:
             found.append(kernel)
             taken = {one.outputs[0].name for one in kernel.nodes}
             scope = replace(scope, free=scope.free - taken)
@@ -54,21 +55,14 @@ def _match(scope: Scope, node: Node) -> HostKernel | None:
     return next((kernel for find in matchers if (kernel := find(scope, node))), None)
 
 
-def work(kernel: HostKernel) -> int:
+def _work(kernel: HostKernel) -> int:
+    """Operations that NumPy would do, a pass over memory for each node."""
+    return max(
+        work_of(kernel.description), math.prod(kernel.description.output.shape) * len(kernel.nodes)
+    )
+
+
+def work_of(description: Description) -> int:
     """About how many operations a kernel takes: multiplications, or elements that it gives."""
-    description = kernel.description
-    size = 1
-    for extent in description.output.shape:
-        size *= extent
-    return max(getattr(description, "macs", 0), size * len(kernel.nodes))
-
-
-def interrupted(steps: Sequence[str | int]) -> list[list[str]]:
-    """Host steps of a module in runs that no segment interrupts."""
-    runs: list[list[str]] = [[]]
-    for step in steps:
-        if isinstance(step, int):
-            runs.append([])
-        else:
-            runs[-1].append(step)
-    return [run for run in runs if run]
+    size = math.prod(description.output.shape)
+    return max(getattr(description, "macs", 0), size)

@@ -10,7 +10,8 @@ import onnx
 from .onnx_control import CONTROL_HANDLERS
 from .onnx_functions import expand_definition, expand_model_function, has_function
 from .onnx_library import LIBRARY, import_library
-from .onnx_node import OnnxNode, printable
+from .onnx_node import OnnxNode
+from .onnx_operands import printable
 from .onnx_operators import HANDLERS as OPERATOR_HANDLERS
 from .onnx_scope import Key, Named, Scope, key_of, schema_of
 from .onnx_sequences import SEQUENCE_HANDLERS

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -11,9 +11,10 @@ from ...errors import CompileError, ImportModelError
 from ..graph.ir import DTYPES
 from ..graph.library import Library, onnx_node, run_reference
 from .onnx_node import OnnxNode
+from .onnx_operands import printable
 from .onnx_scope import Key, schema_of
 from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
-from .refusals import CAUSES
+from .refusals import CAUSES, NeedsInputError
 
 RARE = (
     *("Col2Im", "DeformConv", "DFT", "GridSample", "MelWeightMatrix", "NonMaxSuppression"),
@@ -44,6 +45,12 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
 """Operands that must be known for the shapes of the results to be."""
 
 
+OLDER_NAMES: dict[tuple[str, str], dict[str, str]] = {
+    ("GridSample", "mode"): {"bilinear": "linear", "bicubic": "cubic"},
+}
+"""(operator, attribute) -> value in older operator sets -> the one that the reference knows."""
+
+
 def import_library(node: OnnxNode) -> list[str]:
     """Any operator of ONNX -> Library; at once where all operands are constant."""
     operator = Library(
@@ -57,7 +64,8 @@ def import_library(node: OnnxNode) -> list[str]:
     for index in SHAPE_OPERANDS.get(node.proto.op_type, ()):
         if node.has(index):
             node.constant(index)
-    arrays = [node.builder.data(name) for name in operands if node.builder.is_constant(name)]
+    known = [node.known(name) for name in operands]
+    arrays = [array for array in known if array is not None]
     if len(arrays) == len(operands):
         return _compute(node, operator, arrays)
     typed = replace(operator, results=tuple(_results(node, operator, operands)))
@@ -78,7 +86,7 @@ def _probed(
 ) -> list[tuple[int, str, tuple[int, ...]]]:
     """Return types that do not depend on values, from a run on zeros; ask for inputs otherwise."""
     if node.proto.op_type in VALUE_DEPENDENT:
-        node.need(operands, "all that its results' shapes depend on")
+        _refuse_open_result(node, operands)
     arrays = []
     for name in operands:
         kind = node.builder.types[name]
@@ -93,6 +101,20 @@ def _probed(
         node.expect_numbers(array)
         results.append((position, str(array.dtype), array.shape))
     return results
+
+
+def _refuse_open_result(node: OnnxNode, operands: Sequence[str]) -> NoReturn:
+    """Say that no shape can be given; inputs that are fixed make all operands constants."""
+    inputs = node.sources(operands)
+    given = ", ".join(f"`{printable(name)}`" for name in node.proto.input if name)
+    listed = ", ".join(f"`{printable(name)}`" for name in inputs)
+    raise NeedsInputError(
+        f"{node.where}: expected operands known at import, since the extents of its result follow "
+        f"from their values, got some computed from {listed}; let the model end in front of it "
+        f"(its operands: {given}) and do the rest on its outputs, or fix {listed} "
+        "(`--fix NAME=VALUE`)",
+        inputs,
+    )
 
 
 def _attributes(node: OnnxNode) -> list[tuple[str, Any]]:
@@ -119,7 +141,13 @@ def _attributes(node: OnnxNode) -> list[tuple[str, Any]]:
             )
         if value != ():
             found.append((name, value))
-    return found
+    return [(name, _newest(node.proto.op_type, name, value)) for name, value in found]
+
+
+def _newest(kind: str, name: str, value: Any) -> Any:
+    """Return an attribute's value as the reference knows it."""
+    older = OLDER_NAMES.get((kind, name), {})
+    return older.get(value, value) if isinstance(value, str) else value
 
 
 def _results(

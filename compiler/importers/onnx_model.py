@@ -5,47 +5,28 @@ inferred here. Passes then recognise what the accelerator runs.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message
 
 from ...errors import CompileError, ImportModelError
-from ..graph import Builder, Graph, Output, TensorType, Value, drop_unused, verify
-from ..graph.ir import DTYPES
-from ..graph.rules import check_size
+from ..graph import Builder, Graph, Output, drop_unused, verify
 from .onnx_dispatch import import_nodes, unsupported
-from .onnx_node import printable
+from .onnx_inputs import Fixed, Wishes, check_wishes, import_input
+from .onnx_operands import printable
 from .onnx_scope import Named, Scope, key_of, schema_of
-from .onnx_tensors import ELEMENT_TYPES, read_sparse, read_tensor
+from .onnx_tensors import read_sparse, read_tensor
 from .refusals import RefusedError
 
 OLDEST_OPSET = 7
 """Oldest version of ONNX's operator set: the first one with NumPy's broadcasting."""
 
-KINDS = {"sequence_type": "sequences", "optional_type": "optional values"}
-"""Kinds of inputs that are no tensors -> the cause of their refusal."""
-
-Fixed = Mapping[str, np.ndarray]
-"""Input -> the value that it always has."""
-
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 """No wishes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Wishes:
-    """What the caller says of the model's inputs."""
-
-    batch: int
-    fixed: Fixed
-    dims: Mapping[str, int]
-    folder: Path | None
 
 
 def import_onnx(
@@ -95,7 +76,7 @@ def import_onnx(
     model = _parse(data, name)
     opsets = _opsets(model, name)
     try:
-        return _import_graph(model, name, opsets, _Wishes(batch, fixed, dims, folder))
+        return _import_graph(model, name, opsets, Wishes(batch, fixed, dims, folder))
     except ImportModelError as error:
         error.args = (printable(str(error)),)
         raise
@@ -188,14 +169,14 @@ def _refuse_unsupported(model: onnx.ModelProto, scope: Scope) -> None:
 
 
 def _import_graph(
-    model: onnx.ModelProto, name: str, opsets: dict[str, int], wishes: _Wishes
+    model: onnx.ModelProto, name: str, opsets: dict[str, int], wishes: Wishes
 ) -> Graph:
     builder, proto = Builder(name), model.graph
     functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
     names: dict[str, Named] = {}
     scope = Scope(builder, f"model `{name}`", opsets, functions, import_nodes, names, wishes.folder)
     _refuse_unsupported(model, scope)
-    _check_wishes(proto.input, name, wishes)
+    check_wishes(proto.input, name, wishes)
     for tensor in proto.initializer:
         if tensor.name in wishes.fixed:
             continue  # it was the input's default
@@ -212,7 +193,7 @@ def _import_graph(
         names[tensor.values.name] = builder.constant(array, tensor.values.name)
     for value in proto.input:
         if value.name not in names:
-            names[value.name] = _import_input(builder, value, name, wishes)
+            names[value.name] = import_input(builder, value, name, wishes)
     scope.import_nodes(scope, proto.node)
     for value in proto.output:
         if value.name not in names:
@@ -224,25 +205,6 @@ def _import_graph(
     return verify(drop_unused(builder.graph(outputs)), "import")
 
 
-def _check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: _Wishes) -> None:
-    """Refuse values for inputs, and extents for dimensions, that the model does not have."""
-    known = {value.name for value in inputs}
-    unknown = sorted({*wishes.fixed} - known)
-    if unknown:
-        raise ImportModelError(
-            f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
-            f"are {', '.join(f'`{value.name}`' for value in inputs)}"
-        )
-    extents = [extent for value in inputs for extent in value.type.tensor_type.shape.dim]
-    open_ = dict.fromkeys(extent.dim_param for extent in extents if extent.dim_param)
-    unknown = sorted({*wishes.dims} - {*open_})
-    if unknown:
-        raise ImportModelError(
-            f"model `{name}`: expected an open dimension of the model, got `{unknown[0]}`; its "
-            f"open dimensions are {', '.join(f'`{one}`' for one in open_) or 'none'}"
-        )
-
-
 def _tensor(name: str, names: Mapping[str, Named], scope: Scope) -> str:
     value = names[name]
     if not isinstance(value, str):
@@ -251,70 +213,3 @@ def _tensor(name: str, names: Mapping[str, Named], scope: Scope) -> str:
             "sequences",
         )
     return value
-
-
-def _import_input(builder: Builder, value: onnx.ValueInfoProto, name: str, wishes: _Wishes) -> str:
-    if value.name not in wishes.fixed:
-        return builder.input(Value(value.name, _input_type(value, name, wishes)))
-    where = f"model `{name}`: input `{value.name}`"
-    kind = value.type.tensor_type
-    dtype = ELEMENT_TYPES.get(kind.elem_type)
-    if dtype is None:
-        return builder.input(Value(value.name, _input_type(value, name, wishes)))
-    given = np.asarray(wishes.fixed[value.name])
-    data = given.astype(DTYPES[dtype])
-    extents = [d.dim_value for d in kind.shape.dim]
-    fits = not kind.HasField("shape") or (
-        len(extents) == data.ndim
-        and all(e in (0, size) for e, size in zip(extents, data.shape, strict=True))
-    )
-    if not fits or not np.array_equal(data.astype(given.dtype), given, equal_nan=True):
-        raise ImportModelError(
-            f"{where}: expected {dtype}{[extent or '?' for extent in extents]} to fix it, got "
-            f"{given.dtype}{list(given.shape)}; give a value of its type and shape"
-        )
-    return builder.constant(data, value.name, exact=True)
-
-
-def _input_type(value: onnx.ValueInfoProto, name: str, wishes: _Wishes) -> TensorType:
-    where, batch = f"model `{name}`: input `{value.name}`", wishes.batch
-    kind = value.type.tensor_type
-    cause = KINDS.get(value.type.WhichOneof("value") or "")
-    if kind.elem_type == onnx.TensorProto.STRING:
-        cause = "strings"
-    if cause:
-        raise RefusedError(
-            f"{where}: expected a tensor of numbers, got {cause}; take them out of the model",
-            cause,
-        )
-    if not value.type.HasField("tensor_type") or kind.elem_type not in ELEMENT_TYPES:
-        raise ImportModelError(
-            f"{where}: expected a tensor of {', '.join(DTYPES)}, got another type; convert it"
-        )
-    if not kind.HasField("shape"):
-        raise ImportModelError(
-            f"{where}: expected a shape, got none; export the model with a static shape"
-        )
-    shape = []
-    for axis, dimension in enumerate(kind.shape.dim):
-        if dimension.dim_value > 0:
-            shape.append(dimension.dim_value)
-        elif dimension.HasField("dim_value") and dimension.dim_value == 0:
-            shape.append(0)
-        elif dimension.dim_param in wishes.dims:
-            shape.append(wishes.dims[dimension.dim_param])
-        elif axis == 0:
-            shape.append(batch)
-        else:
-            got = dimension.dim_param or "nothing"
-            mend = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
-            raise ImportModelError(
-                f"{where}: expected a static extent of dimension {axis}, got `{got}`; export the "
-                f"model with a static shape, or give the extent ({mend})"
-            )
-    if batch != 1 and shape and shape[0] != batch:
-        raise ImportModelError(
-            f"{where}: expected a batch of {batch} as asked, got a model fixed to {shape[0]}; "
-            "export the model with an open leading dimension"
-        )
-    return check_size(TensorType(ELEMENT_TYPES[kind.elem_type], tuple(shape)))

@@ -1,14 +1,12 @@
-"""One ONNX node as the operator importers see it: operands, attributes, emitting, complaining.
+"""One ONNX node as the operator importers see it: operands, attributes, emitting.
 
 Nodes whose operands are all constant are computed at once, except DequantizeLinear: that one keeps
 weights as integers with a scale.
 """
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
 
 import numpy as np
-import onnx
 
 from ...errors import CompileError, ImportModelError
 from ..graph import Quantisation, TensorType, evaluate_outputs
@@ -16,201 +14,11 @@ from ..graph import operators as ops
 from ..graph.infer import infer
 from ..graph.ir import DTYPES
 from ..graph.rules import LARGEST_MADE_BYTES, check_size
-from .onnx_scope import Named, Scope, key_of
-from .onnx_tensors import read_tensor
-from .refusals import NeedsInputError, RefusedError
+from .onnx_operands import Operands
 
 
-def printable(text: str) -> str:
-    """Return a text on one line: control characters, which a file may name things by, escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-class OnnxNode:
-    """A node being imported.
-
-    Parameters
-    ----------
-    scope : Scope
-        Where it stands: names, operator sets, the graph that grows.
-    proto : onnx.NodeProto
-        The node.
-    """
-
-    def __init__(self, scope: Scope, proto: onnx.NodeProto) -> None:
-        self.scope = scope
-        self.builder = scope.builder
-        self.proto = proto
-        self.key = key_of(proto)
-        self.opset = scope.opset
-        self.names = scope.names
-        own = printable(proto.name or next(iter(proto.output), "") or proto.op_type)
-        self.label = scope.label or own
-        self.where = f"{scope.where}: node `{own}` ({proto.op_type})"
-        self.attributes = {a.name: a for a in proto.attribute}
-        if not any(proto.output):
-            self.fail("an output", "none", "export the model again")
-
-    def fail(self, expected: str, got: str, action: str) -> NoReturn:
-        """Raise the import error of this node.
-
-        Raises
-        ------
-        ImportModelError
-            Always.
-        """
-        raise ImportModelError(f"{self.where}: expected {expected}, got {got}; {action}")
-
-    def refuse(self, cause: str, got: str, action: str) -> NoReturn:
-        """Raise the error of a node that is as it should be and yet is not supported.
-
-        Raises
-        ------
-        RefusedError
-            Always.
-        """
-        raise RefusedError(f"{self.where}: expected no {cause}, got {got}; {action}", cause)
-
-    def has(self, index: int) -> bool:
-        """Tell whether an (optional) input is given."""
-        if index >= len(self.proto.input):
-            return False
-        name = self.proto.input[index]
-        return name != "" and self.names.get(name) != ""
-
-    def wants(self, index: int) -> bool:
-        """Tell whether an (optional) output is used."""
-        return index < len(self.proto.output) and self.proto.output[index] != ""
-
-    def input(self, index: int) -> str:
-        """Return the graph's name of a required input that is a tensor."""
-        value = self.value(index)
-        if not isinstance(value, str):
-            self.fail(f"a tensor as input {index}", "a sequence", "export the model again")
-        return value
-
-    def value(self, index: int) -> Named:
-        """Return what a required input stands for: a value of the graph, or a sequence of them."""
-        if not self.has(index):
-            self.fail(f"an input {index}", f"{len(self.proto.input)} inputs", "export it again")
-        name = self.proto.input[index]
-        if name not in self.names:
-            self.fail(
-                f"input `{name}` to be an initialiser, a model input or an earlier node's output",
-                "none of them",
-                "add the missing initialiser or export the model again",
-            )
-        return self.names[name]
-
-    def inputs(self) -> list[str]:
-        """Return the graph's names of all inputs."""
-        return [self.input(index) for index in range(len(self.proto.input))]
-
-    def type(self, index: int) -> TensorType:
-        """Return the type of an input."""
-        return self.builder.types[self.input(index)]
-
-    def rank(self, index: int) -> int:
-        """Return the rank of an input."""
-        return len(self.type(index).shape)
-
-    def constant(self, index: int) -> np.ndarray:
-        """Return the array of an input that must be known at import."""
-        data = self.known(self.input(index))
-        if data is not None:
-            return data
-        self.need([self.input(index)], f"input {index} (`{self.proto.input[index]}`)")
-
-    def known(self, name: str) -> np.ndarray | None:
-        """Return a value's array if it depends on constants only."""
-        if self.builder.is_constant(name):
-            return self.builder.data(name)
-        if self.sources([name]):
-            return None
-        producer = self.builder.producer(name)
-        if producer is None or len(producer.outputs) != 1:
-            return None
-        arrays = [self.known(operand) for operand in producer.inputs]
-        return evaluate_outputs(producer.attributes, [a for a in arrays if a is not None])[0]
-
-    def sources(self, values: Sequence[str]) -> tuple[str, ...]:
-        """Return the graph inputs that values depend on."""
-        waiting, seen = list(values), set(values)
-        while waiting:
-            producer = self.builder.producer(waiting.pop())
-            more = set(producer.inputs if producer else ()) - seen
-            waiting += more
-            seen |= more
-        return tuple(value.name for value in self.builder.inputs if value.name in seen)
-
-    def need(self, values: Sequence[str], what: str) -> NoReturn:
-        """Ask for the graph inputs that values depend on.
-
-        Raises
-        ------
-        NeedsInputError
-            Always; it names the inputs.
-        """
-        inputs = self.sources(values)
-        listed = ", ".join(f"`{printable(name)}`" for name in inputs)
-        raise NeedsInputError(
-            f"{self.where}: expected {what} to be a constant, got a value computed at run time; "
-            f"fix the input that it depends on ({listed}; `--fix NAME=VALUE`), or export the model "
-            "with static shapes and parameters",
-            inputs,
-        )
-
-    def integers(self, index: int) -> tuple[int, ...]:
-        """Return a constant input as integers."""
-        array = self.constant(index).ravel()
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            self.fail(f"whole numbers as input {index}", "others", "correct the model")
-        return tuple(int(value) for value in array)
-
-    def scalar(self, index: int, default: float) -> float:
-        """Return a constant input of one element, or the default where it is not given."""
-        if not self.has(index):
-            return default
-        array = self.constant(index)
-        if array.size != 1:
-            self.fail(f"input {index} of one element", f"{array.size}", "make it a scalar")
-        return float(array.ravel()[0])
-
-    def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute: of the default's type, lists as tuples, texts decoded."""
-        if name not in self.attributes:
-            return default
-        try:
-            value = onnx.helper.get_attribute_value(self.attributes[name])
-        except ValueError:
-            self.fail(f"attribute `{name}` of a known type", "another", "export the model again")
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
-        elif isinstance(value, Sequence) and not isinstance(value, str):
-            value = tuple(value)
-        kind = float if isinstance(default, float) else type(default)
-        if default is not None and not isinstance(value, kind):
-            self.fail(
-                f"attribute `{name}` of type {kind.__name__}",
-                f"{type(value).__name__}",
-                "export the model again",
-            )
-        return value
-
-    def tensor(self, name: str) -> np.ndarray:
-        """Return an attribute that is a tensor."""
-        proto = self.attributes[name].t
-        return read_tensor(proto, f"{self.where}: attribute `{name}`", self.scope.folder)
-
-    def axis(self, default: int, rank: int, name: str = "axis") -> int:
-        """Return an axis attribute counted from the front."""
-        return self.normalise(self.attribute(name, default), rank)
-
-    def normalise(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front."""
-        if not -rank <= axis < rank:
-            self.fail(f"an axis of a tensor of rank {rank}", f"`{axis}`", "correct the axis")
-        return axis % rank
+class OnnxNode(Operands):
+    """A node being imported: what it reads, and what it becomes."""
 
     def emit(
         self,

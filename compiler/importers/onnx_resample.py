@@ -43,6 +43,12 @@ class Axis:
 
 def import_resample(node: OnnxNode) -> str:
     """Resize, Upsample -> Gather or Interpolate on each axis that changes."""
+    if node.proto.op_type == "Upsample" and node.opset >= 10:
+        node.fail(
+            "Resize, which took the place of Upsample in operator set 10",
+            f"Upsample in operator set {node.opset}",
+            "export the model again, or declare operator set 9",
+        )
     coordinates = node.attribute("coordinate_transformation_mode", "half_pixel")
     aspect = node.attribute("keep_aspect_ratio_policy", "stretch")
     nearest = node.attribute("mode", "nearest") == "nearest"

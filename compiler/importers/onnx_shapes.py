@@ -74,6 +74,48 @@ def import_flatten(node: OnnxNode) -> str:
     )
 
 
+def import_depth_to_space(node: OnnxNode) -> str:
+    """DepthToSpace -> Reshape, Transpose, Reshape."""
+    (n, c, h, w), block, channels_first = _blocks(node)
+    if c % block**2:
+        node.fail(f"channels divisible by {block**2}", f"{c}", "correct the model")
+    c //= block**2
+    split = (n, c, block, block, h, w) if channels_first else (n, block, block, c, h, w)
+    order = (0, 1, 4, 2, 5, 3) if channels_first else (0, 3, 4, 1, 5, 2)
+    return _rearranged(node, split, order, (n, c, h * block, w * block))
+
+
+def import_space_to_depth(node: OnnxNode) -> str:
+    """SpaceToDepth -> Reshape, Transpose, Reshape."""
+    (n, c, h, w), block, channels_first = _blocks(node)
+    if h % block or w % block:
+        node.fail(f"height and width divisible by {block}", f"{h}, {w}", "correct the model")
+    h, w = h // block, w // block
+    order = (0, 1, 3, 5, 2, 4) if channels_first else (0, 3, 5, 1, 2, 4)
+    return _rearranged(node, (n, c, h, block, w, block), order, (n, c * block**2, h, w))
+
+
+def _blocks(node: OnnxNode) -> tuple[tuple[int, ...], int, bool]:
+    """Return an image's shape, the extent of its blocks, and whether channels vary the slowest."""
+    shape, block = node.type(0).shape, node.attribute("blocksize", 0)
+    mode = node.attribute("mode", "DCR")
+    if len(shape) != 4 or block < 1 or mode not in ("DCR", "CRD"):
+        got = f"rank {len(shape)}, {block}, `{mode}`"
+        node.fail(
+            "an image, a `blocksize` of 1 or more, and a known mode", got, "correct the model"
+        )
+    return shape, block, mode == "CRD"
+
+
+def _rearranged(
+    node: OnnxNode, split: tuple[int, ...], order: tuple[int, ...], joined: tuple[int, ...]
+) -> str:
+    base = node.proto.output[0]
+    blocks = node.emit(ops.Reshape(split), [node.input(0)], f"{base}.blocks")
+    moved = node.emit(ops.Transpose(order), [blocks], f"{base}.moved")
+    return node.emit(ops.Reshape(joined), [moved])
+
+
 def axes_of(node: OnnxNode, index: int, rank: int, default: Sequence[int]) -> tuple[int, ...]:
     """Return axes from an attribute (older operator sets) or an input, sorted, from the front."""
     axes = node.attribute("axes", ())

@@ -5,10 +5,11 @@ from .absorb_heads import absorb_heads
 from .absorb_padding import absorb_padding
 from .annotate_quantisation import annotate_quantisation
 from .arrange_layout import arrange_layout
+from .channels_last import channels_last
 from .check_accumulators import check_accumulators
 from .clean_activations import clean_activations
 from .eliminate_dead_code import eliminate_dead_code
-from .fold_batch_normalisation import fold_batch_normalisation
+from .fold_batch_normalisation import fold_batch_normalisation, fold_into_convolutions
 from .fold_constants import fold_constants, fold_dequantize
 from .fold_tables import fold_tables
 from .merge_duplicates import merge_duplicates
@@ -30,12 +31,14 @@ __all__ = [
     "absorb_padding",
     "annotate_quantisation",
     "arrange_layout",
+    "channels_last",
     "check_accumulators",
     "clean_activations",
     "eliminate_dead_code",
     "fold_batch_normalisation",
     "fold_constants",
     "fold_dequantize",
+    "fold_into_convolutions",
     "fold_tables",
     "merge_duplicates",
     "recognise_adds",

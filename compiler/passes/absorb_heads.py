@@ -61,9 +61,10 @@ def _absorb_result(builder: Builder, node: Node, graph: Graph) -> str | None:
     product = builder.producer(node.inputs[0])
     if node.attributes != ops.Transpose(SWAP_HEADS) or product is None:
         return None
-    operator, value = product.attributes, product.output
+    operator = product.attributes
     if not isinstance(operator, ops.QMatMul) or operator.joined[2]:
         return None
+    value = product.output
     if len(graph.users(value.name)) != 1 or graph.is_output(value.name):
         return None
     first, second, _ = operator.joined

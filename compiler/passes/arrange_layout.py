@@ -17,10 +17,10 @@ def arrange_layout(graph: Graph) -> Graph:
 
     Of an image of one pixel a Transpose is a Reshape, which would not sink: all sink before.
     """
-    return rewrite(rewrite(graph, *SINKING), _transpose_to_reshape, *SINKING)
+    return rewrite(rewrite(graph, *SINKING), transpose_to_reshape, *SINKING)
 
 
-def _transposed(builder: Builder, name: str) -> tuple[str, tuple[int, ...]] | None:
+def transposed(builder: Builder, name: str) -> tuple[str, tuple[int, ...]] | None:
     """Return what a Transpose reads, and its permutation."""
     node = builder.producer(name)
     if node is None or not isinstance(node.attributes, ops.Transpose):
@@ -28,13 +28,14 @@ def _transposed(builder: Builder, name: str) -> tuple[str, tuple[int, ...]] | No
     return node.inputs[0], node.attributes.permutation
 
 
-def _inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
+def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the permutation that undoes another."""
     return tuple(permutation.index(axis) for axis in range(len(permutation)))
 
 
 def _unpermuted(values: tuple[int, ...], permutation: tuple[int, ...]) -> tuple[int, ...]:
     """Return per-axis values of a transposed tensor in the order of the tensor before."""
-    return tuple(values[i] for i in _inverse(permutation))
+    return tuple(values[i] for i in inverse(permutation))
 
 
 def _merge_transposes(builder: Builder, node: Node, graph: Graph) -> str | None:
@@ -44,14 +45,14 @@ def _merge_transposes(builder: Builder, node: Node, graph: Graph) -> str | None:
     permutation = node.attributes.permutation
     if permutation == tuple(range(len(permutation))):
         return node.inputs[0]
-    inner = _transposed(builder, node.inputs[0])
+    inner = transposed(builder, node.inputs[0])
     if inner is None:
         return None
     merged = ops.Transpose(tuple(inner[1][axis] for axis in permutation))
     return builder.emit(merged, [inner[0]], node.name)
 
 
-def _transpose_to_reshape(builder: Builder, node: Node, graph: Graph) -> str | None:
+def transpose_to_reshape(builder: Builder, node: Node, graph: Graph) -> str | None:
     """Transpose that leaves all axes longer than 1 in order -> Reshape."""
     if not isinstance(node.attributes, ops.Transpose):
         return None
@@ -77,7 +78,7 @@ def _merge_reshapes(builder: Builder, node: Node, graph: Graph) -> str | None:
 def _sink_below_elementwise(builder: Builder, node: Node, graph: Graph) -> str | None:
     """f(Transpose(x)) -> Transpose(f(x))."""
     found = (
-        _transposed(builder, node.inputs[0]) if isinstance(node.attributes, ELEMENTWISE) else None
+        transposed(builder, node.inputs[0]) if isinstance(node.attributes, ELEMENTWISE) else None
     )
     if found is None:
         return None
@@ -93,7 +94,7 @@ def _sink_below_quantisation(builder: Builder, node: Node, graph: Graph) -> str 
     old = node.attributes
     if not isinstance(old, (ops.Quantize, ops.Dequantize)):
         return None
-    found = _transposed(builder, node.inputs[0])
+    found = transposed(builder, node.inputs[0])
     if found is None:
         return None
     x, permutation = found
@@ -114,7 +115,7 @@ def _sink_below_add(builder: Builder, node: Node, graph: Graph) -> str | None:
     """
     if not isinstance(node.attributes, ops.QAdd):
         return None
-    found = [_transposed(builder, name) for name in node.inputs]
+    found = [transposed(builder, name) for name in node.inputs]
     permutations = [inner[1] for inner in found if inner is not None]
     if len(permutations) == 2 and permutations[0] == permutations[1]:
         permutation = permutations[0]
@@ -125,7 +126,7 @@ def _sink_below_add(builder: Builder, node: Node, graph: Graph) -> str | None:
     operands = [
         inner[0]
         if inner is not None and inner[1] == permutation
-        else builder.emit(ops.Transpose(_inverse(permutation)), [name], node.name)
+        else builder.emit(ops.Transpose(inverse(permutation)), [name], node.name)
         for name, inner in zip(node.inputs, found, strict=True)
     ]
     quantisation = node.output.type.quantisation
@@ -136,7 +137,7 @@ def _sink_below_add(builder: Builder, node: Node, graph: Graph) -> str | None:
 def _sink_below_pad(builder: Builder, node: Node, graph: Graph) -> str | None:
     """Pad(Transpose(x)) -> Transpose(Pad(x))."""
     old = node.attributes
-    found = _transposed(builder, node.inputs[0]) if isinstance(old, ops.Pad) else None
+    found = transposed(builder, node.inputs[0]) if isinstance(old, ops.Pad) else None
     if found is None or not isinstance(old, ops.Pad):
         return None
     x, p = found
@@ -148,7 +149,7 @@ def _sink_below_pad(builder: Builder, node: Node, graph: Graph) -> str | None:
 def _sink_below_slice(builder: Builder, node: Node, graph: Graph) -> str | None:
     """Slice(Transpose(x)) -> Transpose(Slice(x))."""
     old = node.attributes
-    found = _transposed(builder, node.inputs[0]) if isinstance(old, ops.Slice) else None
+    found = transposed(builder, node.inputs[0]) if isinstance(old, ops.Slice) else None
     if found is None or not isinstance(old, ops.Slice):
         return None
     x, p = found
@@ -163,7 +164,7 @@ def _sink_below_concat(builder: Builder, node: Node, graph: Graph) -> str | None
     """Concat(Transpose(x, p), Transpose(y, p)) -> Transpose(Concat(x, y), p)."""
     if not isinstance(node.attributes, ops.Concat):
         return None
-    found = [_transposed(builder, name) for name in node.inputs]
+    found = [transposed(builder, name) for name in node.inputs]
     sources = [inner[0] for inner in found if inner is not None]
     permutations = {inner[1] for inner in found if inner is not None}
     if len(sources) != len(found) or len(permutations) != 1:

@@ -33,6 +33,24 @@ def fold_batch_normalisation(graph: Graph) -> Graph:
     return rewrite(graph, _fold_behind, _fold_ahead)
 
 
+def fold_into_convolutions(graph: Graph) -> Graph:
+    """Merge them into convolutions alone: what dense layers have beside them stays as it is."""
+    return rewrite(graph, _fold_behind_convolution, _fold_ahead_of_convolution)
+
+
+def _fold_behind_convolution(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """f * conv(x) + c -> conv with weights f * w and bias f * b + c."""
+    x = variable_operand(builder, node)
+    layer = None if x is None else builder.producer(x)
+    convolution = layer is not None and isinstance(layer.attributes, ops.Conv)
+    return _fold_behind(builder, node, graph) if convolution else None
+
+
+def _fold_ahead_of_convolution(builder: Builder, node: Node, graph: Graph) -> str | None:
+    """conv(f * x + c) -> conv of x, where padding allows it."""
+    return _fold_ahead(builder, node, graph) if isinstance(node.attributes, ops.Conv) else None
+
+
 def _fold_behind(builder: Builder, node: Node, graph: Graph) -> str | None:
     """f * layer(x) + c -> layer with weights f * w and bias f * b + c."""
     x = variable_operand(builder, node)
@@ -160,6 +178,8 @@ def _per_channel(data: np.ndarray, axis: int, channels: int, rank: int) -> np.nd
 def _has_weights(builder: Builder, node: Node) -> bool:
     """Tell whether a node is a convolution or dense layer with constant float32 parameters."""
     if not isinstance(node.attributes, (ops.Conv, ops.MatMul)):
+        return False
+    if isinstance(node.attributes, ops.Conv) and node.attributes.channels_last:
         return False
     if node.output.type.dtype != "float32":
         return False

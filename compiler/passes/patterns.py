@@ -38,11 +38,14 @@ class Clamp:
 
 
 def quantised_output(node: Node) -> ops.Quantize | None:
-    """Return the attributes of a per-tensor Quantize to int8; None for any other node."""
+    """Return the attributes of a per-tensor Quantize to int8; None for any other node.
+
+    None too where there is nothing to quantise: the accelerator has no loops of no steps.
+    """
     attributes = node.attributes
-    if isinstance(attributes, ops.Quantize) and attributes.axis is None:
-        return attributes if attributes.dtype == "int8" else None
-    return None
+    if not isinstance(attributes, ops.Quantize) or not node.output.type.elements:
+        return None
+    return attributes if attributes.axis is None and attributes.dtype == "int8" else None
 
 
 def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:

@@ -22,6 +22,10 @@ from .patterns import (
     quantised_output,
     strip_clamps,
 )
+from .wide_weights import is_exact, split_weights
+
+CHANNELS = 3
+"""Axis of an image's channels, channels last."""
 
 SAME_SCALE = 2.0**-18
 """Relative difference up to which a bias's scale counts as the product of the others' scales."""
@@ -29,7 +33,7 @@ SAME_SCALE = 2.0**-18
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """int8 weights [Co, ...] or [K, Co], zero point subtracted, and float32 scales [Co]."""
+    """int16 weights [Co, ...] or [K, Co], zero point subtracted, and float32 scales [Co]."""
 
     data: np.ndarray
     scales: np.ndarray
@@ -87,7 +91,7 @@ def _convolution(
     result = _emit(
         builder, node.name, image, kernel, bias, weights, quantisation, window, clamp, target
     )
-    return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
+    return result and builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
 
 
 def _dense(
@@ -112,7 +116,7 @@ def _dense(
     result = _emit(
         builder, node.name, image, kernel, bias, weights, quantisation, window, clamp, target
     )
-    return from_image(builder, result, (*shape[:-1], channels), node.name)
+    return result and from_image(builder, result, (*shape[:-1], channels), node.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +139,17 @@ def _emit(
     window: _QConvShape,
     clamp: Clamp,
     target: ops.Quantize,
-) -> str:
+) -> str | None:
     y = quantisation_of(target)
     scale = output_scale(label, x.scale, weights.scales, y.scale)
+    terms = split_weights(kernel)
+    kernel = np.concatenate(terms, axis=2)
     sums = kernel.astype(np.int64).sum(axis=(0, 1, 2))
     total = bias - x.zero_point * sums
+    if len(terms) > 1:
+        if window.groups > 1 or not is_exact(kernel, total, scale):
+            return None
+        image = builder.emit(ops.QConcat(CHANNELS), [image] * len(terms), label, quantisation=x)
     if np.abs(total).max(initial=0) >= 2**31:
         raise CompileError(
             f"layer `{label}`: expected a bias within int32, got `{total[np.abs(total).argmax()]}`"
@@ -185,7 +195,7 @@ def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
 
 
 def _weights(builder: Builder, name: str, axis: int) -> Weights | None:
-    """Return constant int8 weights behind a Dequantize; None where they are not 8-bit symmetric."""
+    """Return constant int8 weights behind a Dequantize; None for any other value."""
     node = builder.producer(name)
     if node is None or not isinstance(node.attributes, ops.Dequantize):
         return None
@@ -197,10 +207,8 @@ def _weights(builder: Builder, name: str, axis: int) -> Weights | None:
         return None
     shape = [-1 if i == attributes.axis else 1 for i in range(data.ndim)]
     centred = data.astype(np.int16) - np.array(attributes.zero_points, np.int16).reshape(shape)
-    if centred.min(initial=0) < -128 or centred.max(initial=0) > 127:
-        return None
     scales = np.broadcast_to(np.array(attributes.scales, np.float32), (data.shape[axis],))
-    return Weights(centred.astype(np.int8), scales)
+    return Weights(centred, scales)
 
 
 def _is_known(builder: Builder, name: str) -> bool:

@@ -4,6 +4,7 @@ from .batches import Batches, make_batches
 from .macs import accelerated_share
 from .measure import Agreement, LayerQuality
 from .options import AUTO, QuantiserOptions
+from .prepare import prepare
 from .quantise import Quantised, evaluate_quality, quantise
 from .ranges import METHODS
 
@@ -18,5 +19,6 @@ __all__ = [
     "accelerated_share",
     "evaluate_quality",
     "make_batches",
+    "prepare",
     "quantise",
 ]

@@ -93,18 +93,29 @@ class Batches:
     def graphs(self, graph: Graph) -> Iterator[tuple[Graph, dict[str, np.ndarray]]]:
         """Yield, for each batch, the graph that takes it (nodes and names the same) and its inputs.
 
+        Samples come one at a time where the graph, otherwise than the float network, does not
+        take several; see `fitting`, where batches of two graphs are compared.
+
         Parameters
         ----------
         graph : Graph
             The network at any stage of the front end, for one sample.
         """
         wide = {1: graph}
-        for first in range(0, self.count, self.size):
-            size = min(self.size, self.count - first)
+        together = self.fitting(graph).size
+        for first in range(0, self.count, together):
+            size = min(together, self.count - first)
             if size not in wide:
                 wide[size] = _widened(graph, size)
             parts = {name: array[first : first + size] for name, array in self.inputs.items()}
             yield wide[size], {name: _joined(part) for name, part in parts.items()}
+
+    def fitting(self, *graphs: Graph) -> "Batches":
+        """Return the samples in batches that all graphs take; one at a time if there are none."""
+        sizes = {min(self.size, self.count), self.count % self.size} - {0, 1}
+        if all(set_batch(graph, size) is not None for graph in graphs for size in sizes):
+            return self
+        return Batches(self.inputs)
 
     def run(self, graph: Graph, keep: Iterable[str] = ()) -> Iterator[dict[str, np.ndarray]]:
         """Yield the outputs, and the values in `keep`, of one batch after the other.
@@ -159,11 +170,7 @@ def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
 
 def _widened(graph: Graph, size: int) -> Graph:
     wide = set_batch(graph, size)
-    if wide is None:
-        raise CompileError(
-            f"graph `{graph.name}`: expected it to take batches as its float form does, got an "
-            "operator that does not; give samples one at a time"
-        )
+    assert wide is not None, "only sizes that a graph takes are chosen"
     return wide
 
 

@@ -18,6 +18,7 @@ from .narrow import narrow
 from .options import AUTO, QuantiserOptions
 from .points import Points, find_points
 from .ranges import METHODS
+from .separate import unlike_joins
 
 Progress = Callable[[str], None]
 """Called with what is being done."""
@@ -94,10 +95,14 @@ def best_candidate(
         )
     progress("calibrating")
     calibration = calibrate(graph, points, batches)
+    apart = unlike_joins(graph, points, calibration)
+    if apart:
+        points = find_points(graph, find_layers(graph, keep_float, apart), apart)
+        calibration = calibrate(graph, points, batches)
     narrowed = narrow(graph, points, calibration)
     if narrowed is not graph:
         graph = narrowed
-        points = find_points(graph, find_layers(graph, keep_float))
+        points = find_points(graph, find_layers(graph, keep_float, apart), apart)
         calibration = calibrate(graph, points, batches)
     sources = [(graph, calibration)]
     if options.equalise and (links := find_links(graph, points)):

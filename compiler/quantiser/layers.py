@@ -10,13 +10,15 @@ from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from .layer import Layer
-from .tables import find_tables, single_source, without_lone_tables
+from .tables import find_tables, single_source, without_lone_layers
 
 CLAMPS = ("Relu", "Clip")
 """Activations that every layer can end with at no cost."""
 
 
-def find_layers(graph: Graph, keep_float: Iterable[str] = ()) -> tuple[Layer, ...]:
+def find_layers(
+    graph: Graph, keep_float: Iterable[str] = (), apart: frozenset[str] = frozenset()
+) -> tuple[Layer, ...]:
     """Group the nodes of a float graph into layers.
 
     Parameters
@@ -24,7 +26,9 @@ def find_layers(graph: Graph, keep_float: Iterable[str] = ()) -> tuple[Layer, ..
     graph : Graph
         Prepared: weights constant, every weighted layer with a bias.
     keep_float : iterable of str
-        Layers, nodes or values that stay in float.
+        Layers, nodes or values that stay in float, or ends of names that one layer alone has.
+    apart : frozenset of str
+        Outputs of Concats that do.
 
     Returns
     -------
@@ -34,7 +38,7 @@ def find_layers(graph: Graph, keep_float: Iterable[str] = ()) -> tuple[Layer, ..
     Raises
     ------
     CompileError
-        If a name in `keep_float` is in no layer.
+        If a name in `keep_float` is in no layer, or the end of the names of several.
     """
     found = [*_heavy_layers(graph)]
     inside = frozenset().union(*(layer.inside for layer in found))
@@ -43,7 +47,7 @@ def find_layers(graph: Graph, keep_float: Iterable[str] = ()) -> tuple[Layer, ..
     found.sort(key=lambda layer: order[layer.output])
     kept = _matching(graph, found, tuple(keep_float))
     found = [layer for layer in found if layer not in kept]
-    return without_lone_tables(graph, found)
+    return without_lone_layers(graph, found, apart)
 
 
 def _heavy_layers(graph: Graph) -> Iterable[Layer]:
@@ -153,23 +157,29 @@ def _extended(graph: Graph, node: Node, kind: str, inputs: tuple[str, ...], line
 
 
 def _matching(graph: Graph, layers: list[Layer], names: tuple[str, ...]) -> list[Layer]:
-    """Return the layers that are meant by names of layers, nodes or values."""
+    """Return the layers that are meant by names of layers, nodes or values, or by their ends."""
+    called = {layer.output: _names_of(graph, layer) for layer in layers}
     matching = []
     for name in names:
-        meant = [
-            layer
-            for layer in layers
-            if name == layer.name
-            or name in layer.inside
-            or any(
-                node.name == name and node.outputs[0].name in layer.inside for node in graph.nodes
-            )
-        ]
+        meant = [layer for layer in layers if name in called[layer.output]]
         if not meant:
-            known = ", ".join(f"`{layer.name}`" for layer in layers)
-            raise CompileError(
-                f"graph `{graph.name}`: expected a layer to keep in float, got `{name}`; choose "
-                f"of {known}"
-            )
+            meant = [
+                layer
+                for layer in layers
+                if name and any(known.endswith(name) for known in called[layer.output])
+            ]
+            if len(meant) != 1:
+                known = ", ".join(f"`{layer.name}`" for layer in meant or layers)
+                several = f", which is the end of {len(meant)} names" if meant else ""
+                raise CompileError(
+                    f"graph `{graph.name}`: expected a layer to keep in float, got `{name}`"
+                    f"{several}; choose of {known}"
+                )
         matching += meant
     return matching
+
+
+def _names_of(graph: Graph, layer: Layer) -> set[str]:
+    """Return what a layer, its nodes and its values are called."""
+    nodes = {node.name for node in graph.nodes if node.outputs[0].name in layer.inside}
+    return {layer.name, *layer.inside} | nodes

@@ -1,9 +1,8 @@
 """How much of a network the accelerator computes, in multiplications."""
 
-import math
-
 from ..graph import Graph
 from ..graph import operators as ops
+from ..macs import macs_of
 
 
 def macs(graph: Graph) -> tuple[int, int]:
@@ -12,27 +11,13 @@ def macs(graph: Graph) -> tuple[int, int]:
     Parameters
     ----------
     graph : Graph
-        Any stage; depthwise and grouped convolutions count what they compute.
+        Any stage.
     """
     accelerated = total = 0
     for node in graph.nodes:
-        attributes = node.attributes
-        if not isinstance(attributes, (ops.QConv, ops.QMatMul, ops.Conv, ops.MatMul)):
-            continue
-        integer = isinstance(attributes, (ops.QConv, ops.QMatMul))
-        weights = graph.types[node.inputs[1]].shape
-        if isinstance(attributes, ops.QMatMul):
-            heads = attributes.heads if attributes.joined[0] else 1
-            taps = (graph.types[node.inputs[0]].shape[-1] // heads,)
-        elif integer:
-            taps = weights[:3]
-        elif isinstance(attributes, ops.Conv):
-            taps = weights[1:]
-        else:
-            taps = weights[-2:-1]
-        count = node.output.type.elements * math.prod(taps)
+        count = macs_of(graph, node)
         total += count
-        accelerated += count if integer else 0
+        accelerated += count if isinstance(node.attributes, (ops.QConv, ops.QMatMul)) else 0
     return accelerated, total
 
 

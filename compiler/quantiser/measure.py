@@ -98,6 +98,7 @@ def measure_layers(
     outputs = [layer.output for layer in points.layers]
     alone, through = ({name: Noise() for name in outputs} for _ in range(2))
     clipped = dict.fromkeys(outputs, 0)
+    batches = batches.fitting(graph, inserted.graph)
     floats = batches.run(graph, points.values)
     quantised = batches.graphs(inserted.graph)
     for expected, (wide, given) in zip(floats, quantised, strict=True):
@@ -170,6 +171,7 @@ def end_noise(graph: Graph, inserted: Inserted, points: Points, batches: Batches
     names = last_layers(graph, points)
     noises = {name: Noise() for name in names}
     others = [inserted.shown[name] for name in names]
+    batches = batches.fitting(graph, inserted.graph)
     runs = batches.run(graph, names), batches.run(inserted.graph, others)
     for expected, got in zip(*runs, strict=True):
         for name, noise in noises.items():

@@ -19,7 +19,7 @@ class QuantiserOptions:
         How ranges are chosen: a key of `ranges.METHODS`, or `auto`, which tries them all and keeps
         the one of least noise on the calibration samples.
     keep_float
-        Layers, nodes or values that stay in float.
+        Layers, nodes or values that stay in float, or ends of names that one layer alone has.
     equalise, correct
         Whether cross-layer equalisation and bias correction are tried; each is kept where it
         lowers the noise on the calibration samples.

@@ -39,14 +39,17 @@ class Points:
         return tuple(name for group in self.groups for name in group)
 
 
-def find_points(graph: Graph, layers: Iterable[Layer]) -> Points:
+def find_points(
+    graph: Graph, layers: Iterable[Layer], apart: frozenset[str] = frozenset()
+) -> Points:
     """Return what has to be quantised so that every layer reads and writes int8.
 
-    A Concat that feeds layers is quantised with its operands alike: then joining only moves.
+    A Concat that feeds layers is quantised with its operands alike: then joining only moves. Those
+    whose outputs are in `apart` stay in float.
     """
     layers = tuple(layers)
     outputs = {layer.output for layer in layers}
-    joined = _joining(graph, layers, outputs)
+    joined = _joining(graph, layers, outputs, apart)
     replaced = outputs | joined
     readers: dict[str, set[str]] = {}
     parts = [
@@ -96,12 +99,14 @@ def _in_order(graph: Graph) -> Iterable[str]:
     yield from (value.name for node in graph.nodes for value in node.outputs)
 
 
-def _joining(graph: Graph, layers: tuple[Layer, ...], outputs: set[str]) -> set[str]:
+def _joining(
+    graph: Graph, layers: tuple[Layer, ...], outputs: set[str], apart: frozenset[str]
+) -> set[str]:
     """Return the outputs of Concats between layers, from the last one back."""
     reads = {origin(graph, name) for layer in layers for name in layer.inputs}
     joined: set[str] = set()
     for node in reversed(graph.nodes):
-        if not isinstance(node.attributes, ops.Concat) or node.output.name not in reads:
+        if not isinstance(node.attributes, ops.Concat) or node.output.name not in reads - apart:
             continue
         sources = {origin(graph, name) for name in node.inputs}
         makers = [graph.producer(name) for name in sources]

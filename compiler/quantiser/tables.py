@@ -73,34 +73,53 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
     return found
 
 
-def without_lone_tables(graph: Graph, layers: list[Layer]) -> tuple[Layer, ...]:
-    """Drop tables between float values: there the host computes the function more exactly."""
+LONE = ("table", "add", "pool")
+"""Kinds of layers that the host may as well compute, and more exactly."""
+
+
+def without_lone_layers(
+    graph: Graph, layers: list[Layer], apart: frozenset[str] = frozenset()
+) -> tuple[Layer, ...]:
+    """Drop tables that read or give float values, and sums and pools that do both.
+
+    A sum that nothing quantised reads is dropped as well where it reads one of `apart`, outputs of
+    Concats that stay in float.
+    """
     while True:
         produced = {layer.output for layer in layers}
         reads = {origin(graph, name) for layer in layers for name in layer.inputs}
-        kept = [
-            layer
-            for layer in layers
-            if layer.kind != "table"
-            or (
-                _is_quantised(graph, origin(graph, layer.inputs[0]), produced)
-                and _is_read(graph, layer.output, reads)
-            )
-        ]
+        kept = [layer for layer in layers if not _is_lone(graph, layer, produced, reads, apart)]
         if len(kept) == len(layers):
             return tuple(layers)
         layers = kept
 
 
-def _is_quantised(graph: Graph, name: str, produced: set[str]) -> bool:
+def _is_lone(
+    graph: Graph, layer: Layer, produced: set[str], reads: set[str], apart: frozenset[str]
+) -> bool:
+    if layer.kind not in LONE:
+        return False
+    sources = [origin(graph, name) for name in layer.inputs]
+    given = [_is_quantised(graph, name, produced, apart) for name in sources]
+    read = _is_read(graph, layer.output, reads, apart)
+    if layer.kind == "table":
+        return not (any(given) and read)
+    return not read and (not any(given) or not apart.isdisjoint(sources))
+
+
+def _is_quantised(graph: Graph, name: str, produced: set[str], apart: frozenset[str]) -> bool:
     """Tell whether a value is some layer's, or a Concat of such."""
     node = graph.producer(name)
+    if name in apart:
+        return False
     if node is not None and isinstance(node.attributes, ops.Concat):
-        return any(_is_quantised(graph, origin(graph, part), produced) for part in node.inputs)
+        return any(
+            _is_quantised(graph, origin(graph, part), produced, apart) for part in node.inputs
+        )
     return name in produced
 
 
-def _is_read(graph: Graph, name: str, reads: set[str]) -> bool:
+def _is_read(graph: Graph, name: str, reads: set[str], apart: frozenset[str]) -> bool:
     """Tell whether a layer reads a value, directly or joined with others."""
     if name in reads:
         return True
@@ -108,7 +127,10 @@ def _is_read(graph: Graph, name: str, reads: set[str]) -> bool:
     seen: set[str] = set()
     while pending:
         user = pending.pop()
-        moved = isinstance(user.attributes, ops.Concat) or is_move(graph, user)
+        joins = isinstance(user.attributes, ops.Concat) and apart.isdisjoint(
+            value.name for value in user.outputs
+        )
+        moved = joins or is_move(graph, user)
         for value in user.outputs if moved else ():
             if value.name in reads:
                 return True

@@ -20,6 +20,7 @@ from .functions import (
     rounded,
     select,
     sigmoid,
+    single,
     sqrt,
     tanh,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "rounded",
     "select",
     "sigmoid",
+    "single",
     "sqrt",
     "sum",
     "tanh",

@@ -26,6 +26,8 @@ def total(*parts: Affine | int) -> Affine:
 
 def scaled(affine: Affine, factor: int) -> Affine:
     """Every coefficient and the constant times `factor`."""
+    if factor == 1:
+        return affine
     if not factor:
         return Affine()
     return Affine(tuple((k, v * factor) for k, v in affine.terms), affine.constant * factor)

@@ -17,6 +17,11 @@ def real(value: Value) -> Value:
     return call(Op.REAL, [_checked("real", value, real_wanted=False)], real=True)
 
 
+def single(value: Value) -> Value:
+    """A float32 number that is rounded by itself, where it is a sum or a product."""
+    return call(Op.REAL, [_checked("single", value, real_wanted=True)], real=True)
+
+
 def rounded(value: Value) -> Value:
     """A float32 number as int32, halves to even; what does not fit int32 is undefined."""
     return call(Op.ROUND, [_checked("rounded", value, real_wanted=True)])

@@ -1,5 +1,7 @@
 """What holds of every schedule, checked after each step."""
 
+from collections.abc import Sequence
+
 from ...isa.expressions import Call, Expression, Read
 from .bounds import infer_bounds
 from .stages import Kind, ScheduleError, Stage, State
@@ -19,12 +21,15 @@ def check_state(state: State, doing: str) -> None:
     ScheduleError
         Naming stage and loop.
     """
+    read = {stage.name: {one.tensor for one in stage.reads()} for stage in state.stages}
     for stage in state.stages:
         _check_vectorised(stage, doing)
-        _check_place(stage, state, doing)
-    bounds = infer_bounds(state)
-    for stage in state.stages:
-        if stage.instruction:
+        readers = [reader for reader in state.stages if stage.name in read[reader.name]]
+        _check_place(stage, readers, state, doing)
+    tensorised = [stage for stage in state.stages if stage.instruction]
+    if tensorised:
+        bounds = infer_bounds(state)
+        for stage in tensorised:
             check_tensorised(stage, state, bounds, doing)
 
 
@@ -39,13 +44,13 @@ def _check_vectorised(stage: Stage, doing: str) -> None:
             )
 
 
-def _check_place(stage: Stage, state: State, doing: str) -> None:
+def _check_place(stage: Stage, readers: Sequence[Stage], state: State, doing: str) -> None:
     """All readers of a stage stand inside the loop that it is computed in."""
     if stage.place is None:
         return
     consumer = state.stage(stage.place.consumer, doing)
     inside = consumer.loops.index(stage.place.loop)
-    for reader in state.readers(stage.name):
+    for reader in readers:
         if reader.name == consumer.name:
             if consumer.nested and inside >= consumer.first_reduction:
                 _check_finish(stage, consumer, doing)

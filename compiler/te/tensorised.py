@@ -53,6 +53,13 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
     text = f"tensorise({stage.name}, {stage.instruction})"
     if doing != text:
         doing = f"{doing}: `{text}` would not hold any more"
+    opened = stage.loops.index(stage.instruction)
+    for inside in stage.loops[opened:]:
+        for attached in state.attached(stage.name, inside):
+            raise ScheduleError(
+                f"{doing}: `{attached.name}` is computed at `{inside}`, inside the instruction; "
+                "compute it further out"
+            )
     if state.processor is not None:
         dot_product_of(stage, state, state.processor, bounds, doing)
         return
@@ -62,13 +69,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
         pattern, found = pattern_of(stage, state)
     except CompileError as error:
         raise ScheduleError(f"{doing}: {error}; see `set_scope` and `cache_read`") from error
-    plan, opened = bounds.plans[stage.name], stage.loops.index(stage.instruction)
-    for inside in stage.loops[opened:]:
-        for attached in state.attached(stage.name, inside):
-            raise ScheduleError(
-                f"{doing}: `{attached.name}` is computed at `{inside}`, inside the instruction; "
-                "compute it further out"
-            )
+    plan = bounds.plans[stage.name]
     tile = spans(plan, opened)
     if tile is None:
         raise ScheduleError(

@@ -29,13 +29,19 @@ from ..arguments import (
     Advance,
     add_configuration,
     add_json,
-    check_json,
     chosen_configuration,
     progress_bar,
 )
+from ..calibration import (
+    Calibration,
+    add_calibration,
+    chosen_calibration,
+    refuse_calibration,
+)
 from ..fixed_inputs import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
-from ..json_output import write_json
+from ..json_output import check_json, write_json
 from ..layers import RESNET18, ConvolutionShape
+from ..quantising import integer_graph
 from .run import add_memory, memory_model
 
 NETWORK = "ResNet-18's convolutions"
@@ -60,6 +66,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--figure", type=Path, metavar="FILE.svg", help="draw the table (needs Matplotlib)"
     )
     add_memory(parser)
+    add_calibration(parser)
     parser.set_defaults(function=ablation, stalls=0.0, seed=0)
 
 
@@ -78,8 +85,10 @@ def ablation(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     check_figure(arguments.figure)
     memory = memory_model(arguments)
-    configuration = chosen_configuration(arguments)
+    configuration, calibration = chosen_configuration(arguments), chosen_calibration(arguments)
     if arguments.source is None:
+        if calibration is not None:
+            raise UsageError("`--calibrate`: expected a float ONNX model too, got none; give MODEL")
         shapes = chosen_layers(arguments.layers)
         ablate_layers(shapes, configuration or DEFAULT, memory, arguments)
         return
@@ -89,7 +98,7 @@ def ablation(arguments: argparse.Namespace) -> None:
             f"`{arguments.source}`; leave one of them out"
         )
     wishes = chosen_wishes(arguments)
-    graph, configuration = read_graph(arguments.source, configuration, wishes)
+    graph, configuration = read_graph(arguments.source, configuration, wishes, calibration)
     ablate_network(graph, configuration, memory, arguments)
 
 
@@ -133,7 +142,10 @@ def chosen_layers(names: str | None) -> list[ConvolutionShape]:
 
 
 def read_graph(
-    source: Path, configuration: Configuration | None, wishes: Wishes = NO_WISHES
+    source: Path,
+    configuration: Configuration | None,
+    wishes: Wishes = NO_WISHES,
+    calibration: Calibration | None = None,
 ) -> tuple[Graph, Configuration]:
     """The integer graph of a model or an artifact, and the machine to compile it for.
 
@@ -144,9 +156,14 @@ def read_graph(
     """
     if is_artifact(source):
         refuse_wishes(source, wishes)
+        refuse_calibration(source, calibration)
         module = load(source)
         return module.graph, configuration or module.configuration
-    graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+    if calibration is not None:
+        with progress_bar() as advance:
+            graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
+    else:
+        graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
     return graph, configuration or DEFAULT
 
 

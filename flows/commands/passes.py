@@ -13,8 +13,11 @@ from ...compiler.graph import Graph, evaluate, is_accelerated, print_graph
 from ...compiler.importers import import_onnx
 from ...errors import UsageError
 from .. import report
+from ..arguments import add_json, progress_bar
+from ..calibration import add_calibration, chosen_calibration
 from ..fixed_inputs import add_fixes, chosen_wishes
-from ..json_output import write_json
+from ..json_output import check_json, write_json
+from ..quantising import calibrate_model
 from ..samples import random_samples, read_samples
 
 IMPORTED = "import"
@@ -61,7 +64,8 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--compare", action="store_true", help="compute the graph after each pass and compare"
     )
     parser.add_argument("--input", type=Path, metavar="FILE", help="for --compare: .npz or .npy")
-    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="the table as JSON")
+    add_json(parser, "the table")
+    add_calibration(parser)
     parser.set_defaults(function=passes)
 
 
@@ -73,8 +77,16 @@ def passes(arguments: argparse.Namespace) -> None:
     TilewrightError
         When the model, the input or the pass is not as it should be.
     """
+    check_json(arguments.json)
     last, wishes = _position(arguments.print_after), chosen_wishes(arguments)
-    graph = import_onnx(arguments.source, fixed=wishes.fixed, dims=wishes.dims)
+    if calibration := chosen_calibration(arguments):
+        with progress_bar() as advance:
+            made = calibrate_model(
+                arguments.source, calibration, lambda text: advance(text, 0, None), wishes
+            )
+        graph = made.result.graph
+    else:
+        graph = import_onnx(arguments.source, fixed=wishes.fixed, dims=wishes.dims)
     inputs: Mapping[str, np.ndarray] = {}
     if arguments.compare or arguments.input:
         given = arguments.input

@@ -4,14 +4,14 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ...compiler.exporters import export_onnx
+from ...compiler.exporters import check_exportable, export_onnx
 from ...compiler.quantiser import Agreement, accelerated_share, evaluate_quality
 from ...errors import UsageError
 from .. import report
-from ..arguments import add_json, check_json, progress_bar
+from ..arguments import add_json, progress_bar
 from ..calibration import add_calibration, chosen_calibration
 from ..fixed_inputs import add_fixes, chosen_wishes
-from ..json_output import write_json
+from ..json_output import check_json, write_json
 from ..quantising import Calibrated, calibrate_model
 
 SUFFIX = "_int8.onnx"
@@ -25,7 +25,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "quantise", parents=[common], help="quantise a float model with a few samples"
     )
     parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
-    add_calibration(parser, required=True, samples="--samples")
+    add_calibration(parser, required=True, aliases=("--samples",))
     add_fixes(parser)
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help=f"ONNX file (default: MODEL{SUFFIX} here)"
@@ -47,7 +47,11 @@ def quantise(arguments: argparse.Namespace) -> None:
     assert calibration is not None, "the option is required"
     with progress_bar() as advance:
         made = calibrate_model(
-            arguments.source, calibration, lambda text: advance(text, 0, None), wishes
+            arguments.source,
+            calibration,
+            lambda text: advance(text, 0, None),
+            wishes,
+            check_exportable,
         )
     target = arguments.output or Path(arguments.source.stem + SUFFIX)
     try:

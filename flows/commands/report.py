@@ -9,9 +9,17 @@ from ...runtime import Session, open_device
 from ...runtime.devices import Result
 from ...sim.memory_model import MemoryModel
 from .. import report as terminal
-from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
+from ..arguments import (
+    add_configuration,
+    add_json,
+    chosen_configuration,
+    load_module,
+    require_tools,
+)
+from ..calibration import add_calibration, chosen_calibration
 from ..fixed_inputs import add_fixes, chosen_wishes
-from ..json_output import write_json
+from ..json_output import check_json, write_json
+from ..placing import add_placement, chosen_placing, placement_of, show_placement
 from ..report_page import render, report_data
 from ..samples import random_samples, read_samples
 from ..timed import require_segments, time_segments
@@ -35,11 +43,10 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html")
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE",
-        help="the page's data for machines too, to stdout or to a file",
-    )  # fmt: skip
+    add_json(parser, "the page's data")
     add_memory(parser)
+    add_placement(parser)
+    add_calibration(parser)
     parser.set_defaults(function=write_report, stalls=0.0, seed=0)
 
 
@@ -51,17 +58,27 @@ def write_report(arguments: argparse.Namespace) -> None:
     TilewrightError
         For whatever is wrong with the model, the arguments or the tools.
     """
+    check_json(arguments.json)
     if arguments.device not in DEVICES:
         raise UsageError(
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
         )
     memory, wishes = memory_model(arguments), chosen_wishes(arguments)
+    placing = chosen_placing(arguments)
     require_tools(arguments.device)
-    module = load_module(arguments.source, chosen_configuration(arguments), wishes=wishes)
+    module = load_module(
+        arguments.source,
+        chosen_configuration(arguments),
+        calibration=chosen_calibration(arguments),
+        wishes=wishes,
+        placing=placing,
+    )
     require_segments(module)
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory)
+    placement = placement_of(module, placing)
+    data["placement"] = placement
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
     try:
         target.write_text(render(data), encoding="utf-8")
@@ -79,6 +96,8 @@ def write_report(arguments: argparse.Namespace) -> None:
             f"{target}: {summary['cycles']:,} cycles, {terminal.percent(summary['of_peak'])} of "
             f"peak, mostly bound by {largest}; {target.stat().st_size:,} bytes"
         )
+        if arguments.table:
+            show_placement(placement)
 
 
 def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:

@@ -7,19 +7,33 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from ...compiler.graph import is_accelerated
 from ...compiler.importers import NeedsInputError
 from ...compiler.module import Module
 from ...errors import DeviceError, UsageError
 from ...runtime import open_device
 from ...runtime.devices import DEVICES
-from ...runtime.profile import ACCELERATOR, Profile
+from ...runtime.profile import Profile
 from ...sim.memory_model import MemoryModel
 from .. import report
-from ..arguments import add_configuration, chosen_configuration, load_module, require_tools
+from ..arguments import (
+    add_configuration,
+    add_json,
+    chosen_configuration,
+    load_module,
+    require_tools,
+)
 from ..calibration import add_calibration, chosen_calibration
 from ..console import NO_LAYERS
 from ..fixed_inputs import add_fixes, chosen_wishes, fixed_sentence, fixes_of_samples
-from ..json_output import write_json
+from ..json_output import check_json, write_json
+from ..placing import (
+    Placing,
+    add_placement,
+    chosen_placing,
+    placement_of,
+    show_placement,
+)
 from ..running import Outcome, run_samples
 from ..samples import Samples, random_samples, read_samples
 from ..timed import require_segments, time_segments
@@ -44,10 +58,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         help="compare what every layer gives with the integer reference; nothing is overwritten "
         "for that, which may change the cycles a little",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", nargs="?", const="-", metavar="FILE",
-        help="the results for machines, to stdout or to a file",
-    )  # fmt: skip
+    add_json(parser, "the results")
     memory = add_memory(parser)
     memory.add_argument(
         "--stalls", type=float, default=DEFAULTS.stall_probability, metavar="P",
@@ -59,7 +70,8 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="FILE",
         help="write the first sample's timeline for Perfetto (sim, rtl)",
     )  # fmt: skip
-    add_calibration(parser, required=False, samples="--calibration-samples")
+    add_placement(parser)
+    add_calibration(parser)
     parser.set_defaults(function=run)
 
 
@@ -90,10 +102,12 @@ def run(arguments: argparse.Namespace) -> None:
         For whatever is wrong with the model, the inputs, the arguments or the tools; DeviceError
         where a comparison was asked for and something differs.
     """
+    check_json(arguments.json)
     check_arguments(arguments)
+    placing = chosen_placing(arguments)
     memory = memory_model(arguments)
     require_tools(arguments.device)
-    module = load_fixed(arguments)
+    module = load_fixed(arguments, placing)
     if arguments.trace:
         require_segments(module)
     samples = choose_samples(arguments, module)
@@ -101,13 +115,17 @@ def run(arguments: argparse.Namespace) -> None:
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         beside = 0 if device.name == "sim" else 1
         outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
+    placement = placement_of(module, placing) if arguments.table else None
     if arguments.json:
-        write_json(arguments.json, to_json(outcome))
+        more = {} if placement is None else {"placement": placement}
+        write_json(arguments.json, {**to_json(outcome), **more})
     if arguments.trace:
         segments = time_segments(module, memory, outcome.results)
         write_trace(arguments.trace, segments, module.name, outcome.device.name)
     if arguments.json != "-":
         show(outcome)
+        if placement is not None:
+            show_placement(placement)
     difference = outcome.comparison.first_difference() if outcome.comparison else None
     if difference:
         raise DeviceError(
@@ -116,7 +134,7 @@ def run(arguments: argparse.Namespace) -> None:
         )
 
 
-def load_fixed(arguments: argparse.Namespace) -> Module:
+def load_fixed(arguments: argparse.Namespace, placing: Placing) -> Module:
     """The module; inputs that shapes depend on are fixed at what the input file says of them.
 
     Raises
@@ -134,6 +152,7 @@ def load_fixed(arguments: argparse.Namespace) -> Module:
                 keep_all=arguments.compare,
                 calibration=calibration,
                 wishes=wishes,
+                placing=placing,
             )
             break
         except NeedsInputError as need:
@@ -172,6 +191,11 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise UsageError(
             "`--trace`: expected `--device sim` or `rtl`, got `reference`; the definition of the "
             "instructions knows no time"
+        )
+    if arguments.trace and arguments.device == "cpu":
+        raise UsageError(
+            "`--trace`: expected `--device sim` or `rtl`, got `cpu`; there are no cycles without "
+            "an accelerator"
         )
 
 
@@ -221,8 +245,9 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     say("")
     report.stdout().print(report.layer_table(profile))
     say("")
-    if not any(layer.target == ACCELERATOR for layer in profile.layers):
-        say(NO_LAYERS)
+    if not outcome.module.segments:
+        if not any(map(is_accelerated, outcome.module.graph.nodes)):
+            say(NO_LAYERS)
     elif profile.cycles is not None:
         say_cycles(profile, say)
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)

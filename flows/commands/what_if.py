@@ -11,6 +11,7 @@ from ...errors import UsageError
 from ...sim.memory_model import MemoryModel
 from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module
+from ..calibration import add_calibration, chosen_calibration
 from ..fixed_inputs import add_fixes, chosen_wishes
 from ..json_output import write_json
 from ..retiming import VARIABLE, Setting, check_variable, retime, settings
@@ -38,6 +39,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         help=f"of the machine, one of {', '.join(VARIABLE)}; may be repeated",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="the table for machines")
+    add_calibration(parser)
     parser.set_defaults(function=what_if)
 
 
@@ -53,7 +55,12 @@ def what_if(arguments: argparse.Namespace) -> None:
     """
     memories, machines = asked(arguments)
     wishes = chosen_wishes(arguments)
-    module = load_module(arguments.source, chosen_configuration(arguments), wishes=wishes)
+    module = load_module(
+        arguments.source,
+        chosen_configuration(arguments),
+        calibration=chosen_calibration(arguments),
+        wishes=wishes,
+    )
     require_segments(module)
     for name in machines:
         check_variable(module.configuration, name)

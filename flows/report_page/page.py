@@ -11,7 +11,10 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "page"
 
-SCRIPTS = "common", "summary", "layers", "activity", "timeline", "roofline", "tables", "main"
+SCRIPTS = (
+    *("common", "summary", "layers", "activity", "timeline", "roofline", "tables", "placement"),
+    "main",
+)
 """In the order in which the page runs them."""
 
 

@@ -268,6 +268,12 @@ def test_a_bias_that_no_weight_fits_stays_on_the_host():
     assert fit_biases(floats([0.01, 1e30]), x, y, -128, 127) is None
 
 
+def test_a_bias_that_would_be_off_by_more_than_one_is_left_alone():
+    """Where one step of the input is a thousand of the output, few inputs differ, but by much."""
+    x, y = Quantisation(1.0, 0), Quantisation(0.001, 0)
+    assert fit_biases(floats([0.0037]), x, y, -128, 127) is None
+
+
 def test_functions_of_one_value_are_one_table_across_reshapes_and_quantised_constants():
     """GELU as a quantiser leaves it: every operator between integers, constants too."""
     held = {"q2": np.int8(90), "s2": np.float32(2**0.5 / 90), "q1": np.int8(127)}

@@ -173,6 +173,18 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         "model `model`: node `weights` (DequantizeLinear): expected 4 scales (axis 1), got 3; give "
         "one for each channel",
     ),
+    "Upsample where there is none any more": (
+        lambda: model(
+            [node("Upsample", ["x", "s"], ["y"], name="larger")],
+            IMAGE,
+            ["y"],
+            {"s": np.array([1, 1, 2, 2], np.float32)},
+            13,
+        ),
+        "model `model`: node `larger` (Upsample): expected Resize, which took the place of "
+        "Upsample in operator set 10, got Upsample in operator set 13; export the model again, or "
+        "declare operator set 9",
+    ),
     "missing initialiser": (
         lambda: model([node("Add", ["x", "w"], ["y"], name="add1")], IMAGE, ["y"]),
         "model `model`: node `add1` (Add): expected input `w` to be an initialiser, a model input "

@@ -304,6 +304,19 @@ def test_an_input_that_must_be_fixed_is_named() -> None:
     assert "fix the input that it depends on (`s`; `--fix NAME=VALUE`)" in str(caught.value)
 
 
+def test_operators_whose_shapes_follow_from_values_take_dequantised_constants() -> None:
+    nodes = [
+        node("DequantizeLinear", ["q", "s", "z"], ["real"]),
+        node("NonZero", ["real"], ["places"]),
+        node("Gather", ["x", "places"], ["y"], axis=1),
+    ]
+    held = {"q": np.array([3, 1, 3, 5], np.int8), "s": np.float32(0.5), "z": np.int8(3)}
+    proto = model(nodes, [value("x", np.float32, [1, 4])], ["y"], held)
+    x = np.arange(4, dtype=np.float32)[None]
+    (got,) = evaluate(import_onnx(proto.SerializeToString()), {"x": x}).values()
+    np.testing.assert_array_equal(got, [[[1, 3]]])
+
+
 def test_a_fixed_value_of_another_shape_is_refused() -> None:
     message = r"input `s`: expected int64\[2\] to fix it, got int64\[3\]"
     with pytest.raises(ImportModelError, match=message):

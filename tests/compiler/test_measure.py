@@ -88,6 +88,16 @@ def test_what_is_estimated_to_be_slower_than_its_rival_is_not_timed():
     assert told.programs == 0
 
 
+def test_a_schedule_that_was_not_timed_because_of_a_rival_is_timed_without_it():
+    kernel = kernel_of(GRAPH)
+    told = Told(10**6, falling=1)
+    stopwatch = told.stopwatch(kernel)
+    stopwatch.choose(kernel, DEFAULT_OPTIONS, rival=1)
+    assert told.programs == 0
+    chosen = stopwatch.choose(kernel, DEFAULT_OPTIONS)
+    assert chosen == likely_schedules(kernel, MACHINE, 0, told.programs)[-1]
+
+
 def test_layers_that_differ_in_numbers_alone_are_timed_once():
     (node,) = GRAPH.nodes
     assert isinstance(node.attributes, QConv)

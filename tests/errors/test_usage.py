@@ -20,7 +20,7 @@ from tilewright.flows.command import guarded, main
         (["config", "list", "--fast"], "unknown arguments `--fast`; `tilewright config --help` "
          "shows what there is"),
         (["run", "m.onnx", "--device", "fpga"], "`--device fpga`: expected one of reference, sim, "
-         "rtl; choose one"),
+         "rtl, cpu; choose one"),
         (["run", "m.onnx", "--samples", "0"], "`--samples 0`: expected 1 or more; correct it"),
         (["run", "m.onnx", "--seed", "-1"], "`--seed -1`: expected 0 or more; correct it"),
         (["run", "m.onnx", "--bandwidth", "fast"], "`--bandwidth fast`: expected BEATS/CYCLES, "
@@ -30,6 +30,19 @@ from tilewright.flows.command import guarded, main
         (["run", "m.onnx", "--device", "reference", "--trace", "t.json"], "`--trace`: expected "
          "`--device sim` or `rtl`, got `reference`; the definition of the instructions knows no "
          "time"),
+        (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "
+         "`--device sim` or `rtl`, got `cpu`; there are no cycles without an accelerator"),
+        (["run", "m.onnx", "--device", "cpu", "--placement", "cost"], "`--placement cost`: "
+         "expected a device that is an accelerator, got `--device cpu`; leave one of them out"),
+        (["run", "m.onnx", "--device", "cpu", "--place", "a=accelerator"],
+         "`--place a=accelerator`: expected a device that is an accelerator, got `--device cpu`; "
+         "leave one of them out"),
+        (["run", "m.onnx", "--place", "conv1"], "`--place conv1`: expected LAYER=cpu or "
+         "LAYER=accelerator; correct it"),
+        (["compile", "m.onnx", "--place", "conv1=fpga"], "`--place conv1=fpga`: expected "
+         "LAYER=cpu or LAYER=accelerator; correct it"),
+        (["compile", "m.onnx", "--clock", "0"], "`--clock 0`: expected a positive number; "
+         "correct it"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
          "sim, rtl; choose one"),
         (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "

@@ -12,6 +12,8 @@ import pytest
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Graph, QConv, QMatMul, evaluate, is_accelerated
+from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 
@@ -32,10 +34,10 @@ def script():
     del sys.modules[spec.name]
 
 
-@pytest.fixture(scope="module")
-def encoder(script):
-    """One small block in float32."""
-    return script.Encoder(**SIZES)
+@pytest.fixture(scope="module", params=[False, True], ids=["parts", "operators"])
+def encoder(request, script):
+    """One small block in float32, layer norms and GELU in either form."""
+    return script.Encoder(**SIZES, operators=request.param)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["symmetric", "zero-points"])
@@ -50,6 +52,23 @@ def quantised(request, script, encoder, tmp_path_factory) -> bytes:
 def graph(quantised) -> Graph:
     """What the front end makes of it."""
     return import_and_quantise(quantised)
+
+
+def test_both_forms_are_one_network(script):
+    """In float, on the host, beside ONNX Runtime."""
+    x = script.Encoder(**SIZES).draw_sequences(1, seed=6)
+    results = []
+    for operators in (False, True):
+        encoder = script.Encoder(**SIZES, blocks=2, operators=operators)
+        kinds = {node.op_type for node in encoder.nodes}
+        norms, gelus = "LayerNormalization" in kinds, "Gelu" in kinds
+        assert norms == gelus == operators
+        model = encoder.model().SerializeToString()
+        graph = import_and_quantise(model)
+        assert accelerated_share(graph) == 0
+        results += [defined(graph, x), script.outputs_of(model, x)]
+    for result in results[1:]:
+        np.testing.assert_allclose(result, results[0], rtol=0, atol=2e-5)
 
 
 def test_only_norms_and_the_softmax_are_left_to_the_host(graph):
@@ -67,6 +86,7 @@ def test_only_norms_and_the_softmax_are_left_to_the_host(graph):
     # A bias behind each layer, the factor of the scores and GELU as tables, two sums.
     assert kinds == {"dense": 6, "depthwise": 6, "qmatmul": 2, "qlut": 2, "qadd": 2}
     assert hosts == set()
+    assert accelerated_share(graph) == 1
 
 
 def test_heads_are_read_and_written_where_they_lie(graph):
@@ -94,6 +114,19 @@ def defined(graph: Graph, x: np.ndarray) -> np.ndarray:
 def test_a_block_has_the_bits_of_its_definition(encoder, graph, name):
     x = encoder.draw_sequences(1, seed=7)
     np.testing.assert_array_equal(output_of("sim", graph, name, x), defined(graph, x))
+
+
+def test_the_project_quantises_a_block_by_itself(encoder):
+    graph = import_onnx(encoder.model().SerializeToString())
+    batches = make_batches(graph, {"x": encoder.draw_sequences(8, seed=10)[:, None]})
+    integer = quantise(graph, batches).integer_graph()
+    assert accelerated_share(integer) == 1
+    x = encoder.draw_sequences(1, seed=11)
+    output = output_of("sim", integer, "16x16", x)
+    np.testing.assert_array_equal(output, defined(integer, x))
+    wanted = defined(graph, x)
+    noise = np.square(output - wanted).sum() / np.square(wanted).sum()
+    assert -10 * np.log10(noise) > 30, "dB of signal to noise"
 
 
 @pytest.mark.slow

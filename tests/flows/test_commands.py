@@ -110,7 +110,7 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
 
 def test_doctor_finds_this_machine_usable(tilewright):
     said = tilewright("doctor")
-    assert said.endswith("all 10 tools are usable\n")
+    assert said.endswith("all 12 tools are usable\n")
     assert "NOT USABLE" not in said
 
 

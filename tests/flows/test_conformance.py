@@ -9,6 +9,9 @@ import pytest
 from tilewright.compiler.fixing import import_with_inputs
 from tilewright.compiler.frontend import quantise
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
+from tilewright.compiler.host import plan
+from tilewright.errors import CompileError
+from tilewright.flows import conformance_kernels
 from tilewright.flows.command import main
 from tilewright.flows.commands import conformance
 from tilewright.flows.conformance import (
@@ -25,6 +28,7 @@ from tilewright.flows.conformance import (
     run_cases,
     surprises,
 )
+from tilewright.flows.conformance_kernels import KernelRunner
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 LISTED = read_listed(PAGE.read_text())
@@ -150,7 +154,7 @@ def test_the_command_counts_and_tells_causes(capsys):
 @pytest.mark.parametrize("outcome", [WRONG, CRASHED])
 def test_a_wrong_or_crashed_case_is_an_exit_code(capsys, monkeypatch, outcome):
     bad = [Verdict("test_relu", outcome, "spoilt", "spoilt")]
-    monkeypatch.setattr(conformance, "run_cases", lambda cases: bad)
+    monkeypatch.setattr(conformance, "run_cases", lambda cases, kernels: bad)
     assert main(["conformance", "--match", "test_relu"]) == 1
     assert capsys.readouterr().err.endswith(
         "error: 1 of 1 cases: expected a right result or a refusal, got a wrong one or a crash "
@@ -169,3 +173,41 @@ def test_the_command_writes_no_page_of_some_cases(capsys):
     assert capsys.readouterr().err == (
         "error: `--match abs`: expected all cases with `--write`, got some; leave one of them out\n"
     )
+
+
+def test_kernels_compute_what_cases_expect():
+    cases = [case for case in load_cases("test_add") if case.name in ("test_add", "test_add_bcast")]
+    kernels = KernelRunner()
+    verdicts = list(run_cases(cases, kernels=kernels))
+    assert [(verdict.outcome, verdict.kernels) for verdict in verdicts] == [(PASSED, 1)] * 2
+    made = dict(kernels.code)
+    assert len(made) == 2
+    list(run_cases(cases, kernels=kernels))
+    assert kernels.code == made
+
+
+def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
+    def refuse(*_):
+        raise CompileError("no registers left")
+
+    monkeypatch.setattr(conformance_kernels, "compile_kernel", refuse)
+    monkeypatch.setattr(plan, "compile_kernel", refuse)
+    (case,) = (case for case in load_cases("test_add") if case.name == "test_add")
+    kernels = KernelRunner()
+    (verdict,) = run_cases([case], kernels=kernels)
+    assert (verdict.outcome, verdict.kernels) == (PASSED, 0)
+    assert list(kernels.refused.values()) == ["no registers left"]
+
+
+def test_the_command_tells_how_many_kernels_there_were(capsys):
+    assert main(["conformance", "--match", "test_add_bcast", "--kernels"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "1 kernels took part in 1 cases; 1 of the 1 that pass do so with kernels"
+    )
+
+
+@pytest.mark.slow
+def test_every_case_passes_by_kernels_too(cases):
+    by_kernels = list(run_cases(cases, kernels=KernelRunner()))
+    assert not surprises(by_kernels, LISTED)
+    assert sum(verdict.kernels > 0 for verdict in by_kernels) > 300

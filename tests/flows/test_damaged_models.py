@@ -1,12 +1,17 @@
 """Damaged model files give a clear error or a correct result."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from tilewright.flows import damage, damaged_models
-from tilewright.flows.damaged_models import Worker, damaged_files, main, try_models
+from tilewright.flows.damaged_models import Worker, damaged_files, main, try_model, try_models
+from tilewright.flows.fuzz_runs import Runner
 from tilewright.flows.random_models import random_model
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DIGITS = (EXAMPLES / "digits" / "digits_int8_qdq.onnx").read_bytes()
 
 
 @pytest.fixture
@@ -31,6 +36,35 @@ def test_damaged_operators_are_refused_or_right(worker):
     count = try_models(files, [worker])
     assert not count.failures
     assert count.kinds.total() == 200
+
+
+@pytest.mark.parametrize(("source", "seed"), [(random_model(21116), 21116), (DIGITS, 22226)])
+def test_shapes_that_would_take_a_million_instructions_are_refused_at_once(source, seed):
+    """A batch, and an image's height, of 65,536."""
+    with Runner() as runner:
+        kind, text = try_model(damage.damaged(source, seed), seed, runner)
+    assert kind == "refused"
+    assert text.startswith("the program needs about ")
+    assert "but `most_instructions` is 65,536" in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_cast_e8m0_FLOAT_to_FLOAT8E8M0",
+        "test_castlike_no_saturate_FLOAT16_to_FLOAT8E5M2FNUZ",
+        "test_celu_bfloat16",
+        "test_constant",
+        "test_globalaveragepool",
+        "test_layer_normalization_default_axis",
+        "test_maxpool_1d_default",
+    ],
+)
+def test_operators_that_were_once_damaged_into_failures(name):
+    """By odd element types, by nodes without work, by pools that look like convolutions."""
+    (model,) = (model for other, model in damaged_models.operator_models() if other == name)
+    with Runner() as runner:
+        assert try_model(model, 0, runner) == ("equal", "")
 
 
 def test_the_same_seed_does_the_same_damage():
@@ -81,6 +115,11 @@ def test_a_file_that_cannot_be_read(capsys, tmp_path):
     )
 
 
+def test_no_process_at_all_makes_no_sense(capsys):
+    assert main(["--workers", "0"]) == 2
+    assert capsys.readouterr().err == "error: `--workers 0`: expected at least 1; correct it\n"
+
+
 def test_the_command_prints_what_it_saw(capsys):
-    assert main(["--models", "3", "--seed", "7"]) == 0
+    assert main(["--models", "3", "--seed", "7", "--workers", "1"]) == 0
     assert capsys.readouterr().out.startswith("damaged models: 3 in ")

@@ -14,6 +14,7 @@ import pytest
 
 from tilewright.compiler.module import Module
 from tilewright.flows.command import main
+from tilewright.flows.placing import Placing, placement_of
 from tilewright.flows.report_page import render, report_data
 from tilewright.flows.report_page.causes import Cause, path_steps
 from tilewright.flows.report_page.layers import layer_facts, layer_row
@@ -262,6 +263,9 @@ def test_the_command_writes_page_and_data(tilewright, model, tmp_path):
     assert data["configuration"]["name"] == "8x16"
     assert data["memory"]["latency_cycles"] == 100
     assert data["measured"] is None
+    layers = [layer["name"] for layer in data["layers"]]
+    rows = [row for row in data["placement"]["rows"] if row["target"] == "accelerator"]
+    assert [row["short"] for row in rows] == layers
     assert page.read_text() == render(data)
     assert page.stat().st_size < 500_000
 
@@ -281,8 +285,9 @@ def test_a_measurement_stands_beside_the_model(artifact, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 500])
-def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, width):
+def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, module, tmp_path, width):
     page = tmp_path / "report.html"
+    data["placement"] = placement_of(module, Placing(clock=50))
     page.write_text(render(data))
     document, requested = browse(page, width)
     assert 'data-ready="true"' in document, "no script failed"
@@ -299,6 +304,10 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, 
     for unit in ("FETCH", *Unit.__members__):
         assert unit in text["activity"]
     assert "this run" in text["what-if"]
+    for row in data["placement"]["rows"]:
+        assert row["short"] in text["placement"]
+        assert row["reason"] in text["placement"]
+    assert "on the accelerator at 50 MHz" in text["placement"]
 
 
 @pytest.mark.slow

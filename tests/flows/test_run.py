@@ -32,7 +32,7 @@ def test_the_table_names_layers_targets_and_totals(tilewright, model, scans, mon
     )
     (conv2,) = (line.split() for line in lines if line.startswith("conv2 "))
     assert conv2[1:3] == ["conv", "accelerator"]
-    assert conv2[4] == "73,728"
+    assert conv2[5] == "73,728"
     assert any(line.startswith("total ") for line in lines)
     assert "(exact); a layer's are what it adds" in said
     assert "accuracy: 100.00% of 5 labels" in lines
@@ -137,6 +137,9 @@ def test_an_artifact_runs_like_its_model(tilewright, artifact, model, scans):
     common = ("--input", scans, "--samples", 2, "--compare")
     direct = results(tilewright, model, "--config", "8x8", *common)
     loaded = results(tilewright, artifact, *common)
+    for layer in (*direct["layers"], *loaded["layers"]):
+        hosted = layer["target"] != "accelerator"
+        assert (layer.pop("microseconds") is not None) == hosted
     for key in ("configuration", "layers", "totals", "accuracy", "comparison"):
         assert loaded[key] == direct[key]
 

@@ -31,7 +31,6 @@ CONFIGURATIONS = {
         vector_lanes=2,
         extra_operations=(
             *EXTRA_OPERATIONS,
-            "ceiling = min(a, a_multiplier)",
             "halved = a + (a_multiplier >> 1)",
         ),
     ),

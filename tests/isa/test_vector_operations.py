@@ -29,7 +29,7 @@ from tilewright.isa.possible_corners import possible_corners
 from tilewright.isa.random_configurations import EXTRA_OPERATIONS, verification_configurations
 from tilewright.isa.random_programs import random_program
 from tilewright.isa.shrink import shrink
-from tilewright.isa.vector_operations import operations_with
+from tilewright.isa.vector_operations import NAMES, operations_with
 
 PLAIN = PRESETS["4x4"]
 MACHINE = PLAIN.replace(extra_operations=("absolute_difference = abs(a - b)",))
@@ -253,6 +253,17 @@ def test_random_programs_use_every_operation_and_corners_ask_for_it():
     wanted = {f"vector.combine={operation.name}" for operation in machine.operations}
     assert wanted <= possible_corners(machine, 1 << 14)
     assert wanted <= met
+
+
+def test_some_law_takes_a_field_for_what_it_is_and_multiplies_nothing_with_it():
+    fields = ("a_multiplier", "b_multiplier")
+    plain = [
+        operation.name
+        for operation in ALL
+        if any(operation.reads(name) for name in fields)
+        and not any(NAMES[name] in product for product in operation.products for name in fields)
+    ]
+    assert plain == ["ceiling"]
 
 
 def test_shrinking_takes_the_plainest_operation():

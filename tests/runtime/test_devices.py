@@ -88,7 +88,9 @@ def test_reference_knows_no_time():
 def test_an_unknown_device_is_refused():
     with pytest.raises(DeviceError) as refused:
         open_device("fpga", SMALL)
-    assert str(refused.value) == ("device `fpga`: unknown; expected one of reference, sim, rtl")
+    assert str(refused.value) == (
+        "device `fpga`: unknown; expected one of reference, sim, rtl, cpu"
+    )
 
 
 def test_options_of_another_device_are_refused():

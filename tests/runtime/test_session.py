@@ -8,6 +8,7 @@ import pytest
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import evaluate
+from tilewright.compiler.graph.ir import DTYPES
 from tilewright.compiler.module import Module
 from tilewright.errors import DeviceError, InputError
 from tilewright.isa.configuration import PRESETS
@@ -206,3 +207,14 @@ def test_units_counted_by_sim_are_those_of_the_program(module, scans):
     program = module.segments[0].program
     for unit in Unit:
         assert counters[f"{unit.name}_INSTRUCTIONS"] == sum(i.home is unit for i in program)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "int4", "bool"])
+def test_bits_of_every_type_equal_themselves(dtype):
+    """NaNs of types that NumPy does not know do too."""
+    values = np.array([0, 1, np.nan if "float" in dtype else 1]).astype(DTYPES[dtype])
+    tally = Tally("bits")
+    tally.add(values, values.copy(), "sample 0")
+    assert not tally.differing
+    tally.add(values, np.flip(values), "sample 0")
+    assert tally.differing == 2

@@ -1,6 +1,6 @@
 // All parts in the order of the page; `data-ready` tells that none of them failed.
 for (const show of [showSummary, showCauses, showLayers, showActivity, showTimeline, showRoofline,
-  showWhatIf, showCounters, showWords]) {
+  showWhatIf, showPlacement, showCounters, showWords]) {
   show();
 }
 document.documentElement.dataset.ready = "true";

@@ -9,6 +9,7 @@ from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
     Quantised,
+    Residual,
     compile_kernel,
     host,
     matrix_product,
@@ -19,7 +20,7 @@ from .arrays import convolved, operands_of, requantised
 
 SHAPES = {
     "whole tiles": Convolution(1, 14, 14, 32, 64, (3, 3), pads=(1, 1, 1, 1)),
-    "four vectors wide": Convolution(1, 7, 7, 16, 64, (3, 3), pads=(1, 1, 1, 1)),
+    "few pixels wide": Convolution(1, 7, 7, 16, 64, (3, 3), pads=(1, 1, 1, 1)),
     "tails everywhere": Convolution(2, 9, 17, 5, 21, (3, 2), pads=(1, 0, 2, 1)),
     "a stride": Convolution(1, 15, 15, 8, 40, (1, 1), (2, 2)),
     "a first layer": Convolution(1, 23, 23, 3, 16, (7, 7), (2, 2), (3, 3, 3, 3)),
@@ -124,3 +125,9 @@ def test_an_unknown_activation_is_refused() -> None:
 def test_a_quantised_kernel_has_limits_instead_of_activations() -> None:
     with pytest.raises(CompileError, match="give its limits"):
         matrix_product(2, 2, 2, "relu", quantised=Quantised())
+
+
+def test_bytes_are_added_to_bytes_alone() -> None:
+    added = Residual((1, 1), 0, 0.5, Quantised("int8", "int8"))
+    with pytest.raises(CompileError, match="`added` is for bytes; give `residual` for float32"):
+        replace(matrix_product(2, 2, 2), added=added)

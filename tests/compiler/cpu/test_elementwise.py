@@ -17,7 +17,7 @@ from .arrays import normal, whole
 @pytest.mark.parametrize("shape", [(3, 100), (1, 1), (1, 20001)])
 def test_a_chain_of_float32_is_one_pass(shape: tuple[int, int], level: str) -> None:
     formula = ("max", ("sub", ("mul", "x", 2.0), ("div", "y", 3.0)), 0.0)
-    chain = Elementwise(*shape, (("x", "float32"), ("y", "float32")), formula)
+    chain = Elementwise(shape, (("x", "float32"), ("y", "float32")), formula)
     x, y = normal(*shape), normal(*shape)
     got = compile_kernel(chain, host(level), threads=2)(x, y)
     np.testing.assert_allclose(got, np.maximum(x * 2 - y / 3, 0), atol=1e-6)
@@ -26,9 +26,12 @@ def test_a_chain_of_float32_is_one_pass(shape: tuple[int, int], level: str) -> N
 @pytest.mark.parametrize("level", LEVELS)
 def test_an_operand_of_one_row_is_read_by_all(level: str) -> None:
     chain = Elementwise(
-        7, 37, (("x", "float32"), ("b", "float32")), ("add", "x", "b"), per_column=("b",)
+        (7, 37),
+        (("x", "float32"), ("b", "float32")),
+        ("add", "x", "b"),
+        broadcast=(("b", (1, 37)),),
     )
-    x, b = normal(7, 37), normal(37)
+    x, b = normal(7, 37), normal(1, 37)
     np.testing.assert_array_equal(compile_kernel(chain, host(level))(x, b), x + b)
 
 
@@ -36,7 +39,7 @@ def test_an_operand_of_one_row_is_read_by_all(level: str) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
 def test_integers_wrap_and_widen(dtype: str, level: str) -> None:
     chain = Elementwise(
-        2, 45, (("a", dtype), ("b", dtype)), ("sub", ("mul", "a", "b"), ("min", "a", 3)), dtype
+        (2, 45), (("a", dtype), ("b", dtype)), ("sub", ("mul", "a", "b"), ("min", "a", 3)), dtype
     )
     a, b = whole(dtype, 2, 45), whole(dtype, 2, 45)
     with np.errstate(over="ignore"):
@@ -50,12 +53,14 @@ def test_comparisons_give_truth_values_that_choose(level: str) -> None:
     x, y = normal(3, 21), normal(3, 21)
     y[0] = x[0]
     target = host(level)
-    smaller = compile_kernel(Elementwise(3, 21, inputs, ("less", "x", "y"), "bool"), target)(x, y)
+    smaller = compile_kernel(Elementwise((3, 21), inputs, ("less", "x", "y"), "bool"), target)(x, y)
     assert smaller.dtype == np.bool_
     np.testing.assert_array_equal(smaller, x < y)
-    same = Elementwise(3, 21, inputs, ("equal", "x", "y"), "bool")
+    same = Elementwise((3, 21), inputs, ("equal", "x", "y"), "bool")
     np.testing.assert_array_equal(compile_kernel(same, target)(x, y), x == y)
-    choice = Elementwise(3, 21, (("c", "bool"), *inputs), ("select", "c", "x", ("mul", "y", -1.0)))
+    choice = Elementwise(
+        (3, 21), (("c", "bool"), *inputs), ("select", "c", "x", ("mul", "y", -1.0))
+    )
     expected = np.where(smaller, x, -y)
     np.testing.assert_array_equal(compile_kernel(choice, target)(smaller, x, y), expected)
 
@@ -63,10 +68,10 @@ def test_comparisons_give_truth_values_that_choose(level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_conversions_round_halves_to_even(level: str) -> None:
     x = np.array([[0.5, 1.5, 2.5, -0.5, -1.5, 1e6, 3.49]], np.float32)
-    chain = Elementwise(1, 7, (("x", "float32"),), ("rounded", "x"), "int32")
+    chain = Elementwise((1, 7), (("x", "float32"),), ("rounded", "x"), "int32")
     np.testing.assert_array_equal(compile_kernel(chain, host(level))(x), np.rint(x))
     n = whole("int32", 1, 33)
-    back = compile_kernel(Elementwise(1, 33, (("n", "int32"),), ("real", "n")), host(level))(n)
+    back = compile_kernel(Elementwise((1, 33), (("n", "int32"),), ("real", "n")), host(level))(n)
     np.testing.assert_array_equal(back, n.astype(np.float32))
 
 
@@ -85,9 +90,38 @@ def test_an_operation_of_vector_gives_the_same_here(operation, steps: str, level
 
 def test_an_unknown_operation_is_refused() -> None:
     with pytest.raises(CompileError, match="there is no operation `cbrt`; choose add, sub"):
-        compile_kernel(Elementwise(1, 4, (("x", "float32"),), ("cbrt", "x")))
+        compile_kernel(Elementwise((1, 4), (("x", "float32"),), ("cbrt", "x")))
 
 
 def test_an_unknown_operand_is_refused() -> None:
     with pytest.raises(CompileError, match="there is no operand `y`; operands are x"):
-        compile_kernel(Elementwise(1, 4, (("x", "float32"),), ("exp", "y")))
+        compile_kernel(Elementwise((1, 4), (("x", "float32"),), ("exp", "y")))
+
+
+def test_an_operand_of_another_shape_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"`b` of \[4\] does not broadcast to \[3, 4\]"):
+        Elementwise((3, 4), (("b", "float32"),), ("exp", "b"), broadcast=(("b", (4,)),))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("sizes", [(1, 5, 1, 1), (4, 1, 6, 1), (1, 1, 1, 7), (4, 1, 1, 7)])
+def test_an_operand_is_broadcast_along_any_axes(sizes: tuple[int, ...], level: str) -> None:
+    chain = Elementwise(
+        (4, 5, 6, 7),
+        (("x", "float32"), ("b", "float32")),
+        ("sub", "x", "b"),
+        broadcast=(("b", sizes),),
+        bound=("b",),
+    )
+    x, b = normal(4, 5, 6, 7), normal(*sizes)
+    got = compile_kernel(chain, host(level), threads=2).bind(b=b)(x)
+    np.testing.assert_array_equal(got, x - b)
+
+
+def test_a_product_is_rounded_before_a_sum() -> None:
+    x, y = (np.full((1, 40), number, np.float32) for number in (1 + 2**-12, -1 - 2**-11))
+    chain = Elementwise(
+        (1, 40), (("x", "float32"), ("y", "float32")), ("add", ("mul", "x", "x"), "y")
+    )
+    np.testing.assert_array_equal(compile_kernel(chain)(x, y), x * x + y)
+    assert not (x * x + y).any()

@@ -169,3 +169,33 @@ def test_a_maximum_starts_with_the_least_number_of_its_type(dtype: str) -> None:
     got = compile_kernel(Declared(te.kernel("pool", out), "reorder(out, k, y)"))(values)
     windows = np.lib.stride_tricks.sliding_window_view(values, 3, axis=0)
     np.testing.assert_array_equal(got, windows.max(axis=-1))
+
+
+@pytest.mark.parametrize("steps", ["", "vectorise(out, x)"])
+def test_a_table_is_never_read_beyond_its_ends(steps: str) -> None:
+    (x,) = te.axes(x=20)
+    table, index = te.tensor("table", "int8", (256,)), te.tensor("index", "int32", (20,))
+    out = te.compute("out", "int8", (x,), te.lookup(table, index[x]))
+    numbers = whole("int32", 20)
+    numbers[:6] = -129, -128, 0, 127, 128, 1 << 30
+    held = whole("int8", 256)
+    got = compile_kernel(Declared(te.kernel("k", out), steps))(held, numbers)
+    np.testing.assert_array_equal(got, held[np.clip(numbers, -128, 127) + 128])
+
+
+@pytest.mark.parametrize("level", ["avx512vnni", "avx2"])
+@pytest.mark.parametrize(("rows", "columns"), [(32, 32), (20, 33), (16, 100)])
+def test_columns_of_a_matrix_are_read_as_rows(rows: int, columns: int, level: str) -> None:
+    """Where all that is read is the matrix'; a gather would take one load per element."""
+    target = host(level)
+    x, y = te.axes(x=columns, y=rows)
+    image = te.tensor("image", "float32", (rows, columns))
+    out = te.compute("out", "float32", (x, y), image[y, x])
+    split = "split(out, x, {0})\nsplit(out, y, {0})\nreorder(out, x.o, y.o, x.i, y.i)\n"
+    steps = split.format(target.lanes) + "unroll(out, x.i)\nvectorise(out, y.i)"
+    turn = Declared(te.kernel("turn", out), steps)
+    values = normal(rows, columns)
+    np.testing.assert_array_equal(compile_kernel(turn, target)(values), values.T)
+    whole = rows % target.lanes == columns % target.lanes == 0
+    text = assembly_of(lower_description(turn, target)[1].text, target)
+    assert whole is ("gather" not in text and "vinsertps" not in text)

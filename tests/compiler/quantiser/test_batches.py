@@ -62,3 +62,21 @@ def test_no_sample_is_refused() -> None:
     net, output = small_network()
     with pytest.raises(InputError, match="expected at least one sample, got none"):
         make_batches(net.graph(output), net.inputs(0))
+
+
+def fixed_network() -> Graph:
+    """A network with a shape that is written down for one sample."""
+    builder = Builder("fixed", [Value("x", TensorType("float32", (1, 4)))])
+    y = builder.emit(ops.Reshape((2, 2)), ["x"])
+    return builder.graph([Output("y", builder.emit(ops.Unary("Relu"), [y]))])
+
+
+def test_a_form_that_takes_no_batches_takes_samples_one_at_a_time() -> None:
+    graph = fixed_network()
+    inputs = {"x": np.random.default_rng(0).standard_normal((5, 1, 4)).astype(np.float32)}
+    together = Batches(inputs, size=3)
+    assert set_batch(graph, 3) is None
+    np.testing.assert_array_equal(together.output(graph), np.maximum(inputs["x"].reshape(10, 2), 0))
+    assert together.fitting(graph).size == 1
+    assert together.fitting(mixing_network()) is together
+    assert together.fitting(mixing_network(), graph).size == 1

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilewright.compiler.graph import Graph
 from tilewright.compiler.quantiser.layers import find_layers
 from tilewright.compiler.quantiser.macs import macs
 from tilewright.compiler.quantiser.points import find_points
@@ -117,3 +118,27 @@ def test_multiplications_are_counted() -> None:
     x = net.node("Flatten", net.node("GlobalAveragePool", x))
     graph = net.graph(net.dense(x, 8, 5))
     assert macs(graph) == (0, 36 * 8 * 2 * 9 + 8 * 5)
+
+
+def named_network() -> Graph:
+    """Two layers whose names end alike, as exporters call them."""
+    net = Net(3, 8, 8)
+    output = net.conv(net.conv("x", 4, 3), 4, 4)
+    for made, name in zip(net.nodes, ("/first/conv", "/second/conv"), strict=True):
+        made.name = name
+    return prepare(net.graph(output))
+
+
+def test_the_end_of_a_name_means_the_one_layer_that_has_it() -> None:
+    graph = named_network()
+    assert [layer.name for layer in find_layers(graph)] == ["/first/conv", "/second/conv"]
+    assert [layer.name for layer in find_layers(graph, ["first/conv"])] == ["/second/conv"]
+
+
+def test_the_end_of_several_names_means_none() -> None:
+    with pytest.raises(CompileError) as refusal:
+        find_layers(named_network(), ["/conv"])
+    assert str(refusal.value) == (
+        "graph `model`: expected a layer to keep in float, got `/conv`, which is the end of 2 "
+        "names; choose of `/first/conv`, `/second/conv`"
+    )

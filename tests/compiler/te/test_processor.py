@@ -97,5 +97,19 @@ def test_integers_and_float32_numbers_do_not_mix() -> None:
         te.exp(b[x])
     with pytest.raises(CompileError, match="`real` takes an integer value, not `a"):
         te.real(a[x])
+    with pytest.raises(CompileError, match="`single` takes a float32 value, not `b"):
+        te.single(b[x])
     with pytest.raises(CompileError, match="one of them float32"):
         te.select(te.less(a[x], 0.0), a[x], b[x])
+
+
+def test_a_stage_inside_a_dot_product_is_refused() -> None:
+    s = product()
+    s.cache_read("right", "DRAM", "out")
+    s.compute_at("right.DRAM", "out", "k.i")
+    with pytest.raises(te.ScheduleError) as error:
+        s.tensorise("out", "n.i")
+    assert str(error.value) == (
+        "tensorise(out, n.i): `right.DRAM` is computed at `k.i`, inside the instruction; compute "
+        "it further out"
+    )

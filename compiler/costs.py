@@ -1,0 +1,186 @@
+"""About how long nodes take on the host, and values on the way to the accelerator.
+
+Small models with few figures, to choose a side by and to show why; no promise of a time. A node
+on the host takes as long as its arithmetic or its memory, whichever is longer. One without a
+kernel is computed in NumPy, which goes over its elements several times. The two sides are taken to
+work one after the other.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from ..errors import CompileError
+from .graph import Graph, Node
+from .graph import operators as ops
+from .graph.ir import DTYPES
+from .host import HostKernel, Recurrence, host_target, select_kernels
+from .host.recurrence import find_recurrences
+from .macs import keeps_channels_apart, macs_of
+
+NS_PER_US = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a host can do, with one core.
+
+    The defaults are round figures of a desktop core with AVX-512, for who measures nothing.
+
+    Parameters
+    ----------
+    int8_gops, float_gops
+        Operations of a kernel of the CPU target in 10^9 a second, two a multiplication. Bytes whose
+        channels are kept apart are no faster than float32: there is nothing to sum.
+    gbps
+        Bytes that it reads and writes in 10^9 a second.
+    numpy_gops
+        Operations of products in NumPy in 10^9 a second.
+    numpy_ns
+        For one element in one pass of NumPy over an array, in nanoseconds.
+    numpy_call_us, kernel_call_us
+        For computing anything at all, in microseconds.
+    """
+
+    int8_gops: float = 200.0
+    float_gops: float = 60.0
+    gbps: float = 10.0
+    numpy_gops: float = 8.0
+    numpy_ns: float = 1.0
+    numpy_call_us: float = 20.0
+    kernel_call_us: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way between host and accelerator. The defaults are assumptions, not measurements.
+
+    Parameters
+    ----------
+    gbps
+        Bytes that the host writes into the data window, or reads from it, in 10^9 a second.
+    start_us
+        For starting a segment and noticing its end, in microseconds.
+    """
+
+    gbps: float = 1.0
+    start_us: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Everything that estimated times follow from, beside the network and the machine.
+
+    Parameters
+    ----------
+    clock_mhz
+        Of the accelerator. The default is what trial builds of a 16x16 array on an ECP5 reached.
+
+    Raises
+    ------
+    CompileError
+        For a figure that is not positive.
+    """
+
+    clock_mhz: float = 100.0
+    host: Host = Host()
+    link: Link = Link()
+
+    def __post_init__(self) -> None:
+        figures = {
+            "clock": self.clock_mhz,
+            "host gops": min(self.host.int8_gops, self.host.float_gops, self.host.numpy_gops),
+            "host gbps": self.host.gbps,
+            "link gbps": self.link.gbps,
+        }
+        for name, figure in figures.items():
+            if not 0 < figure < math.inf:
+                raise CompileError(f"costs: expected a positive `{name}`, got {figure}; correct it")
+
+    def cycles_us(self, cycles: float) -> float:
+        """Time of cycles of the accelerator, in microseconds."""
+        return cycles / self.clock_mhz
+
+    def transfer_us(self, graph: Graph, name: str) -> float:
+        """Time of a value on its way to or from the accelerator, in microseconds."""
+        return _bytes(graph, name) / self.link.gbps / NS_PER_US
+
+    def host_times(self, graph: Graph) -> dict[str, float]:
+        """Time of every node on the host if that ran all, by first output, in microseconds."""
+        kernels = _kernels(graph)
+        return {
+            name: self.host_us(graph, node, kernels.get(name))
+            for name, node in ((node.outputs[0].name, node) for node in graph.nodes)
+        }
+
+    def host_us(self, graph: Graph, node: Node, kernel: HostKernel | Recurrence | None) -> float:
+        """Time of a node on the host, in microseconds.
+
+        Parameters
+        ----------
+        kernel
+            The kernel of the CPU target that computes it, perhaps with others; None for NumPy.
+        """
+        if isinstance(node.attributes, ops.Reshape):
+            return 0.0
+        host, operations = self.host, 2 * macs_of(graph, node)
+        names = {*node.inputs, *(value.name for value in node.outputs)}
+        if kernel is not None:
+            inner = {value.name for one in kernel.nodes[:-1] for value in one.outputs}
+            dots = _is_bytes(node) and not keeps_channels_apart(node)
+            gops = host.int8_gops if dots else host.float_gops
+            memory = sum(_bytes(graph, name) for name in names - inner) / host.gbps
+            called = host.kernel_call_us * NS_PER_US / len(kernel.nodes)
+            return (max(operations / gops, memory) + called) / NS_PER_US
+        memory = sum(_bytes(graph, name) for name in names) / host.gbps
+        passes = passes_of(graph, node) * host.numpy_ns
+        return (operations / host.numpy_gops + max(passes, memory)) / NS_PER_US + host.numpy_call_us
+
+
+DEFAULT_COSTS = Costs()
+
+PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
+    {
+        **dict.fromkeys((ops.QConv, ops.QMatMul, ops.QAdd, ops.Quantize), 10),
+        **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
+        **dict.fromkeys((ops.Conv, ops.MatMul, ops.Unary, ops.Binary), 2),
+        **dict.fromkeys((*ops.MOVEMENTS, ops.Slice, ops.Concat, ops.Transpose, ops.Shift), 1),
+    }
+)
+"""How often NumPy goes over an operator's elements, about; its products are counted apart."""
+
+WINDOW_PASSES = 4
+"""For an element of a window, which is seldom near the one before."""
+
+OTHER_PASSES = 6
+"""Of operators that are not listed."""
+
+
+def passes_of(graph: Graph, node: Node) -> int:
+    """How many elements NumPy touches for a node, about."""
+    given = node.outputs[0].type.elements
+    if window := getattr(node.attributes, "kernel", ()):
+        return WINDOW_PASSES * given * math.prod(window)
+    read = (graph.types[name].elements for name in node.inputs if not graph.is_constant(name))
+    return PASSES.get(type(node.attributes), OTHER_PASSES) * max(given, *read, 0)
+
+
+def _kernels(graph: Graph) -> dict[str, HostKernel | Recurrence]:
+    """The kernel of each node, if the host ran all of them, by the node's first output."""
+    target = host_target()
+    if target is None:
+        return {}
+    kernels = (*select_kernels(graph, graph.nodes, target), *find_recurrences(graph, graph.nodes))
+    return {node.outputs[0].name: kernel for kernel in kernels for node in kernel.nodes}
+
+
+def _bytes(graph: Graph, name: str) -> int:
+    kind = graph.types[name]
+    return kind.elements * np.dtype(DTYPES[kind.dtype]).itemsize
+
+
+def _is_bytes(node: Node) -> bool:
+    return node.outputs[0].type.dtype in ("int8", "uint8")

@@ -1,0 +1,31 @@
+"""Bits that tell in which lanes something is done; those that are known need no code."""
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from .emitter import BIT, Emitter, LlvmValue
+
+
+def all_of(emitter: Emitter, bits: Sequence[LlvmValue]) -> LlvmValue:
+    """Where all bits are set."""
+    found = bits[0]
+    for more in bits[1:]:
+        first, second = known_bits(found), known_bits(more)
+        if first and second:
+            found = constant_bits([a and b for a, b in zip(first, second, strict=True)])
+        else:
+            found = emitter.builder.and_(*emitter.matched(found, more))
+    return found
+
+
+def constant_bits(bits: Sequence[bool]) -> LlvmValue:
+    """A mask."""
+    return ir.Constant(ir.VectorType(BIT, len(bits)), [BIT(int(bit)) for bit in bits])
+
+
+def known_bits(mask: LlvmValue) -> list[bool]:
+    """The bits of a constant mask, none of another."""
+    if not isinstance(mask, ir.Constant) or not isinstance(mask.type, ir.VectorType):
+        return []
+    return [bool(bit.constant) for bit in mask.constant]

@@ -1,0 +1,64 @@
+"""A model in ONNX's file format as it grows: nodes, constants, and names that fit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from ..graph import Graph, Node
+
+
+class Writer:
+    """Nodes and constants of a model as it grows.
+
+    A value that an output shows has the output's name in the file; another value of that name,
+    such as what a layer gave before it was quantised, gets a new one.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[onnx.NodeProto] = []
+        self.names = {value.name: value.name for value in graph.inputs}
+        self.constants: dict[str, np.ndarray] = {}
+        self.labels: set[str] = set()
+        self.taken = {*self.names, *(output.name for output in graph.outputs)}
+        for output in graph.outputs:
+            if graph.producer(output.value) is not None:
+                self.names.setdefault(output.value, output.name)
+        for node in graph.nodes:
+            for value in node.outputs:
+                self.names.setdefault(value.name, self.fresh(value.name))
+        for constant in graph.constants:
+            self.names[constant.name] = self.constant(constant.name, constant.data)
+
+    def fresh(self, name: str) -> str:
+        """Return a name that nothing else has."""
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def constant(self, name: str, data: Any, dtype: Any = None) -> str:
+        """Add a constant, named alike, and return its name in the file."""
+        name = self.fresh(name)
+        self.constants[name] = np.asarray(data, dtype=dtype)
+        return name
+
+    def inputs(self, node: Node) -> list[str]:
+        """Return the names of a node's operands in the file."""
+        return [self.names[name] for name in node.inputs]
+
+    def add(self, node: Node, kind: str, *more: str, **attributes: Any) -> None:
+        """Add a node: operands of `node` and `more` ones, outputs of `node`."""
+        self.write(node, kind, [*self.inputs(node), *more], **attributes)
+
+    def write(self, node: Node, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
+        """Add a node with outputs of `node` and operands by their names in the file."""
+        names = [self.names[value.name] for value in node.outputs]
+        # ONNX wants one name for one node; several nodes here may come from one of a model.
+        unique = node.name if node.name not in self.labels else f"{node.name}/{names[0]}"
+        self.labels.add(unique)
+        made = helper.make_node(kind, list(inputs), names, name=unique, **attributes)
+        self.nodes.append(made)

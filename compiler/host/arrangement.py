@@ -1,0 +1,57 @@
+"""How a value lies in memory behind transposes: which axes a kernel finds where.
+
+Arrays without values stand for the values: NumPy knows the strides of its views.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from ..graph import Node
+from ..graph.operators import Transpose
+
+
+def view_of(source: tuple[int, ...], nodes: Iterable[Node], shape: tuple[int, ...]) -> np.ndarray:
+    """A view of an array of `source`'s shape as the transposes among the nodes see it."""
+    view = np.empty(source, np.int8)
+    for node in nodes:
+        if isinstance(node.attributes, Transpose):
+            view = view.transpose(node.attributes.permutation)
+    assert view.shape == shape
+    return view
+
+
+def joined_heads(
+    view: np.ndarray, images: int, heads: int, rows: int, columns: int, turned: bool = False
+) -> bool | None:
+    """Whether heads of a view [..., rows, columns] lie inside of rows; None if in another way.
+
+    Parameters
+    ----------
+    view
+        Leading axes are images, then heads.
+    images, heads, rows, columns
+        Extents.
+    turned
+        Whether rows lie inside of columns.
+    """
+    inner = (columns, rows) if turned else (rows, columns)
+    for joined in (False, True):
+        if joined:
+            whole = np.empty((images, inner[0], heads, inner[1]), np.int8).transpose(0, 2, 1, 3)
+        else:
+            whole = np.empty((images, heads, *inner), np.int8)
+        expected = whole.swapaxes(2, 3) if turned else whole
+        if _strides(expected, view.shape) == _strides(view, view.shape):
+            return joined
+    return None
+
+
+def _strides(view: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides of a view in a shape, None where it has none; axes of one element have stride 0."""
+    shaped = view.view()
+    try:
+        shaped.shape = shape
+    except AttributeError:
+        return None
+    return tuple(s if size > 1 else 0 for s, size in zip(shaped.strides, shape, strict=True))

@@ -1,0 +1,153 @@
+"""Where the host's values lie: one arena for what kernels give, each alive as long as it is read.
+
+A view shares the memory of what it shows. A kernel that works element by element takes the place of
+an operand that nobody reads any more. What NumPy computes, segments give and the network shows has
+memory of its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graph import Graph
+from ..graph.ir import DTYPES
+from ..memory_plan import Lifetime, plan_memory
+from ..module import Segment
+from .kernel import HostKernel
+from .order import Compute, Event, View, reads_of, writes_of
+
+
+@dataclass(frozen=True, slots=True)
+class HostMemory:
+    """A plan.
+
+    Parameters
+    ----------
+    offsets
+        First byte in the arena of every value that a kernel gives there.
+    arena_bytes
+        Its size.
+    peak_bytes
+        Most bytes that hold values at any time, those outside of the arena among them; network
+        inputs and constants left out.
+    least_bytes
+        Most bytes of values that are alive at any one time: no plan in this order needs less.
+    dying
+        Values to forget after each event.
+    """
+
+    offsets: Mapping[str, int]
+    arena_bytes: int
+    peak_bytes: int
+    least_bytes: int
+    dying: tuple[tuple[str, ...], ...]
+
+
+@dataclass(slots=True)
+class _Storage:
+    """Memory that one or more values share."""
+
+    name: str
+    size: int
+    first: int
+    last: int
+    placed: bool
+
+
+def plan_host_memory(
+    graph: Graph, events: Sequence[Event], segments: Sequence[Segment], *, keep_all: bool = False
+) -> HostMemory:
+    """Place every value.
+
+    Parameters
+    ----------
+    graph, segments
+        Of the module.
+    events
+        From `order_events`.
+    keep_all
+        Whether every value shall be there after the run.
+    """
+    end = len(events)
+    shown = {output.value for output in graph.outputs}
+    last = _last_reads(events, segments)
+    last |= dict.fromkeys(shown, end)
+    if keep_all:
+        last = {name: end for event in events for name in writes_of(event, segments)}
+    held: dict[str, _Storage] = {}
+    leaving = _leaving(events, shown)
+    for index, event in enumerate(events):
+        for name in writes_of(event, segments):
+            until = last[name]
+            found = None if name in leaving else _taken_over(event, held, index)
+            if isinstance(event, View):
+                found = held.get(event.node.inputs[0], _Storage(name, 0, index, until, False))
+            if found is None:
+                placed = isinstance(event, Compute) and name not in leaving
+                found = _Storage(name, _size(graph, name), index, until, placed)
+            found.last = max(found.last, until)
+            held[name] = found
+    storages = list({id(storage): storage for storage in held.values()}.values())
+    placed = [s for s in storages if s.placed]
+    plan = plan_memory([Lifetime(s.name, s.size, s.first, min(s.last, end)) for s in placed])
+    offsets = {name: plan.offsets[s.name] for name, s in held.items() if s.placed}
+    dying: list[list[str]] = [[] for _ in events]
+    for name, until in last.items():
+        if until < end and name in held:
+            dying[until].append(name)
+    return HostMemory(
+        offsets,
+        plan.size,
+        plan.size + _most([s for s in storages if not s.placed], end),
+        _most(storages, end),
+        tuple(tuple(names) for names in dying),
+    )
+
+
+def _last_reads(events: Sequence[Event], segments: Sequence[Segment]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for index, event in enumerate(events):
+        last |= dict.fromkeys(writes_of(event, segments), index)
+        last |= dict.fromkeys(reads_of(event, segments), index)
+    return last
+
+
+def _leaving(events: Sequence[Event], shown: set[str]) -> set[str]:
+    """Values that outputs show, themselves or through views."""
+    found = set(shown)
+    for event in reversed(events):
+        if isinstance(event, View) and event.node.output.name in found:
+            found.add(event.node.inputs[0])
+    return found
+
+
+def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Storage | None:
+    """The memory of an operand that is read for the last time, where the result may lie there."""
+    if not isinstance(event, Compute):
+        return None
+    for value in in_place_operands(event.kernel):
+        storage = held.get(value)
+        if storage is not None and storage.placed and storage.last <= index:
+            return storage
+    return None
+
+
+def in_place_operands(kernel: HostKernel) -> tuple[str, ...]:
+    """Values whose memory a kernel's result may take: read element by element, of its size."""
+    names = getattr(kernel.description, "in_place", ())
+    return tuple(kernel.inputs[name] for name in names if name in kernel.inputs)
+
+
+def _size(graph: Graph, name: str) -> int:
+    kind = graph.types[name]
+    return kind.elements * np.dtype(DTYPES[kind.dtype]).itemsize
+
+
+def _most(storages: Sequence[_Storage], end: int) -> int:
+    """Most bytes alive at any one event."""
+    change = [0] * (end + 2)
+    for storage in storages:
+        change[storage.first] += storage.size
+        change[min(storage.last, end) + 1] -= storage.size
+    return int(np.cumsum(change).max(initial=0))

@@ -1,0 +1,194 @@
+"""In which order the host does its part, so that the accelerator waits for nothing needless.
+
+Before a segment starts, the host does what the segment needs; while it runs, what the next one
+needs, and at the last one whatever else does not wait for it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..graph import Graph, Node
+from ..graph.operators import Reshape
+from ..module import Segment
+from .kernel import HostKernel
+from .recurrence import Recurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Run a kernel."""
+
+    kernel: HostKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Run a recurrent layer, step by step."""
+
+    recurrence: Recurrence
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Compute a node by its definition, in NumPy."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """See a value in another shape; nothing moves."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Write a segment's inputs into its data window and let the accelerator begin."""
+
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Wait for the segment, and read its outputs."""
+
+    segment: int
+
+
+HostEvent = Compute | Repeat | Evaluate | View
+Event = HostEvent | Start | Finish
+
+
+def order_events(
+    graph: Graph,
+    steps: Sequence[str | int],
+    segments: Sequence[Segment],
+    kernels: Iterable[HostKernel],
+    recurrences: Iterable[Recurrence] = (),
+) -> tuple[Event, ...]:
+    """What happens, one after the other; between a Start and its Finish both sides work.
+
+    Parameters
+    ----------
+    graph, steps, segments
+        Of a module.
+    kernels, recurrences
+        Of the host's nodes.
+    """
+    atoms = _atoms(graph, steps, kernels, recurrences)
+    made = {name: index for index, atom in enumerate(atoms) for name in _writes(atom, segments)}
+    needs = [{made[name] for name in _reads(atom, segments) if name in made} for atom in atoms]
+    places = [index for index, atom in enumerate(atoms) if isinstance(atom, int)]
+    ancestors = {place: _closure(place, needs) for place in places}
+    events: list[Event] = []
+    done: set[int] = set()
+
+    def emit(chosen: Iterable[int]) -> None:
+        for index in sorted(set(chosen) - done):
+            atom = atoms[index]
+            if not isinstance(atom, int):
+                events.append(atom)
+                done.add(index)
+
+    for position, place in enumerate(places):
+        emit(ancestors[place])
+        segment = atoms[place]
+        assert isinstance(segment, int)
+        events.append(Start(segment))
+        later = _followers(place, needs)
+        last = position == len(places) - 1
+        wanted = range(len(atoms)) if last else ancestors[places[position + 1]]
+        emit(set(wanted) - later)
+        events.append(Finish(segment))
+        done.add(place)
+    emit(range(len(atoms)))
+    return tuple(events)
+
+
+def reads_of(event: Event, segments: Sequence[Segment]) -> tuple[str, ...]:
+    """Values that an event reads, constants among them."""
+    if isinstance(event, Start):
+        return tuple(binding.name for binding in segments[event.segment].inputs)
+    return () if isinstance(event, Finish) else _reads(event, segments)
+
+
+def writes_of(event: Event, segments: Sequence[Segment]) -> tuple[str, ...]:
+    """Values that an event gives."""
+    if isinstance(event, Finish):
+        return tuple(binding.name for binding in segments[event.segment].outputs)
+    return () if isinstance(event, Start) else _writes(event, segments)
+
+
+def _atoms(
+    graph: Graph,
+    steps: Sequence[str | int],
+    kernels: Iterable[HostKernel],
+    recurrences: Iterable[Recurrence],
+) -> list[HostEvent | int]:
+    """Segments, kernels at the place of their last nodes, and what is left of the nodes."""
+    ending = {kernel.output: kernel for kernel in kernels}
+    taken = {node.outputs[0].name for kernel in ending.values() for node in kernel.nodes}
+    repeated = {recurrence.output: recurrence for recurrence in recurrences}
+    atoms: list[HostEvent | int] = []
+    for step in steps:
+        if isinstance(step, int):
+            atoms.append(step)
+        elif step in repeated:
+            atoms.append(Repeat(repeated[step]))
+        elif step in ending:
+            atoms.append(Compute(ending[step]))
+        elif step not in taken:
+            node = graph.producer(step)
+            assert node is not None
+            atoms.append(View(node) if isinstance(node.attributes, Reshape) else Evaluate(node))
+    return atoms
+
+
+def _reads(atom: HostEvent | int, segments: Sequence[Segment]) -> tuple[str, ...]:
+    if isinstance(atom, int):
+        return tuple(binding.name for binding in segments[atom].inputs)
+    if isinstance(atom, Compute):
+        return tuple(atom.kernel.inputs.values())
+    return atom.recurrence.inputs if isinstance(atom, Repeat) else atom.node.inputs
+
+
+def _writes(atom: HostEvent | int, segments: Sequence[Segment]) -> tuple[str, ...]:
+    if isinstance(atom, int):
+        return tuple(binding.name for binding in segments[atom].outputs)
+    if isinstance(atom, Compute):
+        return atom.kernel.outputs
+    if isinstance(atom, Repeat):
+        return atom.recurrence.outputs
+    return tuple(value.name for value in atom.node.outputs)
+
+
+def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
+    """All that something needs, directly or not."""
+    found: set[int] = set()
+    waiting = list(needs[index])
+    while waiting:
+        one = waiting.pop()
+        if one not in found:
+            found.add(one)
+            waiting += needs[one]
+    return found
+
+
+def _followers(index: int, needs: Sequence[set[int]]) -> set[int]:
+    """Something, and all that needs it, directly or not; what is needed stands before."""
+    found = {index}
+    for other in range(index + 1, len(needs)):
+        if not found.isdisjoint(needs[other]):
+            found.add(other)
+    return found
+
+
+def overlaps(events: Sequence[Event]) -> Mapping[int, bool]:
+    """Whether the host works while a segment runs."""
+    pairs = zip(events, (*events, None)[1:], strict=True)
+    return {
+        event.segment: not isinstance(after, Finish)
+        for event, after in pairs
+        if isinstance(event, Start)
+    }

@@ -1,0 +1,162 @@
+"""Everything that the host does for a network: kernels, order and memory.
+
+It follows from the module's graph and steps, so that it is made anew wherever a module is loaded;
+what takes long, the machine code, is kept with the module (`compile_host`).
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from ...errors import CompileError
+from ..cpu import Description, Kernel, Target, compile_kernel, host, load_kernel
+from ..cpu.kernel import key_of
+from ..graph import Graph
+from ..module import Segment
+from .kernel import HostKernel
+from .memory import HostMemory, plan_host_memory
+from .order import Evaluate, Event, order_events
+from .recurrence import Recurrence, find_recurrences
+from .select import LEAST_WORK, select_kernels, work_of
+
+SHARED_WORK = 1 << 15
+"""Operations from which it pays to share a kernel's loops among threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """What happens in a run, and where values lie: what becomes of nodes, their order, memory.
+
+    Parameters
+    ----------
+    target
+        What kernels are compiled for; None where there are no kernels for this processor, so that
+        all is computed in NumPy.
+    """
+
+    target: Target | None
+    kernels: tuple[HostKernel, ...]
+    recurrences: tuple[Recurrence, ...]
+    events: tuple[Event, ...]
+    memory: HostMemory
+
+    def descriptions(self) -> Iterator[Description]:
+        """All kernels, some of them more than once."""
+        yield from (kernel.description for kernel in self.kernels)
+        for recurrence in self.recurrences:
+            yield from recurrence.descriptions()
+
+
+def plan_host(
+    graph: Graph,
+    steps: Sequence[str | int],
+    segments: Sequence[Segment],
+    target: Target | None,
+    *,
+    keep_all: bool = False,
+    least_work: int = LEAST_WORK,
+) -> HostPlan:
+    """Choose kernels, order and places.
+
+    Parameters
+    ----------
+    graph, steps, segments
+        Of a module.
+    target
+        As in `HostPlan`; see `host_target`.
+    keep_all
+        Whether every value shall be there after the run.
+    least_work
+        See `select_kernels`.
+    """
+    nodes = [
+        node
+        for step in steps
+        if isinstance(step, str) and (node := graph.producer(step)) is not None
+    ]
+    kernels: tuple[HostKernel, ...] = ()
+    recurrences: tuple[Recurrence, ...] = ()
+    if target is not None:
+        kernels = select_kernels(graph, nodes, target, least_work)
+        recurrences = find_recurrences(graph, nodes)
+    events = order_events(graph, steps, segments, kernels, recurrences)
+    memory = plan_host_memory(graph, events, segments, keep_all=keep_all)
+    return HostPlan(target, kernels, recurrences, events, memory)
+
+
+def host_target() -> Target | None:
+    """This machine; None where the CPU target has no schedules for it."""
+    try:
+        return host()
+    except CompileError:
+        return None
+
+
+def compile_host(plan: HostPlan) -> dict[str, bytes]:
+    """Machine code of the kernels, by `key_of`; equal descriptions share it.
+
+    One that cannot be compiled is left out: its nodes are then computed in NumPy.
+    """
+    code: dict[str, bytes] = {}
+    for description in plan.descriptions():
+        assert plan.target is not None
+        key = key_of(description, plan.target)
+        if key not in code:
+            with contextlib.suppress(CompileError):
+                code[key] = compile_kernel(description, plan.target).to_bytes()
+    return code
+
+
+def report_of_host(plan: HostPlan) -> dict[str, object]:
+    """What the compiler has to tell of the host, as JSON values.
+
+    `kernels` and `numpy` are how many steps run in which way; `peak_bytes` is the most memory that
+    values take at any time, beside `least_bytes`, which no order of places could do without.
+    """
+    return {
+        "kernels": len(plan.kernels) + len(plan.recurrences),
+        "numpy": sum(isinstance(event, Evaluate) for event in plan.events),
+        "arena_bytes": plan.memory.arena_bytes,
+        "peak_bytes": plan.memory.peak_bytes,
+        "least_bytes": plan.memory.least_bytes,
+        "target": None if plan.target is None else asdict(plan.target),
+    }
+
+
+@dataclass(slots=True)
+class KernelStore:
+    """Kernels of a module, each loaded or compiled once.
+
+    Parameters
+    ----------
+    target
+        What they are for.
+    code
+        From `compile_host`, possibly for another processor: what is missing is compiled.
+    threads
+        Threads that share a kernel's parallel loops.
+    """
+
+    target: Target
+    code: Mapping[str, bytes]
+    threads: int
+    _loaded: dict[str, Kernel] = field(default_factory=dict)
+
+    def get(self, description: Description) -> Kernel:
+        """The machine code of a kernel; small ones do their work on one thread.
+
+        Raises
+        ------
+        CompileError
+            When it cannot be compiled, or the code was changed.
+        """
+        key = key_of(description, self.target)
+        if key not in self._loaded:
+            known = self.code.get(key)
+            threads = self.threads if work_of(description) >= SHARED_WORK else 1
+            self._loaded[key] = (
+                compile_kernel(description, self.target, threads)
+                if known is None
+                else load_kernel(known, description, self.target, threads)
+            )
+        return self._loaded[key]

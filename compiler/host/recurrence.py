@@ -1,0 +1,171 @@
+"""Recurrent layers on the host: one product for the inputs of all steps, then a loop of kernels.
+
+Taken are float32 layers of whole sequences with ONNX's usual activations and constant weights; GRU
+with the reset gate behind the product, as exporters write it. All others are computed in NumPy.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..cpu import Convolution, Description, matrix_product
+from ..cpu.recurrent import GruState, LstmCell, LstmState
+from ..graph import Graph, Node
+from ..graph.recurrent import Recurrent
+
+USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
+"""Activations of the gates, for which there are kernels."""
+
+ALONE = {"Tanh": "tanh", "Relu": "relu"}
+"""Activations of a plain recurrent layer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """One direction of a recurrent layer.
+
+    Parameters
+    ----------
+    backwards
+        Whether the last step comes first.
+    inputs
+        The product of all steps' inputs with their weights: [steps * samples, gates * hidden].
+    product
+        That of the state with the recurrent weights; where `residual`, added to the inputs' part.
+    constants
+        Of both, by their names.
+    """
+
+    backwards: bool
+    inputs: Convolution
+    product: Convolution
+    constants: Mapping[str, Mapping[str, np.ndarray]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A recurrent layer as kernels.
+
+    Parameters
+    ----------
+    node
+        The graph's.
+    directions
+        One or two.
+    """
+
+    node: Node
+    directions: tuple[Direction, ...]
+    exact: bool = False
+
+    @property
+    def operator(self) -> Recurrent:
+        """The node's attributes."""
+        assert isinstance(self.node.attributes, Recurrent)
+        return self.node.attributes
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What it computes."""
+        return (self.node,)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Values that it reads in a run: x, the first state, and for LSTM the first cell state."""
+        return (self.node.inputs[0], *self.node.inputs[5:7])
+
+    @property
+    def output(self) -> str:
+        """The value that a step of the host is called after: all states."""
+        return self.node.outputs[0].name
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All states, the last ones, and for LSTM the last cell states."""
+        return tuple(value.name for value in self.node.outputs)
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of its products."""
+        steps = self.node.outputs[0].type.shape[0]
+        return sum(d.inputs.macs + steps * d.product.macs for d in self.directions)
+
+    @property
+    def samples(self) -> int:
+        """Samples that are computed side by side."""
+        return self.node.outputs[0].type.shape[2]
+
+    @property
+    def hidden(self) -> int:
+        """Numbers of state of a sample."""
+        return self.node.outputs[0].type.shape[3]
+
+    def updates(self) -> tuple[Description, ...]:
+        """Kernels of a step that follow the product, in order."""
+        size = (self.samples, self.hidden)
+        kinds = {"LSTM": (LstmCell(*size), LstmState(*size)), "GRU": (GruState(*size),)}
+        return kinds.get(self.operator.kind, ())
+
+    def descriptions(self) -> tuple[Description, ...]:
+        """All its kernels."""
+        products = [kernel for d in self.directions for kernel in (d.inputs, d.product)]
+        return (*products, *self.updates())
+
+
+def find_recurrences(graph: Graph, nodes: Iterable[Node]) -> tuple[Recurrence, ...]:
+    """Recurrent layers among nodes of the host that become kernels."""
+    return tuple(found for node in nodes if (found := _recurrence(graph, node)) is not None)
+
+
+def _recurrence(graph: Graph, node: Node) -> Recurrence | None:
+    operator = node.attributes
+    if not isinstance(operator, Recurrent) or not _is_usual(graph, node, operator):
+        return None
+    steps, samples, features = graph.types[node.inputs[0]].shape
+    w, r, bias = (graph.data(name) for name in node.inputs[1:4])
+    gates, hidden = w.shape[1] // r.shape[2], r.shape[2]
+    directions = []
+    for index in range(len(w)):
+        own, recurrent = np.split(bias[index], 2)
+        activation = ALONE[operator.activations[index][0]] if operator.kind == "RNN" else ""
+        product = matrix_product(
+            samples,
+            hidden,
+            gates * hidden,
+            activation=activation,
+            residual=operator.kind != "GRU",
+        )
+        behind = np.zeros_like(recurrent)
+        if operator.kind == "GRU":  # the reset gate multiplies this part of the bias too
+            behind[2 * hidden :] = recurrent[2 * hidden :]
+        constants = {
+            "inputs": {"w": w[index].T[None, None], "bias": own + (recurrent - behind)},
+            "product": {"w": r[index].T[None, None], "bias": behind},
+        }
+        contiguous = {
+            key: {name: np.ascontiguousarray(array) for name, array in held.items()}
+            for key, held in constants.items()
+        }
+        inputs = matrix_product(steps * samples, features, gates * hidden)
+        backwards = operator.direction == "reverse" or index == 1
+        directions.append(Direction(backwards, inputs, product, contiguous))
+    return Recurrence(node, tuple(directions))
+
+
+def _is_usual(graph: Graph, node: Node, operator: Recurrent) -> bool:
+    steps = graph.types[node.inputs[0]].shape[0]
+    if graph.types[node.inputs[0]].dtype != "float32" or not steps:
+        return False
+    if not all(graph.is_constant(name) for name in node.inputs[1:5]):
+        return False
+    if not (graph.data(node.inputs[4]) == steps).all() or operator.clip or operator.input_forget:
+        return False
+    names = tuple(name for name, _, _ in operator.activations)
+    if operator.kind == "RNN":
+        return all(name in ALONE for name in names)
+    if names != USUAL[operator.kind] * (len(names) // len(USUAL[operator.kind])):
+        return False
+    if operator.kind == "GRU":
+        return operator.linear_before_reset
+    return graph.is_constant(node.inputs[7]) and not graph.data(node.inputs[7]).any()

@@ -1,0 +1,130 @@
+"""Inputs of ONNX models: their types, extents that are asked for, values that fix them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from ...errors import ImportModelError
+from ..graph import Builder, TensorType, Value
+from ..graph.ir import DTYPES
+from ..graph.rules import check_size
+from .onnx_tensors import ELEMENT_TYPES
+from .refusals import RefusedError
+
+KINDS = {"sequence_type": "sequences", "optional_type": "optional values"}
+"""Kinds of inputs that are no tensors -> the cause of their refusal."""
+
+Fixed = Mapping[str, np.ndarray]
+"""Input -> the value that it always has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the caller says of the model's inputs."""
+
+    batch: int
+    fixed: Fixed
+    dims: Mapping[str, int]
+    folder: Path | None
+
+
+def check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: Wishes) -> None:
+    """Refuse values for inputs, and extents for dimensions, that the model does not have.
+
+    Raises
+    ------
+    ImportModelError
+        For the first of them.
+    """
+    known = {value.name for value in inputs}
+    unknown = sorted({*wishes.fixed} - known)
+    if unknown:
+        raise ImportModelError(
+            f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
+            f"are {', '.join(f'`{value.name}`' for value in inputs)}"
+        )
+    extents = [extent for value in inputs for extent in value.type.tensor_type.shape.dim]
+    open_ = dict.fromkeys(extent.dim_param for extent in extents if extent.dim_param)
+    unknown = sorted({*wishes.dims} - {*open_})
+    if unknown:
+        raise ImportModelError(
+            f"model `{name}`: expected an open dimension of the model, got `{unknown[0]}`; its "
+            f"open dimensions are {', '.join(f'`{one}`' for one in open_) or 'none'}"
+        )
+
+
+def import_input(builder: Builder, value: onnx.ValueInfoProto, name: str, wishes: Wishes) -> str:
+    """Add an input to a graph, or the constant that it is fixed at; return its name there.
+
+    Raises
+    ------
+    ImportModelError
+        If its type, its extents or what it is fixed at do not fit.
+    """
+    if value.name not in wishes.fixed:
+        return builder.input(Value(value.name, _input_type(value, name, wishes)))
+    where = f"model `{name}`: input `{value.name}`"
+    kind = value.type.tensor_type
+    dtype = ELEMENT_TYPES.get(kind.elem_type)
+    if dtype is None:
+        return builder.input(Value(value.name, _input_type(value, name, wishes)))
+    given = np.asarray(wishes.fixed[value.name])
+    data = given.astype(DTYPES[dtype])
+    extents = [d.dim_value for d in kind.shape.dim]
+    fits = not kind.HasField("shape") or (
+        len(extents) == data.ndim
+        and all(e in (0, size) for e, size in zip(extents, data.shape, strict=True))
+    )
+    if not fits or not np.array_equal(data.astype(given.dtype), given, equal_nan=True):
+        raise ImportModelError(
+            f"{where}: expected {dtype}{[extent or '?' for extent in extents]} to fix it, got "
+            f"{given.dtype}{list(given.shape)}; give a value of its type and shape"
+        )
+    return builder.constant(data, value.name, exact=True)
+
+
+def _input_type(value: onnx.ValueInfoProto, name: str, wishes: Wishes) -> TensorType:
+    where, batch = f"model `{name}`: input `{value.name}`", wishes.batch
+    kind = value.type.tensor_type
+    cause = KINDS.get(value.type.WhichOneof("value") or "")
+    if kind.elem_type == onnx.TensorProto.STRING:
+        cause = "strings"
+    if cause:
+        raise RefusedError(
+            f"{where}: expected a tensor of numbers, got {cause}; take them out of the model",
+            cause,
+        )
+    if not value.type.HasField("tensor_type") or kind.elem_type not in ELEMENT_TYPES:
+        raise ImportModelError(
+            f"{where}: expected a tensor of {', '.join(DTYPES)}, got another type; convert it"
+        )
+    if not kind.HasField("shape"):
+        raise ImportModelError(
+            f"{where}: expected a shape, got none; export the model with a static shape"
+        )
+    shape = []
+    for axis, dimension in enumerate(kind.shape.dim):
+        if dimension.dim_value > 0:
+            shape.append(dimension.dim_value)
+        elif dimension.HasField("dim_value") and dimension.dim_value == 0:
+            shape.append(0)
+        elif dimension.dim_param in wishes.dims:
+            shape.append(wishes.dims[dimension.dim_param])
+        elif axis == 0:
+            shape.append(batch)
+        else:
+            got = dimension.dim_param or "nothing"
+            mend = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
+            raise ImportModelError(
+                f"{where}: expected a static extent of dimension {axis}, got `{got}`; export the "
+                f"model with a static shape, or give the extent ({mend})"
+            )
+    if batch != 1 and shape and shape[0] != batch:
+        raise ImportModelError(
+            f"{where}: expected a batch of {batch} as asked, got a model fixed to {shape[0]}; "
+            "export the model with an open leading dimension"
+        )
+    return check_size(TensorType(ELEMENT_TYPES[kind.elem_type], tuple(shape)))

@@ -1,0 +1,49 @@
+"""Multiplications of layers, as the model defines them."""
+
+import math
+
+from .graph import Graph, Node
+from .graph import operators as ops
+from .graph.recurrent import Recurrent
+from .graph.volumes import ConvTranspose, VolumeConv
+
+
+def macs_of(graph: Graph, node: Node) -> int:
+    """A layer's multiplications by weights or of two activations, for one run; 0 for other nodes.
+
+    Depthwise and grouped convolutions count what they compute.
+    """
+    operator = node.attributes
+    if len(node.inputs) < 2:
+        return 0
+    x, weights = (graph.types[name].shape for name in node.inputs[:2])
+    match operator:
+        case Recurrent():
+            state = graph.types[node.inputs[2]].shape
+            return math.prod(x[:2]) * (math.prod(weights) + math.prod(state))
+        case ConvTranspose():
+            return math.prod(x) * math.prod(weights[1:])
+        case ops.QMatMul():
+            taps = (x[-1] // (operator.heads if operator.joined[0] else 1),)
+        case ops.QConv():
+            taps = weights[:3]
+        case ops.Conv():
+            taps = weights[:3] if operator.channels_last else weights[1:]
+        case VolumeConv():
+            taps = weights[1:]
+        case ops.MatMul():
+            taps = weights[-2:-1]
+        case _:
+            return 0
+    return node.output.type.elements * math.prod(taps)
+
+
+def keeps_channels_apart(node: Node) -> bool:
+    """Whether a node is a convolution whose every output channel is a group by itself."""
+    operator, shape = node.attributes, node.outputs[0].type.shape
+    match operator:
+        case ops.QConv():
+            return 1 < operator.groups == shape[-1]
+        case ops.Conv():
+            return 1 < operator.groups == shape[-1 if operator.channels_last else 1]
+    return False

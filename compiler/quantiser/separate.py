@@ -1,0 +1,61 @@
+"""Concats whose parts are too unlike to share one scale: they stay in float.
+
+Boxes are the common case: coordinates up to hundreds of pixels beside scores up to 1. In the scale
+of the former, the latter are all zero, while the noise of the whole looks harmless.
+"""
+
+from collections.abc import Iterable
+
+from ..graph import Graph
+from ..graph import operators as ops
+from .calibrate import Calibration
+from .layer import origin
+from .points import Points
+from .ranges import LEVELS
+
+LEAST_STEPS = 8
+"""Steps of the common scale that the range of each part must span."""
+
+TOLERANT = ("add", "table")
+"""Layers that may as well stay in float; the others need int8, in one scale, to be accelerated."""
+
+
+def unlike_joins(graph: Graph, points: Points, calibration: Calibration) -> frozenset[str]:
+    """Return the outputs of quantised Concats that would lose a part.
+
+    A Concat stays as it is where a convolution or the like reads it.
+
+    Parameters
+    ----------
+    graph : Graph
+        Float, prepared.
+    points : Points
+        Where it will be quantised.
+    calibration : Calibration
+        Of these points.
+    """
+    needed = {
+        origin(graph, name)
+        for layer in points.layers
+        if layer.kind not in TOLERANT
+        for name in layer.inputs
+    }
+    apart: set[str] = set()
+    for group in points.groups:
+        joins = {name for name in group if _is_join(graph, name)}
+        if joins and needed.isdisjoint(joins) and _loses_a_part(group, calibration):
+            apart |= joins
+    return frozenset(apart)
+
+
+def _is_join(graph: Graph, name: str) -> bool:
+    node = graph.producer(name)
+    return node is not None and isinstance(node.attributes, ops.Concat)
+
+
+def _loses_a_part(group: Iterable[str], calibration: Calibration) -> bool:
+    """Tell whether the narrowest range of a group is a few steps of the widest; zeros aside."""
+    known = [calibration.histograms[name] for name in group]
+    widths = [max(each.high, 0.0) - min(each.low, 0.0) for each in known if each.total]
+    wide = [width for width in widths if width > 0]
+    return bool(wide) and min(wide) * LEVELS < max(wide) * LEAST_STEPS

@@ -1,0 +1,152 @@
+"""Which nodes form a segment, and how their activations lie in main memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..errors import CompileError
+from ..isa.configuration import Configuration
+from .accelerator.dma import Resident
+from .fusion import Group, Movement, images_that_fit
+from .graph import Graph, Node, is_accelerated
+from .homes import Home, Homes, find_homes
+from .kernels.common import channel_block, padded
+from .kernels.first_layer import Image
+from .module import Binding
+from .options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A segment before its schedules are chosen.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Activations that enter and leave.
+    images
+        Inputs that lie in memory as images.
+    places
+        How each activation lies, at a place not yet known.
+    homes
+        Which of them are parts of others.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    images: Mapping[str, Image]
+    places: Mapping[str, Binding]
+    homes: Homes
+
+
+def partition(
+    graph: Graph, accelerated: Callable[[Node], bool] = is_accelerated
+) -> list[list[Node]]:
+    """Nodes in groups that alternate between host and accelerator, as few as the order allows.
+
+    Parameters
+    ----------
+    accelerated
+        Tells where a node runs; by default the accelerator runs all that it can.
+    """
+    ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
+    waiting, groups = list(graph.nodes), []
+    there = False
+    while waiting:
+        group: list[Node] = []
+        for node in waiting:
+            if accelerated(node) == there and all(name in ready for name in node.inputs):
+                group.append(node)
+                ready |= {value.name for value in node.outputs}
+        if group:
+            groups.append(group)
+            taken = {node.outputs[0].name for node in group}
+            waiting = [node for node in waiting if node.outputs[0].name not in taken]
+        there = not there
+    return groups
+
+
+def draft(
+    graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
+) -> Draft:
+    """What of a segment follows from its nodes alone.
+
+    Raises
+    ------
+    CompileError
+        For an activation that is not [N, H, W, C].
+    """
+    inputs, outputs = boundary(graph, nodes)
+    images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
+    values = [*inputs, *(node.output.name for node in nodes)]
+    places = {name: _place(name, graph, images, configuration) for name in values}
+    homes = find_homes(graph, nodes, {name: place.stored_shape for name, place in places.items()})
+    return Draft(tuple(inputs), tuple(outputs), images, places, homes)
+
+
+def boundary(graph: Graph, nodes: Sequence[Node]) -> tuple[list[str], list[str]]:
+    """Activations that enter and leave a group of nodes."""
+    inside = {value.name for node in nodes for value in node.outputs}
+    entering = dict.fromkeys(
+        name
+        for node in nodes
+        for name in node.inputs
+        if name not in inside and not graph.is_constant(name)
+    )
+    shown = {output.value for output in graph.outputs}
+    leaving = [
+        name
+        for name in (value.name for node in nodes for value in node.outputs)
+        if name in shown or any(user.outputs[0].name not in inside for user in graph.users(name))
+    ]
+    return list(entering), leaving
+
+
+def lifetimes(
+    graph: Graph,
+    groups: Sequence[Group | Movement],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    keep_all: bool,
+) -> dict[str, tuple[int, int]]:
+    """First and last step of every value in memory.
+
+    Inputs exist before the first group, outputs after the last.
+    """
+    first = dict.fromkeys(inputs, -1)
+    last: dict[str, int] = dict.fromkeys(inputs, -1)
+    for step, group in enumerate(groups):
+        for name in group.inputs:
+            if not graph.is_constant(name):
+                last[name] = step
+        first[group.output] = last[group.output] = step
+    for name in first if keep_all else outputs:
+        last[name] = len(groups)
+    return {name: (step, last[name]) for name, step in first.items()}
+
+
+def bind(place: Binding, home: Home, resident: Resident) -> Binding:
+    """Where a value lies in memory."""
+    if not home.strides:
+        return replace(place, offset=resident.base)
+    return replace(
+        place,
+        offset=resident.base,
+        stored_shape=place.shape,
+        whole=home.whole,
+        strides=home.strides,
+    )
+
+
+def _place(
+    name: str, graph: Graph, images: Mapping[str, Image], configuration: Configuration
+) -> Binding:
+    """How a value lies in memory, at a place not yet known."""
+    shape = graph.types[name].shape
+    if len(shape) != 4:
+        raise CompileError(
+            f"value `{name}`: an accelerated layer needs [N, H, W, C], got {list(shape)}"
+        )
+    if name in images:
+        image = images[name]
+        return Binding(name, 0, image.stored_shape, shape, image.border[:2], image.fill)
+    return Binding(name, 0, (*shape[:3], padded(shape[3], channel_block(configuration))), shape)

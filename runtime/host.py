@@ -1,0 +1,202 @@
+"""The host's part of a module: kernels on values in one arena, and NumPy for the rest.
+
+Machine code comes with the module; for another processor it is compiled when the module is loaded.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from ..compiler.cpu.kernel import address_of, aligned_empty
+from ..compiler.graph import Graph, Node, evaluate_node
+from ..compiler.graph.ir import DTYPES
+from ..compiler.host import (
+    LEAST_WORK,
+    Compute,
+    Evaluate,
+    Event,
+    HostKernel,
+    KernelStore,
+    Recurrence,
+    Repeat,
+    View,
+    plan_host,
+)
+from ..compiler.host.plan import host_target
+from ..compiler.module import Module
+from ..errors import CompileError, InputError
+from .recurrence import RecurrenceCall
+
+Values = dict[str, np.ndarray]
+"""Arrays by the graph's value names."""
+
+Step = Callable[[Values], None]
+"""Adds what it computes to the values."""
+
+
+class HostSide:
+    """What the host does for a module, ready to be run.
+
+    Parameters
+    ----------
+    module
+        As compiled or loaded.
+    threads
+        Threads that share a kernel's loops; None for all processors that this process may use.
+    keep_all
+        Keep every value that the host gives, each in a place of its own, until the next run.
+    least_work
+        Operations that make a kernel worth while; None to compute everything by its definition, in
+        NumPy.
+
+    Attributes
+    ----------
+    plan
+        Kernels, order and memory.
+    seconds
+        Of the last run, by the value that a step gave.
+    refused
+        Kernels that could not be compiled, by the value that they give, with the reason; NumPy
+        computes their nodes.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        *,
+        threads: int | None = None,
+        keep_all: bool = False,
+        least_work: int | None = LEAST_WORK,
+    ) -> None:
+        self._graph = module.graph
+        self.plan = plan_host(
+            module.graph,
+            module.steps,
+            module.segments,
+            None if least_work is None else host_target(),
+            keep_all=keep_all,
+            least_work=least_work or 0,
+        )
+        self.threads = threads or len(os.sched_getaffinity(0))
+        memory = self.plan.memory
+        self._arena = aligned_empty((memory.arena_bytes,), "uint8")
+        self._places = {
+            name: _placed(self._arena, offset, module.graph, name)
+            for name, offset in memory.offsets.items()
+        }
+        self.seconds: dict[str, float] = {}
+        self.refused: dict[str, str] = {}
+        self._calls: dict[str, Step] = {}
+        self._prepare(module.code)
+        self._steps = [self._step(event) for event in self.plan.events]
+
+    def run(self, position: int, values: Values) -> None:
+        """Do one step of the plan; what it gives is added to the values."""
+        began = time.perf_counter()
+        name, step = self._steps[position]
+        step(values)
+        self.seconds[name] = time.perf_counter() - began
+
+    def forget(self, position: int, values: Values) -> None:
+        """Drop what nobody reads after an event of the plan."""
+        for name in self.plan.memory.dying[position]:
+            values.pop(name, None)
+
+    def _step(self, event: Event) -> tuple[str, Step]:
+        """The value that a step gives first, and what does it; segments are not the host's."""
+        if isinstance(event, Compute):
+            return event.kernel.output, self._calls[event.kernel.output]
+        if isinstance(event, Repeat):
+            return event.recurrence.output, self._calls[event.recurrence.output]
+        if isinstance(event, View):
+            return event.node.output.name, partial(_view, event.node)
+        if isinstance(event, Evaluate):
+            return event.node.outputs[0].name, partial(self._evaluate, event.node)
+        return "", lambda values: None
+
+    def _evaluate(self, node: Node, values: Values) -> None:
+        arrays = evaluate_node(node, [values[name] for name in node.inputs])
+        for value, array in zip(node.outputs, arrays, strict=True):
+            if array.base is not None and np.may_share_memory(array, self._arena):
+                array = array.copy()  # the arena's next value would change it
+            values[value.name] = array
+
+    def _prepare(self, code: Mapping[str, bytes]) -> None:
+        """Load the machine code and bind constants; without code for a kernel NumPy steps in."""
+        if self.plan.target is None:
+            return
+        store = KernelStore(self.plan.target, code, self.threads)
+        for step in (*self.plan.kernels, *self.plan.recurrences):
+            try:
+                if isinstance(step, HostKernel):
+                    call = self._call(step, store)
+                else:
+                    call = RecurrenceCall(step, store.get)
+            except CompileError as problem:
+                self.refused[step.output] = str(problem)
+                call = partial(self._evaluate_all, step)
+            self._calls[step.output] = call
+
+    def _evaluate_all(self, step: HostKernel | Recurrence, values: Values) -> None:
+        """The nodes of a kernel in NumPy, at the kernel's place."""
+        inside = dict(values)
+        for node in step.nodes:
+            self._evaluate(node, inside)
+        values |= {name: inside[name] for name in step.outputs}
+
+    def _call(self, kernel: HostKernel, store: KernelStore) -> Step:
+        """A kernel with its constants bound and its places filled in, as far as they are known."""
+        bound = store.get(kernel.description).bind(**kernel.constants)
+        frame, positions = bound.frame()
+        description = kernel.description
+        given: list[tuple[int, str, int]] = []
+        for operand, name in kernel.inputs.items():
+            if name in self._places:
+                frame[positions[operand]] = address_of(self._places[name])
+            else:
+                wanted = description.operands[operand]
+                itemsize = np.dtype(DTYPES[wanted.dtype]).itemsize
+                size = itemsize * int(np.prod(wanted.shape, dtype=np.int64))
+                given.append((positions[operand], name, size))
+        output, last = kernel.output, len(frame) - 1
+        kind, place = self._graph.types[output], self._places.get(output)
+        if place is not None:
+            frame[last] = address_of(place)
+
+        def call(values: Values) -> None:
+            held = []
+            for position, name, size in given:
+                array = values[name]
+                if not array.flags.c_contiguous:
+                    array = np.ascontiguousarray(array)
+                if array.nbytes != size:
+                    raise InputError(
+                        f"value `{name}`: expected {size} bytes, got {array.nbytes}; its producer "
+                        "breaks the graph's types: report it with the model"
+                    )
+                held.append(array)
+                frame[position] = address_of(array)
+            result = place
+            if result is None:
+                result = aligned_empty(kind.shape, kind.dtype)
+                frame[last] = address_of(result)
+            bound.kernel.call(frame)  # not kept apart: `bound` holds the constants
+            values[output] = result
+
+        return call
+
+
+def _view(node: Node, values: Values) -> None:
+    """A value in another shape."""
+    values[node.output.name] = values[node.inputs[0]].reshape(node.output.type.shape)
+
+
+def _placed(arena: np.ndarray, offset: int, graph: Graph, name: str) -> np.ndarray:
+    """A value's array in the arena."""
+    kind = graph.types[name]
+    dtype = np.dtype(DTYPES[kind.dtype])
+    room = arena[offset : offset + kind.elements * dtype.itemsize]
+    return room.view(dtype).reshape(kind.shape)

@@ -1,0 +1,58 @@
+"""Products of two activations on every feature set, wherever their heads lie."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu import LEVELS, BatchedProduct, compile_kernel, host
+
+from .arrays import normal
+
+SHAPES = {
+    "whole tiles": (2, 3, 28, 16, 64),
+    "tails everywhere": (2, 2, 31, 9, 37),
+    "one product": (1, 1, 29, 12, 50),
+    "few rows": (1, 4, 2, 33, 40),
+    "few columns": (3, 1, 20, 16, 5),
+    "one of each": (1, 1, 1, 1, 1),
+    "rows a page apart": (1, 1, 9, 1024, 33),
+    "panels larger than the stack": (1, 2, 6, 9000, 17),
+}
+
+
+def expected(product: BatchedProduct, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """In binary64."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    a = a.swapaxes(1, 2) if product.joined[0] else a
+    b = b.swapaxes(1, 2) if product.joined[1] else b
+    found = a @ (b.swapaxes(2, 3) if product.transposed else b) * product.scale
+    return found.swapaxes(1, 2) if product.joined[2] else found
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_product_for_each_head(shape: str, transposed: bool, level: str) -> None:
+    product = BatchedProduct(*SHAPES[shape], transposed, 0.5)
+    a, b = (normal(*array.shape) for array in product.operands.values())
+    got = compile_kernel(product, host(level), threads=2)(a, b)
+    sizes = expected(product, np.abs(a), np.abs(b))
+    allowed = 4e-7 * np.sqrt(product.inner) * sizes
+    assert np.all(np.abs(got - expected(product, a, b)) <= allowed)
+
+
+@pytest.mark.parametrize("joined", list(itertools.product((False, True), repeat=3)))
+@pytest.mark.parametrize("transposed", [False, True])
+def test_heads_lie_where_they_are_said_to(joined: tuple, transposed: bool) -> None:
+    product = BatchedProduct(2, 3, 17, 11, 35, transposed, joined=joined)
+    a, b = (normal(*array.shape) for array in product.operands.values())
+    got = compile_kernel(product)(a, b)
+    np.testing.assert_allclose(got, expected(product, a, b), rtol=1e-5, atol=1e-5)
+
+
+def test_a_bound_operand_is_given_once() -> None:
+    product = BatchedProduct(1, 2, 5, 8, 9, bound=("b",))
+    a, b = (normal(*array.shape) for array in product.operands.values())
+    layer = compile_kernel(product).bind(b=b)
+    np.testing.assert_allclose(layer(a), a @ b, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,95 @@
+"""Convolutions in groups on every feature set, against one plain convolution per group."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.cpu import (
+    LEVELS,
+    Convolution,
+    GroupedConvolution,
+    Quantised,
+    compile_kernel,
+    host,
+)
+from tilewright.errors import CompileError
+
+from .arrays import convolved, normal, requantised, whole
+
+SHAPES = {
+    "groups that fill vectors": GroupedConvolution(1, 9, 10, 32, 64, 2),
+    "joined groups": GroupedConvolution(2, 7, 9, 32, 32, 8, strides=(2, 1)),
+    "few channels in all": GroupedConvolution(1, 6, 8, 6, 4, 2, pads=(0, 1, 2, 0)),
+    "more channels out than in": GroupedConvolution(1, 8, 8, 12, 36, 12, dilations=(1, 2)),
+}
+
+
+def operands_of(layer: GroupedConvolution) -> dict[str, np.ndarray]:
+    """Arrays for every operand."""
+    made = {}
+    for name, array in layer.operands.items():
+        real = array.dtype == "float32"
+        made[name] = normal(*array.shape) if real else whole(array.dtype, *array.shape)
+    if "scale" in made:
+        made["bias"] = made["bias"] % 1000
+        made["scale"] = (0.0005 + np.abs(made["scale"]) / 1000).astype(np.float32)
+    return made
+
+
+def by_groups(layer: GroupedConvolution, arrays: dict[str, np.ndarray], finish) -> np.ndarray:
+    """What plain convolutions of each group's channels give, side by side."""
+    parts = []
+    depth, part = layer.channels_in // layer.groups, layer.channels_out // layer.groups
+    for group in range(layer.groups):
+        plain = Convolution(
+            *(layer.batch, layer.height, layer.width, depth, part),
+            kernel=layer.kernel,
+            strides=layer.strides,
+            pads=layer.pads,
+            dilations=layer.dilations,
+            quantised=layer.quantised,
+        )
+        inner, outer = (slice(group * size, (group + 1) * size) for size in (depth, part))
+        own = {name: array[..., outer] for name, array in arrays.items()}
+        parts.append(finish(plain, {**own, "x": arrays["x"][..., inner]}))
+    return np.concatenate(parts, axis=-1)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
+    layer = replace(SHAPES[shape], activation="relu")
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    expected = np.maximum(by_groups(layer, arrays, convolved), 0)
+    np.testing.assert_allclose(got, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_bytes_are_exact(dtype: str, shape: str, level: str) -> None:
+    layer = replace(SHAPES[shape], quantised=Quantised(dtype, "uint8", 5, 100))
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    expected = by_groups(layer, arrays, requantised)
+    assert len(np.unique(expected)) > 10
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    layer = replace(SHAPES["joined groups"], quantised=Quantised("int8", "int8"))
+    arrays = operands_of(layer)
+    one, three = (compile_kernel(layer, threads=count)(*arrays.values()) for count in (1, 3))
+    np.testing.assert_array_equal(one, three)
+
+
+def test_groups_divide_the_channels() -> None:
+    with pytest.raises(CompileError, match="4 groups do not divide 6 and 8 channels"):
+        GroupedConvolution(1, 8, 8, 6, 8, 4)
+
+
+def test_a_window_larger_than_its_image_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
+        GroupedConvolution(1, 3, 3, 4, 4, 2, (5, 5), pads=(0, 0, 0, 0))

@@ -1,0 +1,59 @@
+"""Pools of threads, in processes of their own: what waits for ever would hang these tests."""
+
+import subprocess
+import sys
+
+import pytest
+
+BEGIN = """
+import ctypes, multiprocessing, threading, time
+import numpy as np
+from tilewright.compiler.cpu import Softmax, compile_kernel
+from tilewright.compiler.cpu.pool_code import FIELDS
+
+kernel = compile_kernel(Softmax(400, 300), threads=3)
+x = np.random.default_rng(0).standard_normal((400, 300)).astype(np.float32)
+expected = compile_kernel(Softmax(400, 300))(x)
+
+def field(name):
+    return ctypes.c_int32.from_address(kernel.pool.state + FIELDS[name])
+
+def right():
+    assert np.array_equal(kernel(x), expected)
+"""
+
+SLEEPING = """
+for pause in (0, 0.05, 0.1, 0, 0.05):
+    time.sleep(pause)
+    right()
+time.sleep(0.1)
+assert field("sleepers").value == 2
+assert field("active").value == field("waiting").value == field("busy").value == 0
+"""
+
+FORKED = """
+def child(answers):
+    before = field("generation").value
+    right()
+    time.sleep(0.1)
+    answers.put((threading.active_count(), before, field("sleepers").value))
+
+right()
+context = multiprocessing.get_context("fork")
+answers = context.SimpleQueue()
+field("active").value = 1  # as where a worker comes late at that moment
+process = context.Process(target=child, args=(answers,), daemon=True)
+process.start()
+field("active").value = 0
+process.join(20)
+assert process.exitcode == 0, process.exitcode
+assert answers.get() == (3, 0, 2)
+right()
+"""
+
+
+@pytest.mark.parametrize("script", [SLEEPING, FORKED], ids=["sleeping", "forked"])
+def test_a_pool_outlives(script: str) -> None:
+    """Workers that slept are woken; a forked child has workers of its own."""
+    command = [sys.executable, "-W", "ignore", "-c", BEGIN + script]
+    subprocess.run(command, check=True, timeout=60)

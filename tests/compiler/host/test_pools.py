@@ -1,0 +1,100 @@
+"""Float pooling as kernels: every divisor, border and layout of channels."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.compiler.cpu import LEVELS, compile_kernel, host
+from tilewright.compiler.cpu.pooling import Pooling
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
+from tilewright.compiler.graph import operators as ops
+from tilewright.errors import CompileError
+
+from .agreement import assert_agrees, selected
+
+NO_PADS = (0, 0, 0, 0)
+
+
+def pooled(operator: ops.Operator, *shape: int, dtype: str = "float32") -> Graph:
+    """A graph of one operator."""
+    builder = Builder("pools", [Value("x", TensorType(dtype, shape))])
+    return builder.graph([Output("y", builder.emit(operator, ["x"]))])
+
+
+def sample(graph: Graph) -> dict[str, np.ndarray]:
+    shape = graph.inputs[0].type.shape
+    return {"x": np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)}
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_windows_of_any_shape(data: st.DataObject) -> None:
+    draw = data.draw
+    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    high, wide = (st.integers(0, extent - 1) for extent in kernel)
+    pads = draw(st.tuples(high, wide, high, wide))
+    size = [k + draw(st.integers(0, 9)) for k in kernel]
+    average = draw(st.booleans())
+    if average:
+        past = [st.integers(0, k - 1 - pad) for k, pad in zip(kernel, pads[2:], strict=True)]
+        overhang = draw(st.tuples(past[0], past[1]))
+        operator = ops.AveragePool(
+            kernel, strides, pads, draw(st.booleans()), overhang, channels_last=True
+        )
+    else:
+        dilation = draw(st.integers(1, 2))
+        size = [s + k for s, k in zip(size, kernel, strict=True)]
+        operator = ops.MaxPool(kernel, strides, pads, (dilation, 1), channels_last=True)
+    channels = draw(st.sampled_from([1, 3, 16, 21, 33, 64]))
+    graph = pooled(operator, draw(st.integers(1, 2)), *size, channels)
+    tolerance = 1e-6 if average else 0.0
+    (kernel,) = assert_agrees(graph, sample(graph), absolute=tolerance)
+    assert kernel.exact != average
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("channels", [5, 16, 70, 256])
+def test_a_whole_image_on_every_feature_set(channels: int, level: str) -> None:
+    layer = Pooling(2, 11, 13, channels, (11, 13), average=True)
+    x = np.random.default_rng(channels).standard_normal((2, 11, 13, channels), np.float32)
+    got = compile_kernel(layer, host(level))(x)
+    expected = x.astype(np.float64).mean(axis=(1, 2), keepdims=True)
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("kind", ["ReduceMean", "ReduceMax"])
+def test_a_reduction_over_the_pixels_is_a_pool(kind: str, keep: bool) -> None:
+    graph = pooled(ops.Reduce(kind, (1, 2), keep), 2, 9, 5, 40)
+    absolute = 1e-6 if kind == "ReduceMean" else 0.0
+    (kernel,) = assert_agrees(graph, sample(graph), absolute=absolute)
+    assert isinstance(kernel.description, Pooling)
+
+
+def test_the_largest_of_negative_numbers_beside_padding() -> None:
+    operator = ops.MaxPool((3, 3), (2, 2), (1, 1, 1, 1), channels_last=True)
+    graph = pooled(operator, 1, 8, 8, 20)
+    assert_agrees(graph, {"x": -1 - np.abs(sample(graph)["x"])})
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pooled(ops.MaxPool((2, 2), (2, 2), NO_PADS), 1, 8, 8, 64),
+        pooled(ops.AveragePool((2, 2), (2, 2), NO_PADS), 1, 8, 8, 64),
+        pooled(ops.MaxPool((2, 2), (2, 2), NO_PADS, channels_last=True), 1, 8, 8, 64, dtype="int8"),
+        pooled(ops.MaxPool((2, 2), (1, 1), (2, 0, 0, 0), channels_last=True), 1, 8, 8, 64),
+        pooled(ops.AveragePool((1, 1), (1, 1), (0, 0, 0, 1), channels_last=True), 1, 8, 8, 64),
+        pooled(ops.Reduce("ReduceMean", (2, 3), True), 1, 8, 8, 64, dtype="float64"),
+    ],
+    ids=["max first", "average first", "bytes", "padding alone", "no pixel", "binary64"],
+)
+def test_other_pools_are_no_pools_of_this_family(graph: Graph) -> None:
+    assert not any(isinstance(kernel.description, Pooling) for kernel in selected(graph))
+
+
+def test_a_window_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"pooling: the window \(5, 5\) does not fit 3x3"):
+        Pooling(1, 3, 3, 8, (5, 5))

@@ -1,0 +1,171 @@
+"""PyTorch modules, with a stand-in for PyTorch, which the tests do not install."""
+
+import logging
+import sys
+import warnings
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import evaluate, print_graph
+from tilewright.compiler.quantiser import QuantiserOptions, accelerated_share
+from tilewright.errors import ImportModelError, InputError, ToolError
+
+from .quantiser.networks import small_network
+
+
+class Network:
+    """A module: the network that the stand-in exports, and the mode that it is in."""
+
+    def __init__(self, training: bool = False) -> None:
+        self.training = training
+
+    def eval(self) -> None:
+        self.training = False
+
+    def train(self) -> None:
+        self.training = True
+
+
+@pytest.fixture
+def proto():
+    net, output = small_network()
+    return net.model(output)
+
+
+@pytest.fixture
+def torch(monkeypatch, proto):
+    """A module `torch` whose exporter keeps what it was called with."""
+    calls = []
+
+    def export(module, args, *, kwargs, dynamo, verbose):
+        calls.append((module.training, args, kwargs, dynamo))
+        warnings.warn("something about the exporter's own parts", stacklevel=1)
+        logging.getLogger("torch.onnx").warning("something else")
+        return SimpleNamespace(model_proto=proto)
+
+    module = ModuleType("torch")
+    exporter = SimpleNamespace(export=export, calls=calls)
+    vars(module)["onnx"] = exporter
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return exporter
+
+
+def test_a_module_is_what_pytorch_exports(torch, proto):
+    graph = tilewright.from_torch(Network(), "image")
+    assert print_graph(graph) == print_graph(import_and_quantise(proto.SerializeToString()))
+
+
+@pytest.mark.parametrize(
+    ("example", "args", "kwargs"),
+    [
+        ("image", ("image",), {}),
+        (("image", "mask"), ("image", "mask"), {}),
+        ({"x": "image"}, (), {"x": "image"}),
+    ],
+)
+def test_arguments_are_handed_over(torch, example, args, kwargs):
+    tilewright.from_torch(Network(), example)
+    assert torch.calls == [(False, args, kwargs, True)]
+
+
+def test_a_module_is_exported_for_inference_and_left_as_it_was(torch):
+    module = Network(training=True)
+    tilewright.from_torch(module, "image")
+    assert torch.calls[0][0] is False
+    assert module.training
+
+
+def test_nothing_is_said_of_the_exporters_own_parts(torch, caplog, recwarn):
+    tilewright.from_torch(Network(), "image")
+    assert not caplog.records
+    assert not recwarn.list
+    logging.getLogger("torch.onnx").warning("afterwards")
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("shape", [(20, 1, 3, 12, 12), (20, 3, 12, 12)])
+def test_samples_quantise_it(torch, shape):
+    samples = np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)
+    graph = tilewright.from_torch(Network(), "image", calibrate=samples)
+    assert accelerated_share(graph) == 1
+    real = tilewright.from_torch(Network(), "image")
+    inputs = {"x": samples[0].reshape(1, 3, 12, 12)}
+    ours, wanted = (next(iter(evaluate(each, inputs).values())) for each in (graph, real))
+    assert 0 < np.abs(ours - wanted).max() < 0.05
+    options = QuantiserOptions(keep_float=("conv0",))
+    assert (
+        0
+        < accelerated_share(tilewright.from_torch(Network(), "image", {"x": samples}, options))
+        < 1
+    )
+
+
+SAMPLES = np.zeros((4, 3, 9, 9), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (
+            SAMPLES,
+            "samples to calibrate with: `x`: expected [samples, 1, 3, 12, 12], got [4, 3, 9, 9]; "
+            "reshape it",
+        ),
+        (
+            {"y": SAMPLES},
+            "samples to calibrate with: expected `x`, got `y`; give an array for each input, by "
+            "its name",
+        ),
+    ],
+)
+def test_samples_that_do_not_fit_are_refused(torch, samples, message):
+    with pytest.raises(InputError) as caught:
+        tilewright.from_torch(Network(), "image", samples)
+    assert str(caught.value) == message
+
+
+def test_a_missing_pytorch_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ToolError) as caught:
+        tilewright.from_torch(Network(), "image")
+    assert str(caught.value) == (
+        "PyTorch: expected module `torch`, got `import of torch halted; None in sys.modules`; "
+        "install it with `pip install tilewright[torch]`"
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_a_missing_exporter_is_told(torch):
+    def export(*args, **kwargs):
+        raise ModuleNotFoundError("No module named 'onnxscript'")
+
+    torch.export = export
+    with pytest.raises(ToolError) as caught:
+        tilewright.from_torch(Network(), "image")
+    assert str(caught.value) == (
+        "PyTorch: expected what it exports ONNX with, got `No module named 'onnxscript'`; install "
+        "it with `pip install tilewright[torch]`"
+    )
+
+
+def test_a_module_that_cannot_be_exported_is_told_by_the_cause(torch):
+    def export(*args, **kwargs):
+        try:
+            raise ValueError("Given groups=1, expected 3 channels\n  in module `conv1`")
+        except ValueError as error:
+            raise RuntimeError("Failed to export the model\nNext steps: ...") from error
+
+    torch.export = export
+    module = Network(training=True)
+    with pytest.raises(ImportModelError) as caught:
+        tilewright.from_torch(module, "image")
+    assert module.training
+    assert str(caught.value) == (
+        "module `Network`: expected PyTorch to export it with these arguments, got `Given "
+        "groups=1, expected 3 channels`; see that the module can be called with them, and that "
+        "`torch.export.export` takes it"
+    )

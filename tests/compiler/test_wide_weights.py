@@ -1,0 +1,120 @@
+"""Weights of nine bits, as uint8 ones have once their zero point is subtracted."""
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnxruntime import quantization
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.graph import QConv, evaluate, is_accelerated
+from tilewright.compiler.graph.operators import Dequantize
+from tilewright.compiler.passes.wide_weights import split_weights
+from tilewright.compiler.quantiser import accelerated_share
+from tilewright.isa.configuration import DEFAULT
+from tilewright.runtime import Session, open_device
+
+from .onnx_models import model, node, run_onnxruntime, value
+from .quantiser.networks import Net
+
+SCALES = {
+    "xs": np.float32(0.02),
+    "xz": np.uint8(120),
+    "ws": np.float32(0.01),
+    "ys": np.float32(0.2),
+    "yz": np.uint8(130),
+}
+
+
+@given(st.lists(st.integers(-255, 255), min_size=1, max_size=8))
+def test_terms_add_up(numbers):
+    weights = np.array(numbers, np.int16)
+    terms = split_weights(weights)
+    assert all(term.dtype == np.int8 for term in terms)
+    np.testing.assert_array_equal(sum(term.astype(np.int16) for term in terms), weights)
+    assert len(terms) == 1 or np.abs(weights).max() > 127
+    assert len(terms) < 3 or weights.max() == 255
+
+
+def convolution(zero_point: int, channels: int = 5, groups: int = 1, depth: int = 6):
+    """A QLinearConv with uint8 weights, and its input."""
+    random = np.random.default_rng(zero_point)
+    w = random.integers(0, 256, (channels, depth // groups, 3, 3)).astype(np.uint8)
+    w[0, 0, 0, :2] = 0, 255
+    held = {**SCALES, "w": w, "wz": np.uint8(zero_point)}
+    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+    nodes = [node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1], group=groups)]
+    proto = model(nodes, [value("x", np.uint8, [1, depth, 8, 9])], ["y"], held)
+    return proto, random.integers(0, 256, (1, depth, 8, 9)).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("zero_point", "copies"), [(128, 1), (127, 2), (150, 2), (255, 2), (1, 2), (0, 3)]
+)
+def test_any_zero_point_of_weights_is_exact(zero_point, copies):
+    proto, x = convolution(zero_point)
+    graph = import_and_quantise(proto.SerializeToString())
+    (layer,) = (node for node in graph.nodes if isinstance(node.attributes, QConv))
+    assert graph.types[layer.inputs[1]].shape == (3, 3, 6 * copies, 5)
+    with open_device("sim", DEFAULT) as device:
+        (ours,) = Session(compile_graph(graph, DEFAULT), device).run({"x": x}).outputs.values()
+    np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
+    np.testing.assert_array_equal(ours, run_onnxruntime(proto, {"x": x})["y"])
+
+
+def test_a_depthwise_convolution_of_nine_bits_stays_on_the_host():
+    proto, x = convolution(150, channels=6, groups=6)
+    graph = import_and_quantise(proto.SerializeToString())
+    assert not any(is_accelerated(node) for node in graph.nodes)
+    np.testing.assert_array_equal(
+        evaluate(graph, {"x": x})["y"], run_onnxruntime(proto, {"x": x})["y"]
+    )
+
+
+def test_sums_that_might_not_be_exact_stay_on_the_host():
+    proto, _ = convolution(0, depth=600)
+    graph = import_and_quantise(proto.SerializeToString())
+    assert any(is_accelerated(node) for node in graph.nodes)
+    for tensor in proto.graph.initializer:
+        if tensor.name == "ys":
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(100, np.float32), "ys"))
+    graph = import_and_quantise(proto.SerializeToString())
+    assert not any(is_accelerated(node) for node in graph.nodes)
+
+
+class Calibration(quantization.CalibrationDataReader):
+    """Hands images to ONNX Runtime's quantiser, one by one."""
+
+    def __init__(self, inputs: np.ndarray) -> None:
+        self.batches = iter([{"x": image} for image in inputs])
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        return next(self.batches, None)
+
+
+def test_a_network_of_uint8_weights_runs_on_the_accelerator(tmp_path):
+    """As ONNX Runtime's quantiser writes it when asked for uint8 everywhere."""
+    net = Net(3, 12, 12)
+    x = net.node("Relu", net.conv("x", 8, 3))
+    x = net.node("Add", x, net.node("Relu", net.conv(x, 8, 8)))
+    x = net.node("Flatten", net.node("GlobalAveragePool", net.conv(x, 16, 8, strides=[2, 2])))
+    output = net.node("MatMul", x, net.constant(net.random.uniform(-1, 2, (16, 5))))
+    onnx.save(net.model(output), tmp_path / "float.onnx")
+    images = net.inputs(8)["x"]
+    quantization.quantize_static(
+        *(tmp_path / "float.onnx", tmp_path / "int8.onnx", Calibration(images)),
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QUInt8,
+    )
+    graph = import_and_quantise(tmp_path / "int8.onnx")
+    assert accelerated_share(graph) == 1
+    assert sum(node.op == "qconcat" for node in graph.nodes) >= 2, "weights of nine bits"
+    operators = (node.attributes for node in graph.nodes)
+    *_, last = (each for each in operators if isinstance(each, Dequantize))
+    proto = onnx.load(tmp_path / "int8.onnx")
+    for image in images[:4]:
+        ours = evaluate(graph, {"x": image})[output]
+        theirs = run_onnxruntime(proto, {"x": image}, optimise=False)[output]
+        assert np.abs(ours - theirs).max() < 1.01 * last.scales[0]

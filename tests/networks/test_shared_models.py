@@ -1,0 +1,69 @@
+"""Models of others, unedited, from the command line: accuracy, and ONNX Runtime's outputs."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tilewright.flows.command import main
+
+MODELS = Path(__file__).parents[3] / "shared" / "models"
+SAMPLES = 100
+
+pytestmark = pytest.mark.skipif(not MODELS.is_dir(), reason=f"no shared models at `{MODELS}`")
+
+
+@dataclass(frozen=True)
+class Model:
+    """What the first samples of a model's file give.
+
+    `accuracy` is None without labels, `multiplications` is what the accelerator does for each
+    sample, `share` the least share of all outputs that equals ONNX Runtime's.
+    """
+
+    path: str
+    accuracy: float | None
+    multiplications: int = 0
+    share: float = 0.0
+
+
+INT8 = (
+    Model("kws_dscnn/kws_int8_qdq", 0.93, 2_656_768, 1.0),
+    Model("ic_resnet8/ic_int8_qdq", 0.95, 12_501_632, 0.93),
+    Model("ad01_autoencoder/ad01_int8_qdq", None, 264_192, 1.0),
+)
+FLOAT = (
+    Model("kws_dscnn/kws_fp32", 0.94),
+    Model("ic_resnet8/ic_fp32", 0.95),
+    Model("ad01_autoencoder/ad01_fp32", None),
+    Model("mnist8/model", 0.99),
+    Model("alibaba_vww/model_vww", None),
+)
+
+
+def run(capsys, model: Model, *more: object) -> dict:
+    files = MODELS / f"{model.path}.onnx", "--input", MODELS / f"{model.path}.npz"
+    arguments = ("run", *files, "--samples", SAMPLES, "--json", "-", *more)
+    assert main([str(argument) for argument in arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def named(models: tuple[Model, ...]):
+    return pytest.mark.parametrize("model", models, ids=[model.path for model in models])
+
+
+@named(INT8)
+def test_an_int8_model_runs_on_the_accelerator(model, capsys):
+    found = run(capsys, model)
+    assert found.get("accuracy") == model.accuracy
+    assert found["totals"]["macs"] == model.multiplications
+    assert found["equal_values"] >= model.share
+
+
+@named(FLOAT)
+def test_a_float_model_runs_on_the_host(model, capsys):
+    found = run(capsys, model)
+    assert found.get("accuracy") == model.accuracy
+    assert found["totals"]["macs"] == model.multiplications
+    assert found["sqnr_db"] > 110

@@ -1,0 +1,181 @@
+"""The host's side of a session: kernels, views and NumPy, in memory that is used again."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph.operators import Binary, Reshape, Slice, Softmax, Transpose, Unary
+from tilewright.compiler.module import Module
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import Comparison, Run, Session, load, open_device, save
+from tilewright.runtime.compare import TOLERANCE, Tally
+
+SMALL = PRESETS["8x16"]
+SHAPE = (64, 512)
+
+
+def float_graph() -> Graph:
+    """A chain that branches, with a view, a transposition, two softmaxes, and a slice."""
+    builder = Builder("host", (Value("x", TensorType("float32", SHAPE)),))
+    one = builder.constant(np.float32(0.5).reshape(()), "half")
+    scaled = builder.emit(Binary("Mul"), ["x", one], "scaled")
+    bent = builder.emit(Unary("Tanh"), [scaled], "bent")
+    first = builder.emit(Softmax(1, 2), [bent], "first")
+    turned = builder.emit(Transpose((1, 0)), [first], "turned")
+    second = builder.emit(Softmax(1, 2), [turned], "second")
+    flat = builder.emit(Reshape((1, 512 * 64)), [second], "flat")
+    cut = builder.emit(Slice((0, 0), (1, 20_000), (1, 1)), [flat], "cut")
+    last = builder.emit(Unary("Exp"), [cut], "last")
+    back = builder.emit(Binary("Add"), [bent, first], "back")
+    return builder.graph([Output("y", last), Output("z", back), Output("w", flat)])
+
+
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    return float_graph()
+
+
+@pytest.fixture(scope="module")
+def module(graph) -> Module:
+    return compile_graph(graph, SMALL)
+
+
+def inputs(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32)
+
+
+def run(module: Module, x: np.ndarray, **options) -> Run:
+    with open_device("sim", SMALL) as sim:
+        return Session(module, sim, **options).run(x)
+
+
+def test_kernels_agree_with_numpy(module, graph):
+    ran = run(module, inputs())
+    assert len(ran.host.kernels) >= 3
+    for name, expected in evaluate(graph, {"x": inputs()}).items():
+        np.testing.assert_allclose(ran.outputs[name], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_without_kernels_all_is_numpy(module, graph):
+    ran = run(module, inputs(), least_work=None)
+    assert ran.host.kernels == ()
+    for name, expected in evaluate(graph, {"x": inputs()}).items():
+        np.testing.assert_array_equal(ran.outputs[name], expected)
+    assert {layer.target for layer in ran.profile.layers} == {"host"}
+
+
+def test_outputs_outlive_the_next_run(module):
+    with open_device("sim", SMALL) as sim:
+        session = Session(module, sim)
+        first = session.run(inputs(1)).outputs
+        kept = {name: array.copy() for name, array in first.items()}
+        session.run(inputs(2))
+    for name, array in kept.items():
+        np.testing.assert_array_equal(first[name], array)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_do_not_depend_on_threads_or_on_what_is_kept(module, threads):
+    usual = run(module, inputs())
+    other = run(module, inputs(), threads=threads, keep_all=True)
+    for name, array in usual.outputs.items():
+        np.testing.assert_array_equal(other.outputs[name], array)
+    assert usual.values == {}
+    assert {"x", *(kernel.output for kernel in other.host.kernels)} <= set(other.values)
+
+
+def test_memory_is_used_again(module):
+    report = module.report["host"]
+    assert isinstance(report, dict)
+    assert report["least_bytes"] <= report["peak_bytes"] <= 1.5 * report["least_bytes"]
+    assert report["peak_bytes"] < 8 * 4 * 512 * 64
+
+
+def test_an_artifact_brings_the_machine_code(module, tmp_path, monkeypatch):
+    assert module.code
+    save(module, tmp_path / "host.tw")
+    loaded = load(tmp_path / "host.tw")
+    assert loaded.code == module.code
+
+    def none(*_):
+        raise AssertionError("compiled anew")
+
+    monkeypatch.setattr("tilewright.compiler.host.plan.compile_kernel", none)
+    monkeypatch.setattr("tilewright.compiler.cpu.kernel.compile_kernel", none)
+    ran, usual = run(loaded, inputs()), run(module, inputs())
+    for name, array in usual.outputs.items():
+        np.testing.assert_array_equal(ran.outputs[name], array)
+    assert load(tmp_path / "host.tw", code=False).code == {}
+
+
+def test_code_that_is_missing_is_compiled(module):
+    ran, usual = run(replace(module, code={}), inputs()), run(module, inputs())
+    for name, array in usual.outputs.items():
+        np.testing.assert_array_equal(ran.outputs[name], array)
+
+
+def test_changed_code_is_not_run(module, graph):
+    """NumPy computes what a damaged kernel should have, and the session says so."""
+    code = {key: data[:-1] + bytes([data[-1] ^ 1]) for key, data in module.code.items()}
+    with open_device("sim", SMALL) as sim:
+        session = Session(replace(module, code=code), sim)
+        ran = session.run(inputs())
+    assert set(session.host.refused) == {kernel.output for kernel in ran.host.kernels}
+    assert all("changed or cut off" in reason for reason in session.host.refused.values())
+    for name, expected in evaluate(graph, {"x": inputs()}).items():
+        np.testing.assert_array_equal(ran.outputs[name], expected)
+
+
+def test_each_kernel_is_compared_with_its_meaning(module):
+    comparison = Comparison(module)
+    comparison.add({"x": inputs()}, run(module, inputs(), keep_all=True))
+    assert comparison.equal
+    rounded = [tally for tally in comparison.kernels.values() if tally.tolerance]
+    assert any(0 < tally.largest < TOLERANCE / 8 for tally in rounded)
+
+
+def test_a_wrong_kernel_is_found_and_named(module):
+    """The comparison can fail: one element of a kernel's result is a thousandth too large."""
+    ran = run(module, inputs(), keep_all=True)
+    name = next(kernel.output for kernel in ran.host.kernels if not kernel.exact)
+    ran.values[name].reshape(-1)[7] += np.abs(ran.values[name]).max() / 1000
+    comparison = Comparison(module)
+    comparison.add({"x": inputs()}, ran)
+    assert comparison.kernels[name].differing == 1
+    assert not comparison.equal
+    sentence = comparison.first_difference()
+    assert sentence is not None
+    assert "1 of 32768 values differ (sample 0: at [0, 7]" in sentence
+
+
+def test_without_kept_values_outputs_are_compared_to_within_the_tolerance(module):
+    comparison = Comparison(module)
+    comparison.add({"x": inputs()}, run(module, inputs()))
+    assert comparison.equal
+    assert {tally.tolerance for tally in comparison.outputs.values()} == {TOLERANCE}
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "differing"),
+    [
+        ([1.0, 2.0], [1.0, 2.0 + 1e-5], 0),
+        ([1.0, 2.0], [1.0, 2.01], 1),
+        ([np.nan, np.inf], [np.nan, np.inf], 0),
+        ([1.0, np.inf], [np.nan, -np.inf], 2),
+        ([1.0, np.inf], [1.0, 3e38], 1),
+        ([0.0, -0.0], [-0.0, 0.0], 0),
+    ],
+)
+def test_distances_are_relative_to_the_largest_magnitude(got, expected, differing):
+    tally = Tally("x", tolerance=TOLERANCE)
+    tally.add(np.float32(got), np.float32(expected), "sample 0")
+    assert tally.differing == differing
+
+
+def test_integers_of_rounded_kernels_may_differ_by_one():
+    tally = Tally("x", tolerance=TOLERANCE)
+    tally.add(np.array([1, 2, 3], np.int8), np.array([2, 2, 5], np.int8), "sample 0")
+    assert (tally.differing, tally.largest) == (1, 2.0)

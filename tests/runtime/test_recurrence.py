@@ -1,0 +1,140 @@
+"""Recurrent layers as kernels: the definition's numbers, with states that come from outside."""
+
+import numpy as np
+import pytest
+
+from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph.recurrent import DIRECTIONS, GATES, Recurrent
+from tilewright.isa.configuration import PRESETS
+from tilewright.runtime import Comparison, Run, Session, open_device
+
+SMALL = PRESETS["8x16"]
+USUAL = {"RNN": ("Tanh",), "GRU": ("Sigmoid", "Tanh"), "LSTM": ("Sigmoid", "Tanh", "Tanh")}
+
+
+def layer(
+    kind: str,
+    direction: str = "forward",
+    steps: int = 7,
+    samples: int = 1,
+    features: int = 10,
+    hidden: int = 19,
+    activations: tuple[str, ...] | None = None,
+    lengths: int | None = None,
+    peepholes: float = 0.0,
+    dtype: str = "float32",
+    **attributes,
+) -> Graph:
+    """One layer; x and the first states are inputs."""
+    chance, count = np.random.default_rng(0), DIRECTIONS[direction]
+    builder = Builder(kind, (Value("x", TensorType(dtype, (steps, samples, features))),))
+    state = Value("h", TensorType(dtype, (count, samples, hidden)))
+
+    def constant(*shape: int) -> str:
+        return builder.constant((0.4 * chance.standard_normal(shape)).astype(dtype))
+
+    gates = GATES[kind] * hidden
+    operands = ["x", constant(count, gates, features), constant(count, gates, hidden)]
+    operands.append(constant(count, 2 * gates))
+    operands.append(builder.constant(np.full(samples, lengths or steps, np.int32)))
+    operands.append(builder.input(state))
+    if kind == "LSTM":
+        operands.append(builder.input(Value("c", state.type)))
+        operands.append(builder.constant(np.full((count, 3 * hidden), peepholes, dtype)))
+    names = tuple((name, 0.0, 0.0) for name in (activations or USUAL[kind]) * count)
+    if kind == "GRU":
+        attributes = {"linear_before_reset": True, **attributes}
+    operator = Recurrent(kind, direction, names, **attributes)
+    shown = [f"{kind}.{index}" for index in range(3 if kind == "LSTM" else 2)]
+    results = builder.emit_outputs(operator, operands, kind, shown)
+    return builder.graph([Output(f"out{index}", name) for index, name in enumerate(results)])
+
+
+def inputs_of(graph: Graph, seed: int = 1) -> dict[str, np.ndarray]:
+    chance = np.random.default_rng(seed)
+    return {
+        value.name: chance.standard_normal(value.type.shape).astype(value.type.dtype)
+        for value in graph.inputs
+    }
+
+
+def run(graph: Graph, inputs: dict[str, np.ndarray], **options) -> Run:
+    module = compile_graph(graph, SMALL)
+    with open_device("sim", SMALL) as sim:
+        return Session(module, sim, keep_all=True, **options).run(inputs)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize(("samples", "hidden"), [(1, 32), (3, 19)])
+def test_kernels_agree_with_the_definition(kind, direction, samples, hidden):
+    graph = layer(kind, direction, samples=samples, hidden=hidden)
+    inputs = inputs_of(graph)
+    ran = run(graph, inputs)
+    assert [row.target for row in ran.profile.layers] == ["cpu"]
+    for name, expected in evaluate(graph, inputs).items():
+        np.testing.assert_allclose(ran.outputs[name], expected, rtol=2e-6, atol=2e-6)
+    comparison = Comparison(compile_graph(graph, SMALL))
+    comparison.add(inputs, ran)
+    assert comparison.equal
+    assert len(comparison.kernels) == len(graph.outputs)
+
+
+def test_a_relu_layer_is_a_kernel_too():
+    graph = layer("RNN", activations=("Relu",))
+    inputs = inputs_of(graph)
+    ran = run(graph, inputs)
+    assert [row.target for row in ran.profile.layers] == ["cpu"]
+    np.testing.assert_allclose(
+        ran.outputs["out0"], evaluate(graph, inputs)["out0"], rtol=2e-6, atol=2e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_a_state_that_is_carried_over_goes_on_where_it_was(kind):
+    """Two halves of a sequence, the second from the first one's last states, are the whole."""
+    whole, half = layer(kind, steps=8), layer(kind, steps=4)
+    inputs = inputs_of(whole)
+    expected = run(whole, inputs).outputs
+    first = run(half, {**inputs, "x": inputs["x"][:4]}).outputs
+    states = dict(zip(("h", "c"), list(first.values())[1:], strict=False))
+    second = run(half, {"x": inputs["x"][4:], **states}).outputs
+    joined = np.concatenate([first["out0"], second["out0"]])
+    np.testing.assert_array_equal(joined, expected["out0"])
+    np.testing.assert_array_equal(second["out1"], expected["out1"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "LSTM", "peepholes": 0.5},
+        {"kind": "LSTM", "clip": 1.0},
+        {"kind": "LSTM", "input_forget": True},
+        {"kind": "LSTM", "lengths": 5},
+        {"kind": "LSTM", "activations": ("Sigmoid", "Tanh", "Relu")},
+        {"kind": "GRU", "linear_before_reset": False},
+        {"kind": "RNN", "activations": ("Sigmoid",)},
+        {"kind": "RNN", "dtype": "float64"},
+    ],
+)
+def test_what_kernels_do_not_cover_numpy_computes(options):
+    graph = layer(**options)
+    inputs = inputs_of(graph)
+    ran = run(graph, inputs)
+    assert [row.target for row in ran.profile.layers] == ["host"]
+    for name, expected in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(ran.outputs[name], expected)
+
+
+def test_weights_that_are_not_constant_stay_in_numpy():
+    graph = layer("LSTM")
+    builder = Builder("open", graph.inputs)
+    weights = builder.input(Value("w", graph.types[graph.nodes[0].inputs[1]]))
+    for constant in graph.constants:
+        builder.adopt(constant)
+    (node,) = graph.nodes
+    operands = [node.inputs[0], weights, *node.inputs[2:]]
+    results = builder.emit_outputs(node.attributes, operands, "LSTM", ["a", "b", "c"])
+    opened = builder.graph([Output("out", results[0])])
+    assert [row.target for row in run(opened, inputs_of(opened)).profile.layers] == ["host"]
