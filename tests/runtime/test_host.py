@@ -20,7 +20,7 @@ SHAPE = (64, 512)
 def float_graph() -> Graph:
     """A chain that branches, with a view, a transposition, two softmaxes, and a slice."""
     builder = Builder("host", (Value("x", TensorType("float32", SHAPE)),))
-    one = builder.constant(np.float32(0.5).reshape(()), "half")
+    one = builder.constant(np.array(0.5, np.float32), "half")
     scaled = builder.emit(Binary("Mul"), ["x", one], "scaled")
     bent = builder.emit(Unary("Tanh"), [scaled], "bent")
     first = builder.emit(Softmax(1, 2), [bent], "first")
@@ -171,7 +171,7 @@ def test_without_kept_values_outputs_are_compared_to_within_the_tolerance(module
 )
 def test_distances_are_relative_to_the_largest_magnitude(got, expected, differing):
     tally = Tally("x", tolerance=TOLERANCE)
-    tally.add(np.float32(got), np.float32(expected), "sample 0")
+    tally.add(np.array(got, np.float32), np.array(expected, np.float32), "sample 0")
     assert tally.differing == differing
 
 
