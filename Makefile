@@ -75,6 +75,7 @@ bench: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench_timing $(MODELS)
 	@$(BIN)/python -m tilewright.flows.bench_cpu
+	@$(if $(MODELS),$(BIN)/python -m tilewright.flows.bench_networks $(MODELS))
 
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)

@@ -19,7 +19,7 @@ from .gaps import LayerGap, layer_gap, report_of
 from .graph import Graph, Node
 from .host import compile_host, host_target, plan_host, report_of_host
 from .measure import Measure, Stopwatch
-from .memory_plan import plan_memory
+from .memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
 from .placement import DEFAULT_PLACEMENT, Placement, decide
@@ -67,7 +67,8 @@ def compile_graph(
     Returns
     -------
     Module
-        Its report has `compile_s`, seconds, `instructions`, what `gaps.report_of` tells, `host`
+        Its report has `compile_s`, seconds, `instructions`, what `gaps.report_of` tells, `windows`,
+        the bytes of each data window with the least that its activations need in this order, `host`
         (`host.report_of_host`) and `placement` (`placement_table.placement_report`).
 
     Raises
@@ -82,17 +83,19 @@ def compile_graph(
     segments: list[Segment] = []
     gaps: list[list[LayerGap]] = []
     layers: list[list[PlacedLayer]] = []
+    plans: list[MemoryPlan] = []
     with _paused_collector():
         decision = decide(graph, configuration, options, placement, costs)
         for group in partition(graph, decision.on_accelerator):
             if decision.on_accelerator(group[0]):
                 steps.append(len(segments))
-                segment, found, placed = _compile_segment(
+                segment, found, placed, plan = _compile_segment(
                     graph, group, configuration, progress, keep_all, options, measure
                 )
                 segments.append(segment)
                 gaps.append(found)
                 layers.append(placed)
+                plans.append(plan)
             else:
                 steps += [node.outputs[0].name for node in group]
     exact = measure and sum(measure(segment.program, configuration) for segment in segments)
@@ -102,6 +105,15 @@ def compile_graph(
         "compile_s": time.perf_counter() - started,
         "instructions": sum(len(segment.program) for segment in segments),
         **report_of(gaps, exact),
+        "windows": [
+            {
+                "bytes": segment.data_bytes,
+                "activation_bytes": plan.size,
+                "least_bytes": plan.lower_bound,
+                "constant_bytes": len(segment.constants),
+            }
+            for segment, plan in zip(segments, plans, strict=True)
+        ],
         "host": report_of_host(host),
         "placement": placement_report(
             graph,
@@ -134,7 +146,7 @@ def _compile_segment(
     keep_all: bool,
     options: Options,
     measure: Measure | None,
-) -> tuple[Segment, list[LayerGap], list[PlacedLayer]]:
+) -> tuple[Segment, list[LayerGap], list[PlacedLayer], MemoryPlan]:
     drafted = draft(graph, nodes, configuration, options)
     inputs, outputs, homes = drafted.inputs, drafted.outputs, drafted.homes
     stopwatch = None
@@ -193,7 +205,7 @@ def _compile_segment(
         PlacedLayer(group.name, group.op, ACCELERATOR, group.nodes, gap.cycles, gap.exact)
         for group, gap in zip(groups, gaps, strict=True)
     ]
-    return segment, gaps, placed
+    return segment, gaps, placed, plan
 
 
 def _annotate(

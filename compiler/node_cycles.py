@@ -1,17 +1,42 @@
-"""About what single nodes take on the accelerator, before it is decided who runs them."""
+"""About what single nodes take on the accelerator, before it is decided who runs them.
 
-from collections.abc import Mapping
+Nothing is timed: the best estimate counts, and equal layers are estimated once.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
 from .accelerator.bounds import demand_of
+from .accelerator.schedule import Schedule, choose_schedule
 from .fusion import Movement, form_groups
 from .graph import Graph, Node, is_accelerated
+from .measure import Part, Stopwatch
 from .options import Options
 from .segments import draft, partition
+from .tensor import Kernel
 
 Cycles = Mapping[str, int | str]
 """What a node takes on the accelerator, by its first output, or why it does not fit there."""
+
+
+class Estimator(Stopwatch):
+    """A stopwatch that takes the compiler's estimate for the time."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__({}, 0, configuration, lambda program, _: len(program))
+
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
+        """The schedule with the least estimate, whatever the rival takes."""
+        return super().choose(kernel, options)
+
+    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Schedule:
+        return choose_schedule(kernel, self.configuration, options.pipeline_depth)
+
+    def cycles(self, *parts: Part) -> int:
+        """Estimated cycles of the kernels with these schedules."""
+        return sum(schedule.estimated_cycles for _, schedule in parts)
 
 
 def cycles_by_node(
@@ -21,20 +46,18 @@ def cycles_by_node(
 
     Nodes that run as one kernel share its cycles, in proportion to what each of them needs.
     """
+    estimator = Estimator(configuration)
     try:
-        return _cycles_together(graph, {}, configuration, options)
+        return _cycles_together(graph, {}, estimator, options)
     except CompileError:
-        alone = {
-            node.output.name: cycles_alone(graph, node, configuration, options)
-            for node in graph.nodes
-            if is_accelerated(node)
-        }
+        able = [node for node in graph.nodes if is_accelerated(node)]
+        alone = cycles_alone(graph, able, configuration, options, estimator)
     refused = {name: text for name, text in alone.items() if isinstance(text, str)}
-    return refused | _cycles_together(graph, refused, configuration, options)
+    return refused | _cycles_together(graph, refused, estimator, options)
 
 
 def _cycles_together(
-    graph: Graph, refused: Mapping[str, str], configuration: Configuration, options: Options
+    graph: Graph, refused: Mapping[str, str], estimator: Estimator, options: Options
 ) -> dict[str, int | str]:
     def fits(node: Node) -> bool:
         return is_accelerated(node) and node.output.name not in refused
@@ -42,28 +65,43 @@ def _cycles_together(
     found: dict[str, int | str] = {}
     for nodes in partition(graph, fits):
         if fits(nodes[0]):
-            found |= _segment_cycles(graph, nodes, configuration, options)
+            found |= _segment_cycles(graph, nodes, estimator, options)
     return found
 
 
 def cycles_alone(
-    graph: Graph, node: Node, configuration: Configuration, options: Options
-) -> int | str:
-    """About what a node takes in a segment of its own, or why it does not fit."""
-    try:
-        return _segment_cycles(graph, [node], configuration, options)[node.output.name]
-    except CompileError as refusal:
-        return str(refusal)
+    graph: Graph,
+    nodes: Iterable[Node],
+    configuration: Configuration,
+    options: Options,
+    estimator: Estimator | None = None,
+) -> dict[str, int | str]:
+    """About what each node takes in a segment of its own, or why it does not fit.
+
+    Parameters
+    ----------
+    estimator
+        Of the configuration, with what it knows already.
+    """
+    estimator = estimator or Estimator(configuration)
+    found: dict[str, int | str] = {}
+    for node in nodes:
+        try:
+            found |= _segment_cycles(graph, [node], estimator, options)
+        except CompileError as refusal:
+            found[node.output.name] = str(refusal)
+    return found
 
 
 def _segment_cycles(
-    graph: Graph, nodes: list[Node], configuration: Configuration, options: Options
+    graph: Graph, nodes: list[Node], estimator: Estimator, options: Options
 ) -> dict[str, int]:
     """Estimated cycles of the nodes of a segment."""
+    configuration = estimator.configuration
     drafted = draft(graph, nodes, configuration, options)
     groups = form_groups(
         graph, nodes, drafted.outputs, drafted.images, configuration, options,
-        copies=drafted.homes.copies,
+        stopwatch=estimator, copies=drafted.homes.copies,
     )  # fmt: skip
     found: dict[str, int] = {}
     for group in groups:
@@ -72,6 +110,7 @@ def _segment_cycles(
             found[group.output] = cycles
             continue
         needs = [demand_of(part, configuration).cycles for part in group.parts]
+        whole = sum(needs) or 1  # nothing is needed where there are no samples
         for node, need in zip(group.nodes, needs, strict=True):
-            found[node.output.name] = round(cycles * need / sum(needs))
+            found[node.output.name] = round(cycles * need / whole)
     return found

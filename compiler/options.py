@@ -25,8 +25,8 @@ class Options:
     candidates
         Most schedules per kernel that are timed, where a timing model is at hand.
     most_instructions
-        A longer program is refused before it is made. ResNet-50 takes 300,000 with 4x4 lanes, which
-        takes a minute; a million takes a gigabyte.
+        A longer program is refused before it is made. ResNet-50 takes 300,000 with 4x4 lanes, and
+        compiling it a minute or two and a gigabyte.
 
     Raises
     ------

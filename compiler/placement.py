@@ -193,7 +193,7 @@ def decide(
         if forced.get(name, placement.policy) == ACCELERATOR
     }
     moved = [node for node in able if forced.get(node.output.name) == CPU]
-    cycles = {node.output.name: cycles_alone(graph, node, configuration, options) for node in moved}
+    cycles = cycles_alone(graph, moved, configuration, options)
     return Decision(frozenset(chosen), forced, cycles)
 
 

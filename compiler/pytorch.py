@@ -33,7 +33,7 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module
-        Exported as it is in evaluation mode; its mode afterwards is the one before.
+        Exported as it is in evaluation mode; afterwards, all its parts are in the mode they had.
     example : tensor, or tuple or mapping of tensors
         Arguments of a call, positional or by name. Their shapes are the graph's.
     calibrate : array or mapping of arrays
@@ -89,10 +89,11 @@ def export_torch(module: Any, example: Any) -> bytes:
     torch = _import_torch()
     name = type(module).__name__
     positional, named = _arguments(example)
-    training = bool(getattr(module, "training", False))
+    parts = list(module.modules()) if hasattr(module, "modules") else []  # of a traced program: none
+    modes = [part.training for part in parts]
     with _quiet():
         try:
-            if training:
+            if any(modes):
                 module.eval()
             program = torch.onnx.export(
                 module, positional, kwargs=named, dynamo=True, verbose=False
@@ -108,8 +109,8 @@ def export_torch(module: Any, example: Any) -> bytes:
                 "`torch.export.export` takes it"
             ) from error
         finally:
-            if training:
-                module.train()
+            for part, training in zip(parts, modes, strict=True):  # frozen parts stay frozen
+                part.training = training
     return program.model_proto.SerializeToString()
 
 

@@ -240,7 +240,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 worker.stop()
         failed = bool(count.failures)
         if options.json:
-            write_json(options.json, asdict(count))
+            failures = [asdict(verdict) for verdict in count.failures]
+            figures = {"kinds": dict(count.kinds), "failures": failures}
+            write_json(options.json, {**figures, "seconds": count.seconds})
         if options.json != "-":
             print(report(count))
 

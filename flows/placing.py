@@ -1,6 +1,7 @@
 """What `--placement` and the options beside it mean, and the table of who runs what."""
 
 import argparse
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from ..compiler.costs import Costs
     from ..compiler.module import Module
     from ..compiler.placement import Placement
+    from ..sim.memory_model import MemoryModel
 
 POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
@@ -23,10 +25,14 @@ SIDES = ("accelerator", "cpu")
 FIGURES = ("clock", "host_gops", "host_gbps", "link_gbps", "segment_us")
 """Options that say what times are estimated from."""
 
-NAME_COLUMNS = 34
-"""Most columns of a layer's name."""
+NAME_COLUMNS = 14, 34
+"""Least and most columns of a layer's name, as the terminal has room."""
 
-REASON_COLUMNS = 70
+REASON_COLUMNS = 24, 70
+"""Least and most columns of a reason."""
+
+NUMBER_COLUMNS = 58
+"""What the table needs beside names and reasons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +120,19 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
         group.add_argument(name, type=float, metavar=unit, help=what)
 
 
-def chosen_placing(arguments: argparse.Namespace) -> Placing:
+def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Placing:
     """What was asked for.
+
+    Parameters
+    ----------
+    places
+        Whether the command estimates times without `--table` too.
 
     Raises
     ------
     UsageError
-        For what is not of the form, or figures that are not positive.
+        For what is not of the form, figures that are not positive, or such as nothing follows
+        from.
     """
     forced = []
     for text in arguments.place:
@@ -137,6 +149,13 @@ def chosen_placing(arguments: argparse.Namespace) -> Placing:
             option = "--" + name.replace("_", "-")
             raise UsageError(f"`{option} {figure:g}`: expected a positive number; correct it")
     policy = arguments.placement
+    unused = [name for name, figure in figures.items() if figure is not None]
+    if unused and policy != "cost" and not (arguments.table or places):
+        option = "--" + unused[0].replace("_", "-")
+        raise UsageError(
+            f"`{option}`: expected `--placement cost` or `--table`, which estimate times, got "
+            "neither; add one, or leave it out"
+        )
     if getattr(arguments, "device", "") == "cpu":
         there = [name for name, side in forced if side == SIDES[0]]
         if policy not in (None, "cpu") or there:
@@ -149,12 +168,19 @@ def chosen_placing(arguments: argparse.Namespace) -> Placing:
     return Placing(policy or POLICIES[0], tuple(forced), **figures)
 
 
-def placement_of(module: "Module", placing: Placing) -> dict[str, Any]:
+def placement_of(
+    module: "Module", placing: Placing, memory: "MemoryModel | None" = None
+) -> dict[str, Any]:
     """Who runs what and why, as JSON values; see `compiler.placement_table.placement_report`.
 
     Times are estimated from the figures that were stated or measured, whatever the module was
     compiled with. Layers that the host could leave to the accelerator are estimated there too. Each
     row has a short name as well, `short`.
+
+    Parameters
+    ----------
+    memory
+        The accelerator's; the default model if None. Its random stalls are left out.
     """
     from ..compiler.forced import forced_sides
     from ..compiler.graph import is_accelerated
@@ -164,7 +190,7 @@ def placement_of(module: "Module", placing: Placing) -> dict[str, Any]:
     from ..runtime.names import layer_names
 
     graph = module.graph
-    layers = layers_of(module)
+    layers = layers_of(module, memory)
     there = frozenset(name for layer in layers if layer.accelerated for name in layer.keys)
     idle = [n for n in graph.nodes if is_accelerated(n) and n.outputs[0].name not in there]
     cycles = cycles_by_node(graph, module.configuration, DEFAULT_OPTIONS) if idle else {}
@@ -176,18 +202,18 @@ def placement_of(module: "Module", placing: Placing) -> dict[str, Any]:
     return found
 
 
-def layers_of(module: "Module"):
+def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     """All layers of a module, as the table wants them."""
     from ..compiler.host import host_target, plan_host
     from ..compiler.placement_table import PlacedLayer, placed_layers
     from ..runtime.names import layer_nodes
 
     nodes = layer_nodes(module)
-    times = iter(cycles_of(module))
+    times = iter(cycles_of(module, memory))
     segments = [
         [
             PlacedLayer(
-                layer.name, layer.op, SIDES[0], nodes[layer.output], *next(times, (None, False))
+                layer.name, layer.op, SIDES[0], nodes[layer.output], next(times), exact=True
             )
             for layer in segment.layers
         ]
@@ -197,19 +223,17 @@ def layers_of(module: "Module"):
     return placed_layers(module.graph, module.steps, segments, (*host.kernels, *host.recurrences))
 
 
-def cycles_of(module: "Module") -> list[tuple[int, bool]]:
-    """Cycles of each layer by itself, and whether they are exact; timed anew where need be."""
-    known = module.report.get("layers")
-    if isinstance(known, list):
-        return [(layer["cycles"], layer["exact"]) for layer in known]
+def cycles_of(module: "Module", memory: "MemoryModel | None" = None) -> list[int]:
+    """Cycles that each layer adds to its segment's, so that their sum is what a run takes."""
     from ..runtime.profile import layer_cycles
-    from ..sim.memory_model import MemoryModel
     from ..sim.timing import time_program
 
-    found = []
+    found: list[int] = []
     for segment in module.segments:
-        timing = time_program(segment.program, module.configuration, MemoryModel())
-        found += [(count or 0, True) for count in layer_cycles(segment, timing.spans)]
+        timing = time_program(segment.program, module.configuration, memory)
+        counts = [count or 0 for count in layer_cycles(segment, timing.spans)]
+        counts[-1] += timing.cycles - sum(counts)  # what follows the last retirement
+        found += counts
     return found
 
 
@@ -231,7 +255,8 @@ def show_placement(placement: Mapping[str, Any]) -> None:
     stdout().print(placement_table(placement))
     say("")
     say(placement_sentence(placement))
-    say(TABLE_NOTE)
+    for line in TABLE_NOTES:
+        say(line)
 
 
 def placement_table(placement: Mapping[str, Any]) -> "Table":
@@ -239,11 +264,16 @@ def placement_table(placement: Mapping[str, Any]) -> "Table":
     from .report import shorten, table
 
     headings = ["layer", "target", "why", "accelerator", "host", "transfer", "moving it"]
+    (least, most), (fewest, longest) = NAME_COLUMNS, REASON_COLUMNS
+    every = NUMBER_COLUMNS + most + longest
+    room = shutil.get_terminal_size((every, 0)).columns - NUMBER_COLUMNS
+    name = max(least, min(most, room - fewest))
+    reason = max(fewest, min(longest, room - name))
     rows = [
         [
-            shorten(row["short"], NAME_COLUMNS),
+            shorten(row["short"], name),
             row["target"],
-            _cut(row["reason"]),
+            _cut(row["reason"], reason),
             _microseconds(row["accelerator_us"]),
             _microseconds(row["host_us"]),
             _microseconds(row["transfer_us"]),
@@ -254,14 +284,19 @@ def placement_table(placement: Mapping[str, Any]) -> "Table":
     return table(headings, rows, left=3)
 
 
-TABLE_NOTE = (
-    "times in us; accelerator and host: what a layer takes on either side; moving it: what moving "
-    "it alone to the other side would cost (+) or save (-), transfers included"
+TABLE_NOTES = (
+    "times in us; accelerator and host: what a layer adds there; moving it: what moving it alone",
+    "to the other side would cost (+) or save (-), transfers included",
 )
 
 
-def _cut(reason: str) -> str:
-    return reason if len(reason) <= REASON_COLUMNS else reason[: REASON_COLUMNS - 1] + "…"
+UNABLE = "cannot run there: ", "unable: "
+"""A reason's beginning, and what is said for it in a table."""
+
+
+def _cut(reason: str, columns: int) -> str:
+    reason = reason.replace(*UNABLE)
+    return reason if len(reason) <= columns else reason[: columns - 1] + "…"
 
 
 def _microseconds(time: float | None) -> str:

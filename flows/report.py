@@ -102,14 +102,14 @@ def microseconds(*layers: LayerProfile) -> str:
 
 
 def _total_cells(profile: Profile) -> list[str]:
+    accelerated = any(layer.target == ACCELERATOR for layer in profile.layers)
+    moved = (profile.read_bytes, profile.written_bytes, profile.instructions)
     return [
         microseconds(*profile.layers),
         grouped(profile.cycles),
-        grouped(profile.macs),
+        grouped(profile.all_macs),
         percent(profile.utilisation),
-        grouped(profile.read_bytes),
-        grouped(profile.written_bytes),
-        grouped(profile.instructions),
+        *(grouped(count) if accelerated else "-" for count in moved),
     ]
 
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..compiler.graph import is_accelerated
 from ..compiler.module import Module, Segment
 from ..errors import CompileError
 from ..isa.instructions import Instruction
@@ -98,9 +99,12 @@ def require_segments(module: Module) -> None:
         Saying what to do.
     """
     if not module.segments:
+        cure = "quantise the model to int8 first (`tilewright quantise`)"
+        if any(map(is_accelerated, module.graph.nodes)):
+            cure = "leave layers to the accelerator (`--placement`, `--place`)"
         raise CompileError(
             f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "
-            "cycles to tell of; quantise the model to int8 first (`tilewright quantise`)"
+            f"cycles to tell of; {cure}"
         )
 
 

@@ -145,7 +145,12 @@ class HostSide:
         inside = dict(values)
         for node in step.nodes:
             self._evaluate(node, inside)
-        values |= {name: inside[name] for name in step.outputs}
+        for name in step.outputs:
+            place = self._places.get(name)
+            if place is not None:  # where other kernels look for it
+                place[...] = inside[name]
+                inside[name] = place
+            values[name] = inside[name]
 
     def _call(self, kernel: HostKernel, store: KernelStore) -> Step:
         """A kernel with its constants bound and its places filled in, as far as they are known."""

@@ -47,8 +47,8 @@ class LayerProfile:
         `macs` over what the array could have done in `cycles`; None without cycles. More than one
         where part of the work was done before the layers ahead were complete.
     microseconds
-        On the host: what this run took, by the clock; None on the accelerator. Profiles are
-        compared without it.
+        On the host: what the run took, or several typically, by the clock; None on the
+        accelerator. Profiles are compared without it.
     """
 
     name: str
@@ -79,6 +79,13 @@ class HostRun:
     kernels: tuple[HostKernel | Recurrence, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
+    def typical(self, seconds: Sequence[Mapping[str, float]]) -> "HostRun":
+        """The same with the median time that each step took in several runs."""
+        return HostRun(
+            self.kernels,
+            {name: float(np.median([run[name] for run in seconds])) for name in self.seconds},
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -108,6 +115,11 @@ class Profile:
     def macs(self) -> int:
         """Multiplications on the accelerator."""
         return _accelerator_macs(self.layers)
+
+    @property
+    def all_macs(self) -> int:
+        """Multiplications of all layers that count them, whoever runs them."""
+        return sum(layer.macs for layer in self.layers)
 
     @property
     def read_bytes(self) -> int:

@@ -5,10 +5,12 @@ memory live as long as the session, so constants are written once and each sampl
 alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 
 import numpy as np
 
@@ -66,7 +68,7 @@ class Run:
 
 
 class Session:
-    """A module on a device, ready to run.
+    """A module on a device, ready to run; one run at a time, others wait for it.
 
     Parameters
     ----------
@@ -119,6 +121,7 @@ class Session:
         self._rounded = not all(kernel.exact for kernel in self._kernels)
         self._overlaps = overlaps(self.host.plan.events)
         self._beside = ThreadPoolExecutor(1) if any(self._overlaps.values()) else None
+        self._running = Lock()
 
     def run(self, inputs: Inputs) -> Run:
         """Run the network once.
@@ -135,33 +138,46 @@ class Session:
         DeviceError
             When the device fails.
         """
+        given = check_inputs(self.module.graph, inputs)
+        with self._running:
+            return self._run(given)
+
+    def _run(self, given: Mapping[str, np.ndarray]) -> Run:
+        """One run; memory and windows are the session's own."""
         module, graph = self.module, self.module.graph
-        values = self._constants | check_inputs(graph, inputs)
+        values = {**self._constants, **given}
         layers: dict[str, np.ndarray] = {}
         results: dict[int, Result] = {}
         waiting: dict[int, Callable[[], Result]] = {}
         self.host.seconds = {}
         kept: dict[str, np.ndarray] = {}
-        for position, event in enumerate(self.host.plan.events):
-            if isinstance(event, Start):
-                if self._rounded and not self._keep_all:
-                    reads = [binding.name for binding in module.segments[event.segment].inputs]
-                    kept |= {name: values[name].copy() for name in reads}
-                waiting[event.segment] = self._start(event.segment, values)
-            elif isinstance(event, Finish):
-                index = event.segment
-                results[index] = waiting.pop(index)()
-                for binding in module.segments[index].outputs:
-                    values[binding.name] = binding.read(self._windows[index])
-                layers |= {
-                    binding.name: binding.read(self._windows[index])
-                    for binding in self._kept[index]
-                }
-            else:
-                self.host.run(position, values)
-            self.host.forget(position, values)
+        try:
+            for position, event in enumerate(self.host.plan.events):
+                if isinstance(event, Start):
+                    if self._rounded and not self._keep_all:
+                        reads = [binding.name for binding in module.segments[event.segment].inputs]
+                        kept |= {name: values[name].copy() for name in reads}
+                    waiting[event.segment] = self._start(event.segment, values)
+                elif isinstance(event, Finish):
+                    index = event.segment
+                    results[index] = waiting.pop(index)()
+                    for binding in module.segments[index].outputs:
+                        values[binding.name] = binding.read(self._windows[index])
+                    layers |= {
+                        binding.name: binding.read(self._windows[index])
+                        for binding in self._kept[index]
+                    }
+                else:
+                    self.host.run(position, values)
+                self.host.forget(position, values)
+        finally:
+            for finish in waiting.values():  # a step failed: its windows must be free for a new run
+                with suppress(Exception):
+                    finish()
         ordered = tuple(results[index] for index in range(len(module.segments)))
-        outputs = {output.name: values[output.value] for output in graph.outputs}
+        outputs = {
+            output.name: _apart(values[output.value], given.values()) for output in graph.outputs
+        }
         did = HostRun(self._kernels, self.host.seconds)
         shown = values if self._keep_all else kept
         return Run(outputs, layers, ordered, did, shown, module, self._names)
@@ -175,6 +191,11 @@ class Session:
             result = self.device.run(self._codes[index], window)
             return lambda: result
         return self._beside.submit(self.device.run, self._codes[index], window).result
+
+
+def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:
+    """An output; a copy where it shows an input, whose memory is the caller's."""
+    return array.copy() if any(np.may_share_memory(array, one) for one in given) else array
 
 
 def data_window(segment: Segment) -> np.ndarray:

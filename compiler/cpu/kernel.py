@@ -104,7 +104,10 @@ class Kernel:
 
     def call(self, pointers: ctypes.Array) -> None:
         """Run the code on arrays in the order of `tensors`; memory is kept for the next call."""
-        space = self._spaces.pop() if self._spaces else self._new_space()
+        try:  # at once, since other threads take spaces too
+            space = self._spaces.pop()
+        except IndexError:
+            space = self._new_space()
         run, state = (self.pool.run, self.pool.state) if self.pool else (None, None)
         self.run(ctypes.addressof(pointers), space[1], run, state)
         self._spaces.append(space)

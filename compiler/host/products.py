@@ -104,14 +104,15 @@ def attention(scope: Scope, node: Node) -> HostKernel | None:
 
 
 def _factor(scope: Scope, node: Node) -> float | None:
-    """The number by which a node multiplies."""
+    """The number by which a node multiplies a value; none for 0, which no other factor undoes."""
     if not isinstance(node.attributes, Binary) or node.attributes.kind not in ("Mul", "Div"):
         return None
     numbers = [scalar(scope, name) for name in node.inputs]
     if node.attributes.kind == "Div":
         numbers = [None, 1.0 / numbers[1] if numbers[1] else None]
-    known = [number for number in numbers if number is not None and math.isfinite(number)]
-    same = node.output.type.dtype == "float32" and len(node.inputs) == 2
+    known = [number for number in numbers if number and math.isfinite(number)]
+    constants = [name for name in node.inputs if scope.graph.is_constant(name)]
+    same = node.output.type.dtype == "float32" and len(constants) == 1
     return known[0] if len(known) == 1 and same else None
 
 

@@ -154,8 +154,9 @@ def _recurrence(graph: Graph, node: Node) -> Recurrence | None:
 
 
 def _is_usual(graph: Graph, node: Node, operator: Recurrent) -> bool:
-    steps = graph.types[node.inputs[0]].shape[0]
-    if graph.types[node.inputs[0]].dtype != "float32" or not steps:
+    x = graph.types[node.inputs[0]]
+    steps = x.shape[0]
+    if x.dtype != "float32" or not x.elements or not node.outputs[0].type.elements:
         return False
     if not all(graph.is_constant(name) for name in node.inputs[1:5]):
         return False

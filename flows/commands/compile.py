@@ -58,7 +58,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         "keep_all": arguments.keep_all,
         "calibration": chosen_calibration(arguments),
         "wishes": chosen_wishes(arguments),
-        "placing": chosen_placing(arguments),
+        "placing": chosen_placing(arguments, places=bool(arguments.json)),
     }
     kept = kept_module(arguments.source, configuration, **asked)
     found = kept.read() if kept is not None else None
@@ -97,6 +97,7 @@ def compile_(arguments: argparse.Namespace) -> None:
             say(gap_sentence(values))
         elif asked["placing"].policy == "accelerator":
             say(NO_LAYERS)
+        say(memory_sentence(values))
         if arguments.table:
             show_placement(values["placement"])
 
@@ -109,6 +110,27 @@ def gap_sentence(report: Mapping[str, Any]) -> str:
         f"{report['cycles']:,} cycles; with any schedules at least {report['bound']:,}, so that "
         f"better ones gain at most {1 - report['bound'] / report['cycles']:.1%}"
     )
+
+
+def memory_sentence(report: Mapping[str, Any]) -> str:
+    """What values take in memory, beside the least that any places would need, in words."""
+    windows, host = report["windows"], report["host"]
+    parts = []
+    if windows:
+        used, least, constants = (
+            sum(window[key] for window in windows)
+            for key in ("activation_bytes", "least_bytes", "constant_bytes")
+        )
+        parts.append(
+            f"{used:,} bytes of activations for the accelerator (at least {least:,} in this "
+            f"order), {constants:,} of constants"
+        )
+    if host["peak_bytes"]:
+        parts.append(
+            f"{host['peak_bytes']:,} on the host (at least {host['least_bytes']:,}) in "
+            f"{host['kernels']} kernels and {host['numpy']} NumPy steps"
+        )
+    return "memory: " + ("; ".join(parts) or "none")
 
 
 def write_whole(target: Path, data: bytes) -> None:

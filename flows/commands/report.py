@@ -64,7 +64,7 @@ def write_report(arguments: argparse.Namespace) -> None:
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
         )
     memory, wishes = memory_model(arguments), chosen_wishes(arguments)
-    placing = chosen_placing(arguments)
+    placing = chosen_placing(arguments, places=True)
     require_tools(arguments.device)
     module = load_module(
         arguments.source,
@@ -77,7 +77,7 @@ def write_report(arguments: argparse.Namespace) -> None:
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
     segments = time_segments(module, memory, results)
     data = report_data(module, segments, arguments.device, memory)
-    placement = placement_of(module, placing)
+    placement = placement_of(module, placing, memory)
     data["placement"] = placement
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
     try:

@@ -41,6 +41,14 @@ from ..trace import write_trace
 
 DEFAULTS = MemoryModel()
 
+MEMORY_DEFAULTS = {
+    "latency": DEFAULTS.latency_cycles,
+    "bandwidth": f"{DEFAULTS.beats}/{DEFAULTS.cycles}",
+    "outstanding": DEFAULTS.outstanding_bursts,
+    "stalls": DEFAULTS.stall_probability,
+}
+"""Of the options that say how main memory behaves."""
+
 
 def add(commands, common: argparse.ArgumentParser) -> None:
     """Add the parser."""
@@ -115,7 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         beside = 0 if device.name == "sim" else 1
         outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
-    placement = placement_of(module, placing) if arguments.table else None
+    placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}
         write_json(arguments.json, {**to_json(outcome), **more})
@@ -192,6 +200,12 @@ def check_arguments(arguments: argparse.Namespace) -> None:
             "`--trace`: expected `--device sim` or `rtl`, got `reference`; the definition of the "
             "instructions knows no time"
         )
+    memory = [name for name, usual in MEMORY_DEFAULTS.items() if getattr(arguments, name) != usual]
+    if memory and arguments.device in ("cpu", "reference"):
+        raise UsageError(
+            f"`--{memory[0]}`: expected `--device sim` or `rtl`, got `{arguments.device}`; "
+            "nothing follows from it there, leave it out"
+        )
     if arguments.trace and arguments.device == "cpu":
         raise UsageError(
             "`--trace`: expected `--device sim` or `rtl`, got `cpu`; there are no cycles without "
@@ -246,7 +260,8 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     report.stdout().print(report.layer_table(profile))
     say("")
     if not outcome.module.segments:
-        if not any(map(is_accelerated, outcome.module.graph.nodes)):
+        able = any(map(is_accelerated, outcome.module.graph.nodes))
+        if not able and outcome.device.name != "cpu":
             say(NO_LAYERS)
     elif profile.cycles is not None:
         say_cycles(profile, say)
@@ -255,6 +270,10 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
         lines += report.comparison_sentences(outcome.comparison, outcome.module)
     for line in lines:
         say(line)
+    if any(layer.microseconds for layer in profile.layers):
+        runs = outcome.host_runs
+        said = f"median of {runs:,} runs" if runs > 1 else "of one run; later ones take less"
+        say(f"host times: {said}")
     say(f"{count} sample{plural} in {outcome.seconds:.1f} s")
 
 
@@ -281,6 +300,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "samples": outcome.samples.count,
         "inputs": outcome.samples.source,
         "seconds": outcome.seconds,
+        "host_runs": outcome.host_runs,
         **outcome.profile.to_json(),
         **report.agreement(outcome.outputs, outcome.samples),
     }

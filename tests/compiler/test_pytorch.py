@@ -18,16 +18,20 @@ from .quantiser.networks import small_network
 
 
 class Network:
-    """A module: the network that the stand-in exports, and the mode that it is in."""
+    """A module: the network that the stand-in exports, its parts, and the modes they are in."""
 
-    def __init__(self, training: bool = False) -> None:
-        self.training = training
+    def __init__(self, training: bool = False, parts: tuple["Network", ...] = ()) -> None:
+        self.training, self.parts = training, parts
+
+    def modules(self) -> list["Network"]:
+        return [self, *self.parts]
 
     def eval(self) -> None:
-        self.training = False
+        self.train(False)
 
-    def train(self) -> None:
-        self.training = True
+    def train(self, mode: bool = True) -> None:
+        for part in self.modules():
+            part.training = mode
 
 
 @pytest.fixture
@@ -77,6 +81,22 @@ def test_a_module_is_exported_for_inference_and_left_as_it_was(torch):
     tilewright.from_torch(module, "image")
     assert torch.calls[0][0] is False
     assert module.training
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_parts_have_modes_of_their_own(torch, training):
+    """A frozen normalisation stays frozen, and a part that trains is exported for inference."""
+    frozen, live = Network(False), Network(True)
+    export, seen = torch.export, []
+
+    def watched(module, *args, **kwargs):
+        seen.extend(part.training for part in module.modules())
+        return export(module, *args, **kwargs)
+
+    torch.export = watched
+    tilewright.from_torch(Network(training, (frozen, live)), "image")
+    assert seen == [False, False, False]
+    assert (frozen.training, live.training) == (False, True)
 
 
 def test_nothing_is_said_of_the_exporters_own_parts(torch, caplog, recwarn):
