@@ -28,7 +28,8 @@ def forced_sides(graph: Graph, wishes: Sequence[tuple[str, str]]) -> dict[str, s
     Raises
     ------
     CompileError
-        When no node or more than one has the name, or the accelerator cannot run it.
+        When no node or more than one has the name, those that the host runs anyway left out; or
+        the accelerator cannot run it.
     """
     sides: dict[str, str] = {}
     for wanted, side in wishes:
@@ -55,6 +56,8 @@ def _nodes_called(graph: Graph, wanted: str) -> list[Node]:
     found: list[Node] = []
     for way in ways:
         found = found or [node for node in graph.nodes if way(node.name, wanted)]
+    if not wild:  # what the host runs anyway is not meant
+        found = [node for node in found if is_accelerated(node)] or found
     names = list(dict.fromkeys(node.name for node in found))
     if len(names) > 1 and not wild:
         raise CompileError(

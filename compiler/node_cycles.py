@@ -5,6 +5,7 @@ Nothing is timed: the best estimate counts, and equal layers are estimated once.
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
@@ -39,6 +40,12 @@ class Estimator(Stopwatch):
         return sum(schedule.estimated_cycles for _, schedule in parts)
 
 
+@lru_cache(maxsize=2)
+def estimator_of(configuration: Configuration) -> Estimator:
+    """The one of a configuration, with what it has estimated before."""
+    return Estimator(configuration)
+
+
 def cycles_by_node(
     graph: Graph, configuration: Configuration, options: Options
 ) -> dict[str, int | str]:
@@ -46,12 +53,12 @@ def cycles_by_node(
 
     Nodes that run as one kernel share its cycles, in proportion to what each of them needs.
     """
-    estimator = Estimator(configuration)
+    estimator = estimator_of(configuration)
     try:
         return _cycles_together(graph, {}, estimator, options)
     except CompileError:
         able = [node for node in graph.nodes if is_accelerated(node)]
-        alone = cycles_alone(graph, able, configuration, options, estimator)
+        alone = cycles_alone(graph, able, configuration, options)
     refused = {name: text for name, text in alone.items() if isinstance(text, str)}
     return refused | _cycles_together(graph, refused, estimator, options)
 
@@ -70,20 +77,10 @@ def _cycles_together(
 
 
 def cycles_alone(
-    graph: Graph,
-    nodes: Iterable[Node],
-    configuration: Configuration,
-    options: Options,
-    estimator: Estimator | None = None,
+    graph: Graph, nodes: Iterable[Node], configuration: Configuration, options: Options
 ) -> dict[str, int | str]:
-    """About what each node takes in a segment of its own, or why it does not fit.
-
-    Parameters
-    ----------
-    estimator
-        Of the configuration, with what it knows already.
-    """
-    estimator = estimator or Estimator(configuration)
+    """About what each node takes in a segment of its own, or why it does not fit."""
+    estimator = estimator_of(configuration)
     found: dict[str, int | str] = {}
     for node in nodes:
         try:

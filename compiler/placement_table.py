@@ -1,7 +1,8 @@
 """The table of who runs what: times on both sides, transfers, reasons, and what a move would bring.
 
-A layer's time on the accelerator is what it takes by itself with the schedule that it got; that of
-a layer which the host runs is an estimate. A move is looked at alone, all others staying.
+A layer's time on the accelerator follows from the cycles that the caller knows: what it takes by
+itself, or adds to a run; that of a layer which the host runs is an estimate. A move is looked at
+alone, all others staying.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -89,7 +89,7 @@ def export_torch(module: Any, example: Any) -> bytes:
     torch = _import_torch()
     name = type(module).__name__
     positional, named = _arguments(example)
-    parts = list(module.modules()) if hasattr(module, "modules") else []  # of a traced program: none
+    parts = list(module.modules()) if hasattr(module, "modules") else []
     modes = [part.training for part in parts]
     with _quiet():
         try:

@@ -123,7 +123,7 @@ def load_module(
         refuse_calibration(source, calibration)
         refuse_wishes(source, wishes)
         module = load(source, configuration)
-        if placing.is_default:
+        if placing.is_default and not placing.stated:
             return module
         return compile_placed(module.graph, module.configuration, placing, keep_all=keep_all)
     return compile_model(

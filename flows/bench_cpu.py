@@ -118,7 +118,9 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, and write JSON if asked."""
-    parser = argparse.ArgumentParser(prog="tilewright-bench-cpu", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.flows.bench_cpu", description=__doc__
+    )
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--only", default="", help="groups and names that contain this")
     parser.add_argument("--level", help="feature set; the machine's by default")

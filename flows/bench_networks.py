@@ -20,9 +20,10 @@ from ..compiler.frontend import import_and_quantise
 from ..compiler.graph import Graph
 from ..compiler.host import Compute, Evaluate, HostKernel
 from ..compiler.placement import CPU, Placement
-from ..errors import ToolError
+from ..errors import ToolError, UsageError
 from ..isa.configuration import load_configuration
 from ..runtime import Session, open_device
+from .arguments import progress_bar
 from .command import guarded
 from .json_output import write_json
 
@@ -48,10 +49,13 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def call() -> None:
+        check(options)
         console, rows = Console(width=100), []
         for model in options.models:
             for threads in options.threads:
-                row = measure(model, threads, options.turns)
+                with progress_bar() as advance:
+                    advance(f"{model.stem}, {threads} threads", 0, None)
+                    row = measure(model, threads, options.turns)
                 rows.append(row)
                 if options.steps:
                     console.print(steps_table(row, options.steps))
@@ -60,6 +64,23 @@ def main(arguments: list[str] | None = None) -> int:
             write_json(options.json, rows)
 
     return guarded(call)
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse what would fail after other networks have been measured.
+
+    Raises
+    ------
+    UsageError
+        For numbers below one, or a model that is not there.
+    """
+    for name, numbers in (("threads", options.threads), ("turns", [options.turns])):
+        if not numbers or min(numbers) < 1:
+            given = " ".join(map(str, numbers))
+            raise UsageError(f"`--{name} {given}`: expected numbers of 1 or more; correct it")
+    for model in options.models:
+        if not model.is_file():
+            raise UsageError(f"model `{model}`: expected a file, got none; check the path")
 
 
 def measure(model: Path, threads: int, turns: int = TURNS) -> dict:

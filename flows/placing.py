@@ -3,7 +3,7 @@
 import argparse
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..compiler.options import DEFAULT_OPTIONS
@@ -31,7 +31,7 @@ NAME_COLUMNS = 14, 34
 REASON_COLUMNS = 24, 70
 """Least and most columns of a reason."""
 
-NUMBER_COLUMNS = 58
+NUMBER_COLUMNS = 60
 """What the table needs beside names and reasons."""
 
 
@@ -45,6 +45,8 @@ class Placing:
         See `compiler.placement.Placement`.
     clock, host_gops, host_gbps, link_gbps, segment_us
         See `compiler.costs`.
+    stated
+        Whether the user has named a policy, so that an artifact's own does not count.
     """
 
     policy: str = "accelerator"
@@ -54,6 +56,7 @@ class Placing:
     host_gbps: float | None = None
     link_gbps: float | None = None
     segment_us: float | None = None
+    stated: bool = field(default=False, compare=False)
 
     @property
     def is_default(self) -> bool:
@@ -165,7 +168,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
                 "one of them out"
             )
         policy = "cpu"
-    return Placing(policy or POLICIES[0], tuple(forced), **figures)
+    return Placing(policy or POLICIES[0], tuple(forced), **figures, stated=policy is not None)
 
 
 def placement_of(

@@ -205,8 +205,11 @@ def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
     compared = {"accelerator layers": layers, "host kernels": kernels}
     counts = [f"{_equal(tallies)} {what}" for what, tallies in compared.items() if tallies]
     values = [*layers, *kernels, *comparison.outputs.values()]
+    said = f"reference: {_equal(values)} outputs"
+    if counts:
+        said = f"integer reference: {' and '.join(counts)}"
     lines = [
-        f"integer reference: {' and '.join(counts) or _equal(values) + ' outputs'} equal in every "
+        f"{said} equal in every "
         f"value of {comparison.samples} sample{'s' * (comparison.samples != 1)} "
         f"({grouped(sum(tally.values for tally in values))} values, outputs included)"
     ]

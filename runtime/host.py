@@ -121,7 +121,8 @@ class HostSide:
         arrays = evaluate_node(node, [values[name] for name in node.inputs])
         for value, array in zip(node.outputs, arrays, strict=True):
             if array.base is not None and np.may_share_memory(array, self._arena):
-                array = array.copy()  # the arena's next value would change it
+                # The arena's next value would change it; sums depend on how elements lie.
+                array = array.copy(order="K")
             values[value.name] = array
 
     def _prepare(self, code: Mapping[str, bytes]) -> None:

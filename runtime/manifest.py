@@ -136,7 +136,7 @@ def _check_segment(segment: Segment) -> None:
         stored, shape, corner = binding.stored_shape, binding.shape, binding.corner
         fits = len(shape) == len(stored) == 4 and shape[0] == stored[0]
         inside = fits and all(
-            first >= 0 and size > 0 and first + size <= room
+            first >= 0 and size >= min(room, 1) and first + size <= room
             for first, size, room in zip((0, *corner, 0), shape, stored, strict=True)
         )
         if not inside or not -128 <= binding.fill <= 127:

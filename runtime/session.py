@@ -70,6 +70,9 @@ class Run:
 class Session:
     """A module on a device, ready to run; one run at a time, others wait for it.
 
+    Kernels whose machine code was changed or cannot be made are computed in NumPy; `host.refused`
+    names them.
+
     Parameters
     ----------
     module
@@ -88,8 +91,6 @@ class Session:
     ------
     DeviceError
         When the device has another configuration.
-    CompileError
-        When the machine code of a kernel was changed, or cannot be made.
     """
 
     def __init__(

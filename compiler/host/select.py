@@ -51,6 +51,8 @@ def select_kernels(
 
 
 def _match(scope: Scope, node: Node) -> HostKernel | None:
+    if not node.outputs[0].type.elements:
+        return None  # kernels have no empty loops
     matchers = MATCHERS.get(type(node.attributes), ())
     return next((kernel for find in matchers if (kernel := find(scope, node))), None)
 

@@ -281,6 +281,8 @@ def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> Non
     """Print the cycles of all layers, and how a layer's are counted."""
     kind = "exact" if profile.exact else "without the memory's random stalls"
     say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
+    if profile.all_macs != profile.macs:
+        say(f"use: of the multiplier array, for the accelerator's {profile.macs:,} MACs")
     if any((layer.utilisation or 0) > 1 for layer in profile.layers):
         say("use above 100%: that layer did part of its work before those ahead were complete")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.compiler import node_cycles
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.costs import Costs, Host, Link
 from tilewright.compiler.forced import ACCELERATOR, CPU, forced_sides
@@ -28,7 +29,7 @@ from tilewright.compiler.graph import (
 from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
 from tilewright.compiler.min_cut import FlowNetwork
 from tilewright.compiler.module import Module
-from tilewright.compiler.node_cycles import cycles_by_node
+from tilewright.compiler.node_cycles import cycles_alone, cycles_by_node
 from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.compiler.placement import OUTSIDE, Crossing, Placement, Problem
 from tilewright.errors import CompileError
@@ -189,6 +190,7 @@ def test_what_is_not_said_of_is_as_the_policy_wants():
     [
         ("block/add", {"block/add"}),
         ("add", {"block/add"}),
+        ("t", {"block/first"}),
         ("*pool", {"tail/pool"}),
         ("block/*", {"block/first", "block/add", "block/second"}),
         ("tail", {"tail/pool"}),
@@ -251,6 +253,21 @@ def test_nodes_of_one_kernel_share_its_cycles():
     assert all(isinstance(count, int) and count > 0 for count in cycles.values())
 
 
+def test_equal_layers_are_estimated_once(monkeypatch):
+    graph, kernels = network(), []
+    choose = node_cycles.choose_schedule
+
+    def count(kernel, *rest):
+        kernels.append(kernel)
+        return choose(kernel, *rest)
+
+    monkeypatch.setattr(node_cycles, "choose_schedule", count)
+    node_cycles.estimator_of.cache_clear()
+    twice = [node for node in graph.nodes if is_accelerated(node)] * 2
+    cycles_alone(graph, twice, MACHINE, DEFAULT_OPTIONS)
+    assert 0 < len(kernels) <= len(twice) // 2
+
+
 def test_the_total_is_that_of_the_rows():
     module, rows = placed(network(), costs=Costs(clock_mhz=50, link=Link(gbps=0.5, start_us=3)))
     table = table_of(module)
@@ -265,3 +282,10 @@ def test_the_total_is_that_of_the_rows():
     assert table["total_us"]["sum"] == pytest.approx(
         sum(table["total_us"][part] for part in ("accelerator", "host", "transfer"))
     )
+
+
+def test_layers_without_samples_take_no_cycles():
+    builder = Builder("empty", (Value("x", TensorType("int8", (0, 2, 2, 8))),))
+    double = builder.emit(QAdd((1, 1), 0, 0.5, 0), ["x", "x"], quantisation=Quantisation(1.0, 0))
+    graph = builder.graph([Output("y", double)])
+    assert cycles_by_node(graph, MACHINE, DEFAULT_OPTIONS) == {double: 0}

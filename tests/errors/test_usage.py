@@ -43,6 +43,14 @@ from tilewright.flows.command import guarded, main
          "LAYER=cpu or LAYER=accelerator; correct it"),
         (["compile", "m.onnx", "--clock", "0"], "`--clock 0`: expected a positive number; "
          "correct it"),
+        (["run", "m.onnx", "--host-gops", "3", "--json"], "`--host-gops`: expected `--placement "
+         "cost` or `--table`, which estimate times, got neither; add one, or leave it out"),
+        (["compile", "m.onnx", "--clock", "50"], "`--clock`: expected `--placement cost` or "
+         "`--table`, which estimate times, got neither; add one, or leave it out"),
+        (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
+         "sim` or `rtl`, got `cpu`; nothing follows from it there, leave it out"),
+        (["run", "m.onnx", "--device", "reference", "--latency", "9"], "`--latency`: expected "
+         "`--device sim` or `rtl`, got `reference`; nothing follows from it there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
          "sim, rtl; choose one"),
         (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "

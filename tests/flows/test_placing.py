@@ -1,10 +1,12 @@
 """Who runs what, from the command line: policies, wishes, the table, and what is kept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from tilewright.compiler import compile as compiler
 from tilewright.compiler import placement
@@ -14,9 +16,9 @@ from tilewright.flows import host_figures
 from tilewright.flows.arguments import compile_model
 from tilewright.flows.command import main
 from tilewright.flows.host_figures import measured_host
-from tilewright.flows.placing import POLICIES, Placing
+from tilewright.flows.placing import POLICIES, Placing, placement_table
 from tilewright.isa.configuration import DEFAULT, PRESETS
-from tilewright.runtime import open_device
+from tilewright.runtime import Session, open_device
 
 SLOW = ("--host-gops", "0.01", "--host-gbps", "0.01")
 COMMON = ("--config", "8x8")
@@ -70,6 +72,16 @@ def test_an_artifact_runs_without_an_accelerator_too(tilewright, artifact, scans
     assert accuracy in said.splitlines()
 
 
+def test_an_artifact_that_was_left_to_the_host_runs_on_the_accelerator(tilewright, model, tmp_path):
+    hosted = tmp_path / "hosted.tw"
+    tilewright("compile", model, "-o", hosted, "--placement", "cpu", *COMMON)
+    assert "nothing on the accelerator" in tilewright("run", hosted)
+    wish = ("--placement", "accelerator", "--json")
+    found = [json.loads(tilewright("run", source, *COMMON, *wish)) for source in (hosted, model)]
+    assert found[0]["totals"] == found[1]["totals"]
+    assert found[0]["totals"]["cycles"] > 0
+
+
 def test_a_program_is_no_work_for_the_cpu():
     with (
         open_device("cpu", DEFAULT) as device,
@@ -111,7 +123,71 @@ def test_every_command_prints_the_same_table(tilewright, model, tmp_path):
     assert compiled[start:] == reported[-len(compiled[start:]) :]
     (conv2,) = (line for line in compiled[start:] if line.startswith("conv2 "))
     assert conv2.split()[1:3] == ["cpu", "forced"]
-    assert "on the accelerator at 50 MHz" in compiled[-2]
+    assert "on the accelerator at 50 MHz" in compiled[-3]
+
+
+def test_the_table_says_what_a_run_of_model_or_artifact_takes(tilewright, model, artifact):
+    for source in (model, artifact):
+        for more in ((), ("--latency", "300")):
+            words = ("run", source, *more, "--clock", "50", "--table", "--json")
+            found = json.loads(tilewright(*words))
+            rows = found["placement"]["rows"]
+            there = [row["accelerator_us"] for row in rows if row["target"] == "accelerator"]
+            total = found["placement"]["total_us"]["accelerator"]
+            assert total == pytest.approx(found["totals"]["cycles"] / 50)
+            assert sum(there) == pytest.approx(total)
+
+
+def test_a_table_fits_its_terminal(monkeypatch):
+    times = {f"{name}_us": 12345.6 for name in ("accelerator", "host", "transfer", "gain")}
+    reasons = [
+        "cannot run there: `softmax` of float32",
+        "the accelerator is faster by 123,456.7 us",
+    ]
+    rows = [
+        {"short": "stage/" * 9, "target": "accelerator", "reason": reason, **times}
+        for reason in reasons
+    ]
+    monkeypatch.setenv("COLUMNS", "100")
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(placement_table({"rows": rows}))
+    lines = shown.get().splitlines()
+    assert len(lines) == 1 + len(rows)
+    assert max(len(line.rstrip()) for line in lines) <= 100
+    assert " unable: `softmax`" in lines[1]
+
+
+def test_the_hosts_times_are_the_median_of_several_runs(tilewright, model, monkeypatch):
+    calls = iter(range(1, 1000))
+    run = Session.run
+
+    def slower_at_first(self, inputs):
+        found, call = run(self, inputs), next(calls)
+        seconds = dict.fromkeys(found.host.seconds, 1.0 if call == 1 else 1e-6)
+        return replace(found, host=replace(found.host, seconds=seconds))
+
+    monkeypatch.setattr(Session, "run", slower_at_first)
+    found = json.loads(tilewright("run", model, "--device", "cpu", *COMMON, "--json"))
+    assert found["host_runs"] > 1
+    times = [layer["microseconds"] for layer in found["layers"]]
+    assert times == pytest.approx([1.0] * len(times))
+    assert found["samples"] == 1
+
+
+def test_all_multiplications_are_in_the_total(tilewright, model):
+    words = ("run", model, "--place", "conv2=cpu", *COMMON)
+    layers = json.loads(tilewright(*words, "--json"))["layers"]
+    assert any(layer["target"] == "cpu" and layer["macs"] for layer in layers)
+    said = tilewright(*words).splitlines()
+    (total,) = (line.split() for line in said if line.startswith("total "))
+    assert total[3] == f"{sum(layer['macs'] for layer in layers):,}"
+
+
+def test_a_page_about_a_network_that_was_left_to_the_host(model, capsys):
+    assert main(["report", str(model), "--placement", "cpu", *COMMON]) == 1
+    said = capsys.readouterr().err
+    assert "leave layers to the accelerator (`--placement`, `--place`)" in said
 
 
 def test_without_a_wish_nothing_is_printed_of_places(tilewright, model):

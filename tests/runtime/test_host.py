@@ -1,12 +1,24 @@
 """The host's side of a session: kernels, views and NumPy, in memory that is used again."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
+from tilewright.compiler.graph import (
+    Builder,
+    Graph,
+    Output,
+    QAdd,
+    Quantisation,
+    TensorType,
+    Value,
+    evaluate,
+)
 from tilewright.compiler.graph.operators import Binary, Reshape, Slice, Softmax, Transpose, Unary
 from tilewright.compiler.module import Module
 from tilewright.isa.configuration import PRESETS
@@ -94,6 +106,60 @@ def test_memory_is_used_again(module):
     assert report["peak_bytes"] < 8 * 4 * 512 * 64
 
 
+def test_an_output_that_shows_an_input_is_a_copy():
+    """The caller may fill its array anew; neither changes the other."""
+    builder = Builder("shown", (Value("x", TensorType("float32", SHAPE)),))
+    flat = builder.emit(Reshape((512 * 64,)), ["x"], "flat")
+    ends = builder.emit(Slice((0,), (9,), (1,)), [flat], "ends")
+    graph = builder.graph([Output("x", "x"), Output("flat", flat), Output("ends", ends)])
+    x = inputs()
+    outputs = run(compile_graph(graph, SMALL), x).outputs
+    assert not any(np.may_share_memory(array, x) for array in outputs.values())
+    for name, expected in evaluate(graph, {"x": x}).items():
+        np.testing.assert_array_equal(outputs[name], expected)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_of_one_session_take_turns(module, threads):
+    with open_device("sim", SMALL) as sim:
+        session = Session(module, sim, threads=threads)
+        expected = [session.run(inputs(seed)).outputs for seed in range(3)]
+
+        def differs(seed: int) -> bool:
+            found = session.run(inputs(seed)).outputs
+            return any(not np.array_equal(found[name], expected[seed][name]) for name in found)
+
+        with ThreadPoolExecutor(3) as pool:
+            assert not any(pool.map(differs, [0, 1, 2] * 20))
+
+
+def test_a_step_that_fails_leaves_the_accelerator_idle(monkeypatch):
+    """A window must not be written by the next run while this one's segment still reads it."""
+    narrow = Value("a", TensorType("int8", (1, 2, 2, 8)))
+    builder = Builder("both", (narrow, Value("x", TensorType("float32", SHAPE))))
+    double = builder.emit(QAdd((1, 1), 0, 0.5, 0), ["a", "a"], quantisation=Quantisation(1.0, 0))
+    soft = builder.emit(Softmax(1, 2), ["x"], "soft")
+    graph = builder.graph([Output("y", double), Output("z", soft)])
+    ended = []
+    with open_device("sim", SMALL) as sim:
+        session = Session(compile_graph(graph, SMALL), sim)
+
+        def slow(*arguments):
+            time.sleep(0.05)
+            result = sim.run(*arguments)
+            ended.append(result)
+            return result
+
+        def fails(*_):
+            raise MemoryError
+
+        monkeypatch.setattr(session, "device", SimpleNamespace(run=slow))
+        monkeypatch.setattr(session.host, "run", fails)
+        with pytest.raises(MemoryError):
+            session.run({"a": np.zeros(narrow.type.shape, np.int8), "x": inputs()})
+    assert len(ended) == 1
+
+
 def test_an_artifact_brings_the_machine_code(module, tmp_path, monkeypatch):
     assert module.code
     save(module, tmp_path / "host.tw")
@@ -127,6 +193,22 @@ def test_changed_code_is_not_run(module, graph):
     assert all("changed or cut off" in reason for reason in session.host.refused.values())
     for name, expected in evaluate(graph, {"x": inputs()}).items():
         np.testing.assert_array_equal(ran.outputs[name], expected)
+
+
+def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph):
+    """One damaged kernel at a time; those that read its value look for it in the arena."""
+    module = compile_graph(graph, SMALL)
+    expected = evaluate(graph, {"x": inputs()})
+    refused = set()
+    for key, data in module.code.items():
+        damaged = {**module.code, key: data[:-1] + bytes([data[-1] ^ 1])}
+        with open_device("sim", SMALL) as sim:
+            session = Session(replace(module, code=damaged), sim)
+            outputs = session.run(inputs()).outputs
+        refused |= set(session.host.refused)
+        for name, array in expected.items():
+            np.testing.assert_allclose(outputs[name], array, rtol=1e-5, atol=1e-7)
+    assert refused & set(session.host.plan.memory.offsets)
 
 
 def test_each_kernel_is_compared_with_its_meaning(module):
@@ -173,6 +255,14 @@ def test_distances_are_relative_to_the_largest_magnitude(got, expected, differin
     tally = Tally("x", tolerance=TOLERANCE)
     tally.add(np.array(got, np.float32), np.array(expected, np.float32), "sample 0")
     assert tally.differing == differing
+
+
+def test_nans_are_one_in_exact_kernels():
+    tally = Tally("x")
+    got = np.array([-np.nan, 0.0, 1.0], np.float32)
+    tally.add(got, np.array([np.nan, -0.0, np.nan], np.float32), "sample 0")
+    assert tally.differing == 2
+    assert tally.first.startswith("sample 0: at [1] ")
 
 
 def test_integers_of_rounded_kernels_may_differ_by_one():

@@ -138,3 +138,14 @@ def test_weights_that_are_not_constant_stay_in_numpy():
     results = builder.emit_outputs(node.attributes, operands, "LSTM", ["a", "b", "c"])
     opened = builder.graph([Output("out", results[0])])
     assert [row.target for row in run(opened, inputs_of(opened)).profile.layers] == ["host"]
+
+
+@pytest.mark.parametrize("size", [{"samples": 0}, {"features": 0}, {"hidden": 0}])
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+def test_layers_without_elements_stay_in_numpy(kind, size):
+    graph = layer(kind, **size)
+    inputs = inputs_of(graph)
+    ran = run(graph, inputs)
+    assert ran.host.kernels == ()
+    for name, expected in evaluate(graph, inputs).items():
+        np.testing.assert_array_equal(ran.outputs[name], expected)

@@ -49,6 +49,18 @@ def test_rows_do_not_depend_on_the_number_of_threads() -> None:
     np.testing.assert_array_equal(one, two)
 
 
+def test_a_workspace_that_another_thread_takes_first_is_replaced() -> None:
+    class Taken(list):
+        def __bool__(self) -> bool:
+            return True
+
+    kernel = compile_kernel(Softmax(37, 130))
+    x = normal(37, 130)
+    expected = kernel(x)
+    kernel._spaces = Taken()
+    np.testing.assert_array_equal(kernel(x), expected)
+
+
 def test_a_pool_is_shared_by_threads_of_python() -> None:
     arrays = operands_of(LAYER)
     layer = bound(compile_kernel(LAYER, threads=2), arrays)

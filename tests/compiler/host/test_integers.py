@@ -275,3 +275,10 @@ def test_networks_have_the_bits_of_the_definition(name: str, level: str) -> None
     quantised = [node for node in graph.nodes if is_accelerated(node)]
     assert len(quantised) == NETWORKS[name]
     assert all(node in taken for node in quantised)
+
+
+@pytest.mark.parametrize("pixels", [1, 3])
+def test_layers_without_samples_are_no_kernels(pixels: int) -> None:
+    constants = np.ones((1, 1, 8, 8), np.int8), np.ones(8, np.int32), np.ones(8, np.float32)
+    assert selected(of_layer(qconv(), [(2, pixels, pixels, 8)], *constants))
+    assert not selected(of_layer(qconv(), [(0, pixels, pixels, 8)], *constants))

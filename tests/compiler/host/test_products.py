@@ -213,6 +213,20 @@ def test_a_factor_before_the_product_counts() -> None:
     assert kernel.description.joined == (True, True, False)
 
 
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("shape", [(), (1, 1, 1, 1)])
+def test_a_factor_of_zero_is_no_factor(before: bool, shape: tuple[int, ...]) -> None:
+    inputs = {"a": normal(2, 4, 8), "b": normal(2, 8, 4)}
+
+    def make(builder: Builder) -> str:
+        zero = builder.constant(np.zeros(shape, np.float32))
+        left = builder.emit(ops.Binary("Mul"), ["a", zero]) if before else "a"
+        product = builder.emit(ops.MatMul(), [left, "b"])
+        return product if before else builder.emit(ops.Binary("Mul"), [product, zero])
+
+    assert assert_agrees(built(inputs, make), inputs, *TOLERANCES)
+
+
 def test_a_transpose_that_another_node_reads_stays() -> None:
     inputs = {"a": normal(2, 5, 3, 8), "b": normal(2, 3, 8, 4)}
 
