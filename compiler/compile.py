@@ -12,8 +12,6 @@ from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.lower import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
-from .costs import DEFAULT_COSTS, Costs
-from .forced import ACCELERATOR
 from .fusion import form_groups
 from .gaps import LayerGap, layer_gap, report_of
 from .graph import Graph, Node
@@ -22,8 +20,17 @@ from .measure import Measure, Stopwatch
 from .memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
-from .placement import DEFAULT_PLACEMENT, Placement, decide
-from .placement_table import PlacedLayer, placed_layers, placement_report
+from .placement import (
+    ACCELERATOR,
+    DEFAULT_COSTS,
+    DEFAULT_PLACEMENT,
+    Costs,
+    PlacedLayer,
+    Placement,
+    decide,
+    placed_layers,
+    placement_report,
+)
 from .segments import bind, draft, lifetimes, partition
 from .transposes import transpose_on_host
 
@@ -50,7 +57,7 @@ def compile_graph(
     configuration
         The accelerator.
     progress
-        Called with one line per layer.
+        Called with one line per layer, and per kernel of the host.
     keep_all
         Give every activation a place of its own, so that all of them can be read after a run; the
         same instructions, in more memory.
@@ -69,7 +76,7 @@ def compile_graph(
     Module
         Its report has `compile_s`, seconds, `instructions`, what `gaps.report_of` tells, `windows`,
         the bytes of each data window with the least that its activations need in this order, `host`
-        (`host.report_of_host`) and `placement` (`placement_table.placement_report`).
+        (`host.report_of_host`) and `placement` (`placement.placement_report`).
 
     Raises
     ------
@@ -100,7 +107,7 @@ def compile_graph(
                 steps += [node.outputs[0].name for node in group]
     exact = measure and sum(measure(segment.program, configuration) for segment in segments)
     host = plan_host(graph, steps, segments, host_target())
-    code = compile_host(host)
+    code = compile_host(host, progress)
     report = {
         "compile_s": time.perf_counter() - started,
         "instructions": sum(len(segment.program) for segment in segments),

@@ -204,7 +204,7 @@ def compile_placed(
 ) -> "Module":
     """Compile a graph with progress on stderr."""
     from ..compiler.compile import compile_graph
-    from ..compiler.costs import DEFAULT_COSTS
+    from ..compiler.placement.costs import DEFAULT_COSTS
     from ..sim.timing import exact_measure
 
     costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS

@@ -14,10 +14,10 @@ from dataclasses import asdict
 
 import numpy as np
 
-from ..compiler.costs import NS_PER_US, Host, passes_of
 from ..compiler.cpu import Convolution, Quantised, Target, aligned_empty, compile_kernel
 from ..compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ..compiler.host import host_target
+from ..compiler.placement.costs import NS_PER_US, Host, passes_of
 from ..errors import TilewrightError
 from ..sim.toolchain import kept_folder
 from .layers import ConvolutionShape, layer_graph

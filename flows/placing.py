@@ -13,9 +13,9 @@ from .console import say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ..compiler.costs import Costs
     from ..compiler.module import Module
     from ..compiler.placement import Placement
+    from ..compiler.placement.costs import Costs
     from ..sim.memory_model import MemoryModel
 
 POLICIES = ("accelerator", "cost", "cpu")
@@ -44,7 +44,7 @@ class Placing:
     policy, forced
         See `compiler.placement.Placement`.
     clock, host_gops, host_gbps, link_gbps, segment_us
-        See `compiler.costs`.
+        See `compiler.placement.costs`.
     stated
         Whether the user has named a policy, so that an artifact's own does not count.
     """
@@ -78,7 +78,7 @@ class Placing:
 
     def costs(self) -> "Costs":
         """What times are estimated from: as stated, measured on this machine, or assumed."""
-        from ..compiler.costs import Costs, Link
+        from ..compiler.placement.costs import Costs, Link
         from .host_figures import measured_host
 
         host, link, base = measured_host(), Link(), Costs()
@@ -174,7 +174,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
 def placement_of(
     module: "Module", placing: Placing, memory: "MemoryModel | None" = None
 ) -> dict[str, Any]:
-    """Who runs what and why, as JSON values; see `compiler.placement_table.placement_report`.
+    """Who runs what and why, as JSON values; see `compiler.placement.placement_report`.
 
     Times are estimated from the figures that were stated or measured, whatever the module was
     compiled with. Layers that the host could leave to the accelerator are estimated there too. Each
@@ -185,11 +185,11 @@ def placement_of(
     memory
         The accelerator's; the default model if None. Its random stalls are left out.
     """
-    from ..compiler.forced import forced_sides
     from ..compiler.graph import is_accelerated
-    from ..compiler.node_cycles import cycles_by_node
     from ..compiler.placement import Decision
-    from ..compiler.placement_table import placement_report
+    from ..compiler.placement.forced import forced_sides
+    from ..compiler.placement.node_cycles import cycles_by_node
+    from ..compiler.placement.table import placement_report
     from ..runtime.names import layer_names
 
     graph = module.graph
@@ -208,7 +208,7 @@ def placement_of(
 def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     """All layers of a module, as the table wants them."""
     from ..compiler.host import host_target, plan_host
-    from ..compiler.placement_table import PlacedLayer, placed_layers
+    from ..compiler.placement.table import PlacedLayer, placed_layers
     from ..runtime.names import layer_nodes
 
     nodes = layer_nodes(module)

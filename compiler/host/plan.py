@@ -5,7 +5,7 @@ what takes long, the machine code, is kept with the module (`compile_host`).
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ...errors import CompileError
@@ -92,10 +92,13 @@ def host_target() -> Target | None:
         return None
 
 
-def compile_host(plan: HostPlan) -> dict[str, bytes]:
+def compile_host(
+    plan: HostPlan, progress: Callable[[str], None] = lambda line: None
+) -> dict[str, bytes]:
     """Machine code of the kernels, by `key_of`; equal descriptions share it.
 
-    One that cannot be compiled is left out: its nodes are then computed in NumPy.
+    One that cannot be compiled is left out: its nodes are then computed in NumPy. `progress` is
+    called with one line for each kernel.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
@@ -104,6 +107,7 @@ def compile_host(plan: HostPlan) -> dict[str, bytes]:
         if key not in code:
             with contextlib.suppress(CompileError):
                 code[key] = compile_kernel(description, plan.target).to_bytes()
+        progress(f"{type(description).__name__} for the host")
     return code
 
 

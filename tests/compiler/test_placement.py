@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.compiler import node_cycles
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.costs import Costs, Host, Link
-from tilewright.compiler.forced import ACCELERATOR, CPU, forced_sides
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import (
     Builder,
@@ -27,11 +24,14 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
-from tilewright.compiler.min_cut import FlowNetwork
 from tilewright.compiler.module import Module
-from tilewright.compiler.node_cycles import cycles_alone, cycles_by_node
 from tilewright.compiler.options import DEFAULT_OPTIONS
-from tilewright.compiler.placement import OUTSIDE, Crossing, Placement, Problem
+from tilewright.compiler.placement import node_cycles
+from tilewright.compiler.placement.costs import Costs, Host, Link
+from tilewright.compiler.placement.decide import OUTSIDE, Crossing, Placement, Problem
+from tilewright.compiler.placement.forced import ACCELERATOR, CPU, forced_sides
+from tilewright.compiler.placement.min_cut import FlowNetwork
+from tilewright.compiler.placement.node_cycles import cycles_alone, cycles_by_node
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tilewright.compiler import compile as compiler
 from tilewright.compiler import placement
-from tilewright.compiler.costs import Host
+from tilewright.compiler.placement.costs import Host
 from tilewright.errors import DeviceError
 from tilewright.flows import host_figures
 from tilewright.flows.arguments import compile_model

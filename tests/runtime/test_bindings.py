@@ -191,6 +191,27 @@ def test_an_activation_outside_its_place_is_refused(module, changes, got):
     assert refused(module, **changes) == f"activation `x`: expected it inside its place, got {got}"
 
 
+def test_an_empty_batch_survives_the_round_trip(tmp_path):
+    """A place of no bytes is a place."""
+    kind = TensorType("int8", (0, 3, 3, 8), Quantisation(1.0, 0))
+    x, out = (Value(name, kind) for name in ("x", "out"))
+    constants = (
+        Constant("w", np.ones((1, 1, 8, 8), np.int8)),
+        Constant("bias", np.zeros(8, np.int32)),
+        Constant("scale", np.ones(8, np.float32)),
+    )
+    layer = QConv("conv", (1, 1), (0, 0, 0, 0), (1, 1), 1, 0, 0)
+    node = Node("layer", layer, ("x", "w", "bias", "scale"), (out,))
+    graph = Graph("empty", (x,), (Output("out", "out"),), (node,), constants)
+    module = compile_graph(graph, SMALL)
+    save(module, tmp_path / "empty.tw")
+    loaded = load(tmp_path / "empty.tw")
+    assert loaded.segments == module.segments
+    with open_device("sim", SMALL) as sim:
+        ran = Session(loaded, sim).run(np.zeros((0, 3, 3, 8), np.int8))
+    assert ran.outputs["out"].shape == (0, 3, 3, 8)
+
+
 def test_a_part_outside_its_place_is_refused(module):
     assert refused(module, strides=[1, 1, 1]) == (
         "activation `x`: expected a stride for each of 4 dimensions, 0 or more, got [1, 1, 1]"

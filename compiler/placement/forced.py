@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from ..errors import CompileError
-from .graph import Graph, Node, is_accelerated
+from ...errors import CompileError
+from ..graph import Graph, Node, is_accelerated
 
 ACCELERATOR, CPU = "accelerator", "cpu"
 

@@ -7,16 +7,16 @@ import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from ..errors import CompileError
-from ..isa.configuration import Configuration
-from .accelerator.bounds import demand_of
-from .accelerator.schedule import Schedule, choose_schedule
-from .fusion import Movement, form_groups
-from .graph import Graph, Node, is_accelerated
-from .measure import Part, Stopwatch
-from .options import Options
-from .segments import draft, partition
-from .tensor import Kernel
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..accelerator.bounds import demand_of
+from ..accelerator.schedule import Schedule, choose_schedule
+from ..fusion import Movement, form_groups
+from ..graph import Graph, Node, is_accelerated
+from ..measure import Part, Stopwatch
+from ..options import Options
+from ..segments import draft, partition
+from ..tensor import Kernel
 
 Cycles = Mapping[str, int | str]
 """What a node takes on the accelerator, by its first output, or why it does not fit there."""

@@ -8,14 +8,14 @@ is charged to every value that enters one, which is too much for a segment of se
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import CompileError
-from ..isa.configuration import Configuration
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..graph import Graph, Node, is_accelerated
+from ..options import Options
 from .costs import NS_PER_US, Costs
 from .forced import ACCELERATOR, CPU, forced_sides
-from .graph import Graph, Node, is_accelerated
 from .min_cut import FlowNetwork
 from .node_cycles import Cycles, cycles_alone, cycles_by_node
-from .options import Options
 
 COST = "cost"
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..graph import Graph, Node, is_accelerated
+from ..host import HostKernel, Recurrence
 from .costs import NS_PER_US, Costs
+from .decide import COST, Crossing, Decision, Placement, crossings_of
 from .forced import ACCELERATOR, CPU, why_not
-from .graph import Graph, Node, is_accelerated
-from .host import HostKernel, Recurrence
-from .placement import COST, Crossing, Decision, Placement, crossings_of
 
 HOST = "host"
 """Where NumPy computes; `cpu` are kernels of the CPU target, on the same processor."""

@@ -13,13 +13,13 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..errors import CompileError
-from .graph import Graph, Node
-from .graph import operators as ops
-from .graph.ir import DTYPES
-from .host import HostKernel, Recurrence, host_target, select_kernels
-from .host.recurrence import find_recurrences
-from .macs import keeps_channels_apart, macs_of
+from ...errors import CompileError
+from ..graph import Graph, Node
+from ..graph import operators as ops
+from ..graph.ir import DTYPES
+from ..host import HostKernel, Recurrence, host_target, select_kernels
+from ..host.recurrence import find_recurrences
+from ..macs import keeps_channels_apart, macs_of
 
 NS_PER_US = 1000
 

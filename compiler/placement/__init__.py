@@ -1,0 +1,28 @@
+"""Who runs what: the accelerator all it can, nothing, or what takes the least estimated time.
+
+`decide` finds the assignment as a minimum cut over estimated times (`costs`, `node_cycles`) and
+transfers; `forced` knows what the user places by name, and `table` tells it all, layer by layer.
+"""
+
+from .costs import DEFAULT_COSTS, Costs, Host, Link
+from .decide import COST, DEFAULT_PLACEMENT, POLICIES, Decision, Placement, decide
+from .forced import ACCELERATOR, CPU
+from .table import PlacedLayer, placed_layers, placement_report
+
+__all__ = [
+    "ACCELERATOR",
+    "COST",
+    "CPU",
+    "DEFAULT_COSTS",
+    "DEFAULT_PLACEMENT",
+    "POLICIES",
+    "Costs",
+    "Decision",
+    "Host",
+    "Link",
+    "PlacedLayer",
+    "Placement",
+    "decide",
+    "placed_layers",
+    "placement_report",
+]
