@@ -17,6 +17,10 @@ LEAST_WORK = 1 << 14
 """Operations below which NumPy is fast enough: a kernel takes some 100 ms to compile, once."""
 
 
+PASSES = 8
+"""About how often NumPy goes through memory for a product, a window or a reduction."""
+
+
 def select_kernels(
     graph: Graph, nodes: Iterable[Node], target: Target, least_work: int = LEAST_WORK
 ) -> tuple[HostKernel, ...]:
@@ -31,7 +35,7 @@ def select_kernels(
     target
         What kernels are compiled for.
     least_work
-        Operations (multiplications, or elements of the output) that make a kernel worth while.
+        Operations that make a kernel worth while.
 
     Returns
     -------
@@ -58,13 +62,16 @@ def _match(scope: Scope, node: Node) -> HostKernel | None:
 
 
 def _work(kernel: HostKernel) -> int:
-    """Operations that NumPy would do, a pass over memory for each node."""
-    return max(
-        work_of(kernel.description), math.prod(kernel.description.output.shape) * len(kernel.nodes)
-    )
+    """Operations that NumPy would do, in passes over memory, one or more for each node."""
+    description = kernel.description
+    work = work_of(description)
+    if work > math.prod(description.output.shape):
+        return work * PASSES
+    return work * len(kernel.nodes)
 
 
 def work_of(description: Description) -> int:
-    """About how many operations a kernel takes: multiplications, or elements that it gives."""
-    size = math.prod(description.output.shape)
-    return max(getattr(description, "macs", 0), size)
+    """About how many operations a kernel takes: multiplications, or elements of its arrays."""
+    given = (a for name, a in description.operands.items() if name not in description.constants)
+    sizes = (math.prod(array.shape) for array in (description.output, *given))
+    return max(getattr(description, "macs", 0), *sizes)
