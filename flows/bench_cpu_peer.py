@@ -97,7 +97,7 @@ def peer_runs(description: Description, threads: int) -> list[Run]:
     for peer in _peers(description):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        # Its threads would go on spinning for a while and take a processor from the other contender.
+        # Threads that go on spinning would take a processor from the other contender.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         session = onnxruntime.InferenceSession(
             peer.model().SerializeToString(), options, providers=["CPUExecutionProvider"]

@@ -158,7 +158,7 @@ def peer_run(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callab
         ) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Its threads would go on spinning for a while and take a processor from the other contender.
+    # Threads that go on spinning would take a processor from the other contender.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return lambda: list(session.run(None, inputs))
