@@ -78,8 +78,8 @@ class Peer:
         return {"x": self.x, **self.others}
 
 
-def peer_runs(description: Description, threads: int) -> list[Run]:
-    """Ways in which onnxruntime computes a kernel, each ready to run.
+def peer_session(model: str | bytes, threads: int):
+    """onnxruntime's session for a model, a path or its bytes.
 
     Raises
     ------
@@ -93,19 +93,29 @@ def peer_runs(description: Description, threads: int) -> list[Run]:
             "bench: the Python package `onnxruntime`, which is compared with, is not installed; "
             "run `pip install onnxruntime`"
         ) from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Threads that go on spinning would take a processor from the other contender.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def peer_runs(description: Description, threads: int) -> list[Run]:
+    """Ways in which onnxruntime computes a kernel, each ready to run.
+
+    Raises
+    ------
+    ToolError
+        When onnxruntime is missing.
+    """
     runs = []
     for peer in _peers(description):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        # Threads that go on spinning would take a processor from the other contender.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        session = onnxruntime.InferenceSession(
-            peer.model().SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        session = peer_session(peer.model().SerializeToString(), threads)
+        from onnxruntime import OrtValue
+
         binding = session.io_binding()
         for name, array in peer.given.items():
-            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-            binding.bind_ortvalue_input(name, value)
+            binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(array))
         runs.append(_bound(session, binding))
     return runs
 

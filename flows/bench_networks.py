@@ -20,10 +20,11 @@ from ..compiler.frontend import import_and_quantise
 from ..compiler.graph import Graph
 from ..compiler.host import Compute, Evaluate, HostKernel
 from ..compiler.placement import CPU, Placement
-from ..errors import ToolError, UsageError
+from ..errors import UsageError
 from ..isa.configuration import load_configuration
 from ..runtime import Session, open_device
 from .arguments import progress_bar
+from .bench_cpu_peer import peer_session
 from .command import guarded
 from .json_output import write_json
 
@@ -149,18 +150,7 @@ def peer_run(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callab
     ToolError
         When onnxruntime is missing.
     """
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ToolError(
-            "bench: the Python package `onnxruntime`, which is compared with, is not installed; "
-            "run `pip install onnxruntime`"
-        ) from None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    # Threads that go on spinning would take a processor from the other contender.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    session = peer_session(str(model), threads)
     return lambda: list(session.run(None, inputs))
 
 
