@@ -94,6 +94,7 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
                 pads,
                 activation="" if quantised else "relu",
                 quantised=quantised,
+                narrow=quantised is not None,
             )
             yield f"convolution {kind}", shape.name, layer, layer.macs
         for name, extents in PRODUCTS.items():
@@ -185,7 +186,7 @@ def runner(kernel: Kernel) -> Run:
         if array.dtype == np.float32:
             array[...] = generator.standard_normal(array.shape)
         else:
-            array[...] = generator.integers(0, 100, array.shape)
+            array[...] = generator.integers(0 if array.dtype == np.uint8 else -50, 50, array.shape)
     arrays = dict(zip(description.operands, operands, strict=True))
     bound = kernel.bind(**{name: arrays.pop(name) for name in description.constants})
     frame, places = bound.frame()

@@ -9,7 +9,7 @@ from ...isa.expressions import Affine
 from ..accelerator.dma import Box
 from ..tensor import Tensor
 from .emitter import TYPES, LlvmValue
-from .layout import Layout
+from .layout import Layout, Tiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Area:
     tensor: Tensor
     domain: Box
     origin: tuple[Affine, ...]
-    layout: Layout
+    layout: Layout | Tiles
     pointer: LlvmValue
     private: bool = False
     values: np.ndarray | None = None

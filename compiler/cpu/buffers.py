@@ -81,7 +81,7 @@ class Buffers:
     def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> Area:
         """A buffer at the root."""
         area = self._area(node, env, workspace)
-        start = self.shared.reserve(bytes_of(area) * math.prod(area.layout.shape))
+        start = self.shared.reserve(bytes_of(area) * area.layout.size)
         pointer = self.emitter.builder.gep(workspace, [I64(start)], source_etype=I8)
         return self._area(node, env, pointer)
 
@@ -129,7 +129,7 @@ class Buffers:
         op = self.shared.reduced.get(area.tensor.name)
         if op is None:
             return
-        count, element = math.prod(area.layout.shape), TYPES[area.tensor.dtype]
+        count, element = area.layout.size, TYPES[area.tensor.dtype]
         if op is Op.ADD:
             arguments = [area.pointer, I8(0), I64(count * bytes_of(area)), BIT(0)]
             self.emitter.intrinsic("llvm.memset.p0.i64", ir.VoidType(), arguments)

@@ -1,21 +1,35 @@
 """Convolution of NHWC arrays, and the matrix product as its case of one tap.
 
 How it is done is chosen by shape: directly (`direct_convolution`), or with fewer products
-(`winograd`).
+(`winograd`, `byte_winograd`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from ...errors import CompileError
+from .byte_winograd import ByteWinogradPlanner
 from .description import Array, Plan
 from .direct_convolution import DirectPlanner
 from .quantised import Quantised, Residual
 from .target import Target
 from .windows import check_windows, count_windows
-from .winograd import changed_window, winograd_plan
+from .winograd import WinogradPlanner
+
+
+class Planner(Protocol):
+    """A way to do one convolution on one target."""
+
+    def plan(self) -> Plan:
+        """Declaration, schedule and layouts."""
+        ...
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """The tensors of the declaration that follow from weights and bias."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +55,10 @@ class Convolution:
     quantised
         None for float32.
     winograd
-        Whether float32 windows of 3x3 may be done by Winograd's way where that is faster; sums are
+        Whether windows of 3x3 may be done by Winograd's way where that is faster; float32 sums are
         then rounded otherwise.
+    narrow
+        Whether sums of bytes are known to stay below 2**25, bias included: Winograd's way needs it.
     added
         For bytes, how a residual of bytes is added to the kernel's own.
     """
@@ -60,6 +76,7 @@ class Convolution:
     residual: bool = False
     quantised: Quantised | None = None
     winograd: bool = True
+    narrow: bool = False
     added: Residual | None = None
 
     def __post_init__(self) -> None:
@@ -113,43 +130,28 @@ class Convolution:
         taps = self.kernel[0] * self.kernel[1] * self.channels_in
         return self.batch * rows * columns * taps * self.channels_out
 
-    @property
-    def few_products(self) -> bool:
-        """Whether Winograd's way is taken: enough channels and tiles, and no tile cut off."""
-        rows, columns = self.size_out
+    def planner(self, target: Target) -> Planner:
+        """The way that is taken."""
         unit = self.strides == self.dilations == (1, 1)
-        return (
-            self.winograd
-            and self.quantised is None
-            and self.kernel == (3, 3)
-            and unit
-            and rows % 2 == columns % 2 == 0
-            and columns >= 8
-            and min(self.channels_in, self.channels_out) >= 32
-        )
+        if self.winograd and unit and self.kernel == (3, 3):
+            q = self.quantised
+            if q is None and (planner := WinogradPlanner(self, target)).is_faster:
+                return planner
+            if q and self.narrow and not q.guarded:
+                planner = ByteWinogradPlanner(self, target)
+                if planner.is_faster:
+                    return planner
+        return DirectPlanner(self, target)
 
     def plan(self, target: Target) -> Plan:
         """Declaration and schedule."""
-        return (
-            winograd_plan(self, target) if self.few_products else DirectPlanner(self, target).plan()
-        )
+        return self.planner(target).plan()
 
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: Target
     ) -> Mapping[str, np.ndarray]:
-        """Weights as rows of runs, and the zero point taken out through the bias."""
-        w = constants["w"]
-        prepared = dict(constants)
-        if self.few_products:
-            return {**prepared, "w": changed_window(w)}
-        if self.quantised is not None:
-            moved = self.quantised.moved + DirectPlanner(self, target).shift
-            sums = w.astype(np.int64).sum(axis=(0, 1, 2))
-            prepared["bias"] = (constants["bias"] - moved * sums).astype(np.int32)
-        merged = self.dilations[1] == 1
-        shape = (self.kernel[0], -1, self.channels_out) if merged else (-1, *w.shape[2:])
-        prepared["w"] = w.reshape(shape)
-        return prepared
+        """The tensors of the declaration that follow from weights and bias."""
+        return self.planner(target).prepare(constants)
 
 
 def matrix_product(

@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import CompileError
 from .. import te
 from ..te import Value
-from .layout import Layout
+from .layout import Layout, Tiles
 from .target import Target
 
 
@@ -32,10 +32,13 @@ class Plan:
         of the same elements in the same order.
     layouts
         Of tensors that are packed before the first call.
+    tiles
+        How tensors of tiles lie in the caller's arrays.
     """
 
     schedule: te.Schedule
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    tiles: Mapping[str, Tiles] = field(default_factory=dict)
 
 
 class Description(Protocol):

@@ -11,7 +11,10 @@ Bytes are multiplied by the processor's dot products. Where that takes unsigned 
 signed ones are moved up by 128; zero points are taken out again through the bias.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from .. import te
 from .description import Plan, activated, round_up
@@ -86,6 +89,18 @@ class DirectPlanner:
             if name in c.operands:
                 layouts[name] = Layout.plain((room,))
         return Plan(schedule, layouts)
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Weights as rows of runs, and the zero point taken out through the bias."""
+        w, q = constants["w"], self.conv.quantised
+        prepared = dict(constants)
+        if q is not None:
+            sums = w.astype(np.int64).sum(axis=(0, 1, 2))
+            bias = constants["bias"] - (q.moved + self.shift) * sums
+            prepared["bias"] = bias.astype(np.int32)
+        shape = (w.shape[0], -1, w.shape[3]) if self.merged else (-1, *w.shape[2:])
+        prepared["w"] = w.reshape(shape)
+        return prepared
 
     @property
     def merged(self) -> bool:

@@ -24,7 +24,15 @@ I64: LlvmType = ir.IntType(64)
 FLOAT: LlvmType = ir.FloatType()
 POINTER: LlvmType = ir.PointerType()
 
-TYPES = {"float32": FLOAT, "int32": I32, "int64": I64, "int8": I8, "uint8": I8, "bool": I8}
+TYPES = {
+    "float32": FLOAT,
+    "int64": I64,
+    "int32": I32,
+    "int16": I16,
+    "int8": I8,
+    "uint8": I8,
+    "bool": I8,
+}
 """How elements lie in memory; a bool is a byte of 0 or 1."""
 
 CONTRACT = ("contract",)

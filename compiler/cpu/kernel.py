@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite.binding import llvm_version_info
 
 from ...errors import CompileError, InputError
+from . import workspace
 from .buffers import ALIGNMENT
 from .description import Array, Description, Plan
 from .layout import Layout
@@ -63,7 +64,6 @@ class Kernel:
         self.pool: Pool | None = pool_of(threads)
         self._library = Library(code, target)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
-        self._spaces: list[tuple[np.ndarray, int]] = []
 
     def bind(self, **constants: np.ndarray) -> "BoundKernel":
         """The kernel with its constants packed.
@@ -104,18 +104,10 @@ class Kernel:
 
     def call(self, pointers: ctypes.Array) -> None:
         """Run the code on arrays in the order of `tensors`; memory is kept for the next call."""
-        try:  # at once, since other threads take spaces too
-            space = self._spaces.pop()
-        except IndexError:
-            space = self._new_space()
+        space = workspace.take(self.workspace_bytes, ALIGNMENT)
         run, state = (self.pool.run, self.pool.state) if self.pool else (None, None)
-        self.run(ctypes.addressof(pointers), space[1], run, state)
-        self._spaces.append(space)
-
-    def _new_space(self) -> tuple[np.ndarray, int]:
-        found = np.empty(self.workspace_bytes + ALIGNMENT, np.uint8)
-        start = found.ctypes.data
-        return found, start + -start % ALIGNMENT
+        self.run(ctypes.addressof(pointers), space.address, run, state)
+        workspace.give_back(space)
 
     def to_bytes(self) -> bytes:
         """The kernel as bytes, for an artifact; `load_kernel` reads them."""
@@ -274,7 +266,7 @@ def compile_kernel(
 def lower_description(description: Description, target: Target) -> tuple[Plan, Lowered]:
     """The schedule of a kernel and its LLVM code, for reading."""
     plan = description.plan(target)
-    return plan, lower(plan.schedule.program(), target, plan.layouts)
+    return plan, lower(plan.schedule.program(), target, {**plan.layouts, **plan.tiles})
 
 
 def load_kernel(

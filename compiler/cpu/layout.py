@@ -1,7 +1,8 @@
 """How a given tensor lies in memory: row-major, or in blocks so that a kernel reads it in order."""
 
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from ...errors import CompileError
 from ...isa.expressions import Affine
 from ..te.affine import scaled, total
+from ..te.nodes import Condition
 from .environment import Environment, divided
 
 
@@ -68,6 +70,15 @@ class Layout:
         split = values.reshape([extent for parts in counts for extent in parts])
         return np.ascontiguousarray(split.transpose(axes))
 
+    @property
+    def size(self) -> int:
+        """Elements that there is room for."""
+        return math.prod(self.shape)
+
+    def conditions(self, index: tuple[Affine, ...]) -> tuple[Condition, ...]:
+        """What holds for elements that exist: nothing that loops do not see to."""
+        return ()
+
     def offset(self, index: tuple[Affine, ...], environment: Environment, tensor: str) -> Affine:
         """Where an element lies, in elements from the first.
 
@@ -91,6 +102,58 @@ class Layout:
                 terms.append(scaled(quotient, strides[dimension, cut]))
             terms.append(scaled(rest, strides[dimension, len(self.blocks[dimension])]))
         return total(*terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """A tensor of tiles as an array without them, whose end may cut the last ones off.
+
+    Parameters
+    ----------
+    extents
+        Of the array.
+    digits
+        Per dimension of the array the extents of the tensor's dimensions that are its digits, the
+        highest first: `(4, 4)` for 4 tiles of 4. What lies beyond the extent does not exist.
+    """
+
+    extents: tuple[int, ...]
+    digits: tuple[tuple[int, ...], ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the tensor."""
+        return tuple(extent for part in self.digits for extent in part)
+
+    @property
+    def size(self) -> int:
+        """Elements of the array."""
+        return math.prod(self.extents)
+
+    def offset(self, index: tuple[Affine, ...], environment: Environment, tensor: str) -> Affine:
+        """Where an element lies, in elements from the first."""
+        strides = [math.prod(self.extents[place + 1 :]) for place in range(len(self.extents))]
+        joined = zip(self._joined(index), strides, strict=True)
+        return total(*(scaled(affine, stride) for affine, stride in joined))
+
+    def conditions(self, index: tuple[Affine, ...]) -> tuple[Condition, ...]:
+        """What holds for elements that exist."""
+        return tuple(
+            Condition(affine, None, extent)
+            for affine, part, extent in zip(
+                self._joined(index), self.digits, self.extents, strict=True
+            )
+            if math.prod(part) > extent
+        )
+
+    def _joined(self, index: tuple[Affine, ...]) -> Iterator[Affine]:
+        """An index of the tensor as one of the array."""
+        places = iter(index)
+        for part in self.digits:
+            found = Affine()
+            for extent in part:
+                found = total(scaled(found, extent), next(places))
+            yield found
 
 
 @lru_cache(256)

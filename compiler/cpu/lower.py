@@ -20,7 +20,7 @@ from ..te.program import Program
 from .areas import Area
 from .buffers import Shared
 from .emitter import I64, POINTER, TYPES, LlvmValue, number_of
-from .layout import Layout
+from .layout import Layout, Tiles
 from .lower_function import Function
 from .target import Target
 
@@ -50,7 +50,7 @@ class Lowered:
     workspace_bytes: int
 
 
-def lower(program: Program, target: Target, layouts: Mapping[str, Layout]) -> Lowered:
+def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles]) -> Lowered:
     """LLVM code for a program.
 
     Parameters

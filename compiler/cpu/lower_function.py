@@ -4,6 +4,7 @@ The first and last iterations of a loop are emitted apart where only they meet a
 (`middle_of`).
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +15,7 @@ from ..te.affine import total, variable
 from ..te.nodes import (
     Allocate,
     Block,
+    Condition,
     Copy,
     Guard,
     Instruction,
@@ -97,10 +99,9 @@ class Function:
         if isinstance(node, Loop):
             self.loop(node, env, mask)
         elif isinstance(node, Guard):
-            self.guard(node, env, mask)
+            self.where(node.conditions, partial(self.block, node.body, env), env, mask)
         elif isinstance(node, Store):
-            value = self.values.value(node.value, env, mask)
-            self.write(node.target, value, env, mask)
+            self.store(node, env, mask)
         elif isinstance(node, Update):
             before = self.values.element(node.target, env, mask)
             value = self.values.combined(node.op, before, node.value, env, mask)
@@ -109,6 +110,16 @@ class Function:
             emit_dot_product(node, env, self.values)
         elif isinstance(node, (Nest, Copy)):
             self.block(node.body, env, mask)
+
+    def store(self, node: Store, env: Environment, mask: Mask) -> None:
+        """An element, where it exists; tiles that are cut off have some that do not."""
+
+        def stored(mask: Mask) -> None:
+            value = self.values.value(node.value, env, mask)
+            self.write(node.target, value, env, mask)
+
+        layout = self.areas[node.target.tensor].layout
+        self.where(layout.conditions(node.target.index), stored, env, mask)
 
     def write(self, target: Read, value: LlvmValue, env: Environment, mask: Mask) -> None:
         """An element in memory."""
@@ -200,10 +211,16 @@ class Function:
             for number in range(last + 1, extent):
                 self.block(node.body, inside(number, number), mask)
 
-    def guard(self, node: Guard, env: Environment, mask: Mask) -> None:
-        """The body where the conditions hold: at compile time, in a branch, or under a mask."""
+    def where(
+        self,
+        conditions: Sequence[Condition],
+        emit: Callable[[Mask], None],
+        env: Environment,
+        mask: Mask,
+    ) -> None:
+        """What is emitted where conditions hold: at compile time, in a branch, or under a mask."""
         bits, lanes = [], []
-        for condition in node.conditions:
+        for condition in conditions:
             known, value = env.decide(condition)
             if known is False:
                 return
@@ -213,9 +230,9 @@ class Function:
         if lanes:
             mask = all_of(self.emitter, lanes if mask is None else [mask, *lanes])
         if not bits:
-            self.block(node.body, env, mask)
+            emit(mask)
             return
         with self.builder.if_then(all_of(self.emitter, bits)):
             self.memory.open()
-            self.block(node.body, env, mask)
+            emit(mask)
             self.memory.close()

@@ -83,7 +83,7 @@ class Values:
         self, area: Area, index: tuple[Affine, ...], env: Environment, mask: Mask
     ) -> LlvmValue:
         found = self.memory.read(area, index, env, mask)
-        if area.tensor.dtype == "int8":
+        if area.tensor.dtype in ("int8", "int16"):
             return self.emitter.builder.sext(found, self.emitter.like(found, I32))
         if area.tensor.dtype in ("uint8", "bool"):
             return self.emitter.builder.zext(found, self.emitter.like(found, I32))

@@ -1,6 +1,5 @@
 """Elements in memory: where they lie, and reading and writing whole vectors of them."""
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 
 from llvmlite import ir
@@ -216,7 +215,7 @@ class Memory:
         low, high = env.interval(offset)
         spare = offset.constant % lanes
         last = high - spare + step * (lanes - 1) + lanes
-        return low >= spare and last <= math.prod(area.layout.shape)
+        return low >= spare and last <= area.layout.size
 
     def _column(self, area: Area, offset: Affine, step: int, env: Environment) -> LlvmValue:
         """One column of a square of elements; its neighbours are there for those who ask next.
@@ -264,6 +263,16 @@ class Memory:
         distances = builder.mul(self.emitter.iota(env.lanes), number_of(kind, step))
         first = self.emitter.splat(self.number(offset), env.lanes)
         return self.pointers(area, builder.add(distances, first))
+
+    def fetch_ahead(self, area: Area, offset: Affine, distance: int) -> None:
+        """Bring what lies some bytes after an element into the first cache, once per element."""
+        emitter, place = self.emitter, total(offset, distance // bytes_of(area))
+
+        def fetch() -> LlvmValue:
+            arguments = [self.address(area, place), I32(0), I32(3), I32(1)]
+            return emitter.intrinsic("llvm.prefetch.p0", ir.VoidType(), arguments)
+
+        self.once(("ahead", area.tensor.name, offset), fetch)
 
     def at(self, area: Area, offsets: LlvmValue) -> LlvmValue:
         """Elements at any distances from the first."""

@@ -14,7 +14,8 @@ from ..te.processor import DotProduct, Processor
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
 
-_S16 = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"))
+_WORDS = (("int16", "int16"),)
+_S16 = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), *_WORDS)
 
 LEVELS = {
     "avx512vnni": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "fma", "avx2"),
@@ -27,7 +28,10 @@ _PROCESSORS = {"avx512vnni": "", "avx2": "haswell", "sse2": "x86-64"}
 """LLVM's processor for a level; empty for the host's own."""
 
 _INSTRUCTIONS = {
-    "avx512vnni": (DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),),
+    "avx512vnni": (
+        DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),
+        DotProduct("vpdpwssd", 16, 2, _WORDS),
+    ),
     "avx2": (DotProduct("vpmaddwd", 8, 2, _S16),),
     "sse2": (DotProduct("pmaddwd", 4, 2, _S16),),
 }

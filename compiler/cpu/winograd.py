@@ -9,6 +9,7 @@ or more channels the largest error is no larger (`tests/compiler/cpu/test_convol
 """
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from .. import te
 from ..te.stages import REGISTER
 from .buffers import STACK_BYTES
 from .description import Plan, activated, round_up
-from .layout import Layout
+from .layout import Layout, Tiles
 from .target import Target
 
 if TYPE_CHECKING:
@@ -27,54 +28,87 @@ _INPUT = np.array([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]], n
 _WINDOW = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 _OUTPUT = np.array([[1, 0], [1, 1], [1, -1], [0, -1]], np.float32)
 
+TILE = 2
+"""Outputs of a tile along each dimension."""
+
 ROW_BYTES = STACK_BYTES
 """Changed inputs of one row of tiles up to this size are multiplied before the next row is read."""
 
 
-def winograd_plan(conv: "Convolution", target: Target) -> Plan:
-    """Declaration and schedule of a convolution in this way."""
-    rows, columns = conv.size_out
-    x = te.tensor("x", "float32", conv.operands["x"].shape)
-    extents = (conv.batch, rows + 2, columns + 2, conv.channels_in)
-    pn, py, px, pc = te.axes(**dict(zip(("pn", "py", "px", "pc"), extents, strict=True)))
-    bordered = x[pn, py - conv.pads[0], px - conv.pads[1], pc]
-    source = te.compute("padded", "float32", (pn, py, px, pc), bordered)
-    w = te.tensor("w", "float32", (4, 4, conv.channels_in, conv.channels_out))
-    total, axes = products(source, w, rows, columns)
-    total = total + te.tensor("bias", "float32", (conv.channels_out,))[axes[-1]]
-    if conv.residual:
-        shape = (conv.batch, rows // 2, 2, columns // 2, 2, conv.channels_out)
-        total = total + te.tensor("residual", "float32", shape)[axes]
-    out = te.compute("out", "float32", axes, activated(total, conv.activation, "convolution"))
-    kernel = te.kernel("convolution", out, CONSTANTS)
-    schedule = te.Schedule(kernel, processor=target.processor)
-    schedule.split("padded", "pc", target.lanes)
-    schedule.vectorise("padded", "pc.i")
-    schedule.parallelise("padded", schedule.fuse("padded", "pn", "py"))
-    layout = schedule_products(schedule, target, columns, conv.channels_in, conv.channels_out)
-    room = (round_up(conv.channels_out, target.lanes),)
-    return Plan(schedule, {"w": layout, "bias": Layout.plain(room)})
+class WinogradPlanner:
+    """Declares and schedules one float32 convolution for one target.
 
+    Parameters
+    ----------
+    conv
+        The convolution, with windows of 3x3 and steps of 1.
+    target
+        What it is compiled for.
+    """
 
-def changed_window(w: np.ndarray) -> np.ndarray:
-    """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""
-    wide = w.astype(np.float64)
-    return np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, wide).astype(np.float32)
+    def __init__(self, conv: "Convolution", target: Target) -> None:
+        self.conv, self.target = conv, target
+        self.down, self.across = (math.ceil(size / TILE) for size in conv.size_out)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it takes less time than direct convolution: enough channels and tiles."""
+        c = self.conv
+        return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32
+
+    @property
+    def tiles(self) -> Tiles:
+        """How tiles of the output lie in it."""
+        digits = ((self.conv.batch,), (self.down, TILE), (self.across, TILE))
+        return Tiles(self.conv.output.shape, (*digits, (self.conv.channels_out,)))
+
+    def plan(self) -> Plan:
+        """Declaration, schedule and layouts."""
+        conv, target = self.conv, self.target
+        rows, columns = TILE * self.down, TILE * self.across
+        x = te.tensor("x", "float32", conv.operands["x"].shape)
+        extents = (conv.batch, rows + 2, columns + 2, conv.channels_in)
+        pn, py, px, pc = te.axes(**dict(zip(("pn", "py", "px", "pc"), extents, strict=True)))
+        bordered = x[pn, py - conv.pads[0], px - conv.pads[1], pc]
+        source = te.compute("padded", "float32", (pn, py, px, pc), bordered)
+        w = te.tensor("w", "float32", (4, 4, conv.channels_in, conv.channels_out))
+        total, axes = products(source, w, self.down, self.across)
+        total = total + te.tensor("bias", "float32", (conv.channels_out,))[axes[-1]]
+        if conv.residual:
+            total = total + te.tensor("residual", "float32", self.tiles.shape)[axes]
+        out = te.compute("out", "float32", axes, activated(total, conv.activation, "convolution"))
+        kernel = te.kernel("convolution", out, CONSTANTS)
+        schedule = te.Schedule(kernel, processor=target.processor)
+        schedule.split("padded", "pc", target.lanes)
+        schedule.vectorise("padded", "pc.i")
+        schedule.parallelise("padded", schedule.fuse("padded", "pn", "py"))
+        layout = schedule_products(
+            schedule, target, self.across, conv.channels_in, conv.channels_out
+        )
+        bias = Layout.plain((round_up(conv.channels_out, target.lanes),))
+        tiles = {name: self.tiles for name in ("out", "residual") if name in kernel.tensors}
+        return Plan(schedule, {"w": layout, "bias": bias}, tiles)
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""
+        wide = constants["w"].astype(np.float64)
+        changed = np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, wide)
+        return {**constants, "w": changed.astype(np.float32)}
 
 
 def products(
-    source: te.Operand, w: te.Operand, rows: int, columns: int
+    source: te.Operand, w: te.Operand, down: int, across: int
 ) -> tuple[te.Value, tuple[te.Index, ...]]:
     """Sums of a convolution as stages.
 
     Parameters
     ----------
     source
-        The image with its border, [N, rows + 2, columns + 2, I].
+        The image with its border, [N, 2 * down + 2, 2 * across + 2, I].
     w
         Changed weights, [4, 4, I, O].
-    rows, columns
-        Even extents of the output.
+    down, across
+        Tiles.
 
     Returns
     -------
@@ -82,11 +116,11 @@ def products(
     channel.
     """
     images, channels = source.tensor.shape[0], source.tensor.shape[-1]
-    n, ty, tx, c = te.axes(n=images, ty=rows // 2, tx=columns // 2, c=channels)
+    n, ty, tx, c = te.axes(n=images, ty=down, tx=across, c=channels)
     i, j = te.axes(i=4, j=4)
     a, b = te.reduce_axes(a=4, b=4)
     change = te.tensor("change_in", "float32", (4, 4))
-    element = source[n, ty * 2 + a, tx * 2 + b, c]
+    element = source[n, ty * TILE + a, tx * TILE + b, c]
     tiles = te.compute(
         "tiles",
         "float32",
@@ -101,7 +135,7 @@ def products(
         (n, ty, i, j, tx, o),
         te.sum(tiles[n, ty, i, j, tx, k] * w[i, j, k, o], over=k),
     )
-    dy, dx = te.axes(dy=2, dx=2)
+    dy, dx = te.axes(dy=TILE, dx=TILE)
     i, j = te.reduce_axes(p=4, q=4)
     back = te.tensor("change_out", "float32", (4, 2))
     total = te.sum(back[i, dy] * back[j, dx] * multiplied[n, ty, i, j, tx, o], over=(i, j))
@@ -113,7 +147,7 @@ CONSTANTS = {"change_in": _INPUT, "change_out": _OUTPUT}
 
 
 def schedule_products(
-    s: te.Schedule, target: Target, columns: int, channels: int, channels_out: int
+    s: te.Schedule, target: Target, across: int, channels: int, channels_out: int
 ) -> Layout:
     """Tiles, products and sums for one row of tiles after the other, or each for the whole image.
 
@@ -123,8 +157,7 @@ def schedule_products(
     """
     lanes = target.lanes
     most = {"avx512vnni": 14, "avx2": 6, "sse2": 4}[target.level]
-    columns //= 2
-    pixels = math.ceil(columns / math.ceil(columns / most))
+    pixels = math.ceil(across / math.ceil(across / most))
     panel = 2 * lanes
     for stage in ("tiles", "products"):
         s.cache_write(stage, REGISTER)
@@ -135,7 +168,7 @@ def schedule_products(
     for loop in ("p", "q", "dy", "dx"):
         s.unroll("out", loop)
     s.vectorise("out", "o.i")
-    if 64 * columns * max(channels, channels_out) <= ROW_BYTES:
+    if 64 * across * max(channels, channels_out) <= ROW_BYTES:
         s.compute_at("products", "out", "ty")
         s.compute_at("tiles", "out", "ty")
         s.parallelise("out", "ty")

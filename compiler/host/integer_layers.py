@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution, Quantised, Residual
+from ..cpu.byte_winograd import LIMIT
 from ..graph import Node
 from ..graph.operators import QAdd, QConv
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
@@ -34,6 +35,7 @@ def match_layer(scope: Scope, node: Node) -> HostKernel | None:
     inputs = {"x": x}
     if layer.groups == 1:
         described, constants["w"] = _dense(layer, shape, w, quantised)
+        described = replace(described, narrow=bool(np.all(sizes < LIMIT)))
         nodes = (node,)
         found = _residual(scope, node)
         if found is not None:

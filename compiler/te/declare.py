@@ -23,8 +23,8 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand
     name
         Unique within a kernel.
     dtype
-        `float32`, `int8`, `uint8`, `int32`, `int64` or `bool`; the accelerator has `int8` and
-        `int32`, and `float32` for the scales of `requantise`.
+        `float32`, `int8`, `uint8`, `int16`, `int32`, `int64` or `bool`; the accelerator has `int8`
+        and `int32`, and `float32` for the scales of `requantise`.
     shape
         Elements per dimension.
     pad
