@@ -44,7 +44,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
 )
 
 
-def quantise(
+def recognise_layers(
     graph: Graph,
     last: int = len(RECIPE),
     told: Callable[[int, str, Graph], None] = lambda position, name, graph: None,
@@ -101,4 +101,4 @@ def import_and_quantise(
     CompileError
         If a layer cannot be computed exactly.
     """
-    return quantise(import_onnx(source, batch, fixed, dims))
+    return recognise_layers(import_onnx(source, batch, fixed, dims))

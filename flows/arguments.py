@@ -14,9 +14,9 @@ from ..compiler.options import DEFAULT_OPTIONS
 from ..errors import UsageError
 from ..isa.configuration import DEFAULT, Configuration, load_configuration
 from ..sim.toolchain import find_compiler, find_verilator
-from .calibration import Calibration, refuse_calibration
+from .calibration_options import CalibrationOptions, refuse_calibration
 from .compile_cache import CompileCache
-from .fixed_inputs import NO_WISHES, Wishes, refuse_wishes
+from .input_options import NO_WISHES, Wishes, refuse_wishes
 from .placing import DEFAULT_PLACING, Placing
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def load_module(
     configuration: Configuration | None,
     *,
     keep_all: bool = False,
-    calibration: "Calibration | None" = None,
+    calibration: "CalibrationOptions | None" = None,
     wishes: Wishes = NO_WISHES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
@@ -141,7 +141,7 @@ def compile_model(
     configuration: Configuration,
     *,
     keep_all: bool = False,
-    calibration: "Calibration | None" = None,
+    calibration: "CalibrationOptions | None" = None,
     wishes: Wishes = NO_WISHES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
@@ -166,7 +166,7 @@ def kept_module(
     configuration: Configuration,
     *,
     keep_all: bool,
-    calibration: "Calibration | None" = None,
+    calibration: "CalibrationOptions | None" = None,
     wishes: Wishes = NO_WISHES,
     placing: Placing = DEFAULT_PLACING,
 ) -> CompileCache | None:
@@ -182,13 +182,13 @@ def compile_anew(
     configuration: Configuration,
     *,
     keep_all: bool,
-    calibration: "Calibration | None" = None,
+    calibration: "CalibrationOptions | None" = None,
     wishes: Wishes = NO_WISHES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
     from ..compiler.frontend import import_and_quantise
-    from .quantising import integer_graph
+    from .quantise_model import integer_graph
 
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)

@@ -21,7 +21,8 @@ from ..compiler.module import Segment
 from ..isa.configuration import Configuration, load_configuration
 from ..isa.encoding import encode_program
 from ..isa.semantics import Machine
-from ..runtime.devices import Device, Result, open_device
+from ..runtime.device import Device, Result
+from ..runtime.devices import open_device
 from ..sim.functional import FunctionalMachine
 from ..sim.native_functional import NativeMachine
 from ..sim.timing import exact_measure

@@ -2,8 +2,9 @@
 
 A kept module is an artifact in the cache folder, named after everything that it follows from: the
 model's bytes and those of files that hold its tensors, the configuration, what was asked for, and
-the compiler's own source. Beside it lies its report, which an artifact leaves out, and the
-artifact's digest. Whatever is wrong with a kept file, the model is compiled again.
+the compiler's own source. Beside it lies its report, which an artifact leaves out, with the
+artifact's digest and name. Whatever is wrong with a kept file, or was kept under another name, the
+model is compiled again.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ..compiler.options import Options
 from ..errors import ImportModelError, TilewrightError
 from ..isa.configuration import Configuration
-from ..sim.toolchain import cache_folder, kept_folder
+from ..sim.cache import cache_folder, kept_folder
 
 if TYPE_CHECKING:
     from ..compiler.module import Module
@@ -33,7 +34,7 @@ SUFFIX, REPORT_SUFFIX = ".tw", ".json"
 """Of a module, and of its report."""
 SOURCES = (
     *("compiler", "isa", "runtime", "sim/timing"),
-    *("flows/calibration.py", "flows/quantising.py"),
+    *("flows/calibration_options.py", "flows/quantise_model.py"),
 )
 """Code that a compiled module follows from; the timing model chooses its schedules."""
 CODE = (".py", ".cpp", ".h")
@@ -46,12 +47,14 @@ EXTERNAL = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
 
 
 class CompileCache:
-    """Where the modules of one model lie.
+    """Where the module of a model lies that is compiled in one way.
 
     Parameters
     ----------
     model
-        The ONNX file.
+        The ONNX file, or an artifact whose network is compiled again.
+    configuration
+        None for an artifact's own.
     more
         What else the module follows from; printed alike where it is alike.
 
@@ -64,7 +67,7 @@ class CompileCache:
     def __init__(
         self,
         model: Path,
-        configuration: Configuration,
+        configuration: Configuration | None,
         options: Options,
         *,
         keep_all: bool,
@@ -81,29 +84,31 @@ class CompileCache:
         for path in _external_files(model, data):
             with contextlib.suppress(OSError), path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
-        asked = (configuration.name, configuration.parameters(), astuple(options), keep_all, more)
+        machine = configuration and (configuration.name, configuration.parameters())
+        asked = (machine, astuple(options), keep_all, more)
         digest.update(repr((model.stem, asked, _source_digest())).encode())
         self.configuration = configuration
         self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"
 
     def load(self) -> "Module | None":
-        """The kept module; None where there is none that can be read."""
+        """The kept module with its report; None where they are not both whole."""
         from ..runtime.artifact import load
 
-        try:
-            module = load(self.path, self.configuration, trusted=True)
-            self._touch()
-        except (TilewrightError, OSError):
-            return None
         found = self.read()
-        return module if found is None else replace(module, report=found[1])
+        if found is None:
+            return None
+        try:
+            return replace(load(self.path, self.configuration, trusted=True), report=found[1])
+        except TilewrightError:
+            return None
 
     def read(self) -> tuple[bytes, dict[str, Any]] | None:
         """The kept artifact and its module's report; None where they are not both whole."""
         try:
             data = self.path.read_bytes()
             report = json.loads(self.path.with_suffix(REPORT_SUFFIX).read_text())
-            if report.pop("sha256") != hashlib.sha256(data).hexdigest():
+            kept = report.pop("kept"), report.pop("sha256")
+            if kept != (self.path.stem, hashlib.sha256(data).hexdigest()):
                 return None
             self._touch()
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -134,7 +139,7 @@ class CompileCache:
     def _describe(self, report: Mapping[str, object]) -> None:
         """Keep the report beside the artifact, and forget what nobody asks for any more."""
         digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
-        text = json.dumps({**report, "sha256": digest})
+        text = json.dumps({**report, "kept": self.path.stem, "sha256": digest})
         self.path.with_suffix(REPORT_SUFFIX).write_text(text)
         oldest = time.time() - DAYS_KEPT * SECONDS_A_DAY
         for other in self.path.parent.iterdir():

@@ -16,8 +16,8 @@ import onnx
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
-from ..compiler.fixing import import_with_inputs
 from ..compiler.graph import evaluate
+from ..compiler.import_with_inputs import import_with_inputs
 from ..compiler.importers import RefusedError
 from ..errors import TilewrightError
 from .conformance_kernels import KernelRunner
@@ -33,7 +33,7 @@ LISTED = re.compile(r"\* `(\w+)`")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CaseResult:
     """What became of a case.
 
     Attributes
@@ -74,8 +74,8 @@ def run_cases(
     cases: Iterable[TestCase],
     progress: Callable[[str], None] = lambda name: None,
     kernels: KernelRunner | None = None,
-) -> Iterator[Verdict]:
-    """Run cases, one verdict each; by kernels of the CPU target if they are given."""
+) -> Iterator[CaseResult]:
+    """Run cases, one result each; by kernels of the CPU target if they are given."""
     for case in cases:
         progress(case.name)
         with warnings.catch_warnings():
@@ -97,7 +97,7 @@ def arrays_of(case: TestCase) -> tuple[dict[str, np.ndarray], list[Any]]:
     return inputs, [_as_array(value) for value in expected]
 
 
-def run_case(case: TestCase, kernels: KernelRunner | None = None) -> Verdict:
+def run_case(case: TestCase, kernels: KernelRunner | None = None) -> CaseResult:
     """Import a case's model, evaluate it on its inputs and compare.
 
     Parameters
@@ -112,14 +112,14 @@ def run_case(case: TestCase, kernels: KernelRunner | None = None) -> Verdict:
         fed = {value.name: arrays[value.name] for value in graph.inputs}
         results, ran = (evaluate(graph, fed), 0) if kernels is None else kernels.run(graph, fed)
     except RefusedError as error:
-        return Verdict(case.name, REFUSED, error.cause, str(error))
+        return CaseResult(case.name, REFUSED, error.cause, str(error))
     except TilewrightError as error:
-        return Verdict(case.name, REFUSED, "mistaken for a mistake of the model", str(error))
+        return CaseResult(case.name, REFUSED, "mistaken for a mistake of the model", str(error))
     except Exception as error:  # a crash is one of the outcomes
-        return Verdict(case.name, CRASHED, type(error).__name__, str(error))
+        return CaseResult(case.name, CRASHED, type(error).__name__, str(error))
     difference = compare(list(results.values()), expected, case.rtol, case.atol)
     outcome, cause = (WRONG, "wrong") if difference else (PASSED, "")
-    return Verdict(case.name, outcome, cause, difference, ran)
+    return CaseResult(case.name, outcome, cause, difference, ran)
 
 
 def _as_array(value: Any) -> Any:
@@ -163,27 +163,27 @@ def compare(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: floa
     return ""
 
 
-def by_cause(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
-    """Return the verdicts that did not pass by cause, the most frequent first."""
-    causes: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        if verdict.outcome != PASSED:
-            causes.setdefault(verdict.cause, []).append(verdict)
+def by_cause(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
+    """Return the results that did not pass by cause, the most frequent first."""
+    causes: dict[str, list[CaseResult]] = {}
+    for result in results:
+        if result.outcome != PASSED:
+            causes.setdefault(result.cause, []).append(result)
     return dict(sorted(causes.items(), key=lambda entry: (-len(entry[1]), entry[0])))
 
 
-def count_outcomes(verdicts: Iterable[Verdict]) -> dict[str, int]:
+def count_outcomes(results: Iterable[CaseResult]) -> dict[str, int]:
     """Return how many cases had each outcome."""
     counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
-    for verdict in verdicts:
-        counts[verdict.outcome] += 1
+    for result in results:
+        counts[result.outcome] += 1
     return counts
 
 
-def render(verdicts: Sequence[Verdict]) -> str:
+def render(results: Sequence[CaseResult]) -> str:
     """Return the page of the documentation: counts, causes, and every case that is refused."""
-    counts, causes = count_outcomes(verdicts), by_cause(verdicts)
-    total = len(verdicts)
+    counts, causes = count_outcomes(results), by_cause(results)
+    total = len(results)
     lines = [
         "# Conformance",
         "",
@@ -202,7 +202,7 @@ def render(verdicts: Sequence[Verdict]) -> str:
         "## Refused cases",
     ]
     for cause, found in causes.items():
-        lines += ["", f"### {cause}", "", *(f"* `{verdict.name}`" for verdict in found)]
+        lines += ["", f"### {cause}", "", *(f"* `{result.name}`" for result in found)]
     return "\n".join([*lines, ""])
 
 
@@ -218,15 +218,15 @@ def read_listed(page: str) -> dict[str, str]:
     return listed
 
 
-def surprises(verdicts: Iterable[Verdict], listed: Mapping[str, str]) -> list[str]:
-    """Tell where verdicts and a list of refused cases disagree, a sentence for each case."""
+def surprises(results: Iterable[CaseResult], listed: Mapping[str, str]) -> list[str]:
+    """Tell where results and a list of refused cases disagree, a sentence for each case."""
     found = []
-    for verdict in verdicts:
-        cause = listed.get(verdict.name)
-        if verdict.outcome == PASSED and cause is not None:
-            found.append(f"`{verdict.name}` passes now: take it off the list")
-        elif verdict.outcome in (WRONG, CRASHED) or (verdict.outcome == REFUSED and cause is None):
-            found.append(f"`{verdict.name}` is {verdict.outcome}: {verdict.message}")
-        elif verdict.outcome == REFUSED and cause != verdict.cause:
-            found.append(f"`{verdict.name}` is refused for `{verdict.cause}`, not for `{cause}`")
+    for result in results:
+        cause = listed.get(result.name)
+        if result.outcome == PASSED and cause is not None:
+            found.append(f"`{result.name}` passes now: take it off the list")
+        elif result.outcome in (WRONG, CRASHED) or (result.outcome == REFUSED and cause is None):
+            found.append(f"`{result.name}` is {result.outcome}: {result.message}")
+        elif result.outcome == REFUSED and cause != result.cause:
+            found.append(f"`{result.name}` is refused for `{result.cause}`, not for `{cause}`")
     return found

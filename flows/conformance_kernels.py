@@ -11,13 +11,14 @@ import numpy as np
 
 from ..compiler.cpu import compile_kernel
 from ..compiler.cpu.kernel import key_of
-from ..compiler.frontend import quantise
+from ..compiler.frontend import recognise_layers
 from ..compiler.graph import Graph
 from ..compiler.host import host_target, plan_host
 from ..compiler.module import Module
 from ..errors import CompileError
 from ..isa.configuration import PRESETS
-from ..runtime.devices import Device, open_device
+from ..runtime.device import Device
+from ..runtime.devices import open_device
 from ..runtime.session import Session
 
 MACHINE = PRESETS["4x4"]
@@ -56,7 +57,7 @@ class KernelRunner:
         -------
         Outputs by name, and how many kernels computed them.
         """
-        graph = quantise(graph)
+        graph = recognise_layers(graph)
         steps = tuple(node.outputs[0].name for node in graph.nodes)
         self._compile(graph, steps)
         module = Module(graph.name, MACHINE, graph, steps, (), {}, self.code)

@@ -42,7 +42,7 @@ OPTIONS = Options(most_instructions=1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FileResult:
     """What became of one file: `equal`, `refused`, or how it failed, and in which words."""
 
     seed: int
@@ -56,14 +56,14 @@ class Count:
     """What a run has seen."""
 
     kinds: Counter[str] = field(default_factory=Counter)
-    failures: list[Verdict] = field(default_factory=list)
+    failures: list[FileResult] = field(default_factory=list)
     seconds: float = 0.0
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, result: FileResult) -> None:
         """Count a file."""
-        self.kinds[verdict.kind] += 1
-        if verdict.kind not in ("equal", "refused"):
-            self.failures.append(verdict)
+        self.kinds[result.kind] += 1
+        if result.kind not in ("equal", "refused"):
+            self.failures.append(result)
 
 
 def try_model(model: bytes, seed: int, runner: Runner) -> tuple[str, str]:
@@ -173,7 +173,7 @@ def try_models(
         for index in list(busy):
             answer = workers[index].answer()
             if answer is not None:
-                count.add(Verdict(*busy.pop(index), *answer))
+                count.add(FileResult(*busy.pop(index), *answer))
                 count.seconds = time.monotonic() - started
                 told(count)
 
@@ -240,7 +240,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 worker.stop()
         failed = bool(count.failures)
         if options.json:
-            failures = [asdict(verdict) for verdict in count.failures]
+            failures = [asdict(result) for result in count.failures]
             figures = {"kinds": dict(count.kinds), "failures": failures}
             write_json(options.json, {**figures, "seconds": count.seconds})
         if options.json != "-":
@@ -255,8 +255,8 @@ def report(count: Count) -> str:
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.kinds.items()))
     lines = [f"damaged models: {count.kinds.total()} in {count.seconds:.0f} s: {kinds}"]
     lines += [
-        f"  {verdict.kind}: seed {verdict.seed}, {verdict.source}: {verdict.text[:300]}"
-        for verdict in count.failures
+        f"  {result.kind}: seed {result.seed}, {result.source}: {result.text[:300]}"
+        for result in count.failures
     ]
     return "\n".join(lines)
 

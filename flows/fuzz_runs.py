@@ -15,7 +15,8 @@ from ..errors import CompileError
 from ..isa.configuration import PRESETS, Configuration
 from ..isa.random_configurations import verification_configurations
 from ..runtime.compare import Comparison
-from ..runtime.devices import Device, open_device
+from ..runtime.device import Device
+from ..runtime.devices import open_device
 from ..runtime.session import Session
 from .sketches import Sketch
 

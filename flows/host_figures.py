@@ -19,7 +19,7 @@ from ..compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evalu
 from ..compiler.host import host_target
 from ..compiler.placement.costs import NS_PER_US, Host, passes_of
 from ..errors import TilewrightError
-from ..sim.toolchain import kept_folder
+from ..sim.cache import kept_folder
 from .layers import ConvolutionShape, layer_graph
 
 KIND = "host"

@@ -208,7 +208,7 @@ def placement_of(
 def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     """All layers of a module, as the table wants them."""
     from ..compiler.host import host_target, plan_host
-    from ..compiler.placement.table import PlacedLayer, placed_layers
+    from ..compiler.placement.layers import PlacedLayer, placed_layers
     from ..runtime.names import layer_nodes
 
     nodes = layer_nodes(module)
@@ -246,7 +246,8 @@ def placement_sentence(placement: Mapping[str, Any]) -> str:
     return (
         f"estimated: {total['sum']:,.0f} us a sample, {total['accelerator']:,.0f} of them on the "
         f"accelerator at {clock:g} MHz, {total['host']:,.0f} on the host and "
-        f"{total['transfer']:,.0f} for transfers"
+        f"{total['transfer']:,.0f} for transfers;\n"
+        f"{total['makespan']:,.0f} us where both sides work at once"
     )
 
 
@@ -289,7 +290,7 @@ def placement_table(placement: Mapping[str, Any]) -> "Table":
 
 TABLE_NOTES = (
     "times in us; accelerator and host: what a layer adds there; moving it: what moving it alone",
-    "to the other side would cost (+) or save (-), transfers included",
+    "to the other side would cost (+) or save (-), transfers included, one side after the other",
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..compiler.module import Module
 from ..runtime import Comparison, Session, open_device
-from ..runtime.devices import Device, Result
+from ..runtime.device import Device, Result
 from ..runtime.profile import Profile, profile_of
 from ..runtime.session import Run
 from .arguments import progress_bar

@@ -13,7 +13,7 @@ from ..compiler.graph import is_accelerated
 from ..compiler.module import Module, Segment
 from ..errors import CompileError
 from ..isa.instructions import Instruction
-from ..runtime.devices import Result
+from ..runtime.device import Result
 from ..runtime.names import layer_names
 from ..sim.memory_model import MemoryModel
 from ..sim.timing import Timing, time_program

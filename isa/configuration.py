@@ -13,7 +13,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError, IsaError
+from ..errors import ConfigurationError
+from .configuration_rules import rules
 from .vector_operations import OPERATIONS, Operation, operations_with
 
 CONTRACT_VERSION = 1
@@ -32,10 +33,6 @@ class Memory(IntEnum):
     LUT = 3
     ACC = 4
     DRAM = 5
-
-
-def _is_power_of_two(value: int) -> bool:
-    return value > 0 and value & (value - 1) == 0
 
 
 def _shown(value: object) -> str:
@@ -117,92 +114,11 @@ class Configuration:
     extra_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        problems = [sentence for holds, sentence in self._rules() if not holds]
+        problems = [sentence for holds, sentence in rules(self) if not holds]
         if problems:
             raise ConfigurationError(f"configuration `{self.name}`: " + "; ".join(problems))
         extra = self.operations[len(OPERATIONS) :]
         object.__setattr__(self, "extra_operations", tuple(map(str, extra)))
-
-    def _rules(self):
-        for field in fields(self):
-            if field.name in ("name", "extra_operations"):
-                continue
-            value, least = getattr(self, field.name), int(field.name != "depthwise_taps")
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                kind = "positive whole number" if least else "whole number, 0 or more"
-                yield False, f"`{field.name}` must be a {kind}, not {value!r}"
-                return
-        for name, low, high in (
-            ("lanes_in", 2, 64),
-            ("lanes_out", 2, 64),
-            ("vector_lanes", 2, 64),
-            ("act_banks", 2, 16),
-            ("act_depth", 8, 1 << 16),
-            ("wgt_banks", 1, 16),
-            ("wgt_depth", 8, 1 << 16),
-            ("acc_banks", 2, 16),
-            ("acc_depth", 8, 1 << 16),
-            ("param_depth", 2, 1 << 14),
-            ("lut_tables", 1, 16),
-            ("bus_bits", 32, 256),
-            ("burst_beats", 1, 256),
-            ("outstanding_bursts", 1, 64),
-            ("queue_depth", 1, 64),
-        ):
-            value = getattr(self, name)
-            yield (
-                _is_power_of_two(value) and low <= value <= high,
-                f"`{name}` must be a power of two from {low} to {high}, not {value}",
-            )
-        for name, low, high in (
-            ("token_bits", 2, 8),
-            ("extent_bits", 4, 16),
-            ("tile_loops", 1, 6),
-            ("row_loops", 1, 4),
-            ("map_loops", 1, 6),
-            ("reduce_loops", 1, 4),
-            ("dma_loops", 1, 6),
-            ("address_bits", 20, 32),
-        ):
-            value = getattr(self, name)
-            yield low <= value <= high, f"`{name}` must lie in {low} to {high}, not {value}"
-        lanes, vector = (self.lanes_in, self.lanes_out), self.vector_lanes
-        for name, value in zip(("lanes_in", "lanes_out"), lanes, strict=True):
-            yield (
-                value % vector == 0,
-                f"`{name}` must be a multiple of vector_lanes ({vector}), not {value}",
-            )
-        yield (
-            self.depthwise_taps <= self.lanes_in,
-            f"`depthwise_taps` must be at most lanes_in ({self.lanes_in}), since each tap has a "
-            f"row of the weight tile, not {self.depthwise_taps}",
-        )
-        yield (
-            self.wgt_depth % self.lanes_in == 0,
-            f"`wgt_depth` must be a multiple of lanes_in ({self.lanes_in}), so that no weight tile "
-            f"crosses a bank, not {self.wgt_depth}",
-        )
-        yield (
-            self.burst_bytes <= 4096,
-            f"a burst of {self.burst_bytes} bytes (burst_beats x bus_bits / 8) would cross the "
-            "4096-byte boundary of AXI4; lower `burst_beats`",
-        )
-        yield (
-            self.row_bytes(Memory.ACT) * 4 >= self.bus_bytes,
-            f"`bus_bits` = {self.bus_bits} moves over four activation rows of {self.lanes_in} "
-            "bytes a beat; lower it or raise `lanes_in`",
-        )
-        yield self._operations_rule()
-
-    def _operations_rule(self) -> tuple[bool, str]:
-        extra = self.extra_operations
-        if not isinstance(extra, list | tuple) or not all(isinstance(e, str) for e in extra):
-            return False, f"`extra_operations` must be a list of texts `name = law`, not {extra!r}"
-        try:
-            operations_with(tuple(extra))
-        except IsaError as problem:
-            return False, f"`extra_operations`: {problem}"
-        return True, ""
 
     # Sizes that follow -------------------------------------------------------------------------
 

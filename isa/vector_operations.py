@@ -13,7 +13,8 @@ from functools import cache
 
 from ..errors import IsaError
 from .expressions import Call, Constant, Expression, Immediate, Op, Slot
-from .laws import HIGH, LOW, RANGES, Range, evaluate, read_law
+from .laws import HIGH, LOW, RANGES, Range, evaluate
+from .read_law import read_law
 
 NAMES: dict[str, Expression] = {
     "a": Slot("a", ("v",)),
@@ -45,7 +46,7 @@ class Operation:
     name
         As assembly writes it.
     law
-        `x` as an expression of `a`, `b`, `a_multiplier` and `b_multiplier`; see `laws.read_law`.
+        `x` as an expression of `a`, `b`, `a_multiplier` and `b_multiplier`; see `read_law`.
 
     Attributes
     ----------

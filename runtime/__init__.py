@@ -2,7 +2,8 @@
 
 from .artifact import load, save
 from .compare import Comparison
-from .devices import Device, Result, open_device
+from .device import Device, Result
+from .devices import open_device
 from .session import Run, Session
 
 __all__ = ["Comparison", "Device", "Result", "Run", "Session", "load", "open_device", "save"]

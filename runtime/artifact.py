@@ -12,22 +12,20 @@ import hashlib
 import io
 import json
 import os
-import struct
-import tempfile
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from ..atomic_write import write_atomically
 from ..compiler.graph import Graph, parse_graph, print_graph, verify
 from ..compiler.module import Module
 from ..errors import ArtifactError, TilewrightError
 from ..isa.checker import check
 from ..isa.configuration import CONTRACT_VERSION, Configuration
 from ..isa.encoding import decode_program, encode_program
+from .archive import AGAIN, ZIP_MAGIC, pack, unpack
 from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
@@ -39,17 +37,6 @@ MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
 CODE = "code/"
 """Folder of the host kernels' machine code, by their keys."""
-EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Every entry's time: the earliest that a zip file can say."""
-
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-ZIP_MAGIC = b"PK\x03\x04"
-AGAIN = "copy it again, or compile the model again"
-DAMAGE = (
-    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, KeyError,
-    OverflowError, RuntimeError,
-)  # fmt: skip
-"""What `zipfile` raises over files that are not as they were written."""
 
 
 def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> None:
@@ -91,7 +78,7 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
         "sha256": {name: _sha256(data) for name, data in sorted(entries.items())},
     }
     entries[MANIFEST] = json.dumps(manifest, indent=1, sort_keys=True).encode()
-    _write_atomically(path, _zip(entries, level))
+    _write(path, pack(entries, level))
 
 
 def load(
@@ -151,7 +138,7 @@ def is_artifact(path: str | os.PathLike[str]) -> bool:
 
 
 def _load(data: bytes, configuration: Configuration | None, trusted: bool) -> Module:
-    entries = _unzip(data)
+    entries = unpack(data)
     manifest = _manifest(entries)
     built_for = _configuration(manifest)
     if configuration is not None and configuration.hash != built_for.hash:
@@ -259,52 +246,10 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _zip(entries: Mapping[str, bytes], level: int) -> bytes:
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name, data in sorted(entries.items()):
-            info = zipfile.ZipInfo(name, EPOCH)
-            info.create_system = 3  # the same everywhere: Unix
-            info.external_attr = 0o644 << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(info, data, compresslevel=level)
-    return buffer.getvalue()
-
-
-def _unzip(data: bytes) -> dict[str, bytes]:
+def _write(path: Path, data: bytes) -> None:
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            infos = archive.infolist()
-            if any(info.compress_type not in METHODS for info in infos):
-                raise zipfile.BadZipFile("a method that is never written")
-            return {info.filename: archive.read(info) for info in infos}
-    except DAMAGE:
-        raise ArtifactError(
-            f"expected a whole file, got {len(data)} bytes that are cut off or damaged; {AGAIN}"
-        ) from None
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            try:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.chmod(file.name, 0o666 & ~_umask())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        write_atomically(path, data, durable=True)
     except OSError as problem:
         raise ArtifactError(
             f"artifact `{path}`: cannot be written, got `{problem.strerror}`; choose another path"
         ) from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

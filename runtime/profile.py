@@ -17,7 +17,7 @@ from ..compiler.host import HostKernel, Recurrence
 from ..compiler.module import Module, Segment
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
-from .devices import Result
+from .device import Result
 
 ACCELERATOR, CPU, HOST = "accelerator", "cpu", "host"
 

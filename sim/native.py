@@ -5,23 +5,13 @@ never build the same one twice, and none ever loads half a file. It takes a seco
 told on a terminal alone and leaves no trace in a log.
 """
 
-import fcntl
-import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from .toolchain import (
-    cache_folder,
-    call,
-    digest,
-    find_compiler,
-    kept_folder,
-    machine_fingerprint,
-    progress,
-)
+from .cache import cache_folder, digest, keep_file, kept_folder
+from .toolchain import call, find_compiler, machine_fingerprint, progress
 
 NATIVE_FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC", "-pthread", "-Wall", "-Wextra")
 
@@ -58,16 +48,10 @@ def build_native(
     texts = dict(generated or {}) | {path.name: path.read_text() for path in paths}
     parts = [_fingerprint(compiler), *flags]
     parts += [part for file in sorted(texts.items()) for part in file]
-    library = kept_folder("native", _TASK) / f"{name}-{digest(parts)}.so"
-    if library.is_file():
-        return library
-    with library.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if library.is_file():
-            return library
-        with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
-            os.replace(_compile(compiler, name, Path(folder), texts, flags), library)
-    return library
+    return keep_file(
+        kept_folder("native", _TASK) / f"{name}-{digest(parts)}.so",
+        lambda folder: _compile(compiler, name, folder, texts, flags),
+    )
 
 
 _fingerprint = cache(machine_fingerprint)

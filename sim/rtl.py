@@ -18,12 +18,14 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
 from ..isa.registers import OFFSETS, UNIT_COUNTERS, Error
+from .cache import keep_text
 from .explain_hang import explain_hang
 from .hardware_sources import hardware_sources
 from .harness import INTERRUPTED, SILENT, VIOLATED, Harness
 from .memory_model import MemoryModel
 from .scratchpad_arrays import ScratchpadArrays
-from .toolchain import build_library, keep_text, progress, runtime_in_background
+from .toolchain import progress
+from .verilate import build_library, runtime_in_background
 
 TOP = "core"
 """Top module of the generated Verilog."""

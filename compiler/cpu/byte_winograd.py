@@ -109,14 +109,19 @@ class ByteWinogradPlanner:
         wide = max(v for v in (1, 2, 4) if vectors % v == 0 and (v == 1 or v * pixels <= most))
         self.panel = wide * target.lanes
         self.room = round_up(conv.channels_out, self.panel)
-        buffers = [4 * POINTS * TILE * self.group * self.across * self.panel]
-        if not self.whole:
-            buffers.append(self.group * changed)
-        self.largest_buffer = max(buffers)
+        self.largest_buffer = max(
+            2
+            * POINTS
+            * (TILE * self.across + 2)
+            * self.channels
+            * (1 if self.whole else self.group),
+            0 if self.whole else self.group * changed,
+            4 * POINTS * TILE * self.group * self.across * self.panel,
+        )
 
     @property
     def is_faster(self) -> bool:
-        """Whether it can be done, in less time than direct convolution by an estimate."""
+        """Whether buffers fit the stack, and time is less than directly, by an estimate."""
         c, lanes = self.conv, self.target.lanes
         if c.channels_out < lanes or self.largest_buffer > STACK_BYTES:
             return False

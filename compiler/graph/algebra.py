@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from .ir import TensorType
-from .operators import Operator
+from .operator import Operator
 from .rules import FLOATS, INTEGERS, Definition, Types, broadcast, expect, wide
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import CompileError
 from .infer import infer
 from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
-from .operators import Operator
+from .operator import Operator
 
 MAX_ROUNDS = 100
 """Rounds after which `rewrite` calls its rules non-terminating; networks need a handful."""

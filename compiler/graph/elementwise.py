@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from .ir import DTYPES, TensorType
-from .operators import Operator
+from .operator import Operator
 from .rules import FLOATS, INTEGERS, Definition, Types, broadcast, expect, wide
 
 NUMBERS = (*FLOATS, *INTEGERS)

@@ -2,6 +2,7 @@
 
 from . import (
     algebra,
+    arranging,
     elementwise,
     indexing,
     interpolation,
@@ -11,16 +12,16 @@ from . import (
     reductions,
     volumes,
 )
-from .operators import Operator
+from .operator import Operator
 from .rules import Definition
 
 ALL = (
-    *(algebra, elementwise, indexing, interpolation, library),
+    *(algebra, arranging, elementwise, indexing, interpolation, library),
     *(quantising, recurrent, reductions, volumes),
 )
 
 FAMILIES: dict[type[Operator], Definition] = {
     definition.operator: definition for family in ALL for definition in family.DEFINITIONS
 }
-"""Operators that are defined by a file of their own; all others stand in `infer` and the kernel
-tables of `integer_kernels` and `host_kernels`."""
+"""Operators that are defined by a file of their own; of all others, `operators`, the rules stand in
+`integer_types` and `host_types`, the kernels in `integer_kernels` and `host_kernels`."""

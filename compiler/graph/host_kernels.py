@@ -5,7 +5,6 @@ what is asked for with channels last has the bits of the same with channels firs
 operators that passes know; the others stand in the files of their `families`.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from .elementwise import binary, unary
 from .ir import DTYPES
 from .reductions import reduce, softmax
 from .rules import NARROW_FLOATS, wide
+from .windows import divisors, lowest, surround, windows
 
 INTEGER_RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int32": (-(2**31), 2**31 - 1)}
 """Element type -> smallest and largest value that QuantizeLinear saturates to."""
@@ -71,25 +71,6 @@ def pad(x: np.ndarray, before: tuple[int, ...], after: tuple[int, ...], value: f
     return np.pad(x, widths, constant_values=x.dtype.type(value))
 
 
-def windows(
-    x: np.ndarray,
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int] = (1, 1),
-) -> np.ndarray:
-    """View a padded [N, C, H, W] as its windows [N, C, OH, OW, KH, KW], without copying."""
-    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
-    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(2, 3))
-    return view[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
-
-
-def pad_image(x: np.ndarray, pads: tuple[int, ...], value: float, overhang=(0, 0)) -> np.ndarray:
-    """Surround [N, C, H, W] with `value`: pads are (top, left, bottom, right)."""
-    top, left, bottom, right = pads
-    widths = ((0, 0), (0, 0), (top, bottom + overhang[0]), (left, right + overhang[1]))
-    return np.pad(x, widths, constant_values=value) if any(map(any, widths)) else x
-
-
 def to_first(x: np.ndarray) -> np.ndarray:
     """Copy [N, H, W, C] as [N, C, H, W]: NumPy's order of summation follows from the layout."""
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
@@ -117,7 +98,7 @@ def conv(
         attributes = {"strides": strides, "pads": pads, "dilations": dilations, "groups": groups}
         return to_last(conv(to_first(x), window, bias, **attributes))
     channels, depth, height, width = w.shape
-    view = windows(pad_image(x, pads, 0), (height, width), strides, dilations)
+    view = windows(surround(x, pads, 0), (height, width), strides, dilations)
     samples, _, rows, columns = view.shape[:4]
     patches = view.reshape(samples, groups, depth, rows, columns, height * width)
     patches = patches.transpose(0, 1, 3, 4, 2, 5).reshape(samples, groups, rows * columns, -1)
@@ -138,8 +119,8 @@ def max_pool(
     """Largest value of each window of [N, C, H, W], or [N, H, W, C]."""
     if channels_last:
         return to_last(max_pool(to_first(x), kernel, strides, pads, dilations))
-    lowest = -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    return windows(pad_image(x, pads, lowest), kernel, strides, dilations).max(axis=(4, 5))
+    padded = surround(x, pads, lowest(x))
+    return windows(padded, kernel, strides, dilations).max(axis=(4, 5))
 
 
 def average_pool(
@@ -155,13 +136,12 @@ def average_pool(
     if channels_last:
         first = average_pool(to_first(x), kernel, strides, pads, count_include_pad, overhang)
         return to_last(first)
-    total = windows(pad_image(x, pads, 0, overhang), kernel, strides).sum(axis=(4, 5))
-    ones = np.ones((1, 1, *x.shape[2:]), dtype=np.float32)
-    if count_include_pad:
-        counted = pad_image(pad_image(ones, pads, 1), (0, 0, 0, 0), 0, overhang)
-    else:
-        counted = pad_image(ones, pads, 0, overhang)
-    return total / windows(counted, kernel, strides).sum(axis=(4, 5))
+
+    def total(padded: np.ndarray) -> np.ndarray:
+        return windows(padded, kernel, strides, (1, 1)).sum(axis=(4, 5))
+
+    counted = divisors(x.shape[2:], np.float32, pads, overhang, count_include_pad)
+    return total(surround(x, pads, 0, overhang)) / total(counted)
 
 
 def slice_(x: np.ndarray, starts, stops, steps) -> np.ndarray:

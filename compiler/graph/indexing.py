@@ -1,15 +1,15 @@
-"""Operators that pick, place and repeat elements: gathers and scatters, padding by reflection."""
+"""Operators that pick and place elements by indices: gathers, scatters and their kin."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from .ir import TensorType
-from .operators import Operator
-from .rules import Definition, Types, broadcast, expect, wide
+from .operator import Operator
+from .rules import Definition, Types, expect, wide
 
 INDICES = ("int64", "int32")
 
@@ -21,60 +21,6 @@ COMBINE: dict[str, Callable[..., np.ndarray] | None] = {
     "min": np.minimum,
 }
 """What a scatter does with an element that is already there: by default it takes its place."""
-
-PAD_MODES = ("reflect", "edge", "wrap")
-
-
-@dataclass(frozen=True, slots=True)
-class Flip(Operator):
-    """Reverse the order of elements along `axes`."""
-
-    op: ClassVar[str] = "flip"
-    axes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Expand(Operator):
-    """Broadcast to `shape`."""
-
-    op: ClassVar[str] = "expand"
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tile(Operator):
-    """Repeat the whole tensor `repeats` times along each axis."""
-
-    op: ClassVar[str] = "tile"
-    repeats: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PadByElements(Operator):
-    """Surround a tensor with its own elements; `mode` is reflect, edge or wrap, as in ONNX."""
-
-    op: ClassVar[str] = "pad_by_elements"
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class PadByInput(Operator):
-    """Surround the first input with the second, a scalar."""
-
-    op: ClassVar[str] = "pad_by_input"
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Triangle(Operator):
-    """Keep the upper or lower triangle of the last two axes, from diagonal `diagonal` on."""
-
-    op: ClassVar[str] = "triangle"
-    upper: bool
-    diagonal: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,52 +74,18 @@ class ReverseSequence(Operator):
     time_axis: int
 
 
-def _flip_type(op: Flip, types: Types) -> TensorType:
-    (x,) = types
-    expect(all(0 <= axis < len(x.shape) for axis in op.axes), op, f"axes {op.axes}", types)
-    return TensorType(x.dtype, x.shape, x.quantisation)
+def _along_axis(axis: int, x: TensorType, indices: TensorType) -> bool:
+    """Tell whether indices name elements of `x` along an axis, one for each of their places."""
+    return indices.dtype in INDICES and len(x.shape) == len(indices.shape) > axis >= 0
 
 
-def _expand_type(op: Expand, types: Types) -> TensorType:
-    (x,) = types
-    shape = broadcast(op, types, x.shape, op.shape)
-    expect(shape == op.shape, op, f"a shape that broadcasts to {list(op.shape)}", types)
-    return TensorType(x.dtype, shape, x.quantisation)
-
-
-def _tile_type(op: Tile, types: Types) -> TensorType:
-    (x,) = types
-    fits = len(op.repeats) == len(x.shape) and min(op.repeats, default=0) >= 0
-    expect(fits, op, f"rank {len(op.repeats)} and no negative repeats", types)
-    shape = tuple(size * count for size, count in zip(x.shape, op.repeats, strict=True))
-    return TensorType(x.dtype, shape, x.quantisation)
-
-
-def _pad_type(op: PadByElements | PadByInput, types: Types) -> TensorType:
-    x = types[0]
-    fits = len(op.before) == len(op.after) == len(x.shape) and min(op.before + op.after) >= 0
-    expect(fits, op, f"rank {len(op.before)} and no negative pads", types)
-    if isinstance(op, PadByElements):
-        pairs = zip(x.shape, op.before, op.after, strict=True)
-        fits = op.mode in PAD_MODES and all(size or not a + b for size, a, b in pairs)
-        expect(fits, op, f"elements to pad with by `{op.mode}`", types)
-    else:
-        value = types[1]
-        expect(value.elements == 1 and value.dtype == x.dtype, op, "one value of its type", types)
-    shape = tuple(a + n + b for a, n, b in zip(op.before, x.shape, op.after, strict=True))
-    return TensorType(x.dtype, shape, x.quantisation)
-
-
-def _triangle_type(op: Triangle, types: Types) -> TensorType:
-    (x,) = types
-    expect(len(x.shape) >= 2, op, "matrices", types)
-    return TensorType(x.dtype, x.shape, x.quantisation)
+def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
+    return reduction in COMBINE and x.dtype == updates.dtype
 
 
 def _gather_elements_type(op: GatherElements, types: Types) -> TensorType:
     x, indices = types
-    fits = indices.dtype in INDICES and len(x.shape) == len(indices.shape) > op.axis >= 0
-    fits = fits and all(
+    fits = _along_axis(op.axis, x, indices) and all(
         i <= size or axis == op.axis
         for axis, (i, size) in enumerate(zip(indices.shape, x.shape, strict=False))
     )
@@ -197,13 +109,8 @@ def _gather_nd_type(op: GatherND, types: Types) -> TensorType:
 
 def _scatter_elements_type(op: ScatterElements, types: Types) -> TensorType:
     x, indices, updates = types
-    fits = (
-        indices.dtype in INDICES
-        and indices.shape == updates.shape
-        and x.dtype == updates.dtype
-        and len(x.shape) == len(indices.shape) > op.axis >= 0
-        and op.reduction in COMBINE
-    )
+    fits = _along_axis(op.axis, x, indices) and _combines(op.reduction, x, updates)
+    fits = fits and indices.shape == updates.shape
     expect(fits, op, f"a tensor, indices and as many updates on axis {op.axis}", types)
     return TensorType(x.dtype, x.shape)
 
@@ -213,10 +120,9 @@ def _scatter_nd_type(op: ScatterND, types: Types) -> TensorType:
     depth = indices.shape[-1] if indices.shape else 0
     fits = (
         indices.dtype in INDICES
-        and x.dtype == updates.dtype
+        and _combines(op.reduction, x, updates)
         and 1 <= depth <= len(x.shape)
         and updates.shape == (*indices.shape[:-1], *x.shape[depth:])
-        and op.reduction in COMBINE
     )
     expect(fits, op, "a tensor, index tuples and a slice for each", types)
     return TensorType(x.dtype, x.shape)
@@ -246,28 +152,15 @@ def _within(indices: np.ndarray, size: int) -> np.ndarray:
     return np.where(indices < 0, indices + size, indices)
 
 
-def _pad_by_elements(op: PadByElements, x: np.ndarray) -> np.ndarray:
-    mode: Any = op.mode
-    return np.pad(x, tuple(zip(op.before, op.after, strict=True)), mode=mode)
-
-
-def _pad_by_input(op: PadByInput, x: np.ndarray, value: np.ndarray) -> np.ndarray:
-    shape = [a + n + b for a, n, b in zip(op.before, x.shape, op.after, strict=True)]
-    result = np.full(shape, value.ravel()[0], dtype=x.dtype)
-    result[tuple(slice(a, a + n) for a, n in zip(op.before, x.shape, strict=True))] = x
-    return result
-
-
-def _triangle(op: Triangle, x: np.ndarray) -> np.ndarray:
-    rows, columns = np.arange(x.shape[-2])[:, None], np.arange(x.shape[-1])
-    behind = columns - rows - op.diagonal
-    return np.where(behind >= 0 if op.upper else behind <= 0, x, x.dtype.type(0))
+def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the elements of `x` that indices along an axis name, one index array for each axis."""
+    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = _within(indices, x.shape[axis])
+    return tuple(places)
 
 
 def _gather_elements(op: GatherElements, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[op.axis] = _within(indices, x.shape[op.axis])
-    return x[tuple(places)]
+    return x[_places(op.axis, indices, x)]
 
 
 def _gather_nd(op: GatherND, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -293,9 +186,8 @@ def _combine(x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray,
 
 
 def _scatter_elements(op: ScatterElements, x, indices, updates) -> np.ndarray:
-    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[op.axis] = _within(indices, x.shape[op.axis])
-    return _combine(x, tuple(np.broadcast_arrays(*places)), updates, op.reduction)
+    places = np.broadcast_arrays(*_places(op.axis, indices, x))
+    return _combine(x, tuple(places), updates, op.reduction)
 
 
 def _scatter_nd(op: ScatterND, x, indices, updates) -> np.ndarray:
@@ -321,12 +213,6 @@ def _reverse_sequence(op: ReverseSequence, x: np.ndarray, lengths: np.ndarray) -
 
 
 DEFINITIONS = (
-    Definition(Flip, (1, 1), _flip_type, lambda op, x: np.flip(x, op.axes)),
-    Definition(Expand, (1, 1), _expand_type, lambda op, x: np.broadcast_to(x, op.shape)),
-    Definition(Tile, (1, 1), _tile_type, lambda op, x: np.tile(x, op.repeats)),
-    Definition(PadByElements, (1, 1), _pad_type, _pad_by_elements),
-    Definition(PadByInput, (2, 2), _pad_type, _pad_by_input),
-    Definition(Triangle, (1, 1), _triangle_type, _triangle),
     Definition(GatherElements, (2, 2), _gather_elements_type, _gather_elements),
     Definition(GatherND, (2, 2), _gather_nd_type, _gather_nd),
     Definition(ScatterElements, (3, 3), _scatter_elements_type, _scatter_elements),

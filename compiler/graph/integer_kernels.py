@@ -4,34 +4,27 @@ Arrays are int8[N, H, W, C]. Accumulation is exact: products are summed by BLAS 
 partial sum can reach 2**24, in float64 otherwise, so a whole network takes milliseconds.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from ...errors import CompileError
 from ...isa.numbers import EXACT_LIMIT, quantise_output
 from . import operators as ops
+from .operator import Pair
+from .windows import surround, windows
 
 MAX_PATCH_ELEMENTS = 1 << 24
 """Most elements of the unfolded input held at once; larger batches are cut."""
 
 
-def pad_image(x: np.ndarray, pads: Sequence[int], value: int) -> np.ndarray:
-    """Surround int8[N, H, W, C] with `value`: pads are (top, left, bottom, right)."""
-    top, left, bottom, right = pads
-    if not any(pads):
-        return x
-    widths = ((0, 0), (top, bottom), (left, right), (0, 0))
-    return np.pad(x, widths, constant_values=value)
-
-
-def windows(
-    x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+def _patches(
+    x: np.ndarray, kernel: Pair, operator: ops.QConv | ops.QAvgPool | ops.QMaxPool, padding: int
 ) -> np.ndarray:
-    """View a padded [N, H, W, C] as its windows [N, OH, OW, KH, KW, C], without copying."""
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=(1, 2))
-    view = view[:, :: strides[0], :: strides[1], :, :: dilations[0], :: dilations[1]]
+    """View [N, H, W, C], padded with `padding`, as its windows [N, OH, OW, KH, KW, C]."""
+    dilations = (1, 1) if isinstance(operator, ops.QAvgPool) else operator.dilations
+    padded = surround(x, operator.pads, padding, first=1)
+    view = windows(padded, kernel, operator.strides, dilations, first=1)
     return view.transpose(0, 1, 2, 4, 5, 3)
 
 
@@ -59,8 +52,7 @@ def accumulate(x: np.ndarray, w: np.ndarray, bias: np.ndarray, operator: ops.QCo
         If an accumulator leaves int32.
     """
     height, width, depth, channels = w.shape
-    padded = pad_image(x, operator.pads, operator.zero_point_x)
-    patches = windows(padded, (height, width), operator.strides, operator.dilations)
+    patches = _patches(x, (height, width), operator, operator.zero_point_x)
     samples, rows, columns = patches.shape[:3]
     bound = int(np.abs(w.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 128
     sums = np.empty((samples, rows, columns, channels), dtype=np.int64)
@@ -119,8 +111,7 @@ def add(operator: ops.QAdd, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def average_pool(operator: ops.QAvgPool, x: np.ndarray) -> np.ndarray:
     """Return int8[N, OH, OW, C]; see `QAvgPool`."""
-    padded = pad_image(x, operator.pads, operator.zero_point_x)
-    patches = windows(padded, operator.kernel, operator.strides, (1, 1))
+    patches = _patches(x, operator.kernel, operator, operator.zero_point_x)
     totals = patches.sum(axis=(3, 4), dtype=np.int32) + np.int32(operator.constant)
     scale = np.float32(operator.scale)
     return quantise_output(totals, scale, operator.zero_point_y, operator.low, operator.high)
@@ -128,9 +119,7 @@ def average_pool(operator: ops.QAvgPool, x: np.ndarray) -> np.ndarray:
 
 def max_pool(operator: ops.QMaxPool, x: np.ndarray) -> np.ndarray:
     """Return int8[N, OH, OW, C]; see `QMaxPool`."""
-    padded = pad_image(x, operator.pads, -128)
-    patches = windows(padded, operator.kernel, operator.strides, operator.dilations)
-    largest = patches.max(axis=(3, 4))
+    largest = _patches(x, operator.kernel, operator, -128).max(axis=(3, 4))
     return np.clip(largest, operator.low, operator.high).astype(np.int8)
 
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from ...errors import CompileError
-from .operators import Operator
+from .operator import Operator
 
 DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
     {

@@ -13,7 +13,7 @@ import onnx
 
 from ...errors import CompileError
 from .ir import DTYPES, TensorType
-from .operators import Operator
+from .operator import Operator
 from .rules import Definition, Types, expect
 
 Attribute = tuple[str, int | float | str | bytes | tuple[Any, ...]]

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from .ir import DTYPES, TensorType
-from .operators import Operator
+from .operator import Operator
 from .rules import FLOATS, Definition, Types, expect, wide
 
 NARROW_INTEGERS = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16")

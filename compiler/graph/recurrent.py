@@ -11,7 +11,7 @@ import numpy as np
 
 from .elementwise import UNARY
 from .ir import TensorType
-from .operators import Operator
+from .operator import Operator
 from .rules import FLOATS, Definition, Types, expect, wide
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}

@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from .ir import TensorType
-from .operators import Operator
+from .operator import Operator
 from .rules import Definition, Types, expect, wide
 
 

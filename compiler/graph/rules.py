@@ -1,4 +1,4 @@
-"""What all type rules share: complaints, broadcasting, window counts, and an operator's definition.
+"""What all type rules share: complaints, broadcasting, and an operator's definition.
 
 A family of operators is one file: its dataclasses, their type rules, their kernels, and a tuple of
 `Definition`s that puts the three together.
@@ -12,18 +12,18 @@ import numpy as np
 
 from ...errors import CompileError
 from .ir import DTYPES, TensorType
-from .operators import Operator
+from .operator import Operator
 
 Types = Sequence[TensorType]
+
+TypeRule = tuple[tuple[int, int], Callable[[Any, Types], TensorType]]
+"""Fewest and most inputs, and (operator, types of the inputs) -> type of the output."""
 
 LARGEST_BYTES = 1 << 31
 """Largest tensor: what one tensor of a protobuf file can hold."""
 
 LARGEST_MADE_BYTES = 1 << 28
 """Largest constant that is not in the model's file but made at import."""
-
-LARGEST_PADDING = 1 << 20
-"""Most padding of a window on one axis, both sides together."""
 
 NARROW_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
                  "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")  # fmt: skip
@@ -85,37 +85,18 @@ def broadcast(operator: Operator, types: Types, *shapes: tuple[int, ...]) -> tup
     return tuple(extents)
 
 
-def window_extent(
-    size: int, kernel: int, stride: int, padding: int, dilation: int, overhang: int = 0
-) -> int:
-    """Return how many windows fit on an axis.
-
-    Parameters
-    ----------
-    size, kernel, stride, dilation : int
-        Elements on the axis, taps, steps between windows and between taps.
-    padding, overhang : int
-        Padding of both sides together; reach of the last window beyond it.
+def padded_shape(operator: Any, types: Types) -> tuple[int, ...]:
+    """Return the shape of the first operand with an operator's `before` and `after` around it.
 
     Raises
     ------
     CompileError
-        If not even one window fits, or the padding is absurdly large.
+        If they do not fit its rank, or some are negative.
     """
-    span = (kernel - 1) * dilation + 1
-    free = size + padding + overhang - span
-    if padding > LARGEST_PADDING:
-        raise CompileError(
-            f"window: expected padding of at most {LARGEST_PADDING:,} elements on an axis, got "
-            f"{padding:,}; correct the model's padding"
-        )
-    if free < 0 or min(size, kernel, stride, dilation) < 1:
-        raise CompileError(
-            f"window: expected it to fit the padded input of {size + padding} elements, got a "
-            f"span of {span} (kernel {kernel}, stride {stride}, dilation {dilation}); correct the "
-            "model's kernel or padding"
-        )
-    return free // stride + 1
+    before, after, shape = operator.before, operator.after, types[0].shape
+    fits = len(before) == len(after) == len(shape) and min(before + after) >= 0
+    expect(fits, operator, f"rank {len(before)} and no negative pads", types)
+    return tuple(a + n + b for a, n, b in zip(before, shape, after, strict=True))
 
 
 def check_size(kind: TensorType, most: int = LARGEST_BYTES) -> TensorType:

@@ -21,8 +21,8 @@ import numpy as np
 from ...errors import CompileError
 from .families import FAMILIES
 from .ir import DTYPES, Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .operator import Operator
 from .operators import OPERATORS as BASIC_OPERATORS
-from .operators import Operator
 
 OPERATORS: Mapping[str, type[Operator]] = {
     **BASIC_OPERATORS,

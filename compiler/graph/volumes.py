@@ -5,15 +5,15 @@ all befores, then all afters.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from .ir import TensorType
-from .operators import Operator
-from .rules import FLOATS, INTEGERS, Definition, Types, expect, wide, window_extent
+from .operator import Operator
+from .rules import FLOATS, INTEGERS, Definition, Types, expect, wide
+from .windows import divisors, lowest, surround, window_extents, windows
 
 Extents = tuple[int, ...]
 
@@ -78,22 +78,6 @@ class MaxPoolIndices(Operator):
     columns_first: bool = False
 
 
-def _spatial(op: VolumeConv | VolumePool | MaxPoolIndices, x: Extents, kernel: Extents) -> Extents:
-    count = len(x)
-    overhang = getattr(op, "overhang", (0,) * count)
-    return tuple(
-        window_extent(
-            x[i],
-            kernel[i],
-            op.strides[i],
-            op.pads[i] + op.pads[i + count],
-            op.dilations[i],
-            overhang[i],
-        )
-        for i in range(count)
-    )
-
-
 def _fits_window(op, axes: int) -> bool:
     return len(op.strides) == len(op.dilations) == axes and len(op.pads) == 2 * axes
 
@@ -111,7 +95,8 @@ def _conv_type(op: VolumeConv, types: Types) -> TensorType:
         and all(bias.shape == w.shape[:1] for bias in types[2:])
     )
     expect(fits, op, "[N,Ci,...], [Co,Ci/groups,...] and [Co] of one type", types)
-    return TensorType(x.dtype, (x.shape[0], w.shape[0], *_spatial(op, x.shape[2:], w.shape[2:])))
+    extents = window_extents(op, x.shape[2:], w.shape[2:], op.dilations)
+    return TensorType(x.dtype, (x.shape[0], w.shape[0], *extents))
 
 
 def _transpose_type(op: ConvTranspose, types: Types) -> TensorType:
@@ -153,7 +138,8 @@ def _pool_type(op: VolumePool, types: Types) -> TensorType:
         and _fits_window(op, len(x.shape) - 2)
     )
     expect(fits, op, "[N,C,...], floats unless for a maximum", types)
-    return TensorType(x.dtype, (*x.shape[:2], *_spatial(op, x.shape[2:], op.kernel)))
+    extents = window_extents(op, x.shape[2:], op.kernel, op.dilations)
+    return TensorType(x.dtype, (*x.shape[:2], *extents))
 
 
 def _indices_type(op: MaxPoolIndices, types: Types) -> tuple[TensorType, TensorType]:
@@ -164,31 +150,19 @@ def _indices_type(op: MaxPoolIndices, types: Types) -> tuple[TensorType, TensorT
         and _fits_window(op, len(x.shape) - 2)
     )
     expect(fits, op, "numbers [N,C,...]", types)
-    shape = (*x.shape[:2], *_spatial(op, x.shape[2:], op.kernel))
+    shape = (*x.shape[:2], *window_extents(op, x.shape[2:], op.kernel, op.dilations))
     return TensorType(x.dtype, shape), TensorType("int64", shape)
 
 
-def windows(
-    x: np.ndarray, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> np.ndarray:
-    """View a padded [N, C, ...] as its windows [N, C, places..., taps...], without copying."""
-    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
-    view = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(2, x.ndim)))
-    steps = tuple(slice(None, None, step) for step in (*strides, *dilations))
-    return view[(slice(None), slice(None), *steps)]
-
-
-def _pad(x: np.ndarray, pads: Extents, value: float, overhang: Extents | None = None) -> np.ndarray:
-    axes = x.ndim - 2
-    more = overhang or (0,) * axes
-    widths = ((0, 0), (0, 0), *((pads[i], pads[i + axes] + more[i]) for i in range(axes)))
-    return np.pad(x, widths, constant_values=value)
+def _row_major(x: np.ndarray) -> np.ndarray:
+    """Return wide floats in one layout: NumPy's order of summation follows from it."""
+    return np.ascontiguousarray(wide(x))
 
 
 def volume_conv(op: VolumeConv, x: np.ndarray, w: np.ndarray, *bias: np.ndarray) -> np.ndarray:
     """Return [N, Co, ...]; see `VolumeConv`."""
     axes = x.ndim - 2
-    view = windows(_pad(wide(x), op.pads, 0), w.shape[2:], op.strides, op.dilations)
+    view = windows(surround(_row_major(x), op.pads, 0), w.shape[2:], op.strides, op.dilations)
     depth, part = w.shape[1], w.shape[0] // op.groups
     taps = (1, *range(2 + axes, 2 + 2 * axes))
     results = []
@@ -221,7 +195,7 @@ def conv_transpose(op: ConvTranspose, x: np.ndarray, w: np.ndarray, *bias: np.nd
             total[(slice(None), outputs, *places)] += np.moveaxis(
                 product[(slice(None), *tap)], 1, 0
             )
-    total = _pad(total, tuple(max(0, -pad) for pad in op.pads), 0)
+    total = surround(total, tuple(max(0, -pad) for pad in op.pads), 0)
     inside = tuple(
         slice(max(0, op.pads[i]), total.shape[2 + i] - max(0, op.pads[i + axes]))
         for i in range(axes)
@@ -232,38 +206,30 @@ def conv_transpose(op: ConvTranspose, x: np.ndarray, w: np.ndarray, *bias: np.nd
     return total.astype(x.dtype)
 
 
-def _lowest(x: np.ndarray) -> float | int:
-    return -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-
-
 def volume_pool(op: VolumePool, x: np.ndarray) -> np.ndarray:
     """Return [N, C, ...]; see `VolumePool`."""
     axes = tuple(range(x.ndim, 2 * x.ndim - 2))
-    values = wide(x)
+    values = _row_major(x)
 
     def view(array: np.ndarray) -> np.ndarray:
         return windows(array, op.kernel, op.strides, op.dilations)
 
     if op.kind == "max":
-        return (
-            view(_pad(values, op.pads, _lowest(values), op.overhang)).max(axis=axes).astype(x.dtype)
-        )
-    padded = view(_pad(values, op.pads, 0, op.overhang))
+        padded = surround(values, op.pads, lowest(values), op.overhang)
+        return view(padded).max(axis=axes).astype(x.dtype)
+    taps = view(surround(values, op.pads, 0, op.overhang))
     if op.kind == "lp":
-        powers = (np.abs(padded) ** op.p).sum(axis=axes)
+        powers = (np.abs(taps) ** op.p).sum(axis=axes)
         return (powers ** (1 / op.p)).astype(x.dtype)
-    ones = np.ones((1, 1, *x.shape[2:]), dtype=values.dtype)
-    if op.count_include_pad:
-        ones = _pad(_pad(ones, op.pads, 1), (0,) * len(op.pads), 0, op.overhang)
-    else:
-        ones = _pad(ones, op.pads, 0, op.overhang)
-    return (padded.sum(axis=axes) / view(ones).sum(axis=axes)).astype(x.dtype)
+    counted = divisors(x.shape[2:], values.dtype, op.pads, op.overhang, op.count_include_pad)
+    return (taps.sum(axis=axes) / view(counted).sum(axis=axes)).astype(x.dtype)
 
 
 def max_pool_indices(op: MaxPoolIndices, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the maxima and where they are; see `MaxPoolIndices`."""
     axes, values = x.ndim - 2, wide(x)
-    view = windows(_pad(values, op.pads, _lowest(values)), op.kernel, op.strides, op.dilations)
+    padded = surround(values, op.pads, lowest(values))
+    view = windows(padded, op.kernel, op.strides, op.dilations)
     flat = view.reshape(*view.shape[: 2 + axes], -1)
     best = flat.argmax(axis=-1)
     taps = np.unravel_index(best, op.kernel)

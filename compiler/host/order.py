@@ -6,12 +6,36 @@ needs, and at the last one whatever else does not wait for it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ..graph import Graph, Node
 from ..graph.operators import Reshape
-from ..module import Segment
+from ..macs import macs_of
 from .kernel import HostKernel
 from .recurrence import Recurrence
+
+
+class Named(Protocol):
+    """Something that has the name of a value."""
+
+    @property
+    def name(self) -> str:
+        """Of the value."""
+        ...
+
+
+class Ends(Protocol):
+    """What enters and leaves a segment, which is all of it that the host sees."""
+
+    @property
+    def inputs(self) -> Sequence[Named]:
+        """Values that it reads."""
+        ...
+
+    @property
+    def outputs(self) -> Sequence[Named]:
+        """Values that it gives."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +54,16 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Compute a node by its definition, in NumPy."""
+    """Compute a node by its definition, in NumPy.
+
+    Parameters
+    ----------
+    macs
+        Its multiplications.
+    """
 
     node: Node
+    macs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +94,7 @@ Event = HostEvent | Start | Finish
 def order_events(
     graph: Graph,
     steps: Sequence[str | int],
-    segments: Sequence[Segment],
+    segments: Sequence[Ends],
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence] = (),
 ) -> tuple[Event, ...]:
@@ -72,7 +103,7 @@ def order_events(
     Parameters
     ----------
     graph, steps, segments
-        Of a module.
+        Of a module; of a segment its ends alone.
     kernels, recurrences
         Of the host's nodes.
     """
@@ -106,14 +137,28 @@ def order_events(
     return tuple(events)
 
 
-def reads_of(event: Event, segments: Sequence[Segment]) -> tuple[str, ...]:
+def kernel_of(event: HostEvent) -> HostKernel | Recurrence | None:
+    """What is compiled for an event of the host; None in NumPy."""
+    if isinstance(event, Compute):
+        return event.kernel
+    return event.recurrence if isinstance(event, Repeat) else None
+
+
+def nodes_of(event: HostEvent) -> tuple[Node, ...]:
+    """Nodes that an event of the host computes."""
+    if isinstance(event, Evaluate | View):
+        return (event.node,)
+    return event.kernel.nodes if isinstance(event, Compute) else event.recurrence.nodes
+
+
+def reads_of(event: Event, segments: Sequence[Ends]) -> tuple[str, ...]:
     """Values that an event reads, constants among them."""
     if isinstance(event, Start):
         return tuple(binding.name for binding in segments[event.segment].inputs)
     return () if isinstance(event, Finish) else _reads(event, segments)
 
 
-def writes_of(event: Event, segments: Sequence[Segment]) -> tuple[str, ...]:
+def writes_of(event: Event, segments: Sequence[Ends]) -> tuple[str, ...]:
     """Values that an event gives."""
     if isinstance(event, Finish):
         return tuple(binding.name for binding in segments[event.segment].outputs)
@@ -141,11 +186,12 @@ def _atoms(
         elif step not in taken:
             node = graph.producer(step)
             assert node is not None
-            atoms.append(View(node) if isinstance(node.attributes, Reshape) else Evaluate(node))
+            is_view = isinstance(node.attributes, Reshape)
+            atoms.append(View(node) if is_view else Evaluate(node, macs_of(graph, node)))
     return atoms
 
 
-def _reads(atom: HostEvent | int, segments: Sequence[Segment]) -> tuple[str, ...]:
+def _reads(atom: HostEvent | int, segments: Sequence[Ends]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].inputs)
     if isinstance(atom, Compute):
@@ -153,7 +199,7 @@ def _reads(atom: HostEvent | int, segments: Sequence[Segment]) -> tuple[str, ...
     return atom.recurrence.inputs if isinstance(atom, Repeat) else atom.node.inputs
 
 
-def _writes(atom: HostEvent | int, segments: Sequence[Segment]) -> tuple[str, ...]:
+def _writes(atom: HostEvent | int, segments: Sequence[Ends]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].outputs)
     if isinstance(atom, Compute):

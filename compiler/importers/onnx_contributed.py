@@ -19,17 +19,13 @@ ACTIVATIONS = ("HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
 """Activations of FusedConv and FusedGemm; their parameters come in Unary's order."""
 
 
-def _binary(node: OnnxNode, kind: str, a: str, b: str, name: str | None = None) -> str:
-    return node.emit(ops.Binary(kind), [a, b], name)
-
-
 def import_fused_conv(node: OnnxNode) -> str:
     """FusedConv -> Conv, [Add], an activation."""
     base = node.proto.output[0]
     operands = [node.input(index) for index in range(3 if node.has(2) else 2)]
     result = emit_conv(node, operands)
     if node.has(3):
-        result = _binary(node, "Add", result, node.input(3), f"{base}.sum")
+        result = node.binary("Add", result, node.input(3), f"{base}.sum")
     kind = node.attribute("activation", "")
     if kind == "":
         return result
@@ -62,20 +58,20 @@ def import_fused_matmul(node: OnnxNode) -> str:
     alpha = node.attribute("alpha", 1.0)
     if alpha == 1.0:
         return product
-    return _binary(node, "Mul", product, node.number(alpha, node.type(0).dtype))
+    return node.binary("Mul", product, node.number(alpha, node.type(0).dtype))
 
 
 def import_fast_gelu(node: OnnxNode) -> str:
     """FastGelu, with or without a bias -> [Add], Gelu by tanh."""
     x = node.input(0)
     if node.has(1):
-        x = _binary(node, "Add", x, node.input(1), f"{node.proto.output[0]}.sum")
+        x = node.binary("Add", x, node.input(1), f"{node.proto.output[0]}.sum")
     return node.emit(ops.Unary("GeluTanh"), [x])
 
 
 def import_bias_gelu(node: OnnxNode) -> str:
     """BiasGelu -> Add, Gelu."""
-    total = _binary(node, "Add", node.input(0), node.input(1), f"{node.proto.output[0]}.sum")
+    total = node.binary("Add", node.input(0), node.input(1), f"{node.proto.output[0]}.sum")
     return node.emit(ops.Unary("Gelu"), [total])
 
 
@@ -91,14 +87,14 @@ def import_layer_normalisation(node: OnnxNode) -> str:
     simplified, base = "Simplified" in node.proto.op_type, node.proto.output[0]
     scale = 2 if skips else 1
     if skips:
-        total = _binary(node, "Add", total, node.input(1), f"{base}.sum")
+        total = node.binary("Add", total, node.input(1), f"{base}.sum")
         bias = 3 if simplified else 4
         if node.has(bias):
-            total = _binary(node, "Add", total, node.input(bias), f"{base}.shifted")
+            total = node.binary("Add", total, node.input(bias), f"{base}.shifted")
     normal = _normalised(node, total, simplified, base)
-    result = _binary(node, "Mul", normal, node.input(scale), f"{base}.weighted")
+    result = node.binary("Mul", normal, node.input(scale), f"{base}.weighted")
     if not simplified and node.has(scale + 1):
-        result = _binary(node, "Add", result, node.input(scale + 1))
+        result = node.binary("Add", result, node.input(scale + 1))
     if any(node.wants(index) for index in (1, 2)):
         node.fail("no statistics as outputs", "some", "drop the use of them")
     return result
@@ -111,23 +107,23 @@ def _normalised(node: OnnxNode, x: str, simplified: bool, base: str) -> str:
     axes = tuple(range(node.axis(-1, rank), rank))
     if not simplified:
         mean = node.emit(ops.Reduce("ReduceMean", axes, True), [x], f"{base}.mean")
-        x = _binary(node, "Sub", x, mean, f"{base}.centred")
-    squares = _binary(node, "Mul", x, x, f"{base}.squares")
+        x = node.binary("Sub", x, mean, f"{base}.centred")
+    squares = node.binary("Mul", x, x, f"{base}.squares")
     variance = node.emit(ops.Reduce("ReduceMean", axes, True), [squares], f"{base}.variance")
     epsilon = node.number(node.attribute("epsilon", float(np.float32(1e-5))), kind.dtype)
-    deviation = _binary(node, "Add", variance, epsilon, f"{base}.spread")
+    deviation = node.binary("Add", variance, epsilon, f"{base}.spread")
     root = node.emit(ops.Unary("Sqrt"), [deviation], f"{base}.deviation")
-    return _binary(node, "Div", x, root, f"{base}.normal")
+    return node.binary("Div", x, root, f"{base}.normal")
 
 
 def import_skip_normalisation(node: OnnxNode) -> list[str]:
     """SkipLayerNormalization, and its simplified kin; the sum is the fourth output."""
     if not node.wants(3):
         return [import_layer_normalisation(node)]
-    total = _binary(node, "Add", node.input(0), node.input(1), node.proto.output[3])
+    total = node.binary("Add", node.input(0), node.input(1), node.proto.output[3])
     bias = 3 if "Simplified" in node.proto.op_type else 4
     if node.has(bias):
-        total = _binary(node, "Add", total, node.input(bias), f"{total}.shifted")
+        total = node.binary("Add", total, node.input(bias), f"{total}.shifted")
     return [import_layer_normalisation(node), "", "", total]
 
 
@@ -136,9 +132,9 @@ def import_dynamic_matmul(node: OnnxNode) -> str:
     base = node.proto.output[0]
     product = _reordered(node)
     real = node.emit(ops.Cast("float32"), [product], f"{base}.real")
-    scale = _binary(node, "Mul", node.input(2), node.input(3), f"{base}.scale")
-    result = _binary(node, "Mul", real, scale, f"{base}.scaled")
-    return _binary(node, "Add", result, node.input(6)) if node.has(6) else result
+    scale = node.binary("Mul", node.input(2), node.input(3), f"{base}.scale")
+    result = node.binary("Mul", real, scale, f"{base}.scaled")
+    return node.binary("Add", result, node.input(6)) if node.has(6) else result
 
 
 def _reordered(node: OnnxNode) -> str:
@@ -179,7 +175,7 @@ def import_matmul_bits(node: OnnxNode) -> str:
     real = node.emit(operator, held, f"{base}.real")
     turned = node.emit(ops.Transpose((1, 0)), [real], f"{base}.turned")
     product = emit_matmul(node, node.input(0), turned)
-    return _binary(node, "Add", product, node.input(5)) if node.has(5) else product
+    return node.binary("Add", product, node.input(5)) if node.has(5) else product
 
 
 def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:

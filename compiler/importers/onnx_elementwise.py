@@ -76,9 +76,9 @@ def import_clip(node: OnnxNode) -> str:
         return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
     result = node.input(0)
     if node.has(1):
-        result = node.emit(ops.Binary("Max"), [result, node.input(1)])
+        result = node.binary("Max", result, node.input(1))
     if node.has(2):
-        result = node.emit(ops.Binary("Min"), [result, node.input(2)])
+        result = node.binary("Min", result, node.input(2))
     return result
 
 
@@ -87,7 +87,7 @@ def import_binary(node: OnnxNode) -> str:
     kind = {"Sum": "Add"}.get(node.proto.op_type, node.proto.op_type)
     result = node.input(0)
     for index in range(1, len(node.proto.input)):
-        result = node.emit(ops.Binary(kind), [result, node.input(index)])
+        result = node.binary(kind, result, node.input(index))
     return result
 
 
@@ -111,7 +111,7 @@ def import_power(node: OnnxNode) -> str:
 def import_modulo(node: OnnxNode) -> str:
     """Mod, with the divisor's sign or (`fmod`) the dividend's -> Binary."""
     kind = "FMod" if node.attribute("fmod", 0) else "Mod"
-    return node.emit(ops.Binary(kind), [node.input(0), node.input(1)])
+    return node.binary(kind, node.input(0), node.input(1))
 
 
 def import_bit_shift(node: OnnxNode) -> str:
@@ -120,7 +120,7 @@ def import_bit_shift(node: OnnxNode) -> str:
     direction = node.attribute("direction", "")
     if direction not in kinds:
         node.fail("`direction` LEFT or RIGHT", f"`{direction}`", "correct the model")
-    return node.emit(ops.Binary(kinds[direction]), [node.input(0), node.input(1)])
+    return node.binary(kinds[direction], node.input(0), node.input(1))
 
 
 def import_where(node: OnnxNode) -> str:

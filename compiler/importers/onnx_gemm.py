@@ -42,7 +42,7 @@ def emit_gemm(node: OnnxNode, a: str, b: str, c: str | None) -> str:
             return value
         number = np.array(factor).astype(DTYPES[node.builder.types[value].dtype])
         constant = node.builder.constant(number, f"{value}.{name}")
-        return node.emit(ops.Binary("Mul"), [value, constant], f"{value}.scaled")
+        return node.binary("Mul", value, constant, f"{value}.scaled")
 
     if node.attribute("transA", 0):
         a = node.emit(ops.Transpose((1, 0)), [a], f"{a}.transposed")
@@ -51,4 +51,4 @@ def emit_gemm(node: OnnxNode, a: str, b: str, c: str | None) -> str:
     product = scaled(node.emit(ops.MatMul(), [a, b], f"{node.proto.output[0]}.product"), "alpha")
     if c is None:
         return product
-    return node.emit(ops.Binary("Add"), [product, scaled(c, "beta")])
+    return node.binary("Add", product, scaled(c, "beta"))

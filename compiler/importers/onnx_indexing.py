@@ -1,4 +1,4 @@
-"""Operators that pick, place and repeat elements -> those of `graph.indexing`, or constants."""
+"""Operators that pick, place and repeat elements -> those of `graph`, or constants."""
 
 import math
 
@@ -6,16 +6,14 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph import operators as ops
+from ..graph.arranging import Expand, Tile, Triangle
 from ..graph.indexing import (
-    Expand,
     GatherElements,
     GatherND,
     OneHot,
     ReverseSequence,
     ScatterElements,
     ScatterND,
-    Tile,
-    Triangle,
 )
 from ..graph.ir import DTYPES
 from ..graph.reductions import Cumulate, TopK

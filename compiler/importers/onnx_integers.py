@@ -20,7 +20,7 @@ def _centred(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
     elif len(kind.shape) == 1:
         spread = tuple(kind.elements if i == axis % rank else 1 for i in range(rank))
         zero = node.emit(ops.Reshape(spread), [zero], f"{zero}.spread")
-    return node.emit(ops.Binary("Sub"), [wide, zero], f"{x}.centred")
+    return node.binary("Sub", wide, zero, f"{x}.centred")
 
 
 def import_matmul_integer(node: OnnxNode) -> str:

@@ -38,6 +38,10 @@ class OnnxNode(Operands):
         except CompileError as error:
             raise ImportModelError(f"{self.where}: {error}") from error
 
+    def binary(self, kind: str, a: str, b: str, name: str | None = None) -> str:
+        """Emit an elementwise function of two values; see `emit`."""
+        return self.emit(ops.Binary(kind), [a, b], name)
+
     def emit_outputs(
         self, operator: ops.Operator, inputs: Sequence[str], names: Sequence[str] = ()
     ) -> list[str]:

@@ -7,10 +7,6 @@ from ..graph.elementwise import Where
 from .onnx_node import OnnxNode
 
 
-def _binary(node: OnnxNode, kind: str, a: str, b: str, name: str | None = None) -> str:
-    return node.emit(ops.Binary(kind), [a, b], name)
-
-
 def _per_channel(node: OnnxNode, value: str, rank: int) -> str:
     """Emit a reshape of [C] so that it broadcasts to [N, C, ...]."""
     shape = node.builder.types[value].shape
@@ -38,15 +34,15 @@ def import_batch_normalisation(node: OnnxNode) -> str | list[str]:
     base = node.proto.output[0]
     factors = node.builder.constant(factor.astype(np.float32), f"{base}.factor")
     offsets = node.builder.constant((beta - mean * factor).astype(np.float32), f"{base}.offset")
-    product = node.emit(ops.Binary("Mul"), [node.input(0), factors], f"{base}.scaled")
-    return node.emit(ops.Binary("Add"), [product, offsets])
+    product = node.binary("Mul", node.input(0), factors, f"{base}.scaled")
+    return node.binary("Add", product, offsets)
 
 
 def _normalise(node: OnnxNode, mean: str, variance: str, base: str) -> str:
     """Emit `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, all but x per channel."""
     dtype, rank = node.type(3).dtype, node.rank(0)
     epsilon = node.number(node.attribute("epsilon", 1e-5), dtype)
-    shifted = _binary(node, "Add", variance, epsilon, f"{base}.shifted")
+    shifted = node.binary("Add", variance, epsilon, f"{base}.shifted")
     deviation = node.emit(ops.Unary("Sqrt"), [shifted], f"{base}.deviation")
     wide = dtype if dtype != "float16" else "float32"
     x = _same_type(node, node.input(0), wide)
@@ -54,10 +50,10 @@ def _normalise(node: OnnxNode, mean: str, variance: str, base: str) -> str:
         _per_channel(node, _same_type(node, value, wide), rank)
         for value in (mean, deviation, node.input(1), node.input(2))
     ]
-    centred = _binary(node, "Sub", x, spread[0], f"{base}.centred")
-    scaled = _binary(node, "Div", centred, spread[1], f"{base}.normal")
-    weighted = _binary(node, "Mul", scaled, spread[2], f"{base}.weighted")
-    result = _binary(node, "Add", weighted, spread[3])
+    centred = node.binary("Sub", x, spread[0], f"{base}.centred")
+    scaled = node.binary("Div", centred, spread[1], f"{base}.normal")
+    weighted = node.binary("Mul", scaled, spread[2], f"{base}.weighted")
+    result = node.binary("Add", weighted, spread[3])
     return _same_type(node, result, node.type(0).dtype)
 
 
@@ -68,15 +64,15 @@ def _train(node: OnnxNode) -> list[str]:
     axes = (0, *range(2, node.rank(0)))
     mean = node.emit(ops.Reduce("ReduceMean", axes, False), [x], f"{base}.mean")
     spread = _per_channel(node, mean, node.rank(0))
-    centred = _binary(node, "Sub", x, spread, f"{base}.deviation")
-    squares = _binary(node, "Mul", centred, centred, f"{base}.squares")
+    centred = node.binary("Sub", x, spread, f"{base}.deviation")
+    squares = node.binary("Mul", centred, centred, f"{base}.squares")
     variance = node.emit(ops.Reduce("ReduceMean", axes, False), [squares], f"{base}.variance")
     momentum = node.attribute("momentum", float(np.float32(0.9)))
     results = [_normalise(node, mean, variance, base)]
     for old, new in ((node.input(3), mean), (node.input(4), variance)):
-        kept = _binary(node, "Mul", old, node.number(momentum, dtype), f"{old}.kept")
-        more = _binary(node, "Mul", new, node.number(1 - momentum, dtype), f"{old}.more")
-        results.append(_binary(node, "Add", kept, more, f"{old}.running"))
+        kept = node.binary("Mul", old, node.number(momentum, dtype), f"{old}.kept")
+        more = node.binary("Mul", new, node.number(1 - momentum, dtype), f"{old}.more")
+        results.append(node.binary("Add", kept, more, f"{old}.running"))
     return results
 
 
@@ -85,15 +81,15 @@ def import_instance_normalisation(node: OnnxNode) -> str:
     base, rank, dtype = node.proto.output[0], node.rank(0), node.type(0).dtype
     axes, x = tuple(range(2, rank)), node.input(0)
     mean = node.emit(ops.Reduce("ReduceMean", axes, True), [x], f"{base}.mean")
-    centred = _binary(node, "Sub", x, mean, f"{base}.centred")
-    squares = _binary(node, "Mul", centred, centred, f"{base}.squares")
+    centred = node.binary("Sub", x, mean, f"{base}.centred")
+    squares = node.binary("Mul", centred, centred, f"{base}.squares")
     variance = node.emit(ops.Reduce("ReduceMean", axes, True), [squares], f"{base}.variance")
     epsilon = node.number(node.attribute("epsilon", 1e-5), dtype)
-    shifted = _binary(node, "Add", variance, epsilon, f"{base}.shifted")
+    shifted = node.binary("Add", variance, epsilon, f"{base}.shifted")
     deviation = node.emit(ops.Unary("Sqrt"), [shifted], f"{base}.deviation")
-    normal = _binary(node, "Div", centred, deviation, f"{base}.normal")
+    normal = node.binary("Div", centred, deviation, f"{base}.normal")
     gamma, beta = (_per_channel(node, node.input(index), rank) for index in (1, 2))
-    return _binary(node, "Add", _binary(node, "Mul", normal, gamma, f"{base}.weighted"), beta)
+    return node.binary("Add", node.binary("Mul", normal, gamma, f"{base}.weighted"), beta)
 
 
 def import_lp_normalisation(node: OnnxNode) -> str:
@@ -105,8 +101,8 @@ def import_lp_normalisation(node: OnnxNode) -> str:
     axis = node.axis(-1, node.rank(0))
     norm = node.emit(ops.Reduce(f"ReduceL{power}", (axis,), True), [x], f"{base}.norm")
     zero = node.number(0, dtype)
-    empty = _binary(node, "Equal", norm, zero, f"{base}.empty")
-    quotient = _binary(node, "Div", x, norm, f"{base}.quotient")
+    empty = node.binary("Equal", norm, zero, f"{base}.empty")
+    quotient = node.binary("Div", x, norm, f"{base}.quotient")
     return node.emit(Where(), [empty, zero, quotient])
 
 
@@ -117,7 +113,7 @@ def import_local_response(node: OnnxNode) -> str:
     if size < 1 or len(kind.shape) < 2 or kind.dtype != "float32":
         node.fail("a `size` of 1 or more and floats [N, C, ...]", f"`{size}`", "correct the model")
     samples, channels = kind.shape[:2]
-    squares = _binary(node, "Mul", x, x, f"{base}.squares")
+    squares = node.binary("Mul", x, x, f"{base}.squares")
     rows = node.emit(
         ops.Reshape((samples, 1, channels, kind.elements // max(1, samples * channels))),
         [squares],
@@ -131,9 +127,9 @@ def import_local_response(node: OnnxNode) -> str:
     alpha = node.number(node.attribute("alpha", 1e-4), kind.dtype)
     bias = node.number(node.attribute("bias", 1.0), kind.dtype)
     beta = node.number(node.attribute("beta", 0.75), kind.dtype)
-    scaled = _binary(node, "Mul", means, alpha, f"{base}.scaled")
-    total = _binary(node, "Add", scaled, bias, f"{base}.total")
-    return _binary(node, "Div", x, _binary(node, "Pow", total, beta, f"{base}.power"))
+    scaled = node.binary("Mul", means, alpha, f"{base}.scaled")
+    total = node.binary("Add", scaled, bias, f"{base}.total")
+    return node.binary("Div", x, node.binary("Pow", total, beta, f"{base}.power"))
 
 
 def import_hardmax(node: OnnxNode) -> str:
@@ -148,7 +144,7 @@ def import_hardmax(node: OnnxNode) -> str:
     best = node.emit(ops.Reduce("ArgMax", (axis,), True), [x], f"{base}.best")
     steps = np.arange(extents[axis]).reshape([-1 if i == axis else 1 for i in range(len(extents))])
     places = node.array(steps.astype(np.int64), f"{base}.places")
-    chosen = _binary(node, "Equal", best, places, f"{base}.chosen")
+    chosen = node.binary("Equal", best, places, f"{base}.chosen")
     ones = node.emit(ops.Cast(kind.dtype), [chosen], f"{base}.ones")
     return ones if extents == shape else node.emit(ops.Reshape(shape), [ones])
 
@@ -158,5 +154,5 @@ def import_mean(node: OnnxNode) -> str:
     operands = node.inputs()
     total = node.input(0)
     for operand in operands[1:]:
-        total = _binary(node, "Add", total, operand, f"{node.proto.output[0]}.sum")
-    return _binary(node, "Div", total, node.number(len(operands), node.type(0).dtype))
+        total = node.binary("Add", total, operand, f"{node.proto.output[0]}.sum")
+    return node.binary("Div", total, node.number(len(operands), node.type(0).dtype))

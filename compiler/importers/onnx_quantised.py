@@ -133,9 +133,9 @@ def _general_product(node: OnnxNode, is_conv: bool) -> str:
     else:
         operands = [x, w]
         if node.has(8):
-            scale = node.emit(ops.Binary("Mul"), [node.input(1), node.input(4)], f"{x}.unit")
+            scale = node.binary("Mul", node.input(1), node.input(4), f"{x}.unit")
             bias = node.emit(ops.Cast("float32"), [node.input(8)], f"{x}.bias")
-            operands.append(node.emit(ops.Binary("Mul"), [bias, scale], f"{x}.real_bias"))
+            operands.append(node.binary("Mul", bias, scale, f"{x}.real_bias"))
         product = windows.emit_conv(node, operands)
     axis = 1 if is_conv else max(0, len(node.builder.types[product].shape) - 2)
     return emit_general_quantize(node, product, 6, 7, node.type(7).dtype, axis)
@@ -155,7 +155,7 @@ def import_qlinear_binary(node: OnnxNode) -> str:
     a = node.dequantize(node.input(0), 1, 2)
     b = node.dequantize(node.input(3), 4, 5)
     kind = node.proto.op_type.removeprefix("QLinear")
-    return node.quantize(node.emit(ops.Binary(kind), [a, b]), 6, 7)
+    return node.quantize(node.binary(kind, a, b), 6, 7)
 
 
 def import_qlinear_unary(node: OnnxNode) -> str:

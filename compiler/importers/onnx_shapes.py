@@ -7,7 +7,7 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph import operators as ops
-from ..graph.indexing import PAD_MODES, Flip, PadByElements, PadByInput
+from ..graph.arranging import PAD_MODES, Flip, PadByElements, PadByInput
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 from .onnx_tensors import read_sparse

@@ -21,6 +21,13 @@ class Window:
     pads: Extents
     overhang: Extents
 
+    @property
+    def pads_and_overhang(self) -> Extents:
+        """Pads with the overhang added at the end: for a maximum, which padding never wins."""
+        count = len(self.kernel)
+        ends = (self.pads[i + count] + self.overhang[i] for i in range(count))
+        return (*self.pads[:count], *ends)
+
 
 def window_of(node: OnnxNode, image: Extents, kernel: Extents) -> Window:
     """Return the window of a convolution or pool over `image` with `kernel` taps.
@@ -36,7 +43,7 @@ def window_of(node: OnnxNode, image: Extents, kernel: Extents) -> Window:
     overhang = (0,) * count
     if node.attribute("ceil_mode", 0):
         overhang = tuple(
-            reach(image[i], kernel[i], strides[i], dilations[i], (pads[i], pads[i + count]))
+            _reach(image[i], kernel[i], strides[i], dilations[i], (pads[i], pads[i + count]))
             for i in range(count)
         )
     return Window(kernel, strides, dilations, pads, overhang)
@@ -49,7 +56,9 @@ def _positive(node: OnnxNode, name: str, count: int) -> Extents:
     return values
 
 
-def _pads(node, image: Extents, kernel: Extents, strides: Extents, dilations: Extents) -> Extents:
+def _pads(
+    node: OnnxNode, image: Extents, kernel: Extents, strides: Extents, dilations: Extents
+) -> Extents:
     mode, count = node.attribute("auto_pad", "NOTSET"), len(image)
     if mode == "VALID":
         return (0,) * (2 * count)
@@ -61,17 +70,18 @@ def _pads(node, image: Extents, kernel: Extents, strides: Extents, dilations: Ex
             before.append(small if mode == "SAME_UPPER" else total - small)
             after.append(total - before[-1])
         return (*before, *after)
-    pads = node.attribute("pads", (0,) * (2 * count))
-    if mode != "NOTSET" or len(pads) != 2 * count or min(pads) < 0:
+    if mode != "NOTSET":
         node.fail(
-            f"`pads` of {2 * count} integers, 0 or more, or `auto_pad`",
-            f"{list(pads)} and `{mode}`",
-            "correct the model",
+            "`auto_pad` NOTSET, VALID, SAME_UPPER or SAME_LOWER", f"`{mode}`", "give explicit pads"
         )
+    count *= 2
+    pads = node.attribute("pads", (0,) * count)
+    if len(pads) != count or min(pads) < 0:
+        node.fail(f"`pads` of {count} integers, 0 or more", f"{list(pads)}", "correct the model")
     return pads
 
 
-def reach(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
+def _reach(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
     """Return how far the last window reaches beyond the padding under `ceil_mode`.
 
     A window that would start in the padding at the end is left out. Source: ONNX operator MaxPool.
@@ -174,12 +184,10 @@ def import_max_pool_indices(node: OnnxNode) -> list[str]:
     if len(shape) < 3 or len(kernel) != len(shape) - 2:
         node.fail("a kernel for each spatial axis", f"{list(kernel)}", "correct the model")
     window = window_of(node, shape[2:], kernel)
-    count = len(kernel)
-    ends = tuple(window.pads[i + count] + window.overhang[i] for i in range(count))
     operator = MaxPoolIndices(
         kernel,
         window.strides,
-        (*window.pads[:count], *ends),
+        window.pads_and_overhang,
         window.dilations,
         bool(node.attribute("storage_order", 0)),
     )

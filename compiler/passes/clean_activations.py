@@ -4,12 +4,10 @@ A clamp next to its layer costs nothing on the accelerator, and it tells the qua
 the layer's range matters.
 """
 
-import numpy as np
-
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
 from .fold_batch_normalisation import variable_operand
-from .patterns import private, strip_clamps
+from .patterns import Clamp, clamp_limits, private, strip_clamps
 
 LARGEST = 3.4028234663852886e38
 """Largest finite binary32 number: a Clip's limit that limits nothing."""
@@ -26,8 +24,7 @@ def clean_activations(graph: Graph) -> Graph:
 def _is_clamp(node: Node | None) -> bool:
     return (
         node is not None
-        and isinstance(node.attributes, ops.Unary)
-        and node.attributes.kind in ("Relu", "Clip")
+        and clamp_limits(node.attributes) is not None
         and node.output.type.dtype == "float32"
     )
 
@@ -55,25 +52,17 @@ def _name_limits(builder: Builder, node: Node, graph: Graph) -> str | None:
 
 def _merge(builder: Builder, node: Node, graph: Graph) -> str | None:
     """Clamps in a row -> one; limits that limit nothing -> none."""
-    if not _is_clamp(node):
+    limits = clamp_limits(node.attributes)
+    if not _is_clamp(node) or limits is None:
         return None
     name, inner = strip_clamps(builder, node.inputs[0])
-    # The inner clamps act first: what they let through is clamped by this one.
-    low, high = (float(limit) for limit in np.clip((inner.low, inner.high), *_limits(node)))
-    if low <= -LARGEST and high >= LARGEST:
+    both = Clamp(*limits).after((inner.low, inner.high))
+    if both.low <= -LARGEST and both.high >= LARGEST:
         return name
-    merged = _clamp(low, high)
+    merged = _clamp(both.low, both.high)
     if merged == node.attributes and name == node.inputs[0]:
         return None
     return builder.emit(merged, [name], node.name)
-
-
-def _limits(node: Node) -> tuple[float, float]:
-    """Return the limits of a clamp."""
-    operator = node.attributes
-    if isinstance(operator, ops.Unary) and operator.kind == "Clip":
-        return operator.parameters[0], operator.parameters[1]
-    return 0.0, float("inf")
 
 
 def _hoist(builder: Builder, node: Node, graph: Graph) -> str | None:

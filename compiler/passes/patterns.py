@@ -36,6 +36,18 @@ class Clamp:
             low, high = quantize(limits, target.scales, target.zero_points, target.dtype)
         return int(low), int(high)
 
+    def after(self, inner: tuple[float, ...]) -> "Clamp":
+        """Return both clamps as one: what `inner` lets through is clamped by this one."""
+        low, high = np.clip(inner, self.low, self.high)
+        return Clamp(float(low), float(high))
+
+
+def clamp_limits(operator: ops.Operator) -> tuple[float, ...] | None:
+    """Return the lowest and highest value that Relu or Clip gives; None for other operators."""
+    if not isinstance(operator, ops.Unary) or operator.kind not in ("Relu", "Clip"):
+        return None
+    return operator.parameters if operator.kind == "Clip" else (0.0, np.inf)
+
 
 def quantised_output(node: Node) -> ops.Quantize | None:
     """Return the attributes of a per-tensor Quantize to int8; None for any other node.
@@ -55,21 +67,13 @@ def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
 
 def strip_clamps(builder: Builder, name: str) -> tuple[str, Clamp]:
     """Walk back through Relu and Clip and return what they clamp, and to what."""
-    low, high = -np.inf, np.inf
+    clamp = Clamp()
     while True:
         node = builder.producer(name)
-        if node is None or not isinstance(node.attributes, ops.Unary):
-            return name, Clamp(low, high)
-        if node.attributes.kind == "Relu":
-            limits = (0.0, np.inf)
-        elif node.attributes.kind == "Clip":
-            limits = node.attributes.parameters
-        else:
-            return name, Clamp(low, high)
-        # The inner clamp acts first: what it lets through is clamped by the outer ones.
-        inner = np.clip(limits, low, high)
-        low, high = float(inner[0]), float(inner[1])
-        name = node.inputs[0]
+        limits = None if node is None else clamp_limits(node.attributes)
+        if node is None or limits is None:
+            return name, clamp
+        clamp, name = clamp.after(limits), node.inputs[0]
 
 
 def dequantised(builder: Builder, name: str) -> tuple[str, Quantisation] | None:

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Builder, Graph, Node, Quantisation, rewrite
 from ..graph import operators as ops
+from ..graph.operator import Pair, Quad
 from .patterns import (
     TO_FIRST,
     TO_LAST,
@@ -122,9 +123,9 @@ def _dense(
 @dataclass(frozen=True, slots=True)
 class _QConvShape:
     kind: str
-    strides: ops.Pair
-    pads: ops.Quad
-    dilations: ops.Pair
+    strides: Pair
+    pads: Quad
+    dilations: Pair
     groups: int
 
 

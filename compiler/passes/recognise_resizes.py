@@ -8,6 +8,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, rewrite
 from ..graph import operators as ops
+from ..graph.operator import Pair
 from .patterns import TO_FIRST, TO_LAST
 
 ROWS = 2
@@ -36,7 +37,7 @@ def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
     return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
 
 
-def _repeats(builder: Builder, node: Node) -> ops.Pair | None:
+def _repeats(builder: Builder, node: Node) -> Pair | None:
     """Return how often a Gather repeats each row and each column; None where it does not."""
     gather = node.attributes
     if not isinstance(gather, ops.Gather) or gather.axis not in (ROWS, ROWS + 1):

@@ -1,13 +1,15 @@
 """Who runs what: the accelerator all it can, nothing, or what takes the least estimated time.
 
-`decide` finds the assignment as a minimum cut over estimated times (`costs`, `node_cycles`) and
-transfers; `forced` knows what the user places by name, and `table` tells it all, layer by layer.
+`decide` looks for the assignment by estimated times (`costs`, `node_cycles`) and transfers: a
+minimum cut (`problem`), then moves that pay where both sides work at once (`timeline`, `improve`).
+`forced` knows what the user places by name, and `table` tells it all, layer by layer (`layers`).
 """
 
 from .costs import DEFAULT_COSTS, Costs, Host, Link
 from .decide import COST, DEFAULT_PLACEMENT, POLICIES, Decision, Placement, decide
 from .forced import ACCELERATOR, CPU
-from .table import PlacedLayer, placed_layers, placement_report
+from .layers import PlacedLayer, placed_layers
+from .table import placement_report
 
 __all__ = [
     "ACCELERATOR",

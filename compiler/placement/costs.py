@@ -2,12 +2,11 @@
 
 Small models with few figures, to choose a side by and to show why; no promise of a time. A node
 on the host takes as long as its arithmetic or its memory, whichever is longer. One without a
-kernel is computed in NumPy, which goes over its elements several times. The two sides are taken to
-work one after the other.
+kernel is computed in NumPy, which goes over its elements several times.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -110,9 +109,13 @@ class Costs:
 
     def host_times(self, graph: Graph) -> dict[str, float]:
         """Time of every node on the host if that ran all, by first output, in microseconds."""
-        kernels = _kernels(graph)
+        found = {
+            node.outputs[0].name: kernel
+            for kernel in kernels_among(graph, graph.nodes)
+            for node in kernel.nodes
+        }
         return {
-            name: self.host_us(graph, node, kernels.get(name))
+            name: self.host_us(graph, node, found.get(name))
             for name, node in ((node.outputs[0].name, node) for node in graph.nodes)
         }
 
@@ -168,13 +171,12 @@ def passes_of(graph: Graph, node: Node) -> int:
     return PASSES.get(type(node.attributes), OTHER_PASSES) * max(given, *read, 0)
 
 
-def _kernels(graph: Graph) -> dict[str, HostKernel | Recurrence]:
-    """The kernel of each node, if the host ran all of them, by the node's first output."""
+def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostKernel | Recurrence, ...]:
+    """What computes these nodes if the host runs them and no others; NumPy does the rest."""
     target = host_target()
     if target is None:
-        return {}
-    kernels = (*select_kernels(graph, graph.nodes, target), *find_recurrences(graph, graph.nodes))
-    return {node.outputs[0].name: kernel for kernel in kernels for node in kernel.nodes}
+        return ()
+    return (*select_kernels(graph, nodes, target), *find_recurrences(graph, nodes))
 
 
 def _bytes(graph: Graph, name: str) -> int:

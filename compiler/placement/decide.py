@@ -1,29 +1,28 @@
 """Which nodes the accelerator runs and which the host: all it can, none, or what is cheapest.
 
-The cheapest assignment is a minimum cut. A node costs its time on the side where it runs; a value
-that the other side reads costs its transfer, once, however many nodes read it. Starting a segment
-is charged to every value that enters one, which is too much for a segment of several inputs.
+The cheapest is sought in two steps: what takes the least time one after the other, which a minimum
+cut finds (`problem`), and from there what takes less where both sides work at once (`improve`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node, is_accelerated
 from ..options import Options
-from .costs import NS_PER_US, Costs
+from .costs import Costs, kernels_among
 from .forced import ACCELERATOR, CPU, forced_sides
-from .min_cut import FlowNetwork
+from .improve import improve
 from .node_cycles import Cycles, cycles_alone, cycles_by_node
+from .problem import problem_of
+from .timeline import Evaluator
 
 COST = "cost"
 
 POLICIES = (ACCELERATOR, COST, CPU)
 """All that the accelerator can run; what is cheapest there; nothing."""
-
-OUTSIDE = ""
-"""Who gives the network's inputs and reads its outputs: the host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,80 +90,6 @@ class Decision:
         return node.outputs[0].name in self.accelerated
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
-    """A value that may have to cross: who gives it, who reads it, and what that costs.
-
-    Parameters
-    ----------
-    maker, readers
-        Nodes by their first outputs, or `OUTSIDE`.
-    enter_ns, leave_ns
-        From the host to the accelerator, and back.
-    """
-
-    maker: str
-    readers: frozenset[str]
-    enter_ns: int
-    leave_ns: int
-
-    def cost_ns(self, accelerated: frozenset[str]) -> int:
-        """What it costs if the accelerator runs these nodes."""
-        if self.maker in accelerated:
-            return 0 if self.readers <= accelerated else self.leave_ns
-        return self.enter_ns if self.readers & accelerated else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is to be minimised.
-
-    Parameters
-    ----------
-    host_ns, accelerator_ns
-        Time of every node on either side; None where it must not run there.
-    crossings
-        Of all values.
-    """
-
-    host_ns: Mapping[str, int | None]
-    accelerator_ns: Mapping[str, int | None]
-    crossings: tuple[Crossing, ...]
-
-    def cost_ns(self, accelerated: frozenset[str]) -> int | None:
-        """Time of an assignment; None where it is not allowed."""
-        sides = {
-            name: self.accelerator_ns[name] if name in accelerated else host
-            for name, host in self.host_ns.items()
-        }
-        times = [time for time in sides.values() if time is not None]
-        if len(times) < len(sides):
-            return None
-        return sum(times) + sum(crossing.cost_ns(accelerated) for crossing in self.crossings)
-
-    def solve(self) -> frozenset[str]:
-        """Nodes of the accelerator in the cheapest assignment; of equals, the most nodes."""
-        network, source, sink = FlowNetwork(), (ACCELERATOR,), (CPU,)
-        known = [*self.host_ns.values(), *self.accelerator_ns.values()]
-        endless = 1 + sum(time for time in known if time is not None)
-        endless += sum(crossing.enter_ns + crossing.leave_ns for crossing in self.crossings)
-        for name, time in self.host_ns.items():
-            network.connect(source, name, endless if time is None else time)
-        for name, time in self.accelerator_ns.items():
-            network.connect(name, sink, endless if time is None else time)
-        network.connect(OUTSIDE, sink, endless)
-        for number, crossing in enumerate(self.crossings):
-            # Cut once, however many of the readers are on the other side.
-            leaving, entering = (number, CPU), (number, ACCELERATOR)
-            network.connect(crossing.maker, leaving, crossing.leave_ns)
-            network.connect(entering, crossing.maker, crossing.enter_ns)
-            for reader in crossing.readers:
-                network.connect(leaving, reader, endless)
-                network.connect(reader, entering, endless)
-        _, side = network.cut(source, sink)
-        return frozenset(name for name in self.host_ns if name in side)
-
-
 def decide(
     graph: Graph,
     configuration: Configuration,
@@ -186,7 +111,9 @@ def decide(
         for name, side in forced.items():
             if side == ACCELERATOR and isinstance(refusal := cycles[name], str):
                 raise CompileError(refusal)
-        return Decision(problem_of(graph, cycles, forced, costs).solve(), forced, cycles)
+        problem = problem_of(graph, cycles, forced, costs)
+        evaluator = Evaluator(graph, problem, costs, partial(kernels_among, graph))
+        return Decision(improve(evaluator), forced, cycles)
     chosen = {
         name
         for name in (node.output.name for node in able)
@@ -195,39 +122,3 @@ def decide(
     moved = [node for node in able if forced.get(node.output.name) == CPU]
     cycles = cycles_alone(graph, moved, configuration, options)
     return Decision(frozenset(chosen), forced, cycles)
-
-
-def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: Costs) -> Problem:
-    """What to minimise for a network."""
-    host = {name: _ns(time) for name, time in costs.host_times(graph).items()}
-    there = {
-        name: _ns(costs.cycles_us(count)) if isinstance(count := cycles.get(name), int) else None
-        for name in host
-    }
-    return Problem(
-        {name: None if forced.get(name) == ACCELERATOR else time for name, time in host.items()},
-        {name: None if forced.get(name) == CPU else time for name, time in there.items()},
-        crossings_of(graph, costs),
-    )
-
-
-def crossings_of(graph: Graph, costs: Costs) -> tuple[Crossing, ...]:
-    """Every value that the accelerator may give or read."""
-    shown = {output.value for output in graph.outputs}
-    able = {node.output.name for node in graph.nodes if is_accelerated(node)}
-    found = []
-    for name in graph.types:
-        maker = graph.producer(name)
-        giver = maker.outputs[0].name if maker is not None else OUTSIDE
-        readers = {node.outputs[0].name for node in graph.users(name)}
-        if graph.is_constant(name) or able.isdisjoint({giver, *readers}):
-            continue
-        leave = _ns(costs.transfer_us(graph, name))
-        enter = leave + _ns(costs.link.start_us)
-        outside = {OUTSIDE} if name in shown else set()
-        found.append(Crossing(giver, frozenset(readers | outside), enter, leave))
-    return tuple(found)
-
-
-def _ns(microseconds: float) -> int:
-    return round(microseconds * NS_PER_US)

@@ -9,56 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..graph import Graph, Node, is_accelerated
-from ..host import HostKernel, Recurrence
+from ..graph import Graph, is_accelerated
 from .costs import NS_PER_US, Costs
-from .decide import COST, Crossing, Decision, Placement, crossings_of
+from .decide import COST, Decision, Placement
 from .forced import ACCELERATOR, CPU, why_not
-
-HOST = "host"
-"""Where NumPy computes; `cpu` are kernels of the CPU target, on the same processor."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedLayer:
-    """Nodes that run together.
-
-    Parameters
-    ----------
-    name, op
-        What reports call it.
-    target
-        `accelerator`, `cpu` for a kernel of the CPU target, or `host` for NumPy.
-    nodes
-        In order; one in NumPy.
-    cycles, exact
-        On the accelerator, and whether a timing model told them; None where nobody knows.
-    kernel
-        That of the CPU target.
-    """
-
-    name: str
-    op: str
-    target: str
-    nodes: tuple[Node, ...]
-    cycles: int | None = None
-    exact: bool = False
-    kernel: HostKernel | Recurrence | None = None
-
-    @property
-    def accelerated(self) -> bool:
-        """Whether the accelerator runs it."""
-        return self.target == ACCELERATOR
-
-    @property
-    def output(self) -> str:
-        """The value that it gives."""
-        return self.nodes[-1].outputs[0].name
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """First outputs of its nodes."""
-        return tuple(node.outputs[0].name for node in self.nodes)
+from .layers import HOST, PlacedLayer, layers_timeline
+from .problem import Crossing, crossings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +33,9 @@ class PlacedRow:
         For values between host and accelerator: those that it gives, and those that it is the
         first to read. Accelerator layers alone have such.
     gain_us
-        What moving this layer alone to the other side would save, transfers included; negative
-        where it would cost time, None where it cannot be moved or nobody has estimated it.
+        What moving this layer alone to the other side would save, transfers included, if one side
+        worked after the other; negative where it would cost time, None where it cannot be moved or
+        nobody has estimated it.
     reason
         Why it is there.
     """
@@ -93,38 +50,6 @@ class PlacedRow:
     transfer_us: float
     gain_us: float | None
     reason: str
-
-
-def placed_layers(
-    graph: Graph,
-    steps: Sequence[str | int],
-    segments: Sequence[Sequence[PlacedLayer]],
-    kernels: Iterable[HostKernel | Recurrence],
-) -> list[PlacedLayer]:
-    """All layers of a network, each where its result is there.
-
-    Parameters
-    ----------
-    steps
-        Of the module.
-    segments
-        Layers of each segment.
-    kernels
-        Of the host.
-    """
-    ending = {kernel.output: kernel for kernel in kernels}
-    inside = {n.outputs[0].name for kernel in ending.values() for n in kernel.nodes}
-    layers: list[PlacedLayer] = []
-    for step in steps:
-        if isinstance(step, int):
-            layers += segments[step]
-        elif kernel := ending.get(step):
-            name = " + ".join(dict.fromkeys(node.name for node in kernel.nodes))
-            op = "+".join(node.op for node in kernel.nodes)
-            layers.append(PlacedLayer(name, op, CPU, kernel.nodes, kernel=kernel))
-        elif step not in inside and (node := graph.producer(step)) is not None:
-            layers.append(PlacedLayer(node.name, node.op, HOST, (node,)))
-    return layers
 
 
 def placement_report(
@@ -145,9 +70,11 @@ def placement_report(
     -------
     dict
         `policy`, `forced` and `costs` as asked for, `rows` as `PlacedRow`, and `total_us`:
-        `accelerator`, `host`, `transfer` and the `sum` of all, one after the other.
+        `accelerator`, `host`, `transfer` and the `sum` of all, one after the other; `makespan` is
+        what they take with both sides at work, values between two segments included, which the
+        sum leaves out.
     """
-    rows = placed_rows(graph, layers, placement, decision, costs)
+    rows, makespan = placed_rows(graph, layers, placement, decision, costs)
     total = {
         ACCELERATOR: sum(row.accelerator_us or 0 for row in rows if row.target == ACCELERATOR),
         HOST: sum(row.host_us for row in rows if row.target != ACCELERATOR),
@@ -158,7 +85,7 @@ def placement_report(
         "forced": [list(wish) for wish in placement.forced],
         "costs": asdict(costs),
         "rows": [asdict(row) for row in rows],
-        "total_us": {**total, "sum": sum(total.values())},
+        "total_us": {**total, "sum": sum(total.values()), "makespan": makespan},
     }
 
 
@@ -168,8 +95,8 @@ def placed_rows(
     placement: Placement,
     decision: Decision,
     costs: Costs,
-) -> list[PlacedRow]:
-    """A row for each layer; see `placement_report`."""
+) -> tuple[list[PlacedRow], float]:
+    """A row for each layer, and the makespan in microseconds; see `placement_report`."""
     crossings = crossings_of(graph, costs)
     near: dict[str, list[Crossing]] = {}
     for crossing in crossings:
@@ -177,19 +104,20 @@ def placed_rows(
             near.setdefault(name, []).append(crossing)
     owned = _owners(layers, crossings, decision.accelerated)
     host_times = costs.host_times(graph)
+    times = [_times(graph, layer, host_times, decision, costs) for layer in layers]
+    spent = {
+        layer.output: (there or 0) if layer.accelerated else host
+        for layer, (there, host) in zip(layers, times, strict=True)
+    }
+    whole, beside = layers_timeline(graph, layers, spent, costs)
     rows = []
-    for index, layer in enumerate(layers):
-        there = _accelerator_us(layer, decision, costs)
-        host = sum(
-            host_times[name] if layer.accelerated else costs.host_us(graph, node, layer.kernel)
-            for name, node in zip(layer.keys, layer.nodes, strict=True)
-        )
+    for index, (layer, (there, host)) in enumerate(zip(layers, times, strict=True)):
         own, other = (there, host) if layer.accelerated else (host, there)
         gain = None
         if own is not None and other is not None:
-            beside = {c for name in layer.keys for c in near.get(name, ())}
-            gain = own - other + _moved_us(layer, beside, decision.accelerated)
-        reason = _reason(layer, own, other, gain, placement, decision)
+            around = {c for name in layer.keys for c in near.get(name, ())}
+            gain = own - other + _moved_us(layer, around, decision.accelerated)
+        reason = _reason(layer, own, other, gain, placement, decision, layer.output in beside)
         rows.append(
             PlacedRow(
                 layer.name,
@@ -204,7 +132,22 @@ def placed_rows(
                 reason,
             )
         )
-    return rows
+    return rows, whole.total_ns / NS_PER_US
+
+
+def _times(
+    graph: Graph,
+    layer: PlacedLayer,
+    host_times: Mapping[str, float],
+    decision: Decision,
+    costs: Costs,
+) -> tuple[float | None, float]:
+    """A layer's microseconds on the accelerator, as far as they are known, and on the host."""
+    host = sum(
+        host_times[name] if layer.accelerated else costs.host_us(graph, node, layer.kernel)
+        for name, node in zip(layer.keys, layer.nodes, strict=True)
+    )
+    return _accelerator_us(layer, decision, costs), host
 
 
 def _accelerator_us(layer: PlacedLayer, decision: Decision, costs: Costs) -> float | None:
@@ -246,6 +189,7 @@ def _reason(
     gain: float | None,
     placement: Placement,
     decision: Decision,
+    beside: bool,
 ) -> str:
     unable = [why_not(node) for node in layer.nodes if not is_accelerated(node)]
     if unable:
@@ -257,6 +201,8 @@ def _reason(
         return "forced"
     if placement.policy != COST or own is None or other is None or gain is None:
         return f"placement `{placement.policy}`"
+    if gain > 0 and beside:
+        return "works while the other side does"
     if gain > 0:
         return "cheaper by the estimate before it was compiled"
     if own <= other:

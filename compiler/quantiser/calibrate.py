@@ -14,7 +14,7 @@ from .ranges import centred_quantisation, choose_range, quantisation_of_range
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class ActivationStatistics:
     """Statistics of a float graph's activations.
 
     Attributes
@@ -32,7 +32,7 @@ class Calibration:
     means: Mapping[str, np.ndarray]
 
 
-def calibrate(graph: Graph, points: Points, batches: Batches) -> Calibration:
+def calibrate(graph: Graph, points: Points, batches: Batches) -> ActivationStatistics:
     """Collect statistics, batch by batch; no activation is kept longer than its batch.
 
     Parameters
@@ -62,11 +62,13 @@ def calibrate(graph: Graph, points: Points, batches: Batches) -> Calibration:
             np.maximum(peak, np.abs(values[name]).max(axis=(0, 2, 3)), out=peak)
         for layer in weighted:
             sums[layer.linear].add(channels_last(layer, values[layer.linear]))
-    return Calibration(histograms, peaks, {name: mean.value() for name, mean in sums.items()})
+    return ActivationStatistics(
+        histograms, peaks, {name: mean.value() for name, mean in sums.items()}
+    )
 
 
 def choose_quantisations(
-    points: Points, calibration: Calibration, method: str
+    points: Points, statistics: ActivationStatistics, method: str
 ) -> dict[str, Quantisation]:
     """Return the quantisation of every point; those of one group are the same.
 
@@ -77,7 +79,7 @@ def choose_quantisations(
     """
     chosen: dict[str, Quantisation] = {}
     for group in points.groups:
-        histograms = [calibration.histograms[name] for name in group]
+        histograms = [statistics.histograms[name] for name in group]
         histogram = histograms[0] if len(group) == 1 else merge(group[0], histograms)
         centred = not points.centred.isdisjoint(group)
         quantise = centred_quantisation if centred else quantisation_of_range

@@ -8,7 +8,7 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Graph, Quantisation
 from .batches import Batches
-from .calibrate import Calibration, calibrate, choose_quantisations
+from .calibrate import ActivationStatistics, calibrate, choose_quantisations
 from .correct import correct_biases
 from .equalise import equalise, find_links
 from .insert import Inserted, insert_quantisation
@@ -35,7 +35,7 @@ class Candidate:
     ----------
     source : Graph
         Float, with the changes that compute the same.
-    points, calibration, quantisations
+    points, statistics, quantisations
         Where and how it is quantised.
     inserted : Inserted
         The result.
@@ -51,7 +51,7 @@ class Candidate:
 
     source: Graph
     points: Points
-    calibration: Calibration
+    statistics: ActivationStatistics
     quantisations: dict[str, Quantisation]
     inserted: Inserted
     method: str
@@ -94,27 +94,27 @@ def best_candidate(
             "quantise, got none; run it in float, without calibration"
         )
     progress("calibrating")
-    calibration = calibrate(graph, points, batches)
-    apart = unlike_joins(graph, points, calibration)
+    statistics = calibrate(graph, points, batches)
+    apart = unlike_joins(graph, points, statistics)
     if apart:
         points = find_points(graph, find_layers(graph, keep_float, apart), apart)
-        calibration = calibrate(graph, points, batches)
-    narrowed = narrow(graph, points, calibration)
+        statistics = calibrate(graph, points, batches)
+    narrowed = narrow(graph, points, statistics)
     if narrowed is not graph:
         graph = narrowed
         points = find_points(graph, find_layers(graph, keep_float, apart), apart)
-        calibration = calibrate(graph, points, batches)
-    sources = [(graph, calibration)]
+        statistics = calibrate(graph, points, batches)
+    sources = [(graph, statistics)]
     if options.equalise and (links := find_links(graph, points)):
         progress("equalising channels")
-        other = equalise(graph, links, calibration.peaks)
+        other = equalise(graph, links, statistics.peaks)
         sources.append((other, calibrate(other, points, batches)))
     methods = tuple(METHODS) if options.method == AUTO else (options.method,)
     found: list[Candidate] = []
-    for source, calibration in sources:
+    for source, statistics in sources:
         for method in methods:
             progress(f"quantising, ranges by {method}")
-            plain = _candidate(source, points, calibration, method, batches)
+            plain = _candidate(source, points, statistics, method, batches)
             plain.equalised = source is not graph
             found.append(plain)
             if options.correct:
@@ -127,18 +127,18 @@ def best_candidate(
 
 
 def _candidate(
-    graph: Graph, points: Points, calibration: Calibration, method: str, batches: Batches
+    graph: Graph, points: Points, statistics: ActivationStatistics, method: str, batches: Batches
 ) -> Candidate:
-    quantisations = choose_quantisations(points, calibration, method)
+    quantisations = choose_quantisations(points, statistics, method)
     inserted = insert_quantisation(graph, points, quantisations)
     end_db = end_noise(graph, inserted, points, batches)
-    return Candidate(graph, points, calibration, quantisations, inserted, method, end_db=end_db)
+    return Candidate(graph, points, statistics, quantisations, inserted, method, end_db=end_db)
 
 
 def _corrected(plain: Candidate, batches: Batches) -> Candidate:
     """Return a candidate with corrected biases."""
     graph, points = plain.source, plain.points
-    corrections = correct_biases(plain.inserted, points, plain.calibration.means, batches)
+    corrections = correct_biases(plain.inserted, points, plain.statistics.means, batches)
     inserted = insert_quantisation(graph, points, plain.quantisations, corrections)
     end_db = end_noise(graph, inserted, points, batches)
     return replace(plain, inserted=inserted, corrections=corrections, end_db=end_db)

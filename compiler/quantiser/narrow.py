@@ -5,7 +5,6 @@ activation function such as HardSwish is flat at its ends. On the calibration sa
 changes nothing, it costs nothing behind a layer, and the range that is left is rounded more finely.
 """
 
-import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -13,7 +12,8 @@ import numpy as np
 from ..graph import Builder, Graph, Node, evaluate_node, verify
 from ..graph import operators as ops
 from ..passes.clean_activations import LARGEST
-from .calibrate import Calibration
+from ..passes.patterns import Clamp, clamp_limits
+from .calibrate import ActivationStatistics
 from .layer import Layer, maker, origin
 from .points import Points
 from .ranges import LEVELS, Range
@@ -25,7 +25,7 @@ FLAT = 1 / 8
 """Share of an output step within which a function counts as flat."""
 
 
-def narrow(graph: Graph, points: Points, calibration: Calibration) -> Graph:
+def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Graph:
     """Return a graph with clamps where a layer's reader is flat; the same one where none is.
 
     Parameters
@@ -34,26 +34,28 @@ def narrow(graph: Graph, points: Points, calibration: Calibration) -> Graph:
         Float, prepared.
     points : Points
         Where it will be quantised.
-    calibration : Calibration
+    statistics : ActivationStatistics
         Of these points.
     """
     makers = {layer.output for layer in points.layers if layer.kind != "table"}
     limits: dict[str, Range] = {}
     for layer in points.layers:
-        for name, (low, high) in _limits(graph, layer, calibration):
+        for name, (low, high) in _limits(graph, layer, statistics):
             private = all(user.outputs[0].name in layer.inside for user in graph.users(name))
             if name not in makers or not private or graph.is_output(name):
                 continue
-            seen = calibration.histograms[name]
+            seen = statistics.histograms[name]
             if low > seen.low or high < seen.high:
                 limits[name] = max(low, -LARGEST), min(high, LARGEST)
     return _clamped(graph, limits) if limits else graph
 
 
-def _limits(graph: Graph, layer: Layer, calibration: Calibration) -> Iterable[tuple[str, Range]]:
+def _limits(
+    graph: Graph, layer: Layer, statistics: ActivationStatistics
+) -> Iterable[tuple[str, Range]]:
     """Yield operands of a layer, and the range outside which their value makes no difference."""
     if layer.kind == "table":
-        histogram = calibration.histograms.get(layer.inputs[0])
+        histogram = statistics.histograms.get(layer.inputs[0])
         if histogram is not None and histogram.total:
             yield layer.inputs[0], flat_ends(graph, layer, histogram.low, histogram.high)
     node = maker(graph, layer.head)
@@ -61,22 +63,19 @@ def _limits(graph: Graph, layer: Layer, calibration: Calibration) -> Iterable[tu
         return
     lowest, highest = _clamp_behind(graph, layer)
     for name, other in (layer.inputs, layer.inputs[::-1]):
-        known = calibration.histograms.get(other) or calibration.histograms[origin(graph, other)]
+        known = statistics.histograms.get(other) or statistics.histograms[origin(graph, other)]
         yield name, (lowest - max(known.high, 0.0), highest - min(known.low, 0.0))
 
 
 def _clamp_behind(graph: Graph, layer: Layer) -> Range:
     """Return the limits that a layer's Relu and Clip set."""
-    low, high, name = -math.inf, math.inf, layer.output
+    clamp, name = Clamp(), layer.output
     while name != layer.head:
         node = maker(graph, name)
-        operator = node.attributes
-        assert isinstance(operator, ops.Unary), "only clamps stand behind a layer's head"
-        limits = operator.parameters if operator.kind == "Clip" else (0.0, math.inf)
-        # The inner clamp acts first: what it lets through is clamped by the outer ones.
-        inner = np.clip(limits, low, high)
-        low, high, name = float(inner[0]), float(inner[1]), node.inputs[0]
-    return low, high
+        limits = clamp_limits(node.attributes)
+        assert limits is not None, "only clamps stand behind a layer's head"
+        clamp, name = clamp.after(limits), node.inputs[0]
+    return clamp.low, clamp.high
 
 
 def flat_ends(graph: Graph, layer: Layer, low: float, high: float) -> Range:

@@ -33,7 +33,7 @@ class Quantised:
     Attributes
     ----------
     graph : Graph
-        In QDQ form: `frontend.quantise` turns it into integer layers.
+        In QDQ form: `frontend.recognise_layers` turns it into integer layers.
     reference : Graph
         The float graph that it stands for.
     method : str
@@ -59,7 +59,7 @@ class Quantised:
 
     def integer_graph(self) -> Graph:
         """Return the graph of integer layers that the accelerator runs."""
-        return frontend.quantise(self.graph)
+        return frontend.recognise_layers(self.graph)
 
 
 def quantise(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ..graph import Graph
 from ..graph import operators as ops
-from .calibrate import Calibration
+from .calibrate import ActivationStatistics
 from .layer import origin
 from .points import Points
 from .ranges import LEVELS
@@ -20,7 +20,7 @@ TOLERANT = ("add", "table")
 """Layers that may as well stay in float; the others need int8, in one scale, to be accelerated."""
 
 
-def unlike_joins(graph: Graph, points: Points, calibration: Calibration) -> frozenset[str]:
+def unlike_joins(graph: Graph, points: Points, statistics: ActivationStatistics) -> frozenset[str]:
     """Return the outputs of quantised Concats that would lose a part.
 
     A Concat stays as it is where a convolution or the like reads it.
@@ -31,7 +31,7 @@ def unlike_joins(graph: Graph, points: Points, calibration: Calibration) -> froz
         Float, prepared.
     points : Points
         Where it will be quantised.
-    calibration : Calibration
+    statistics : ActivationStatistics
         Of these points.
     """
     needed = {
@@ -43,7 +43,7 @@ def unlike_joins(graph: Graph, points: Points, calibration: Calibration) -> froz
     apart: set[str] = set()
     for group in points.groups:
         joins = {name for name in group if _is_join(graph, name)}
-        if joins and needed.isdisjoint(joins) and _loses_a_part(group, calibration):
+        if joins and needed.isdisjoint(joins) and _loses_a_part(group, statistics):
             apart |= joins
     return frozenset(apart)
 
@@ -53,9 +53,9 @@ def _is_join(graph: Graph, name: str) -> bool:
     return node is not None and isinstance(node.attributes, ops.Concat)
 
 
-def _loses_a_part(group: Iterable[str], calibration: Calibration) -> bool:
+def _loses_a_part(group: Iterable[str], statistics: ActivationStatistics) -> bool:
     """Tell whether the narrowest range of a group is a few steps of the widest; zeros aside."""
-    known = [calibration.histograms[name] for name in group]
+    known = [statistics.histograms[name] for name in group]
     widths = [max(each.high, 0.0) - min(each.low, 0.0) for each in known if each.total]
     wide = [width for width in widths if width > 0]
     return bool(wide) and min(wide) * LEVELS < max(wide) * LEAST_STEPS

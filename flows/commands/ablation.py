@@ -32,16 +32,16 @@ from ..arguments import (
     chosen_configuration,
     progress_bar,
 )
-from ..calibration import (
-    Calibration,
+from ..calibration_options import (
+    CalibrationOptions,
     add_calibration,
     chosen_calibration,
     refuse_calibration,
 )
-from ..fixed_inputs import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
+from ..input_options import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
 from ..json_output import check_json, write_json
 from ..layers import RESNET18, ConvolutionShape
-from ..quantising import integer_graph
+from ..quantise_model import integer_graph
 from .run import add_memory, memory_model
 
 NETWORK = "ResNet-18's convolutions"
@@ -145,7 +145,7 @@ def read_graph(
     source: Path,
     configuration: Configuration | None,
     wishes: Wishes = NO_WISHES,
-    calibration: Calibration | None = None,
+    calibration: CalibrationOptions | None = None,
 ) -> tuple[Graph, Configuration]:
     """The integer graph of a model or an artifact, and the machine to compile it for.
 

@@ -1,12 +1,12 @@
 """`tilewright compile`: a model into an artifact, and how good its schedules are."""
 
 import argparse
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...atomic_write import write_atomically
 from ...errors import ArtifactError
 from ...isa.configuration import DEFAULT
 from ..arguments import (
@@ -16,10 +16,10 @@ from ..arguments import (
     compile_anew,
     kept_module,
 )
-from ..calibration import add_calibration, chosen_calibration
+from ..calibration_options import add_calibration, chosen_calibration
 from ..compile_cache import SUFFIX
 from ..console import NO_LAYERS, configuration_sentence, say
-from ..fixed_inputs import add_fixes, chosen_wishes
+from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
 from ..placing import add_placement, chosen_placing, placement_of, show_placement
 
@@ -141,13 +141,8 @@ def write_whole(target: Path, data: bytes) -> None:
     ArtifactError
         When it cannot be written.
     """
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        try:
-            beside.write_bytes(data)
-            os.replace(beside, target)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_atomically(target, data)
     except OSError as problem:
         raise ArtifactError(
             f"artifact `{target}`: cannot be written, got `{problem.strerror}`; choose another path"

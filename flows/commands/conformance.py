@@ -14,7 +14,7 @@ from ..conformance import (
     OUTCOMES,
     PASSED,
     WRONG,
-    Verdict,
+    CaseResult,
     by_cause,
     count_outcomes,
     load_cases,
@@ -66,53 +66,53 @@ def conformance(arguments: argparse.Namespace) -> None:
         cases = load_cases(arguments.match)
         if not cases:
             raise UsageError(f"`--match {arguments.match}`: no case has that in its name")
-        verdicts = []
+        results = []
         kernels = KernelRunner() if arguments.kernels else None
-        for index, verdict in enumerate(run_cases(cases, kernels=kernels)):
-            advance(verdict.name, index, len(cases))
-            verdicts.append(verdict)
+        for index, result in enumerate(run_cases(cases, kernels=kernels)):
+            advance(result.name, index, len(cases))
+            results.append(result)
     if arguments.write:
-        PAGE.write_text(render(verdicts))
+        PAGE.write_text(render(results))
         report.say(f"wrote {PAGE}")
     if arguments.json:
-        write_json(arguments.json, to_json(verdicts))
+        write_json(arguments.json, to_json(results))
     if arguments.json != "-":
-        show(verdicts)
+        show(results)
         if arguments.kernels:
-            report.say(kernels_sentence(verdicts))
-    faults = [verdict for verdict in verdicts if verdict.outcome in (WRONG, CRASHED)]
+            report.say(kernels_sentence(results))
+    faults = [result for result in results if result.outcome in (WRONG, CRASHED)]
     if faults:
         raise TilewrightError(
-            f"{len(faults)} of {len(verdicts)} cases: expected a right result or a refusal, got a "
+            f"{len(faults)} of {len(results)} cases: expected a right result or a refusal, got a "
             f"wrong one or a crash (the first: `{faults[0].name}`); this is a fault of Tilewright: "
             "report it"
         )
 
 
-def kernels_sentence(verdicts: list[Verdict]) -> str:
+def kernels_sentence(results: list[CaseResult]) -> str:
     """In how many cases kernels took part, and how many of them."""
-    cases = sum(verdict.kernels > 0 for verdict in verdicts)
-    passed = sum(verdict.outcome == PASSED for verdict in verdicts)
-    right = sum(verdict.kernels > 0 and verdict.outcome == PASSED for verdict in verdicts)
-    total = sum(verdict.kernels for verdict in verdicts)
+    cases = sum(result.kernels > 0 for result in results)
+    passed = sum(result.outcome == PASSED for result in results)
+    right = sum(result.kernels > 0 and result.outcome == PASSED for result in results)
+    total = sum(result.kernels for result in results)
     return (
         f"{total:,} kernels took part in {cases:,} cases; {right:,} of the {passed:,} that pass do "
         "so with kernels"
     )
 
 
-def to_json(verdicts: list[Verdict]) -> dict[str, object]:
-    """Verdicts as JSON values."""
-    return {**count_outcomes(verdicts), "cases": [asdict(verdict) for verdict in verdicts]}
+def to_json(results: list[CaseResult]) -> dict[str, object]:
+    """Results as JSON values."""
+    return {**count_outcomes(results), "cases": [asdict(result) for result in results]}
 
 
-def show(verdicts: list[Verdict]) -> None:
+def show(results: list[CaseResult]) -> None:
     """Print the counts and a table by cause."""
-    counts, causes = count_outcomes(verdicts), by_cause(verdicts)
+    counts, causes = count_outcomes(results), by_cause(results)
     table = Table("cause", "cases", "one of them")
     for cause, found in causes.items():
         table.add_row(cause, str(len(found)), f"{found[0].name}: {found[0].message}")
     if causes:
         report.stdout().print(table)
     shares = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES)
-    report.say(f"{len(verdicts):,} cases: {shares} ({counts[PASSED] / len(verdicts):.1%} pass)")
+    report.say(f"{len(results):,} cases: {shares} ({counts[PASSED] / len(results):.1%} pass)")

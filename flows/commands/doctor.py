@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import TilewrightError, ToolError
-from ...sim.toolchain import cache_folder, find_compiler, find_verilator
+from ...sim.cache import cache_folder
+from ...sim.toolchain import find_compiler, find_verilator
 from .. import report
 
 OLDEST_PYTHON = (3, 11)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
-from ...compiler.frontend import RECIPE, quantise
+from ...compiler.frontend import RECIPE, recognise_layers
 from ...compiler.graph import Graph, evaluate, is_accelerated, print_graph
 from ...compiler.importers import import_onnx
 from ...errors import UsageError
 from .. import report
 from ..arguments import add_json, progress_bar
-from ..calibration import add_calibration, chosen_calibration
-from ..fixed_inputs import add_fixes, chosen_wishes
+from ..calibration_options import add_calibration, chosen_calibration
+from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
-from ..quantising import calibrate_model
+from ..quantise_model import quantise_model
 from ..samples import random_samples, read_samples
 
 IMPORTED = "import"
@@ -81,7 +81,7 @@ def passes(arguments: argparse.Namespace) -> None:
     last, wishes = _position(arguments.print_after), chosen_wishes(arguments)
     if calibration := chosen_calibration(arguments):
         with progress_bar() as advance:
-            made = calibrate_model(
+            made = quantise_model(
                 arguments.source, calibration, lambda text: advance(text, 0, None), wishes
             )
         graph = made.result.graph
@@ -126,7 +126,7 @@ def follow(
         before = time.perf_counter()
 
     tell(0, IMPORTED, graph)
-    return results, quantise(graph, last, tell)
+    return results, recognise_layers(graph, last, tell)
 
 
 def _difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float:

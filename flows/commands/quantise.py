@@ -9,10 +9,10 @@ from ...compiler.quantiser import Agreement, accelerated_share, evaluate_quality
 from ...errors import UsageError
 from .. import report
 from ..arguments import add_json, progress_bar
-from ..calibration import add_calibration, chosen_calibration
-from ..fixed_inputs import add_fixes, chosen_wishes
+from ..calibration_options import add_calibration, chosen_calibration
+from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
-from ..quantising import Calibrated, calibrate_model
+from ..quantise_model import QuantisedModel, quantise_model
 
 SUFFIX = "_int8.onnx"
 NAME_COLUMNS = 40
@@ -46,7 +46,7 @@ def quantise(arguments: argparse.Namespace) -> None:
     calibration, wishes = chosen_calibration(arguments), chosen_wishes(arguments)
     assert calibration is not None, "the option is required"
     with progress_bar() as advance:
-        made = calibrate_model(
+        made = quantise_model(
             arguments.source,
             calibration,
             lambda text: advance(text, 0, None),
@@ -75,7 +75,7 @@ def quantise(arguments: argparse.Namespace) -> None:
         show(made, agreement, share, target)
 
 
-def show(made: Calibrated, agreement: Agreement, share: float, target: Path) -> None:
+def show(made: QuantisedModel, agreement: Agreement, share: float, target: Path) -> None:
     """Print the table and sentences."""
     result, say = made.result, report.say
     say(
@@ -109,7 +109,7 @@ def show(made: Calibrated, agreement: Agreement, share: float, target: Path) -> 
     say(f"{target}: {target.stat().st_size:,} bytes")
 
 
-def steps_sentence(made: Calibrated) -> str:
+def steps_sentence(made: QuantisedModel) -> str:
     """Which steps were kept, in words."""
     result = made.result
     steps = ["biases corrected"] if result.corrected else []
@@ -120,7 +120,7 @@ def steps_sentence(made: Calibrated) -> str:
     return "; ".join(steps) or "none beside the ranges lowered the noise"
 
 
-def agreement_sentences(made: Calibrated, agreement: Agreement) -> list[str]:
+def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]:
     """How the quantised network compares with the float one, in words."""
     seen = "that calibration did not see" if len(made.others) else "that calibrated: no others here"
     lines = [f"evaluated on {agreement.samples} samples {seen}"]
@@ -137,7 +137,9 @@ def agreement_sentences(made: Calibrated, agreement: Agreement) -> list[str]:
     return lines
 
 
-def to_json(made: Calibrated, agreement: Agreement, share: float, target: Path) -> dict[str, Any]:
+def to_json(
+    made: QuantisedModel, agreement: Agreement, share: float, target: Path
+) -> dict[str, Any]:
     """The report as JSON values."""
     result = made.result
     return {

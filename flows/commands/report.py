@@ -6,7 +6,7 @@ from pathlib import Path
 from ...compiler.module import Module
 from ...errors import UsageError
 from ...runtime import Session, open_device
-from ...runtime.devices import Result
+from ...runtime.device import Result
 from ...sim.memory_model import MemoryModel
 from .. import report as terminal
 from ..arguments import (
@@ -16,8 +16,8 @@ from ..arguments import (
     load_module,
     require_tools,
 )
-from ..calibration import add_calibration, chosen_calibration
-from ..fixed_inputs import add_fixes, chosen_wishes
+from ..calibration_options import add_calibration, chosen_calibration
+from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
 from ..placing import add_placement, chosen_placing, placement_of, show_placement
 from ..report_page import render, report_data

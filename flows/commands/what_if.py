@@ -11,8 +11,8 @@ from ...errors import UsageError
 from ...sim.memory_model import MemoryModel
 from .. import report
 from ..arguments import add_configuration, chosen_configuration, load_module
-from ..calibration import add_calibration, chosen_calibration
-from ..fixed_inputs import add_fixes, chosen_wishes
+from ..calibration_options import add_calibration, chosen_calibration
+from ..input_options import add_fixes, chosen_wishes
 from ..json_output import write_json
 from ..retiming import VARIABLE, Setting, check_variable, retime, settings
 from ..timed import require_segments

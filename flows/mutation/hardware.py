@@ -6,7 +6,7 @@ from pathlib import Path
 from ...isa.configuration import Configuration
 from .equivalence import prove_equal, reached_registers
 from .netlist import Fault, build_faulty_core
-from .outcome import Outcome, Score, Verdict, progress
+from .outcome import MutantStatus, Outcome, Score, progress
 from .score import Crash, Kill, Suite, try_all
 from .stimuli import LONG, stimuli
 from .survivors import beyond_reach, reason
@@ -83,18 +83,18 @@ def _outcome(
     registers: tuple[str, ...],
 ) -> Outcome:
     source = source_of(fault)
-    verdict, by = Verdict.SURVIVED, ""
+    verdict, by = MutantStatus.SURVIVED, ""
     result = found.get(fault.number, fault)
     if result is fault:
-        verdict = Verdict.UNTRIED
+        verdict = MutantStatus.UNTRIED
     elif isinstance(result, Crash):
-        verdict, by = Verdict.KILLED, "the simulation does not settle"
+        verdict, by = MutantStatus.KILLED, "the simulation does not settle"
     elif isinstance(result, Kill):
-        verdict, by = Verdict.KILLED, f"{_kind(result.stimulus)}: {result.kind}"
+        verdict, by = MutantStatus.KILLED, f"{_kind(result.stimulus)}: {result.kind}"
     elif equal:
-        verdict = Verdict.EQUAL
+        verdict = MutantStatus.EQUAL
     elif argument := reason(f"{configuration.name}/{fault.place}", source, registers):
-        verdict, by = Verdict.ARGUED, argument
+        verdict, by = MutantStatus.ARGUED, argument
     else:
         listed = ", ".join(registers[:4]) + (", ..." if len(registers) > 4 else "")
         by = beyond_reach(fault.place) or f"can change {listed}"

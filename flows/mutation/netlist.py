@@ -23,7 +23,9 @@ from ...errors import HardwareError, ToolError
 from ...hardware.core import Core
 from ...isa.configuration import Configuration
 from ...isa.registers import OFFSETS
-from ...sim.toolchain import build_library, keep_text, progress
+from ...sim.cache import keep_text
+from ...sim.toolchain import progress
+from ...sim.verilate import build_library
 
 TOP = "core"
 FAULTY = "faulty_core"

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-class Verdict(StrEnum):
+class MutantStatus(StrEnum):
     """What became of a fault."""
 
     KILLED = "killed"
@@ -38,7 +38,7 @@ class Outcome:
     part: str
     place: str
     source: str
-    verdict: Verdict
+    verdict: MutantStatus
     by: str = ""
 
 
@@ -60,28 +60,28 @@ class Score:
     outcomes: tuple[Outcome, ...]
     seconds: float
 
-    def count(self, *verdicts: Verdict) -> int:
+    def count(self, *verdicts: MutantStatus) -> int:
         """Faults with one of these ends."""
         return sum(outcome.verdict in verdicts for outcome in self.outcomes)
 
     @property
     def share(self) -> float:
         """Killed faults among those that were tried and are not equal to no fault."""
-        killed = self.count(Verdict.KILLED)
-        return killed / max(1, killed + self.count(Verdict.SURVIVED))
+        killed = self.count(MutantStatus.KILLED)
+        return killed / max(1, killed + self.count(MutantStatus.SURVIVED))
 
     @property
     def strict_share(self) -> float:
         """The same with faults that are only argued to be equal counted as survivors."""
-        killed = self.count(Verdict.KILLED)
-        return killed / max(1, killed + self.count(Verdict.SURVIVED, Verdict.ARGUED))
+        killed = self.count(MutantStatus.KILLED)
+        return killed / max(1, killed + self.count(MutantStatus.SURVIVED, MutantStatus.ARGUED))
 
     def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return {
             "target": self.target,
             "faults": len(self.outcomes),
-            **{verdict.name.lower(): self.count(verdict) for verdict in Verdict},
+            **{verdict.name.lower(): self.count(verdict) for verdict in MutantStatus},
             "score": self.share,
             "score_without_arguments": self.strict_share,
             "seconds": self.seconds,
@@ -94,28 +94,29 @@ def print_score(score: Score) -> None:
     console = Console(width=120)
     table = Table(title=f"Mutation score of {score.target}")
     table.add_column("part")
-    for verdict in Verdict:
+    for verdict in MutantStatus:
         table.add_column(verdict.value, justify="right")
     parts = sorted({outcome.part for outcome in score.outcomes})
     for part in parts:
         counts = Counter(o.verdict for o in score.outcomes if o.part == part)
-        table.add_row(part, *(str(counts[verdict] or "") for verdict in Verdict))
+        table.add_row(part, *(str(counts[verdict] or "") for verdict in MutantStatus))
     table.add_section()
-    table.add_row("all", *(str(score.count(verdict)) for verdict in Verdict))
+    table.add_row("all", *(str(score.count(verdict)) for verdict in MutantStatus))
     console.print(table)
-    killers = Counter(o.by for o in score.outcomes if o.verdict is Verdict.KILLED)
+    killers = Counter(o.by for o in score.outcomes if o.verdict is MutantStatus.KILLED)
     listed = ", ".join(f"{by} {count}" for by, count in killers.most_common(12))
     print(f"killed by: {listed}")
-    for verdict in (Verdict.EQUAL, Verdict.ARGUED, Verdict.SURVIVED):
+    for verdict in (MutantStatus.EQUAL, MutantStatus.ARGUED, MutantStatus.SURVIVED):
         _print_list(verdict, [o for o in score.outcomes if o.verdict is verdict])
+    seen = score.count(MutantStatus.KILLED, MutantStatus.SURVIVED)
     print(
-        f"score: {score.share:.1%} of {score.count(Verdict.KILLED, Verdict.SURVIVED)} faults that "
-        f"can be seen ({score.strict_share:.1%} with the argued ones), {len(score.outcomes)} "
+        f"score: {score.share:.1%} of {seen} faults that can be seen "
+        f"({score.strict_share:.1%} with the argued ones), {len(score.outcomes)} "
         f"faults in {score.seconds:.0f} s"
     )
 
 
-def _print_list(verdict: Verdict, outcomes: Sequence[Outcome]) -> None:
+def _print_list(verdict: MutantStatus, outcomes: Sequence[Outcome]) -> None:
     if not outcomes:
         return
     print(f"{verdict.value}:")

@@ -26,7 +26,7 @@ from ...sim.memory_model import MemoryModel
 from ...sim.rtl import RtlCore
 from ...sim.timing import COLUMNS, channels, definition, fetch, transfers
 from ...sim.timing.native import TimedProgram
-from .outcome import Outcome, Score, Verdict, progress
+from .outcome import MutantStatus, Outcome, Score, progress
 from .python_faults import PythonFault, draw_faults, put_fault
 from .reasons import software_reason
 from .score import Crash, try_all
@@ -129,16 +129,16 @@ def _outcome(number: int, fault: PythonFault, found: dict[int, object]) -> Outco
     file = ROOT / f"{module}.py"
     text = file.read_text().splitlines()[fault.line - 1].strip()
     source = f"{module}.py:{fault.line}: {text}"
-    verdict, by = Verdict.SURVIVED, ""
+    verdict, by = MutantStatus.SURVIVED, ""
     result = found.get(number, fault)
     if result is fault:
-        verdict = Verdict.UNTRIED
+        verdict = MutantStatus.UNTRIED
     elif isinstance(result, Crash):
-        verdict, by = Verdict.KILLED, "does not end, or ends the process"
+        verdict, by = MutantStatus.KILLED, "does not end, or ends the process"
     elif isinstance(result, str):
-        verdict, by = Verdict.KILLED, result
+        verdict, by = MutantStatus.KILLED, result
     elif argument := software_reason(fault.text, text):
-        verdict, by = Verdict.ARGUED, argument
+        verdict, by = MutantStatus.ARGUED, argument
     return Outcome(number, fault.module.rpartition(".")[2], fault.text, source, verdict, by)
 
 

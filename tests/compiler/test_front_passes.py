@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import passes
-from tilewright.compiler.frontend import RECIPE, import_and_quantise, quantise
+from tilewright.compiler.frontend import RECIPE, import_and_quantise, recognise_layers
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -146,7 +146,7 @@ def test_a_channels_last_input_needs_no_transpose() -> None:
 
 def test_the_recipe_changes_nothing_the_second_time(network) -> None:
     graph = import_and_quantise(network.SerializeToString())
-    assert quantise(graph) == graph
+    assert recognise_layers(graph) == graph
 
 
 def test_clamps_of_relu_and_clip_become_bounds(network) -> None:

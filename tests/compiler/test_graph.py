@@ -28,8 +28,8 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph import operators as ops
+from tilewright.compiler.graph.arranging import Expand
 from tilewright.compiler.graph.families import FAMILIES
-from tilewright.compiler.graph.indexing import Expand
 from tilewright.compiler.graph.infer import RULES
 from tilewright.compiler.graph.ir import DTYPES
 from tilewright.compiler.graph.reductions import TopK

@@ -6,23 +6,25 @@ import pytest
 from tilewright.compiler.graph import TensorType, evaluate_outputs
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.algebra import Determinant, Einsum
+from tilewright.compiler.graph.arranging import (
+    PAD_MODES,
+    Expand,
+    Flip,
+    PadByElements,
+    PadByInput,
+    Tile,
+    Triangle,
+)
 from tilewright.compiler.graph.elementwise import BINARY, UNARY, BitCast, Where
 from tilewright.compiler.graph.families import FAMILIES
 from tilewright.compiler.graph.indexing import (
     COMBINE,
-    PAD_MODES,
-    Expand,
-    Flip,
     GatherElements,
     GatherND,
     OneHot,
-    PadByElements,
-    PadByInput,
     ReverseSequence,
     ScatterElements,
     ScatterND,
-    Tile,
-    Triangle,
 )
 from tilewright.compiler.graph.infer import infer
 from tilewright.compiler.graph.interpolation import Interpolate

@@ -28,10 +28,11 @@ from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.compiler.placement import node_cycles
 from tilewright.compiler.placement.costs import Costs, Host, Link
-from tilewright.compiler.placement.decide import OUTSIDE, Crossing, Placement, Problem
+from tilewright.compiler.placement.decide import Placement
 from tilewright.compiler.placement.forced import ACCELERATOR, CPU, forced_sides
 from tilewright.compiler.placement.min_cut import FlowNetwork
 from tilewright.compiler.placement.node_cycles import cycles_alone, cycles_by_node
+from tilewright.compiler.placement.problem import OUTSIDE, Crossing, Problem
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device

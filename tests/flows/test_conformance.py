@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.fixing import import_with_inputs
-from tilewright.compiler.frontend import quantise
+from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
 from tilewright.compiler.host import plan
+from tilewright.compiler.import_with_inputs import import_with_inputs
 from tilewright.errors import CompileError
 from tilewright.flows import conformance_kernels
 from tilewright.flows.command import main
@@ -19,7 +19,7 @@ from tilewright.flows.conformance import (
     PASSED,
     REFUSED,
     WRONG,
-    Verdict,
+    CaseResult,
     arrays_of,
     compare,
     load_cases,
@@ -40,70 +40,70 @@ def cases():
 
 
 @pytest.fixture(scope="module")
-def verdicts(cases):
+def results(cases):
     return list(run_cases(cases))
 
 
 @pytest.mark.slow
-def test_every_case_passes_or_is_listed_as_refused(verdicts):
-    assert not surprises(verdicts, LISTED)
+def test_every_case_passes_or_is_listed_as_refused(results):
+    assert not surprises(results, LISTED)
 
 
 @pytest.mark.slow
-def test_nine_of_ten_cases_pass(verdicts):
-    assert len(verdicts) > 1000
-    assert sum(verdict.outcome == PASSED for verdict in verdicts) >= 0.9 * len(verdicts)
+def test_nine_of_ten_cases_pass(results):
+    assert len(results) > 1000
+    assert sum(result.outcome == PASSED for result in results) >= 0.9 * len(results)
 
 
 @pytest.mark.slow
-def test_graphs_of_all_cases_are_read_back_and_pass_the_front_end(cases, verdicts):
+def test_graphs_of_all_cases_are_read_back_and_pass_the_front_end(cases, results):
     """The recipe may replace operators, but not what a case computes."""
-    for case, verdict in zip(cases, verdicts, strict=True):
-        if verdict.outcome != PASSED:
+    for case, result in zip(cases, results, strict=True):
+        if result.outcome != PASSED:
             continue
         inputs, expected = arrays_of(case)
         graph, _ = import_with_inputs(case.model.SerializeToString(), inputs)
         constants = {constant.name: constant.data for constant in graph.constants}
         assert parse_graph(print_graph(graph), constants) == graph, case.name
-        recognised = quantise(graph)
+        recognised = recognise_layers(graph)
         fed = {value.name: inputs[value.name] for value in recognised.inputs}
         results = list(evaluate(recognised, fed).values())
         assert not compare(results, expected, case.rtol, case.atol), case.name
 
 
 def test_the_page_lists_what_it_was_made_of():
-    verdicts = [
-        Verdict("test_a", PASSED),
-        Verdict("test_b", REFUSED, "strings", "no strings"),
-        Verdict("test_c", REFUSED, "sequences", "no sequences"),
-        Verdict("test_d", REFUSED, "strings", "no strings"),
+    results = [
+        CaseResult("test_a", PASSED),
+        CaseResult("test_b", REFUSED, "strings", "no strings"),
+        CaseResult("test_c", REFUSED, "sequences", "no sequences"),
+        CaseResult("test_d", REFUSED, "strings", "no strings"),
     ]
-    page = render(verdicts)
+    page = render(results)
     listed = {"test_b": "strings", "test_d": "strings", "test_c": "sequences"}
     assert read_listed(page) == listed
     assert "1 pass on the host (25.0%)" in page
-    assert not surprises(verdicts, listed)
+    assert not surprises(results, listed)
 
 
 SURPRISES = {
     "passes now": (
-        Verdict("test_b", PASSED),
+        CaseResult("test_b", PASSED),
         "`test_b` passes now: take it off the list",
     ),
     "newly refused": (
-        Verdict("test_a", REFUSED, "strings", "no strings"),
+        CaseResult("test_a", REFUSED, "strings", "no strings"),
         "`test_a` is refused: no strings",
     ),
     "another cause": (
-        Verdict("test_b", REFUSED, "sequences", "no sequences"),
+        CaseResult("test_b", REFUSED, "sequences", "no sequences"),
         "`test_b` is refused for `sequences`, not for `strings`",
     ),
     "wrong though listed": (
-        Verdict("test_b", WRONG, "wrong", "output 0 differs"),
+        CaseResult("test_b", WRONG, "wrong", "output 0 differs"),
         "`test_b` is wrong: output 0 differs",
     ),
     "crashed": (
-        Verdict("test_a", CRASHED, "KeyError", "'x'"),
+        CaseResult("test_a", CRASHED, "KeyError", "'x'"),
         "`test_a` is crashed: 'x'",
     ),
 }
@@ -111,19 +111,19 @@ SURPRISES = {
 
 @pytest.mark.parametrize("kind", SURPRISES)
 def test_a_surprise_is_told(kind):
-    verdict, sentence = SURPRISES[kind]
-    assert surprises([verdict], {"test_b": "strings"}) == [sentence]
+    result, sentence = SURPRISES[kind]
+    assert surprises([result], {"test_b": "strings"}) == [sentence]
 
 
 def test_a_wrong_result_is_seen():
     (case,) = (case for case in load_cases("test_abs") if case.name == "test_abs")
-    assert [verdict.outcome for verdict in run_cases([case])] == [PASSED]
+    assert [result.outcome for result in run_cases([case])] == [PASSED]
     assert case.data_sets
     ((inputs, outputs),) = case.data_sets
     spoilt = replace(case, data_sets=[(inputs, [outputs[0] + np.float32(1)])])
-    (verdict,) = run_cases([spoilt])
-    assert verdict.outcome == WRONG
-    assert verdict.message.startswith("output 0: 60 of 60 elements differ")
+    (result,) = run_cases([spoilt])
+    assert result.outcome == WRONG
+    assert result.message.startswith("output 0: 60 of 60 elements differ")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_the_command_counts_and_tells_causes(capsys):
 
 @pytest.mark.parametrize("outcome", [WRONG, CRASHED])
 def test_a_wrong_or_crashed_case_is_an_exit_code(capsys, monkeypatch, outcome):
-    bad = [Verdict("test_relu", outcome, "spoilt", "spoilt")]
+    bad = [CaseResult("test_relu", outcome, "spoilt", "spoilt")]
     monkeypatch.setattr(conformance, "run_cases", lambda cases, kernels: bad)
     assert main(["conformance", "--match", "test_relu"]) == 1
     assert capsys.readouterr().err.endswith(
@@ -178,8 +178,8 @@ def test_the_command_writes_no_page_of_some_cases(capsys):
 def test_kernels_compute_what_cases_expect():
     cases = [case for case in load_cases("test_add") if case.name in ("test_add", "test_add_bcast")]
     kernels = KernelRunner()
-    verdicts = list(run_cases(cases, kernels=kernels))
-    assert [(verdict.outcome, verdict.kernels) for verdict in verdicts] == [(PASSED, 1)] * 2
+    results = list(run_cases(cases, kernels=kernels))
+    assert [(result.outcome, result.kernels) for result in results] == [(PASSED, 1)] * 2
     made = dict(kernels.code)
     assert len(made) == 2
     list(run_cases(cases, kernels=kernels))
@@ -194,8 +194,8 @@ def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
     monkeypatch.setattr(plan, "compile_kernel", refuse)
     (case,) = (case for case in load_cases("test_add") if case.name == "test_add")
     kernels = KernelRunner()
-    (verdict,) = run_cases([case], kernels=kernels)
-    assert (verdict.outcome, verdict.kernels) == (PASSED, 0)
+    (result,) = run_cases([case], kernels=kernels)
+    assert (result.outcome, result.kernels) == (PASSED, 0)
     assert list(kernels.refused.values()) == ["no registers left"]
 
 
@@ -210,4 +210,4 @@ def test_the_command_tells_how_many_kernels_there_were(capsys):
 def test_every_case_passes_by_kernels_too(cases):
     by_kernels = list(run_cases(cases, kernels=KernelRunner()))
     assert not surprises(by_kernels, LISTED)
-    assert sum(verdict.kernels > 0 for verdict in by_kernels) > 300
+    assert sum(result.kernels > 0 for result in by_kernels) > 300

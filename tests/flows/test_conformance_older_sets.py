@@ -71,11 +71,11 @@ def surprises(cases: list[TestCase], kinds: tuple[str, ...] = ()) -> tuple[int, 
         if kind in CHANGED or (kinds and kind not in kinds):
             continue
         for version, older in in_older_sets(case):
-            verdict, count = run_case(older), count + 1
-            if verdict.outcome != PASSED and (
-                verdict.outcome != REFUSED or verdict.cause not in causes
+            result, count = run_case(older), count + 1
+            if result.outcome != PASSED and (
+                result.outcome != REFUSED or result.cause not in causes
             ):
-                found.append(f"`{case.name}` in set {version}: {verdict.message}")
+                found.append(f"`{case.name}` in set {version}: {result.message}")
     return count, found
 
 

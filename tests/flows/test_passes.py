@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.frontend import RECIPE, import_and_quantise, quantise
+from tilewright.compiler.frontend import RECIPE, import_and_quantise, recognise_layers
 from tilewright.compiler.graph import print_graph
 from tilewright.compiler.importers import import_onnx
 from tilewright.flows.command import main
@@ -41,7 +41,7 @@ def test_comparing_shows_the_pass_that_changes_values(monkeypatch):
         constants = [type(c)(c.name, np.zeros_like(c.data)) for c in graph.constants]
         return type(graph)(graph.name, graph.inputs, graph.outputs, graph.nodes, tuple(constants))
 
-    module = quantise.__globals__
+    module = recognise_layers.__globals__
     monkeypatch.setitem(module, "RECIPE", (RECIPE[0], forget_constants, *RECIPE[1:7]))
     spoilt, _ = follow(graph, inputs, 3)
     assert [bool(result.difference) for result in spoilt] == [False, False, True, True]

@@ -123,7 +123,7 @@ def test_every_command_prints_the_same_table(tilewright, model, tmp_path):
     assert compiled[start:] == reported[-len(compiled[start:]) :]
     (conv2,) = (line for line in compiled[start:] if line.startswith("conv2 "))
     assert conv2.split()[1:3] == ["cpu", "forced"]
-    assert "on the accelerator at 50 MHz" in compiled[-3]
+    assert "on the accelerator at 50 MHz" in compiled[-4]
 
 
 def test_the_table_says_what_a_run_of_model_or_artifact_takes(tilewright, model, artifact):
@@ -136,6 +136,15 @@ def test_the_table_says_what_a_run_of_model_or_artifact_takes(tilewright, model,
             total = found["placement"]["total_us"]["accelerator"]
             assert total == pytest.approx(found["totals"]["cycles"] / 50)
             assert sum(there) == pytest.approx(total)
+
+
+def test_the_table_tells_the_time_with_both_sides_at_work(tilewright, model):
+    words = ("run", model, "--place", "conv2=cpu", "--clock", 50, *COMMON, "--table")
+    total = json.loads(tilewright(*words, "--json"))["placement"]["total_us"]
+    assert 0 < total["makespan"] < 1.2 * total["sum"]
+    said = tilewright(*words)
+    assert f"estimated: {total['sum']:,.0f} us a sample, " in said
+    assert f" for transfers;\n{total['makespan']:,.0f} us where both sides work at once\n" in said
 
 
 def test_a_table_fits_its_terminal(monkeypatch):

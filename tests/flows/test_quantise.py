@@ -10,8 +10,8 @@ import pytest
 
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.quantiser import AUTO, METHODS, QuantiserOptions
-from tilewright.flows import calibration, quantising
-from tilewright.flows.calibration import calibration_rows
+from tilewright.flows import calibration_options, quantise_model
+from tilewright.flows.calibration_options import calibration_rows
 from tilewright.flows.command import main
 
 from ..compiler.quantiser.networks import Net, output_of, small_network
@@ -148,8 +148,8 @@ def test_an_artifact_is_quantised_already(capsys, artifact, samples, command):
 
 
 def test_the_command_line_has_the_methods_of_the_quantiser():
-    assert (*METHODS, AUTO) == calibration.METHODS
-    assert QuantiserOptions().method == calibration.DEFAULT_METHOD
+    assert (*METHODS, AUTO) == calibration_options.METHODS
+    assert QuantiserOptions().method == calibration_options.DEFAULT_METHOD
 
 
 def test_samples_are_spread_over_the_file_and_some_are_left():
@@ -200,7 +200,7 @@ def test_what_cannot_be_exported_is_refused_before_it_is_calibrated(capsys, monk
     output = net.node("Einsum", largest, largest, equation="ij,kj->ik")
     onnx.save(net.model(output), tmp_path / "net.onnx")
     np.savez(tmp_path / "samples.npz", inputs=np.ones((4, 3, 8, 8), np.float32))
-    monkeypatch.setattr(quantising, "make_batches", None)
+    monkeypatch.setattr(quantise_model, "make_batches", None)
     code, _, said = said_by(
         capsys, "quantise", tmp_path / "net.onnx", "--calibrate", tmp_path / "samples.npz"
     )

@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.host import plan as host_plan
 from tilewright.errors import DeviceError
+from tilewright.flows import run_tables
 from tilewright.flows.command import main
-from tilewright.flows.commands.run import say_cycles
 from tilewright.flows.report import shorten
+from tilewright.flows.run_tables import say_cycles
 from tilewright.flows.samples import random_samples, read_samples
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.runtime import devices
+from tilewright.runtime import host as runtime_host
 from tilewright.runtime.profile import LayerProfile, Profile
 from tilewright.sim.functional import FunctionalMachine
 
@@ -87,6 +90,29 @@ def test_json_holds_what_the_table_says(tilewright, model, scans):
     assert found["totals"]["read_bytes"] == sum(layer["read_bytes"] for layer in found["layers"])
     assert found["accuracy"] == 1.0
     assert "comparison" not in found
+
+
+def test_products_that_run_in_numpy_count(tilewright, model, monkeypatch):
+    """Without kernels for this processor NumPy does what kernels did."""
+    words = (model, "--config", "8x8", "--place", "conv2=cpu")
+    usual = results(tilewright, *words)
+    macs = {layer["target"]: 0 for layer in usual["layers"]}
+    for layer in usual["layers"]:
+        macs[layer["target"]] += layer["macs"]
+    assert macs["cpu"] == 73_728
+    assert usual["totals"]["macs"] == macs["accelerator"]
+    assert usual["totals"]["all_macs"] == macs["accelerator"] + 73_728
+    for place in (host_plan, run_tables, runtime_host):
+        monkeypatch.setattr(place, "host_target", lambda: None)
+    plain = results(tilewright, *words)
+    (conv2,) = (layer for layer in plain["layers"] if layer["name"] == "conv2")
+    assert (conv2["target"], conv2["macs"]) == ("host", 73_728)
+    assert plain["totals"]["all_macs"] == usual["totals"]["all_macs"]
+    said = tilewright("run", *words).splitlines()
+    (row,) = (line.split() for line in said if line.startswith("conv2 "))
+    assert row[5] == "73,728"
+    (total,) = (line.split() for line in said if line.startswith("total "))
+    assert total[3] == f"{plain['totals']['all_macs']:,}"
 
 
 def test_json_without_a_file_is_stdout(tilewright, model):

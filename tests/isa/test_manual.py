@@ -8,7 +8,8 @@ from tilewright.isa.assembly import parse_instruction
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.isa.instructions import FAMILIES
 from tilewright.isa.legality import instruction_faults
-from tilewright.isa.manual import EXAMPLES, MANUAL, manual
+from tilewright.isa.manual import MANUAL, manual
+from tilewright.isa.manual_instructions import EXAMPLES
 from tilewright.isa.registers import OFFSETS, REGISTER_SPACE_BYTES, REGISTERS, Error
 
 

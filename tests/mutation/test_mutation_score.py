@@ -5,7 +5,7 @@ import pytest
 from tilewright.flows.mutation.equivalence import prove_equal
 from tilewright.flows.mutation.hardware import score_hardware
 from tilewright.flows.mutation.netlist import build_faulty_core
-from tilewright.flows.mutation.outcome import Verdict
+from tilewright.flows.mutation.outcome import MutantStatus
 from tilewright.flows.mutation.score import Crash, try_all
 from tilewright.isa.configuration import PRESETS
 
@@ -21,13 +21,14 @@ def score():
 
 @pytest.mark.slow
 def test_the_tests_kill_nearly_all_faults_of_the_hardware(score, capsys):
+    killed, equal = MutantStatus.KILLED, (MutantStatus.EQUAL, MutantStatus.ARGUED)
     with capsys.disabled():
         print(
-            f"\nmutation score of `tiny`: {score.share:.1%}; killed {score.count(Verdict.KILLED)}, "
-            f"equal {score.count(Verdict.EQUAL, Verdict.ARGUED)} of {FAULTS}"
+            f"\nmutation score of `tiny`: {score.share:.1%}; killed {score.count(killed)}, "
+            f"equal {score.count(*equal)} of {FAULTS}"
         )
-    assert score.count(Verdict.UNTRIED) == 0
-    assert score.count(Verdict.KILLED) >= 30
+    assert score.count(MutantStatus.UNTRIED) == 0
+    assert score.count(MutantStatus.KILLED) >= 30
     assert score.share >= 0.9
 
 
@@ -35,12 +36,12 @@ def test_the_tests_kill_nearly_all_faults_of_the_hardware(score, capsys):
 def test_every_fault_has_a_place_and_every_kill_a_test(score):
     assert len({outcome.place for outcome in score.outcomes}) == FAULTS
     for outcome in score.outcomes:
-        assert outcome.by or outcome.verdict is Verdict.EQUAL
+        assert outcome.by or outcome.verdict is MutantStatus.EQUAL
 
 
 @pytest.mark.slow
 def test_no_killed_fault_is_proved_equal(score):
-    killed = [o.number for o in score.outcomes if o.verdict is Verdict.KILLED]
+    killed = [o.number for o in score.outcomes if o.verdict is MutantStatus.KILLED]
     core = build_faulty_core(CONFIGURATION, FAULTS, SEED)
     assert prove_equal(core.netlist, killed) == set()
 

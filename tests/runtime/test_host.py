@@ -19,7 +19,16 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
-from tilewright.compiler.graph.operators import Binary, Reshape, Slice, Softmax, Transpose, Unary
+from tilewright.compiler.graph.operators import (
+    Binary,
+    MatMul,
+    Reshape,
+    Slice,
+    Softmax,
+    Transpose,
+    Unary,
+)
+from tilewright.compiler.host import LEAST_WORK
 from tilewright.compiler.module import Module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
@@ -77,6 +86,27 @@ def test_without_kernels_all_is_numpy(module, graph):
     for name, expected in evaluate(graph, {"x": inputs()}).items():
         np.testing.assert_array_equal(ran.outputs[name], expected)
     assert {layer.target for layer in ran.profile.layers} == {"host"}
+
+
+def test_products_in_numpy_count_their_multiplications():
+    """One that is worth a kernel, and one that is not."""
+    shapes = {"x": (4, 32, 48), "z": (2, 8)}
+    kinds = (Value(name, TensorType("float32", shape)) for name, shape in shapes.items())
+    builder = Builder("products", tuple(kinds))
+    outputs = []
+    for name, columns in (("x", 40), ("z", 4)):
+        weights = builder.constant(np.ones((shapes[name][-1], columns), np.float32), "weights")
+        outputs.append(Output(f"y.{name}", builder.emit(MatMul(), [name, weights], f"by.{name}")))
+    made = compile_graph(builder.graph(outputs), SMALL)
+    given = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4}
+    for least_work, targets in ((LEAST_WORK, ["cpu", "host"]), (None, ["host", "host"])):
+        with open_device("sim", SMALL) as sim:
+            profile = Session(made, sim, least_work=least_work).run(given).profile
+        assert [layer.target for layer in profile.layers] == targets
+        assert {layer.name: layer.macs for layer in profile.layers} == macs
+        assert profile.all_macs == sum(macs.values())
+        assert profile.macs == 0, "of the accelerator"
 
 
 def test_outputs_outlive_the_next_run(module):

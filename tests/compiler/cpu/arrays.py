@@ -4,7 +4,13 @@ import numpy as np
 
 from tilewright.compiler.cpu import Convolution, DepthwiseConvolution
 
-GENERATOR = np.random.default_rng(7)
+
+def new_generator() -> np.random.Generator:
+    """What all arrays are drawn from."""
+    return np.random.default_rng(7)
+
+
+GENERATOR = new_generator()
 
 
 def normal(*shape: int) -> np.ndarray:

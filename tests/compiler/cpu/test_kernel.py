@@ -8,6 +8,7 @@ import pytest
 
 from tilewright.compiler import te
 from tilewright.compiler.cpu import (
+    LEVELS,
     Convolution,
     Declared,
     Kernel,
@@ -18,9 +19,11 @@ from tilewright.compiler.cpu import (
     host,
     load_kernel,
     matrix_product,
+    workspace,
 )
 from tilewright.compiler.cpu.kernel import key_of, lower_description
 from tilewright.compiler.cpu.machine_code import assembly_of
+from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError, InputError
 
 from .arrays import normal, operands_of, whole
@@ -49,7 +52,9 @@ def test_rows_do_not_depend_on_the_number_of_threads() -> None:
     np.testing.assert_array_equal(one, two)
 
 
-def test_a_workspace_that_another_thread_takes_first_is_replaced() -> None:
+def test_memory_that_another_thread_takes_first_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Taken(list):
         def __bool__(self) -> bool:
             return True
@@ -57,8 +62,24 @@ def test_a_workspace_that_another_thread_takes_first_is_replaced() -> None:
     kernel = compile_kernel(Softmax(37, 130))
     x = normal(37, 130)
     expected = kernel(x)
-    kernel._spaces = Taken()
+    monkeypatch.setattr(workspace, "_free", Taken())
     np.testing.assert_array_equal(kernel(x), expected)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_words_are_cut_to_16_bits_and_read_with_their_sign(level: str) -> None:
+    i, k = te.axes(i=37, k=5)
+    x = te.tensor("x", "int32", (37, 5))
+    words = te.compute("words", "int16", (i, k), x[i, k] * 3 + 1)
+    (t,) = te.reduce_axes(t=5)
+    out = te.compute("out", "int32", (i,), te.sum(words[i, t] * words[i, t], over=t))
+    kernel = te.kernel("squares", out)
+    schedule = te.Schedule(kernel, processor=host(level).processor)
+    values = whole("int32", 37, 5) // 30000
+    got = compile_kernel(Declared(kernel, str(schedule)), host(level))(values)
+    cut = (values * 3 + 1).astype(np.int16).astype(np.int32)
+    np.testing.assert_array_equal(got, (cut * cut).sum(axis=1, dtype=np.int32))
+    np.testing.assert_array_equal(got, evaluate(kernel, {"x": values}))
 
 
 def test_a_pool_is_shared_by_threads_of_python() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from tilewright.compiler.frontend import quantise
+from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Graph, Output, TensorType, Value
 from tilewright.compiler.graph.build import Builder
 from tilewright.compiler.importers import import_onnx
@@ -49,7 +49,7 @@ def imported(
     domains = {"": opset} | {node.domain: 1 for node in nodes if node.domain}
     imports = [helper.make_opsetid(name, version) for name, version in domains.items()]
     model = helper.make_model(graph, opset_imports=imports, ir_version=9)
-    return quantise(import_onnx(model.SerializeToString()))
+    return recognise_layers(import_onnx(model.SerializeToString()))
 
 
 def node(op: str, inputs: str, output: str = "y", domain: str = "", **attributes) -> onnx.NodeProto:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, host
+from tilewright.compiler.cpu import LEVELS, Convolution, host
+from tilewright.compiler.cpu.byte_winograd import ByteWinogradPlanner
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import (
     Builder,
@@ -89,6 +90,25 @@ def test_convolutions_have_the_bits_of_the_definition(data) -> None:
     constants = constants_for((*kernel, depth, channels), q["zero_point_x"], seed)
     graph = of_layer(qconv(**geometry, **q), [image], *constants)
     assert_same(graph, data.draw(levels), seed)
+
+
+@given(st.data())
+@settings(max_examples=10)
+def test_windows_done_with_fewer_products_have_the_bits_of_the_definition(data) -> None:
+    """Byte for byte the same as directly, residual and limits included, on every feature set."""
+    level, q, seed = data.draw(levels), data.draw(limits()), data.draw(seeds)
+    depth, channels = data.draw(st.integers(60, 70)), data.draw(st.sampled_from([64, 70]))
+    extent = st.sampled_from([12, 15, 16])
+    image = (1, data.draw(extent), data.draw(extent), depth)
+    constants = constants_for((3, 3, depth, channels), q["zero_point_x"], seed)
+    graph = of_layer(qconv(pads=(1, 1, 1, 1), **q), [image], *constants)
+    (kernel,) = selected(graph, host(level))
+    layer = kernel.description
+    assert isinstance(layer, Convolution)
+    assert layer.quantised is not None
+    fewer = isinstance(layer.planner(host(level)), ByteWinogradPlanner)
+    assert fewer == (layer.narrow and not layer.quantised.guarded)
+    assert_same(graph, level, seed)
 
 
 @given(st.data())

@@ -14,7 +14,7 @@ from tilewright.compiler.cpu import (
     Softmax,
 )
 from tilewright.compiler.cpu.pooling import Pooling
-from tilewright.compiler.frontend import quantise
+from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
@@ -210,7 +210,7 @@ def script():
 @pytest.mark.parametrize("sizes", [(33, 24, 3, 60, 2), (1, 16, 1, 20), (64, 64, 4, 256)])
 def test_an_encoder_is_kernels_and_nothing_else(script, sizes: tuple, operators: bool) -> None:
     encoder = script.Encoder(*sizes, operators=operators)
-    graph = quantise(import_onnx(encoder.model().SerializeToString()))
+    graph = recognise_layers(import_onnx(encoder.model().SerializeToString()))
     kernels = assert_agrees(graph, {"x": encoder.draw_sequences(1, 3)}, *TOLERANCES)
     assert_left(graph, (ops.Reshape,))
     products = [kernel for kernel in kernels if isinstance(kernel.description, BatchedProduct)]

@@ -18,8 +18,8 @@ from tilewright.compiler.quantiser import (
     evaluate_quality,
     quantise,
 )
-from tilewright.flows.calibration import Calibration
-from tilewright.flows.quantising import Calibrated, calibrate_model
+from tilewright.flows.calibration_options import CalibrationOptions
+from tilewright.flows.quantise_model import QuantisedModel, quantise_model
 from tilewright.flows.running import run_samples
 from tilewright.flows.samples import Samples
 from tilewright.isa.configuration import PRESETS
@@ -63,10 +63,10 @@ NETWORKS = {
 }
 
 
-def calibrated(name: str) -> Calibrated:
+def calibrated(name: str) -> QuantisedModel:
     model = MODELS / f"{NETWORKS[name].path}.onnx"
-    calibration = Calibration(model.with_suffix(".npz"))
-    return calibrate_model(model, calibration, lambda text: None)
+    calibration = CalibrationOptions(model.with_suffix(".npz"))
+    return quantise_model(model, calibration, lambda text: None)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

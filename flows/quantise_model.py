@@ -1,4 +1,4 @@
-"""Quantise float models with samples from a file, as `--calibrate` says."""
+"""Import a float model and quantise it with samples from a file, as `calibration_options` says."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from ..compiler.quantiser import (
     prepare,
     quantise,
 )
-from .calibration import Calibration, calibration_rows
-from .fixed_inputs import NO_WISHES, Wishes
+from .calibration_options import CalibrationOptions, calibration_rows
+from .input_options import NO_WISHES, Wishes
 from .samples import Samples, read_samples
 
 Progress = Callable[[str], None]
@@ -25,7 +25,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class QuantisedModel:
     """A quantised model and the samples around it.
 
     Parameters
@@ -55,13 +55,13 @@ class Calibrated:
         )
 
 
-def calibrate_model(
+def quantise_model(
     source: Path,
-    calibration: Calibration,
+    calibration: CalibrationOptions,
     progress: Progress,
     wishes: Wishes = NO_WISHES,
     check: Callable[[Graph], None] = lambda graph: None,
-) -> Calibrated:
+) -> QuantisedModel:
     """Import a float model and quantise it.
 
     Parameters
@@ -88,11 +88,11 @@ def calibrate_model(
     options = QuantiserOptions(calibration.method, calibration.keep_float)
     result = quantise(graph, batches, options, progress)
     others = np.setdiff1d(np.arange(samples.count), rows)
-    return Calibrated(result, samples, rows, others, batches.size)
+    return QuantisedModel(result, samples, rows, others, batches.size)
 
 
 def integer_graph(
-    source: Path, calibration: Calibration, progress: Progress, wishes: Wishes = NO_WISHES
+    source: Path, calibration: CalibrationOptions, progress: Progress, wishes: Wishes = NO_WISHES
 ) -> Graph:
-    """A float model as a graph of integer layers; see `calibrate_model`."""
-    return calibrate_model(source, calibration, progress, wishes).result.integer_graph()
+    """A float model as a graph of integer layers; see `quantise_model`."""
+    return quantise_model(source, calibration, progress, wishes).result.integer_graph()

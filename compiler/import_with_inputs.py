@@ -1,4 +1,4 @@
-"""Importing models whose shapes depend on inputs: those inputs are fixed at the values given."""
+"""Import a model whose shapes depend on inputs, all of whose values are at hand in Python."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,7 @@
-"""Inputs that shapes depend on: given on the command line, or taken from the file of samples."""
+"""`--fix` and `--dim`: inputs that shapes depend on, also taken from the file of samples.
+
+`compiler.import_with_inputs` is the same for callers in Python, who have the values at hand.
+"""
 
 import argparse
 import ast

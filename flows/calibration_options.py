@@ -1,6 +1,6 @@
-"""What `--calibrate` and the options beside it mean, for every command that has them.
+"""`--calibrate` and the options beside it: how a float model is to be quantised.
 
-Quantising itself is `quantising`'s: a command that finds its network compiled does not wait for it.
+`quantise_model` does it: a command that finds its network compiled does not wait for that.
 """
 
 import argparse
@@ -25,7 +25,7 @@ FEW_SAMPLES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class CalibrationOptions:
     """How a float model is to be quantised.
 
     Parameters
@@ -97,7 +97,7 @@ def add_calibration(
     )  # fmt: skip
 
 
-def chosen_calibration(arguments: argparse.Namespace) -> Calibration | None:
+def chosen_calibration(arguments: argparse.Namespace) -> CalibrationOptions | None:
     """The calibration asked for; None where none was.
 
     Raises
@@ -116,10 +116,10 @@ def chosen_calibration(arguments: argparse.Namespace) -> Calibration | None:
             )
         return None
     method = arguments.method or DEFAULT_METHOD
-    return Calibration(arguments.calibrate, method, tuple(arguments.keep_float), count)
+    return CalibrationOptions(arguments.calibrate, method, tuple(arguments.keep_float), count)
 
 
-def refuse_calibration(source: Path, calibration: Calibration | None) -> None:
+def refuse_calibration(source: Path, calibration: CalibrationOptions | None) -> None:
     """Refuse to quantise an artifact.
 
     Raises

@@ -1,0 +1,89 @@
+"""Placements that take less where both sides work at once.
+
+A local search: parts of a network are moved to the other side as long as that takes less. It need
+not find the best, but nothing that takes longer than the minimum cut.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+
+from ..graph import Graph
+from .timeline import Evaluator
+
+MOST_VISITS = 10_000_000
+"""Looks at nodes before the search takes what it has: some seconds."""
+
+
+def improve(evaluator: Evaluator) -> frozenset[str]:
+    """The best assignment found, by the first outputs of the accelerator's nodes.
+
+    The search begins at the minimum cut, and again with all on either side.
+    """
+    problem = evaluator.problem
+    able = [
+        node.outputs[0].name
+        for node in evaluator.graph.nodes
+        if problem.host_ns[node.outputs[0].name] is not None
+        and problem.accelerator_ns[node.outputs[0].name] is not None
+    ]
+    parts = list(_parts(evaluator.graph, able))
+    cut = problem.solve()
+    starts = (cut, cut | frozenset(able), cut - frozenset(able))
+    found = [_descend(evaluator, start, parts) for start in dict.fromkeys(starts)]
+    return min((cut, *found), key=lambda chosen: evaluator.exact(chosen).total_ns)
+
+
+def _descend(
+    evaluator: Evaluator, best: frozenset[str], parts: Sequence[frozenset[str]]
+) -> frozenset[str]:
+    """Move parts to the other side as long as that takes less."""
+    least = evaluator.exact(best).total_ns
+    waiting = len(parts)
+    for part in cycle(parts):
+        if not waiting or evaluator.visits > MOST_VISITS:
+            break
+        waiting -= 1
+        for moved in (best | part, best - part):
+            if moved == best or evaluator.rough(moved).total_ns >= least:
+                continue
+            if (time := evaluator.exact(moved).total_ns) < least:
+                best, least, waiting = moved, time, len(parts)
+    return best
+
+
+def _parts(graph: Graph, able: list[str]) -> Iterator[frozenset[str]]:
+    """What is moved together: chains without branches, their beginnings, and single nodes."""
+    for chain in _chains(graph, able):
+        for length in range(len(chain), 0, -1):
+            yield frozenset(chain[:length])
+    for name in able:
+        yield frozenset({name})
+
+
+def _chains(graph: Graph, able: list[str]) -> list[list[str]]:
+    """Nodes that may move, in rows: each but the first is the only reader of the one before."""
+    movable, ended = set(able), {}
+    chains: list[list[str]] = []
+    for name in able:
+        node = graph.producer(name)
+        assert node is not None
+        makers = {
+            maker.outputs[0].name
+            for value in node.inputs
+            if (maker := graph.producer(value)) is not None
+        }
+        before = makers & movable
+        chain = None
+        if len(before) == 1:
+            (maker,) = before
+            found = graph.producer(maker)
+            assert found is not None
+            readers = {user.outputs[0].name for v in found.outputs for user in graph.users(v.name)}
+            if len(readers) == 1:
+                chain = ended.pop(maker, None)
+        if chain is None:
+            chain = []
+            chains.append(chain)
+        chain.append(name)
+        ended[name] = chain
+    return chains

