@@ -1,8 +1,9 @@
 """Depthwise convolution: every channel by its own window, vectors along the channels.
 
 A tile of output pixels by a vector of channels stays in registers, and the window is written out,
-so that what neighbouring windows share is loaded once. The image is read as it is: rows and tiles
-at its border have code of their own.
+so that what neighbouring windows share is loaded once. The image is read as it is: rows at its
+border have code of their own, and so have tiles where there are few or vectors are small. Every
+such variant holds a whole window for a whole tile, which is most of what compiling takes.
 """
 
 from collections.abc import Mapping
@@ -19,6 +20,18 @@ from .windows import check_windows, count_windows
 
 LARGEST = 49
 """Taps of the largest window that is written out; the code of larger ones would take minutes."""
+
+SMALL = 9
+"""Taps up to which a window is written out wherever it is used."""
+
+SPAN = 15
+"""Columns of the image under a wide tile: with more, vectors no longer stay in 32 registers."""
+
+MANY = 3
+"""Tiles of a row from which they share code: with fewer, most would be slower at the border."""
+
+SEVERAL = 5
+"""Large tiles of float32 that a row has at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +125,57 @@ class DepthwiseConvolution:
     def plan(self, target: Target) -> Plan:
         """Declaration and schedule."""
         schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor=target.processor)
-        lanes = target.lanes
-        many = target.registers == 32
-        columns, most = self.size_out[1], 7 if many and self.strides[1] == 1 else 4
-        pixels = -(-columns // -(-columns // most))
-        schedule.split("out", "y", 2 if many else 1)
+        lanes, (rows, pixels) = target.lanes, self._tile(target)
+        schedule.split("out", "y", rows)
         schedule.split("out", "x", pixels)
         schedule.split("out", "c", lanes)
         schedule.reorder("out", "n", "y.o", "x.o", "c.o", "ky", "kx", "y.i", "x.i", "c.i")
-        written_out = self.kernel[0] * self.kernel[1] <= LARGEST
-        for loop in (*(("ky", "kx") if written_out else ()), "y.i", "x.i"):
+        if self._shares_code(target):
+            schedule.fuse("out", "x.o", "c.o")
+        if self.kernel[0] * self.kernel[1] <= LARGEST:
+            for loop in ("kx",) if self._loops_rows(target) else ("ky", "kx"):
+                schedule.unroll("out", loop)
+        for loop in ("y.i", "x.i"):
             schedule.unroll("out", loop)
         schedule.vectorise("out", "c.i")
         schedule.parallelise("out", "y.o")
         return Plan(schedule)
+
+    def _tile(self, target: Target) -> tuple[int, int]:
+        """Rows and columns of the output that are computed together.
+
+        Tiles that fill a row need no tail. Of these, large ones read less of the image twice. Small
+        ones suffice for float32 with strides, where neighbours share less, and in narrow images,
+        where few of them then lie at the border.
+        """
+        columns, stride = self.size_out[1], self.strides[1]
+        if target.registers < 32:
+            return 1, -(-columns // -(-columns // 4))
+        reach = (self.kernel[1] - 1) * self.dilations[1] + 1
+        whole = [p for p in range(4, 8) if columns % p == 0 and (p - 1) * stride + reach <= SPAN]
+        if whole:
+            if self.quantised is None and (stride > 1 or columns < SEVERAL * max(whole)):
+                return 2, min(whole)
+            return 2, max(whole)
+        return 2, -(-columns // -(-columns // (7 if stride == 1 else 4)))
+
+    def _shares_code(self, target: Target) -> bool:
+        """Whether one body does for all tiles of a row.
+
+        Columns and vectors are then one loop, of which no iteration is known to lie at the border.
+        Those two or three columns of a tile that may are read under a mask, which costs next to
+        nothing on vectors of 16 elements; narrower ones would be read element by element. Where
+        channels are no whole vectors, everything would be read so.
+        """
+        pixels, columns = self._tile(target)[1], self.size_out[1]
+        whole = columns % pixels == 0 and self.channels % target.lanes == 0
+        return target.lanes == 16 and whole and columns >= MANY * pixels
+
+    def _loops_rows(self, target: Target) -> bool:
+        """Whether rows of a large window are a loop: a fifth of the code, where borders are few."""
+        if self.kernel[0] * self.kernel[1] <= SMALL or self._shares_code(target):
+            return False
+        return target.registers == 32 and self.size_out[1] >= (14 if self.quantised is None else 28)
 
     def _declared(self) -> te.Operand:
         q, operands = self.quantised, self.operands

@@ -12,6 +12,8 @@ SHAPES = {
     "whole vectors": (1, 14, 14, 32),
     "tails": (2, 9, 11, 21),
     "few channels": (1, 8, 8, 3),
+    "many tiles": (1, 6, 24, 32),
+    "many tiles and tails": (1, 5, 28, 21),
 }
 
 
@@ -35,6 +37,16 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     arrays = operands_of(layer)
     got = compile_kernel(layer, host(level))(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:
+    strides, pads = (stride, stride), (2, 2, 2, 2)
+    layer = DepthwiseConvolution(*SHAPES["many tiles and tails"], (5, 5), strides, pads)
+    arrays = operands_of(layer)
+    got = compile_kernel(layer, host(level))(*arrays.values())
+    np.testing.assert_allclose(got, convolved(layer, arrays), atol=5e-5)
 
 
 def test_a_window_larger_than_its_image_is_refused() -> None:
