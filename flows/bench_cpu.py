@@ -36,6 +36,7 @@ from ..compiler.cpu import (
 )
 from ..compiler.cpu.batched_product import BatchedProduct
 from ..errors import UsageError
+from ..runtime.host import MARGIN
 from .bench_cpu_peak import peak_rates
 from .bench_cpu_peer import Run, peer_runs
 from .command import guarded
@@ -201,11 +202,12 @@ def runner(kernel: Kernel) -> Run:
 
 
 def in_one_block(arrays: Sequence[Array]) -> list[np.ndarray]:
-    """Arrays one after the other, each from a page on, in memory of large pages."""
+    """Arrays one after the other, each from a page on, in memory of large pages, with a margin."""
     sizes = [math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays]
     starts = [0, *itertools.accumulate(-(-size // PAGE_BYTES) * PAGE_BYTES for size in sizes)]
-    room = np.empty(max(starts[-1], LARGE_BYTES) + PAGE_BYTES, np.uint8)
-    room = room[-room.ctypes.data % PAGE_BYTES :]
+    room = np.empty(max(starts[-1], LARGE_BYTES) + PAGE_BYTES + 2 * MARGIN, np.uint8)
+    room[:MARGIN] = room[-MARGIN:] = 0
+    room = room[MARGIN + -(room.ctypes.data + MARGIN) % PAGE_BYTES :]
     return [
         room[start : start + size].view(array.dtype).reshape(array.shape)
         for array, start, size in zip(arrays, starts, sizes, strict=False)
