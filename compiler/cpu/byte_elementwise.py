@@ -93,10 +93,12 @@ class ByteTable:
         return constants
 
     def plan(self, target: Target) -> Plan:
-        """Declaration and schedule; each element is a load of its own, four in a row."""
+        """Declaration and schedule; vectors of places, or loads of single ones, eight in a row."""
         (i,) = te.axes(i=self.size)
         x, table = te.tensor("x", "int8", (self.size,)), te.tensor("table", "int8", (256,))
         out = te.compute("out", "int8", (i,), te.lookup(table, x[i]))
+        if 1 < target.table_lanes <= self.size:
+            return elementwise_plan(out, target, target.table_lanes)
         schedule = te.Schedule(te.kernel("table", out), processor=target.processor)
         schedule.split("out", "i", min(8, self.size))
         schedule.unroll("out", "i.i")

@@ -212,6 +212,9 @@ class Values:
         found = self._least(self.value(index, env, mask), INT8_MIN)
         found = emitter.minimum(emitter.constant(INT8_MAX, found), found)
         found = builder.add(found, emitter.constant(128, found))
+        if lanes_of(found) == emitter.target.table_lanes > 1:
+            places = builder.trunc(found, emitter.like(found, TYPES["int8"]))
+            return builder.sext(emitter.looked_up(area.pointer, places), found.type)
         offsets = builder.sext(found, emitter.like(found, I64))
         if lanes_of(offsets) == 1:
             pointer = builder.gep(area.pointer, [offsets], source_etype=TYPES["int8"])

@@ -69,6 +69,11 @@ class Target:
         return 32 if self.level == "avx512vnni" else 16
 
     @property
+    def table_lanes(self) -> int:
+        """Bytes that are looked up in a table of 256 at once, 1 where each is a load of its own."""
+        return 64 if "+avx512vbmi," in f"{self.features}," else 1
+
+    @property
     def fused(self) -> bool:
         """Whether a product and a sum are one instruction, rounded once."""
         return self.level != "sse2"

@@ -1,10 +1,19 @@
 """Chains of elementwise operations on every feature set and element type."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.cpu import LEVELS, Declared, Elementwise, compile_kernel, host
+from tilewright.compiler.cpu import (
+    LEVELS,
+    ByteTable,
+    Declared,
+    Elementwise,
+    compile_kernel,
+    host,
+)
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.random_configurations import EXTRA_OPERATIONS
@@ -125,3 +134,22 @@ def test_a_product_is_rounded_before_a_sum() -> None:
     )
     np.testing.assert_array_equal(compile_kernel(chain)(x, y), x * x + y)
     assert not (x * x + y).any()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [1, 63, 64, 256, 1000, 70001])
+def test_every_byte_finds_its_place_in_a_table(size: int, level: str) -> None:
+    x = np.resize(np.arange(-128, 128).astype(np.int8), size)
+    table = whole("int8", 256)
+    got = compile_kernel(ByteTable(size), host(level), threads=2)(x, table)
+    np.testing.assert_array_equal(got, table[x.astype(int) + 128])
+
+
+def test_tables_are_looked_up_without_permutations_of_bytes_too() -> None:
+    """A processor with AVX512-VNNI may lack VBMI."""
+    target = host()
+    without = replace(target, features=target.features.replace("+avx512vbmi,", "-avx512vbmi,"))
+    assert without.table_lanes == 1
+    x, table = whole("int8", 500), whole("int8", 256)
+    got = compile_kernel(ByteTable(500), without)(x, table)
+    np.testing.assert_array_equal(got, table[x.astype(int) + 128])
