@@ -7,7 +7,7 @@ from ..errors import CompileError
 from ..isa.configuration import Configuration
 from .accelerator.dma import Resident
 from .fusion import Group, Movement, images_that_fit
-from .graph import Graph, Node, is_accelerated
+from .graph import Graph, Node, accelerated_nodes
 from .homes import Home, Homes, find_homes
 from .kernels.common import channel_block, padded
 from .kernels.first_layer import Image
@@ -38,9 +38,7 @@ class Draft:
     homes: Homes
 
 
-def partition(
-    graph: Graph, accelerated: Callable[[Node], bool] = is_accelerated
-) -> list[list[Node]]:
+def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -> list[list[Node]]:
     """Nodes in groups that alternate between host and accelerator, as few as the order allows.
 
     Parameters
@@ -48,6 +46,9 @@ def partition(
     accelerated
         Tells where a node runs; by default the accelerator runs all that it can.
     """
+    if accelerated is None:
+        able = {node.output.name for node in accelerated_nodes(graph)}
+        return partition(graph, lambda node: node.outputs[0].name in able)
     ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
     waiting, groups = list(graph.nodes), []
     there = False

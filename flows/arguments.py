@@ -108,7 +108,7 @@ def load_module(
     wishes
         Inputs and dimensions that are given beforehand.
     placing
-        Who shall run what; an artifact's network is compiled again where that is said.
+        Who shall run what; an artifact's network is placed anew where that is said.
 
     Raises
     ------
@@ -122,10 +122,9 @@ def load_module(
     if is_artifact(source):
         refuse_calibration(source, calibration)
         refuse_wishes(source, wishes)
-        module = load(source, configuration)
-        if placing.is_default and not placing.stated:
-            return module
-        return compile_placed(module.graph, module.configuration, placing, keep_all=keep_all)
+        if source.is_file() and (placing.stated or not placing.is_default):
+            return placed_module(source, configuration, placing, keep_all=keep_all)
+        return load(source, configuration)
     return compile_model(
         source,
         configuration or DEFAULT,
@@ -134,6 +133,27 @@ def load_module(
         wishes=wishes,
         placing=placing,
     )
+
+
+def placed_module(
+    artifact: Path, configuration: Configuration | None, placing: Placing, *, keep_all: bool
+) -> "Module":
+    """An artifact's network, compiled with a placement of the user's or taken from the cache.
+
+    It is kept like a model's, under the artifact's bytes, what was asked for and this processor.
+    Parameters and errors are those of `load_module`.
+    """
+    from ..compiler.host import host_target
+    from ..runtime.artifact import load
+
+    more = ("artifact", repr(host_target()), *placing.key())
+    kept = CompileCache(artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
+    module = kept.load()
+    if module is None:
+        given = load(artifact, configuration)
+        module = compile_placed(given.graph, given.configuration, placing, keep_all=keep_all)
+        kept.save(module)
+    return module
 
 
 def compile_model(

@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..atomic_write import write_atomically
 from ..compiler.options import Options
 from ..errors import ImportModelError, TilewrightError
 from ..isa.configuration import Configuration
@@ -128,19 +129,14 @@ class CompileCache:
         """Keep a module that was written, with its report."""
         with contextlib.suppress(TilewrightError, OSError):
             kept_folder(KIND, "keeping compiled networks")
-            beside = self.path.with_suffix(f".{os.getpid()}")
-            try:
-                beside.write_bytes(artifact.read_bytes())
-                os.replace(beside, self.path)
-            finally:
-                beside.unlink(missing_ok=True)
+            write_atomically(self.path, artifact.read_bytes())
             self._describe(report)
 
     def _describe(self, report: Mapping[str, object]) -> None:
         """Keep the report beside the artifact, and forget what nobody asks for any more."""
         digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
         text = json.dumps({**report, "kept": self.path.stem, "sha256": digest})
-        self.path.with_suffix(REPORT_SUFFIX).write_text(text)
+        write_atomically(self.path.with_suffix(REPORT_SUFFIX), text.encode())
         oldest = time.time() - DAYS_KEPT * SECONDS_A_DAY
         for other in self.path.parent.iterdir():
             if other.suffix in (SUFFIX, REPORT_SUFFIX) and other.stat().st_mtime < oldest:

@@ -2,25 +2,14 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from ..compiler.graph import is_accelerated
-from ..compiler.host import host_target, plan_host
-from ..runtime.host import with_numpy_macs
-from ..runtime.profile import HOST, Profile
+from ..runtime.profile import Profile
 from . import report
 from .console import NO_LAYERS
 from .running import Outcome
-
-
-def with_all_macs(outcome: Outcome) -> Outcome:
-    """What a run gave, with the multiplications of steps that NumPy computed."""
-    module = outcome.module
-    if all(layer.target != HOST for layer in outcome.profile.layers):
-        return outcome
-    plan = plan_host(module.graph, module.steps, module.segments, host_target())
-    return replace(outcome, profile=with_numpy_macs(outcome.profile, module.steps, plan))
 
 
 def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:

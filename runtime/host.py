@@ -5,8 +5,7 @@ Machine code comes with the module; for another processor it is compiled when th
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -20,7 +19,6 @@ from ..compiler.host import (
     Evaluate,
     Event,
     HostKernel,
-    HostPlan,
     KernelStore,
     Recurrence,
     Repeat,
@@ -30,7 +28,6 @@ from ..compiler.host import (
 from ..compiler.host.plan import host_target
 from ..compiler.module import Module
 from ..errors import CompileError, InputError
-from .profile import HOST, Profile
 from .recurrence import RecurrenceCall
 
 Values = dict[str, np.ndarray]
@@ -200,36 +197,6 @@ class HostSide:
             values[output] = result
 
         return call
-
-
-def with_numpy_macs(profile: Profile, steps: Sequence[str | int], plan: HostPlan) -> Profile:
-    """A profile whose steps in NumPy have their multiplications too.
-
-    Parameters
-    ----------
-    steps
-        Of the module.
-    plan
-        Of its host.
-    """
-    evaluated = {
-        event.node.outputs[0].name: event.macs
-        for event in plan.events
-        if isinstance(event, Evaluate)
-    }
-    computed = {
-        node.outputs[0].name
-        for kernel in (*plan.kernels, *plan.recurrences)
-        for node in kernel.nodes
-    }
-    counts = (
-        evaluated.get(step, 0) for step in steps if isinstance(step, str) and step not in computed
-    )
-    layers = (
-        replace(layer, macs=next(counts)) if layer.target == HOST else layer
-        for layer in profile.layers
-    )
-    return replace(profile, layers=tuple(layers))
 
 
 def _view(node: Node, values: Values) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.host import HostKernel, Recurrence
+from ..compiler.host import Evaluate, HostKernel, Recurrence
+from ..compiler.host.order import order_events
 from ..compiler.module import Module, Segment
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
@@ -172,12 +173,14 @@ def profile_of(
     """
     rows: list[LayerProfile] = []
     kernels = {kernel.output: kernel for kernel in host.kernels}
+    evaluated = _numpy_macs(module, host)
     inside = {n.outputs[0].name for k in host.kernels for n in k.nodes} - set(kernels)
     for step in module.steps:
         if isinstance(step, int):
             rows += _segment_rows(module.segments[step], results[step], module.configuration, names)
         elif step not in inside:
-            rows.append(_host_row(step, module, kernels.get(step), names, host.seconds.get(step)))
+            seconds, macs = host.seconds.get(step), evaluated.get(step, 0)
+            rows.append(_host_row(step, module, kernels.get(step), names, seconds, macs))
     times = [result.cycles for result in results]
     cycles = None if not times or None in times else sum(time for time in times if time is not None)
     counters: dict[str, int] = {}
@@ -197,12 +200,25 @@ def _accelerator_macs(rows: Sequence[LayerProfile]) -> int:
     return sum(row.macs for row in rows if row.target == ACCELERATOR)
 
 
+def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
+    """Multiplications of each step that ran in NumPy, by the value that it gave first."""
+    events = order_events(
+        module.graph,
+        [step for step in module.steps if isinstance(step, str)],
+        (),
+        [kernel for kernel in host.kernels if isinstance(kernel, HostKernel)],
+        [kernel for kernel in host.kernels if isinstance(kernel, Recurrence)],
+    )
+    return {e.node.outputs[0].name: e.macs for e in events if isinstance(e, Evaluate)}
+
+
 def _host_row(
     step: str,
     module: Module,
     kernel: HostKernel | Recurrence | None,
     names: Mapping[str, str],
     seconds: float | None,
+    numpy_macs: int,
 ) -> LayerProfile:
     if kernel is None:
         node = module.graph.producer(step)
@@ -215,7 +231,7 @@ def _host_row(
         names[step],
         "+".join(node.op for node in nodes),
         HOST if kernel is None else CPU,
-        0 if kernel is None else kernel.macs,
+        numpy_macs if kernel is None else kernel.macs,
         microseconds=None if seconds is None else seconds * 1e6,
     )
 

@@ -16,12 +16,12 @@ import numpy as np
 
 from ..compiler.graph import Graph
 from ..compiler.graph.ir import DTYPES
-from ..compiler.host import LEAST_WORK, Finish, HostPlan, Start, overlaps
+from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError
 from ..isa.encoding import encode_program
 from .device import Device, Result
-from .host import HostSide, with_numpy_macs
+from .host import HostSide
 from .names import layer_names
 from .profile import HostRun, Profile, profile_of
 
@@ -49,8 +49,8 @@ class Run:
     values
         What the host's steps gave and segments read and wrote, where the session keeps all; the
         next run changes them. Otherwise what segments read, where kernels round in their own way.
-    module, names, plan
-        What ran, short names of its layers, and what the host had to do.
+    module, names
+        What ran, and short names of its layers.
     """
 
     outputs: dict[str, np.ndarray]
@@ -60,13 +60,11 @@ class Run:
     values: dict[str, np.ndarray] = field(repr=False)
     module: Module = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
-    plan: HostPlan = field(repr=False)
 
     @cached_property
     def profile(self) -> Profile:
         """Cycles, bytes, multiplications and utilisation per layer."""
-        found = profile_of(self.module, self.results, self.names, self.host)
-        return with_numpy_macs(found, self.module.steps, self.plan)
+        return profile_of(self.module, self.results, self.names, self.host)
 
 
 class Session:
@@ -183,7 +181,7 @@ class Session:
         }
         did = HostRun(self._kernels, self.host.seconds)
         shown = values if self._keep_all else kept
-        return Run(outputs, layers, ordered, did, shown, module, self._names, self.host.plan)
+        return Run(outputs, layers, ordered, did, shown, module, self._names)
 
     def _start(self, index: int, values: dict[str, np.ndarray]) -> Callable[[], Result]:
         """Let a segment begin; what is returned waits for its end."""

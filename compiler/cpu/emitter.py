@@ -138,6 +138,10 @@ class Emitter:
             return self.builder.fcmp_ordered(sign, a, b)
         return self.builder.icmp_signed(sign, a, b)
 
+    def is_nan(self, value: LlvmValue) -> LlvmValue:
+        """Bits where a float32 is a NaN."""
+        return self.builder.fcmp_unordered("uno", value, value)
+
     def select(self, condition: LlvmValue, a: LlvmValue, b: LlvmValue) -> LlvmValue:
         """`a` where the bit is set."""
         condition, a, b = self.matched(condition, a, b)

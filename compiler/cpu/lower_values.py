@@ -112,7 +112,11 @@ class Values:
             if is_real(a):
                 return self.emitter.multiply_add(a, b, before)
             return self._apply(op, [before, self.emitter.multiply(a, b)])
-        return self._apply(op, [before, self.value(tree, env, mask)])
+        value = self.value(tree, env, mask)
+        found = self._apply(op, [before, value])
+        if op is Op.MAXIMUM and is_real(before):  # which is the value where one is a NaN
+            return self.emitter.select(self.emitter.is_nan(before), before, found)
+        return found
 
     def _multiply_add(self, product: Call, addend: Expression, env, mask: Mask) -> LlvmValue:
         a, b = (self.value(part, env, mask) for part in product.arguments)

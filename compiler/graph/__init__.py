@@ -2,6 +2,7 @@
 
 from .build import Builder, Rule, drop_unused, rewrite, rewrite_once
 from .evaluate import (
+    accelerated_nodes,
     evaluate,
     evaluate_node,
     evaluate_operator,
@@ -48,6 +49,7 @@ __all__ = [
     "Rule",
     "TensorType",
     "Value",
+    "accelerated_nodes",
     "drop_unused",
     "evaluate",
     "evaluate_node",

@@ -22,6 +22,16 @@ def is_accelerated(node: Node) -> bool:
     return isinstance(node.attributes, ops.ACCELERATED)
 
 
+def accelerated_nodes(graph: Graph) -> list[Node]:
+    """The nodes that the accelerator may run: those whose samples have elements."""
+    return [
+        node
+        for node in graph.nodes
+        if is_accelerated(node)
+        and not any(0 in graph.types[name].shape[1:] for name in (*node.inputs, node.output.name))
+    ]
+
+
 def evaluate_outputs(
     operator: ops.Operator, arrays: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:

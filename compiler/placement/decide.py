@@ -10,7 +10,7 @@ from functools import partial
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from ..graph import Graph, Node, is_accelerated
+from ..graph import Graph, Node, accelerated_nodes
 from ..options import Options
 from .costs import Costs, kernels_among
 from .forced import ACCELERATOR, CPU, forced_sides
@@ -105,7 +105,7 @@ def decide(
         When the user wants what does not exist or is not possible.
     """
     forced = forced_sides(graph, placement.forced)
-    able = [node for node in graph.nodes if is_accelerated(node)]
+    able = accelerated_nodes(graph)
     if placement.policy == COST:
         cycles = cycles_by_node(graph, configuration, options)
         for name, side in forced.items():

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from ...errors import CompileError
-from ..graph import Graph, Node, is_accelerated
+from ..graph import Graph, Node, accelerated_nodes, is_accelerated
 
 ACCELERATOR, CPU = "accelerator", "cpu"
 
@@ -32,9 +32,10 @@ def forced_sides(graph: Graph, wishes: Sequence[tuple[str, str]]) -> dict[str, s
         the accelerator cannot run it.
     """
     sides: dict[str, str] = {}
+    there = {node.output.name for node in accelerated_nodes(graph)}
     for wanted, side in wishes:
         found = _nodes_called(graph, wanted)
-        able = [node for node in found if is_accelerated(node)]
+        able = [node for node in found if node.outputs[0].name in there]
         if side == ACCELERATOR and not able:
             listed = ", ".join(dict.fromkeys(why_not(node) for node in found))
             raise CompileError(
@@ -47,7 +48,8 @@ def forced_sides(graph: Graph, wishes: Sequence[tuple[str, str]]) -> dict[str, s
 
 def why_not(node: Node) -> str:
     """What the accelerator cannot run: a node's operator, and the type that it gives."""
-    return f"`{node.op}` of {node.outputs[0].type.dtype}"
+    kind = node.outputs[0].type
+    return f"`{node.op}` of {'no elements' if is_accelerated(node) else kind.dtype}"
 
 
 def _nodes_called(graph: Graph, wanted: str) -> list[Node]:

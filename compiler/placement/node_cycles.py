@@ -12,7 +12,7 @@ from ...isa.configuration import Configuration
 from ..accelerator.bounds import demand_of
 from ..accelerator.schedule import Schedule, choose_schedule
 from ..fusion import Movement, form_groups
-from ..graph import Graph, Node, is_accelerated
+from ..graph import Graph, Node, accelerated_nodes
 from ..measure import Part, Stopwatch
 from ..options import Options
 from ..segments import draft, partition
@@ -57,8 +57,7 @@ def cycles_by_node(
     try:
         return _cycles_together(graph, {}, estimator, options)
     except CompileError:
-        able = [node for node in graph.nodes if is_accelerated(node)]
-        alone = cycles_alone(graph, able, configuration, options)
+        alone = cycles_alone(graph, accelerated_nodes(graph), configuration, options)
     refused = {name: text for name, text in alone.items() if isinstance(text, str)}
     return refused | _cycles_together(graph, refused, estimator, options)
 
@@ -66,8 +65,10 @@ def cycles_by_node(
 def _cycles_together(
     graph: Graph, refused: Mapping[str, str], estimator: Estimator, options: Options
 ) -> dict[str, int | str]:
+    able = {node.output.name for node in accelerated_nodes(graph)} - refused.keys()
+
     def fits(node: Node) -> bool:
-        return is_accelerated(node) and node.output.name not in refused
+        return node.outputs[0].name in able
 
     found: dict[str, int | str] = {}
     for nodes in partition(graph, fits):

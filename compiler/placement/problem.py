@@ -9,7 +9,7 @@ values between two segments.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..graph import Graph, is_accelerated
+from ..graph import Graph, accelerated_nodes
 from .costs import NS_PER_US, Costs
 from .forced import ACCELERATOR, CPU
 from .min_cut import FlowNetwork
@@ -110,7 +110,7 @@ def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: C
 def crossings_of(graph: Graph, costs: Costs) -> tuple[Crossing, ...]:
     """Every value that the accelerator may give or read."""
     shown = {output.value for output in graph.outputs}
-    able = {node.output.name for node in graph.nodes if is_accelerated(node)}
+    able = {node.output.name for node in accelerated_nodes(graph)}
     found = []
     for name in graph.types:
         maker = graph.producer(name)

@@ -191,7 +191,11 @@ def _reason(
     decision: Decision,
     beside: bool,
 ) -> str:
-    unable = [why_not(node) for node in layer.nodes if not is_accelerated(node)]
+    unable = [
+        why_not(node)
+        for node in layer.nodes
+        if not is_accelerated(node) or 0 in node.output.type.shape[1:]
+    ]
     if unable:
         return f"cannot run there: {', '.join(dict.fromkeys(unable))}"
     refusals = (decision.cycles.get(name) for name in layer.keys)

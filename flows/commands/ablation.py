@@ -41,8 +41,8 @@ from ..calibration_options import (
 from ..input_options import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
 from ..json_output import check_json, write_json
 from ..layers import RESNET18, ConvolutionShape
+from ..memory_options import add_memory, memory_model
 from ..quantise_model import integer_graph
-from .run import add_memory, memory_model
 
 NETWORK = "ResNet-18's convolutions"
 

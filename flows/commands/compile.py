@@ -21,7 +21,8 @@ from ..compile_cache import SUFFIX
 from ..console import NO_LAYERS, configuration_sentence, say
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
-from ..placing import add_placement, chosen_placing, placement_of, show_placement
+from ..placement_table import placement_of, show_placement
+from ..placing import add_placement, chosen_placing
 
 
 def add(commands, common: argparse.ArgumentParser) -> None:

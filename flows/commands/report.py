@@ -19,11 +19,12 @@ from ..arguments import (
 from ..calibration_options import add_calibration, chosen_calibration
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
-from ..placing import add_placement, chosen_placing, placement_of, show_placement
+from ..memory_options import add_memory, memory_model
+from ..placement_table import placement_of, show_placement
+from ..placing import add_placement, chosen_placing
 from ..report_page import render, report_data
 from ..samples import random_samples, read_samples
 from ..timed import require_segments, time_segments
-from .run import add_memory, memory_model
 
 DEVICES = "sim", "rtl"
 

@@ -13,9 +13,10 @@ from ..calibration_options import add_calibration
 from ..input_options import add_fixes
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
-from ..placing import add_placement, chosen_placing, placement_of, show_placement
+from ..placement_table import placement_of, show_placement
+from ..placing import add_placement, chosen_placing
 from ..run_module import chosen_module
-from ..run_tables import show, to_json, with_all_macs
+from ..run_tables import show, to_json
 from ..running import run_samples
 from ..samples import Samples, random_samples, read_samples
 from ..timed import require_segments, time_segments
@@ -74,7 +75,6 @@ def run(arguments: argparse.Namespace) -> None:
     with open_device(arguments.device, module.configuration, memory, **options) as device:
         beside = 0 if device.name == "sim" else 1
         outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
-    outcome = with_all_macs(outcome)
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}

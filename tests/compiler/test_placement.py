@@ -15,6 +15,7 @@ from tilewright.compiler.graph import (
     Graph,
     Output,
     QAdd,
+    QConcat,
     QMaxPool,
     Quantisation,
     TensorType,
@@ -283,6 +284,25 @@ def test_the_total_is_that_of_the_rows():
     assert table["total_us"]["sum"] == pytest.approx(
         sum(table["total_us"][part] for part in ("accelerator", "host", "transfer"))
     )
+
+
+@pytest.mark.parametrize("policy", ["accelerator", "cost", "cpu"])
+def test_samples_without_elements_are_the_hosts(policy):
+    shapes = {"x": (1, 2, 2, 8), "e": (1, 2, 2, 0)}
+    values = [Value(name, TensorType("int8", shape)) for name, shape in shapes.items()]
+    builder = Builder("empty", values)
+    joined = builder.emit(QConcat(3), ["x", "e"])
+    halved = builder.emit(QAdd((1, 1), 0, 0.5, 0), ["e", "e"], quantisation=Quantisation(1.0, 0))
+    graph = builder.graph([Output("y", joined), Output("z", halved)])
+    module = compile_graph(graph, MACHINE, placement=Placement(policy))
+    assert not module.segments
+    x = np.arange(32, dtype=np.int8).reshape(1, 2, 2, 8)
+    with open_device("sim", MACHINE) as device:
+        ran = Session(module, device).run({"x": x, "e": np.zeros((1, 2, 2, 0), np.int8)})
+    np.testing.assert_array_equal(ran.outputs["y"], x)
+    assert ran.outputs["z"].shape == (1, 2, 2, 0)
+    with pytest.raises(CompileError, match="the accelerator cannot run `qadd` of no elements"):
+        compile_graph(graph, MACHINE, placement=Placement(forced=((halved, "accelerator"),)))
 
 
 def test_layers_without_samples_take_no_cycles():

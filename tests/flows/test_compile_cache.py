@@ -1,9 +1,12 @@
 """Compiled networks are kept, and compiled again when anything that they follow from changes."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnx
 import pytest
@@ -136,6 +139,62 @@ def test_nothing_damaged_is_copied(written, compilations, tmp_path, suffix):
     assert written("two.tw") == first.replace("one.tw", "two.tw")
     assert compilations == ["8x8", "8x8"]
     assert (tmp_path / "one.tw").read_bytes() == (tmp_path / "two.tw").read_bytes()
+
+
+def test_the_command_writes_its_file_where_nothing_can_be_kept(
+    written, compilations, monkeypatch, tmp_path
+):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(blocked))
+    written("one.tw")
+    assert load(tmp_path / "one.tw").configuration == PRESETS["8x8"]
+    assert compilations == ["8x8"]
+    assert blocked.read_text() == ""
+
+
+@pytest.fixture
+def replaced(monkeypatch, tmp_path):
+    """Moves into the cache as (source, target); those to a suffix in the set `refused` fail."""
+    moves, refused, replace = [], set(), os.replace
+    folder = tmp_path / "cache" / "networks"
+
+    def move(source, target):
+        if Path(target).parent == folder:
+            moves.append((Path(source), Path(target)))
+            if Path(target).suffix in refused:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", move)
+    return SimpleNamespace(moves=moves, refused=refused, folder=folder)
+
+
+@pytest.mark.parametrize("suffix", [".tw", ".json"])
+def test_what_cannot_be_kept_leaves_the_older_files(written, compilations, replaced, suffix):
+    first = written("one.tw")
+    (report,) = replaced.folder.glob("*.json")
+    report.write_bytes(report.read_bytes()[:-9])
+    before = {path: path.read_bytes() for path in replaced.folder.iterdir()}
+    replaced.refused.add(suffix)
+    assert written("two.tw") == first.replace("one.tw", "two.tw")
+    assert {path: path.read_bytes() for path in replaced.folder.iterdir()} == before
+    replaced.refused.clear()
+    written("three.tw")
+    written("four.tw")
+    assert compilations == ["8x8"] * 3
+
+
+def test_files_are_kept_under_their_names_when_they_are_whole(written, compilations, replaced):
+    """Each has a name of its own until then, whoever writes at the same time."""
+    written("one.tw")
+    for path in replaced.folder.iterdir():
+        path.unlink()
+    written("two.tw")
+    sources, targets = zip(*replaced.moves, strict=True)
+    assert [target.suffix for target in targets] == [".tw", ".json"] * 2
+    assert len(set(sources)) == len(sources)
+    assert {source.parent for source in sources} == {replaced.folder}
 
 
 def test_the_command_tells_cycles_and_bounds_the_first_time_and_later(written, tmp_path):

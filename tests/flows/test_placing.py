@@ -16,7 +16,8 @@ from tilewright.flows import host_figures
 from tilewright.flows.arguments import compile_model
 from tilewright.flows.command import main
 from tilewright.flows.host_figures import measured_host
-from tilewright.flows.placing import POLICIES, Placing, placement_table
+from tilewright.flows.placement_table import placement_table
+from tilewright.flows.placing import POLICIES, Placing
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.runtime import Session, open_device
 

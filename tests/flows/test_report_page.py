@@ -14,7 +14,8 @@ import pytest
 
 from tilewright.compiler.module import Module
 from tilewright.flows.command import main
-from tilewright.flows.placing import Placing, placement_of
+from tilewright.flows.placement_table import placement_of
+from tilewright.flows.placing import Placing
 from tilewright.flows.report_page import render, report_data
 from tilewright.flows.report_page.causes import Cause, path_steps
 from tilewright.flows.report_page.layers import layer_facts, layer_row
@@ -288,6 +289,8 @@ def test_a_measurement_stands_beside_the_model(artifact, tmp_path, capsys):
 def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, module, tmp_path, width):
     page = tmp_path / "report.html"
     data["placement"] = placement_of(module, Placing(clock=50))
+    total = data["placement"]["total_us"]
+    total["makespan"] = total["sum"] - 30  # as where both sides have work at once
     page.write_text(render(data))
     document, requested = browse(page, width)
     assert 'data-ready="true"' in document, "no script failed"
@@ -308,6 +311,8 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, module, tm
         assert row["short"] in text["placement"]
         assert row["reason"] in text["placement"]
     assert "on the accelerator at 50 MHz" in text["placement"]
+    assert f"Estimated {total['sum']:,.0f} µs a sample: " in text["placement"]
+    assert f"{total['makespan']:,.0f} µs where both sides work at once." in text["placement"]
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import pytest
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.host import plan as host_plan
 from tilewright.errors import DeviceError
-from tilewright.flows import run_tables
 from tilewright.flows.command import main
 from tilewright.flows.report import shorten
 from tilewright.flows.run_tables import say_cycles
@@ -102,7 +101,7 @@ def test_products_that_run_in_numpy_count(tilewright, model, monkeypatch):
     assert macs["cpu"] == 73_728
     assert usual["totals"]["macs"] == macs["accelerator"]
     assert usual["totals"]["all_macs"] == macs["accelerator"] + 73_728
-    for place in (host_plan, run_tables, runtime_host):
+    for place in (host_plan, runtime_host):
         monkeypatch.setattr(place, "host_target", lambda: None)
     plain = results(tilewright, *words)
     (conv2,) = (layer for layer in plain["layers"] if layer["name"] == "conv2")

@@ -8,10 +8,9 @@ import pytest
 
 from tilewright.compiler import compile as compiler
 from tilewright.compiler.host import plan as host_plan
-from tilewright.flows import run_module
+from tilewright.flows.arguments import placed_module
 from tilewright.flows.command import main
 from tilewright.flows.placing import Placing
-from tilewright.flows.run_module import placed_module
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import load, save
 
@@ -52,6 +51,25 @@ def test_the_second_run_of_an_artifact_compiles_nothing(
         assert not any(layer["target"] == "accelerator" for layer in found["layers"])
 
 
+def test_the_second_report_about_an_artifact_compiles_nothing(
+    tilewright, artifact, compilations, tmp_path
+):
+    words = ("report", artifact, "--place", "conv2=cpu", "-o", tmp_path / "page.html", "--json")
+    first, second = (json.loads(tilewright(*words)) for _ in range(2))
+    assert compilations == ["accelerator"]
+    assert first == second
+    (row,) = (row for row in first["placement"]["rows"] if row["name"] == "conv2")
+    assert (row["target"], row["reason"]) == ("cpu", "forced")
+
+
+def test_what_a_run_compiled_a_report_takes(tilewright, artifact, compilations, tmp_path):
+    wish = ("--place", "conv2=cpu", "--json")
+    ran = json.loads(tilewright("run", artifact, *wish))
+    told = json.loads(tilewright("report", artifact, "-o", tmp_path / "page.html", *wish))
+    assert compilations == ["accelerator"]
+    assert told["summary"]["cycles"] == ran["totals"]["cycles"]
+
+
 def test_an_artifact_as_it_was_compiled_is_not_kept_again(
     tilewright, artifact, compilations, tmp_path
 ):
@@ -66,7 +84,7 @@ def test_another_wish_artifact_or_processor_is_compiled(artifact, compilations, 
     placed_module(artifact, None, HOSTED, keep_all=True)
     assert compilations == ["cpu", "accelerator", "cpu"]
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(run_module, "host_target", lambda: None)
+        elsewhere.setattr("tilewright.compiler.host.host_target", lambda: None)
         placed_module(artifact, None, HOSTED, keep_all=False)
     assert compilations == ["cpu", "accelerator", "cpu", "cpu"]
     placed_module(artifact, None, HOSTED, keep_all=False)
@@ -117,8 +135,9 @@ def test_a_network_for_another_machine_is_refused_every_time(artifact, compilati
 
 
 @pytest.mark.parametrize("wish", [["--calibrate", "random"], ["--fix", "scan=1"]])
-def test_wishes_that_an_artifact_cannot_fulfil(artifact, compilations, capsys, wish):
-    assert main(["run", str(artifact), "--device", "cpu", *wish]) == 2
+@pytest.mark.parametrize("command", [["run", "--device", "cpu"], ["report", "--placement", "cpu"]])
+def test_wishes_that_an_artifact_cannot_fulfil(artifact, compilations, capsys, command, wish):
+    assert main([*command, str(artifact), *wish]) == 2
     assert "artifact" in capsys.readouterr().err
     assert compilations == []
 

@@ -1,4 +1,4 @@
-// Who runs what: estimated times on both sides, and what a move would bring.
+// Who runs what: estimated times on both sides, apart and at once, and what a move would bring.
 function showPlacement() {
   const card = byId("placement-card");
   if (!DATA.placement) {
@@ -23,5 +23,6 @@ function showPlacement() {
     make("p", { class: "muted", style: "margin:10px 0 0" },
       `Estimated ${grouped(total.sum)} µs a sample: ${grouped(total.accelerator)} on the ` +
       `accelerator at ${costs.clock_mhz} MHz, ${grouped(total.host)} on the host and ` +
-      `${grouped(total.transfer)} for transfers.`));
+      `${grouped(total.transfer)} for transfers; ${grouped(total.makespan)} µs where both sides ` +
+      "work at once."));
 }

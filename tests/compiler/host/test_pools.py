@@ -79,6 +79,16 @@ def test_the_largest_of_negative_numbers_beside_padding() -> None:
     assert_agrees(graph, {"x": -1 - np.abs(sample(graph)["x"])})
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_window_with_a_nan_has_no_largest_number(level: str) -> None:
+    x = np.random.default_rng(5).standard_normal((1, 9, 10, 20)).astype(np.float32)
+    x[0, ::4, ::3, ::2] = np.nan
+    got = compile_kernel(Pooling(1, 9, 10, 20, (2, 2), (1, 1)), host(level))(x)
+    windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2), (1, 2))
+    np.testing.assert_array_equal(got, windows.max(axis=(4, 5)))
+    assert 0.1 < np.isnan(got).mean() < 0.9
+
+
 @pytest.mark.parametrize(
     "graph",
     [
