@@ -71,10 +71,14 @@ KEPT_BYTES = 1 << 19
 """Windows up to this size stay in the second cache from one group of rows to the next."""
 
 INPUT_COST, OUTPUT_COST = 50, 260
+"""Dot products that could be done while a vector of a tile's inputs, or outputs, is changed."""
+
 FIRST_RATE, NEXT_RATE = 5, 20
-"""Estimates, in the time of a dot product: changing a tile's inputs for a vector of channels, and
-its outputs; bytes of windows that come from memory, and from the last cache. By measurements of 30
-shapes on Zen 4, where what is chosen so is never slower than direct convolution."""
+"""Bytes of windows that come during a dot product: from memory, and from the last cache.
+
+All four follow from measurements of some 150 shapes on Zen 4, where what is chosen by them was
+never slower than direct convolution.
+"""
 
 _INVERSE_OF_9 = pow(9, -1, 1 << 32)
 
@@ -97,33 +101,31 @@ class ByteWinogradPlanner:
         self.channels = round_up(conv.channels_in, TAPS)
         most, vectors = SUMS[target.level], math.ceil(conv.channels_out / target.lanes)
         self.block = math.ceil(self.across / math.ceil(self.across / most))
-        changed = 2 * POINTS**2 * self.across * self.channels
-        self.whole = conv.batch * self.down * changed <= CACHED_BYTES
-        self.group = max(
-            rows
-            for rows in divisors(self.down)
-            if rows == 1
-            or (rows * self.block <= most and (self.whole or rows * changed <= STACK_BYTES))
-        )
+        row = 2 * POINTS**2 * self.across * self.channels  # bytes of changed inputs
+        self.whole = conv.batch * self.down * row <= CACHED_BYTES
+        self.group = 1
+        for rows in range(2, most // self.block + 1):
+            if self.down % rows == 0 and (self.whole or rows * row <= STACK_BYTES):
+                self.group = rows
         pixels = self.group * self.block
         wide = max(v for v in (1, 2, 4) if vectors % v == 0 and (v == 1 or v * pixels <= most))
         self.panel = wide * target.lanes
         self.room = round_up(conv.channels_out, self.panel)
-        self.largest_buffer = max(
-            2
-            * POINTS
-            * (TILE * self.across + 2)
-            * self.channels
-            * (1 if self.whole else self.group),
-            0 if self.whole else self.group * changed,
-            4 * POINTS * TILE * self.group * self.across * self.panel,
-        )
+        self.buffers = {
+            "lines": 2 * POINTS * (TILE * self.across + 2) * self.channels,
+            "tiles": self.group * row,
+            "lines_out": 4 * POINTS * TILE * self.group * self.across * self.panel,
+        }
+        if self.whole:
+            del self.buffers["tiles"]  # not on the stack
+        else:
+            self.buffers["lines"] *= self.group
 
     @property
     def is_faster(self) -> bool:
-        """Whether buffers fit the stack, and time is less than directly, by an estimate."""
+        """Whether its buffers fit the stack, and it takes less time by an estimate."""
         c, lanes = self.conv, self.target.lanes
-        if c.channels_out < lanes or self.largest_buffer > STACK_BYTES:
+        if c.channels_out < lanes or max(self.buffers.values()) > STACK_BYTES:
             return False
         tiles, vectors = c.batch * self.down * self.across, self.room / lanes
         products = tiles * POINTS**2 * self.channels / TAPS * vectors
@@ -179,8 +181,7 @@ class ByteWinogradPlanner:
     @property
     def tiles(self) -> Tiles:
         """How tiles of the output lie in it."""
-        digits = ((self.conv.batch,), (self.down, TILE), (self.across, TILE))
-        return Tiles(self.conv.output.shape, (*digits, (self.conv.channels_out,)))
+        return Tiles.of_image(self.conv.output.shape, TILE)
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Changed windows, and constants for 64 times the sums.
@@ -300,8 +301,3 @@ class ByteWinogradPlanner:
                 s.unroll(stage, loop)
         for stage, loop in (("out", "o.i.i"), ("lines_out", "o.i"), (register, "o")):
             s.vectorise(stage, loop)
-
-
-def divisors(number: int) -> list[int]:
-    """All whole numbers that divide one."""
-    return [n for n in range(1, number + 1) if number % n == 0]

@@ -104,8 +104,11 @@ class Kernel:
 
     def call(self, pointers: ctypes.Array) -> None:
         """Run the code on arrays in the order of `tensors`; memory is kept for the next call."""
-        space = workspace.take(self.workspace_bytes, ALIGNMENT)
         run, state = (self.pool.run, self.pool.state) if self.pool else (None, None)
+        if not self.workspace_bytes:
+            self.run(ctypes.addressof(pointers), None, run, state)
+            return
+        space = workspace.take(self.workspace_bytes)
         self.run(ctypes.addressof(pointers), space.address, run, state)
         workspace.give_back(space)
 
@@ -304,12 +307,12 @@ def load_kernel(
 def key_of(description: Description, target: Target) -> str:
     """What code follows from: description, target, and the compiler's own files."""
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
-        parts = (repr(description), repr(target), str(llvm_version_info), _sources())
+        parts = (repr(description), repr(target), str(llvm_version_info), code_generator_digest())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 @cache
-def _sources() -> str:
+def code_generator_digest() -> str:
     """A hash of the code generator, so that a kernel of an older one is compiled anew."""
     here = Path(__file__).parent
     files = [file for folder in (here, here.parent / "te") for file in sorted(folder.glob("*.py"))]

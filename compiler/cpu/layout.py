@@ -120,6 +120,13 @@ class Tiles:
     extents: tuple[int, ...]
     digits: tuple[tuple[int, ...], ...]
 
+    @staticmethod
+    def of_image(extents: tuple[int, ...], size: int) -> "Tiles":
+        """Square tiles of an array [N, H, W, C]: shape [N, rows, size, columns, size, C]."""
+        images, height, width, channels = extents
+        rows, columns = math.ceil(height / size), math.ceil(width / size)
+        return Tiles(extents, ((images,), (rows, size), (columns, size), (channels,)))
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the tensor."""

@@ -40,10 +40,10 @@ class Pool:
         start = -self._memory.ctypes.data % 64
         self._fields = self._memory[start : start + STATE_BYTES]
         self.state = self._fields.ctypes.data
-        library = _library()
-        self.run = library.address("run")
-        self._worker = library.function("worker", ctypes.c_void_p)
-        self._close = library.function("close", ctypes.c_void_p)
+        self._library = _library()  # code lives as long as it does
+        self.run = self._library.address("run")
+        self._worker = self._library.function("worker", ctypes.c_void_p)
+        self._close = self._library.function("close", ctypes.c_void_p)
         self.start()
 
     def start(self) -> None:
@@ -75,7 +75,24 @@ def pool_of(threads: int) -> Pool | None:
     """
     if threads < 1:
         raise CompileError(f"a kernel runs on at least one thread, not {threads}")
-    return None if threads == 1 else _pool(threads)
+    if threads == 1:
+        return None
+    with _making.lock:
+        return _pool(threads)
+
+
+class _Making:
+    """One thread makes pools at a time; a forked child does not wait for its parent's."""
+
+    def __init__(self) -> None:
+        self.renew()
+        os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self.lock = threading.Lock()
+
+
+_making = _Making()
 
 
 @cache

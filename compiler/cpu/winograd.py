@@ -31,9 +31,6 @@ _OUTPUT = np.array([[1, 0], [1, 1], [1, -1], [0, -1]], np.float32)
 TILE = 2
 """Outputs of a tile along each dimension."""
 
-ROW_BYTES = STACK_BYTES
-"""Changed inputs of one row of tiles up to this size are multiplied before the next row is read."""
-
 
 class WinogradPlanner:
     """Declares and schedules one float32 convolution for one target.
@@ -59,8 +56,7 @@ class WinogradPlanner:
     @property
     def tiles(self) -> Tiles:
         """How tiles of the output lie in it."""
-        digits = ((self.conv.batch,), (self.down, TILE), (self.across, TILE))
-        return Tiles(self.conv.output.shape, (*digits, (self.conv.channels_out,)))
+        return Tiles.of_image(self.conv.output.shape, TILE)
 
     def plan(self) -> Plan:
         """Declaration, schedule and layouts."""
@@ -168,7 +164,7 @@ def schedule_products(
     for loop in ("p", "q", "dy", "dx"):
         s.unroll("out", loop)
     s.vectorise("out", "o.i")
-    if 64 * across * max(channels, channels_out) <= ROW_BYTES:
+    if 64 * across * max(channels, channels_out) <= STACK_BYTES:  # row by row
         s.compute_at("products", "out", "ty")
         s.compute_at("tiles", "out", "ty")
         s.parallelise("out", "ty")

@@ -10,8 +10,11 @@ from itertools import cycle
 from ..graph import Graph
 from .timeline import Evaluator
 
-MOST_VISITS = 10_000_000
-"""Looks at nodes before the search takes what it has: some seconds."""
+MOST_VISITS = 2_000_000
+"""Looks at nodes before the search takes what it has: some seconds. Every start has its share."""
+
+BEGINNINGS = 32
+"""Of one chain that are moved, evenly spread where it is longer."""
 
 
 def improve(evaluator: Evaluator) -> frozenset[str]:
@@ -29,18 +32,20 @@ def improve(evaluator: Evaluator) -> frozenset[str]:
     parts = list(_parts(evaluator.graph, able))
     cut = problem.solve()
     starts = (cut, cut | frozenset(able), cut - frozenset(able))
-    found = [_descend(evaluator, start, parts) for start in dict.fromkeys(starts)]
+    share = MOST_VISITS // len(starts)
+    found = [_descend(evaluator, start, parts, share) for start in dict.fromkeys(starts)]
     return min((cut, *found), key=lambda chosen: evaluator.exact(chosen).total_ns)
 
 
 def _descend(
-    evaluator: Evaluator, best: frozenset[str], parts: Sequence[frozenset[str]]
+    evaluator: Evaluator, best: frozenset[str], parts: Sequence[frozenset[str]], visits: int
 ) -> frozenset[str]:
     """Move parts to the other side as long as that takes less."""
+    end = evaluator.visits + visits
     least = evaluator.exact(best).total_ns
     waiting = len(parts)
     for part in cycle(parts):
-        if not waiting or evaluator.visits > MOST_VISITS:
+        if not waiting or evaluator.visits > end:
             break
         waiting -= 1
         for moved in (best | part, best - part):
@@ -54,8 +59,9 @@ def _descend(
 def _parts(graph: Graph, able: list[str]) -> Iterator[frozenset[str]]:
     """What is moved together: chains without branches, their beginnings, and single nodes."""
     for chain in _chains(graph, able):
-        for length in range(len(chain), 0, -1):
-            yield frozenset(chain[:length])
+        count = min(len(chain), BEGINNINGS)
+        for part in range(count, 0, -1):
+            yield frozenset(chain[: len(chain) * part // count])
     for name in able:
         yield frozenset({name})
 

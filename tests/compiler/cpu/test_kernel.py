@@ -19,7 +19,6 @@ from tilewright.compiler.cpu import (
     host,
     load_kernel,
     matrix_product,
-    workspace,
 )
 from tilewright.compiler.cpu.kernel import key_of, lower_description
 from tilewright.compiler.cpu.machine_code import assembly_of
@@ -50,20 +49,6 @@ def test_rows_do_not_depend_on_the_number_of_threads() -> None:
     x = normal(37, 130)
     one, two = (compile_kernel(Softmax(37, 130), threads=threads)(x) for threads in (1, 2))
     np.testing.assert_array_equal(one, two)
-
-
-def test_memory_that_another_thread_takes_first_is_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Taken(list):
-        def __bool__(self) -> bool:
-            return True
-
-    kernel = compile_kernel(Softmax(37, 130))
-    x = normal(37, 130)
-    expected = kernel(x)
-    monkeypatch.setattr(workspace, "_free", Taken())
-    np.testing.assert_array_equal(kernel(x), expected)
 
 
 @pytest.mark.parametrize("level", LEVELS)

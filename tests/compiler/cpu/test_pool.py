@@ -51,6 +51,32 @@ assert answers.get() == (3, 0, 2)
 right()
 """
 
+MADE_AT_ONCE = """
+import gc, threading, time
+from tilewright.compiler.cpu.pool import pool_of
+
+both, pools = threading.Barrier(4), []
+
+def make(threads):
+    both.wait()
+    pools.append(pool_of(threads))
+
+makers = [threading.Thread(target=make, args=(threads,)) for threads in (2, 3, 2, 3)]
+for maker in makers:
+    maker.start()
+for maker in makers:
+    maker.join()
+gc.collect()
+time.sleep(0.3)
+assert len(set(map(id, pools))) == 2
+"""
+
+
+def test_pools_may_be_made_at_once() -> None:
+    """Workers whose machine code was freed would take the process with them."""
+    command = [sys.executable, "-c", MADE_AT_ONCE]
+    subprocess.run(command, check=True, timeout=60)
+
 
 @pytest.mark.parametrize("script", [SLEEPING, FORKED], ids=["sleeping", "forked"])
 def test_a_pool_outlives(script: str) -> None:

@@ -1,30 +1,55 @@
 """Kernels share the memory of their buffers, but not while they run."""
 
-from tilewright.compiler.cpu.workspace import LEAST_BYTES, give_back, take
+import pytest
+
+from tilewright.compiler.cpu import workspace
+from tilewright.compiler.cpu.workspace import LEAST_BYTES, Space, give_back, take
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "_free", [])
 
 
 def test_memory_that_is_given_back_is_taken_again() -> None:
-    first = take(1000, 64)
+    first = take(1000)
     give_back(first)
-    assert take(LEAST_BYTES, 64) is first
-    give_back(first)
+    assert take(LEAST_BYTES) is first
 
 
 def test_memory_in_use_is_nobody_elses() -> None:
-    first, second = take(1000, 64), take(1000, 64)
-    assert first is not second
+    first, second = take(1000), take(1000)
     assert abs(first.address - second.address) >= LEAST_BYTES
-    give_back(first)
-    give_back(second)
+    assert first.address % 64 == second.address % 64 == 0
 
 
-def test_larger_memory_replaces_what_is_too_small() -> None:
-    small = take(1000, 64)
+def test_the_smallest_that_fits_is_taken() -> None:
+    large, small = take(3 * LEAST_BYTES), take(1000)
+    give_back(large)
     give_back(small)
-    large = take(2 * LEAST_BYTES, 64)
-    assert large is not small
-    assert large.size >= 2 * LEAST_BYTES
-    assert large.address % 64 == 0
-    give_back(large)
-    assert take(1000, 64) is large
-    give_back(large)
+    assert take(1000) is small
+    assert take(2 * LEAST_BYTES) is large
+    assert take(1000) not in (small, large)
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace, "MOST_BYTES", 2 * LEAST_BYTES)
+    give_back(take(3 * LEAST_BYTES))
+    assert not workspace._free
+    for space in [take(1000) for _ in range(workspace.MOST_SPACES + 3)]:
+        give_back(space)
+    assert len(workspace._free) == workspace.MOST_SPACES
+
+
+def test_memory_that_another_thread_takes_first_is_left_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Contended(list[Space]):
+        def remove(self, value: Space) -> None:
+            super().remove(value)
+            if len(self) == 1:
+                raise ValueError  # as if another thread had just taken it
+
+    first, second = take(1000), take(1000)
+    monkeypatch.setattr(workspace, "_free", Contended([first, second]))
+    assert take(1000) is second
