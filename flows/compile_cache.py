@@ -2,9 +2,9 @@
 
 A kept module is an artifact in the cache folder, named after everything that it follows from: the
 model's bytes and those of files that hold its tensors, the configuration, what was asked for, and
-the compiler's own source. Beside it lies its report, which an artifact leaves out, with the
-artifact's digest and name. Whatever is wrong with a kept file, or was kept under another name, the
-model is compiled again.
+the compiler's own source. Beside it lies its report, which an artifact leaves out, with one
+digest of name, artifact and report. Whatever is wrong with a kept file, or was kept under another
+name, the model is compiled again.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..atomic_write import write_atomically
+from ..atomic_write import UNFINISHED_SUFFIX, write_atomically
 from ..compiler.options import Options
 from ..errors import ImportModelError, TilewrightError
 from ..isa.configuration import Configuration
@@ -108,11 +108,10 @@ class CompileCache:
         try:
             data = self.path.read_bytes()
             report = json.loads(self.path.with_suffix(REPORT_SUFFIX).read_text())
-            kept = report.pop("kept"), report.pop("sha256")
-            if kept != (self.path.stem, hashlib.sha256(data).hexdigest()):
+            if report.pop("sha256") != self._digest(data, report):
                 return None
             self._touch()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return data, report
 
@@ -134,13 +133,21 @@ class CompileCache:
 
     def _describe(self, report: Mapping[str, object]) -> None:
         """Keep the report beside the artifact, and forget what nobody asks for any more."""
-        digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
-        text = json.dumps({**report, "kept": self.path.stem, "sha256": digest})
+        digest = self._digest(self.path.read_bytes(), report)
+        text = json.dumps({**report, "sha256": digest})
         write_atomically(self.path.with_suffix(REPORT_SUFFIX), text.encode())
         oldest = time.time() - DAYS_KEPT * SECONDS_A_DAY
         for other in self.path.parent.iterdir():
-            if other.suffix in (SUFFIX, REPORT_SUFFIX) and other.stat().st_mtime < oldest:
+            if (
+                other.suffix in (SUFFIX, REPORT_SUFFIX, UNFINISHED_SUFFIX)
+                and other.stat().st_mtime < oldest
+            ):
                 other.unlink()
+
+    def _digest(self, data: bytes, report: Mapping[str, object]) -> str:
+        """Of the name, the artifact and the report, which is printed alike once it was read."""
+        text = json.dumps([self.path.stem, hashlib.sha256(data).hexdigest(), report])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def _touch(self) -> None:
         """Note that the module was asked for."""

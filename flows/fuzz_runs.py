@@ -11,7 +11,7 @@ from ..compiler.graph import Graph
 from ..compiler.graph.ir import DTYPES
 from ..compiler.host import LEAST_WORK
 from ..compiler.module import Module
-from ..errors import CompileError
+from ..errors import CompileError, InputError
 from ..isa.configuration import PRESETS, Configuration
 from ..isa.random_configurations import verification_configurations
 from ..runtime.compare import Comparison
@@ -170,8 +170,22 @@ class Runner:
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
-    """Values of all int8, the ends often, or normal ones, for every input; few of other types."""
-    chance = np.random.default_rng(seed)
+    """Values of all int8, the ends often, or normal ones, for every input; few of other types.
+
+    Raises
+    ------
+    InputError
+        When they do not fit memory.
+    """
+    try:
+        return _random_inputs(graph, np.random.default_rng(seed))
+    except MemoryError as error:
+        raise InputError(
+            f"network `{graph.name}`: its inputs do not fit memory: {error}"
+        ) from error
+
+
+def _random_inputs(graph: Graph, chance: np.random.Generator) -> dict[str, np.ndarray]:
     inputs = {}
     for value in graph.inputs:
         kind, shape = DTYPES[value.type.dtype], value.type.shape

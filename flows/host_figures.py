@@ -6,15 +6,20 @@ Figures are rounded to two digits: a machine that does other things too gives no
 import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 
+from ..atomic_write import write_atomically
 from ..compiler.cpu import Convolution, Quantised, Target, aligned_empty, compile_kernel
+from ..compiler.cpu.kernel import code_generator_digest
 from ..compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ..compiler.host import host_target
 from ..compiler.placement.costs import NS_PER_US, Host, passes_of
@@ -35,22 +40,37 @@ REPEATED = 5
 """The best of so many runs counts."""
 
 
+@cache
 def measured_host() -> Host:
-    """This machine's figures, measured now or before.
+    """This machine's figures, measured now or before; the same throughout a process.
 
     Where it has no kernels, those of NumPy stand for them.
     """
     target = host_target()
-    name = hashlib.sha256(repr((platform.node(), np.__version__, target)).encode()).hexdigest()
+    known = (platform.node(), np.__version__, target, code_generator_digest())
+    name = hashlib.sha256(repr(known).encode()).hexdigest()
     with contextlib.suppress(TilewrightError):
         path = kept_folder(KIND, "keeping the host's figures") / f"{name[:16]}.json"
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            return Host(**json.loads(path.read_text()))
-        host = measure_host(target)
-        with contextlib.suppress(OSError):
-            path.write_text(json.dumps(asdict(host)))
+        host = _kept(path)
+        if host is None:
+            host = measure_host(target)
+            with contextlib.suppress(OSError):
+                write_atomically(path, json.dumps(asdict(host)).encode())
         return host
     return measure_host(target)
+
+
+def _kept(path: Path) -> Host | None:
+    """Figures as they were kept; None where any is missing or none that can be measured."""
+    try:
+        figures = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    names = {field.name for field in fields(Host)}
+    if not isinstance(figures, dict) or set(figures) != names:
+        return None
+    whole = all(isinstance(value, float) and 0 < value < math.inf for value in figures.values())
+    return Host(**figures) if whole else None
 
 
 def measure_host(target: Target | None) -> Host:

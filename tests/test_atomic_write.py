@@ -1,6 +1,7 @@
 """A file is written whole or not at all."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -46,3 +47,51 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
         write_atomically(target, b"new")
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("size", [1, 246, 255])
+def test_every_legal_name_can_be_written(tmp_path, size):
+    target = tmp_path / ("x" * size)
+    write_atomically(target, b"data")
+    assert target.read_bytes() == b"data"
+
+
+def test_a_link_stays_and_its_file_is_written(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    target, link = tmp_path / "elsewhere" / "file", tmp_path / "link"
+    link.symlink_to(target)
+    for data in (b"new", b"newer"):
+        write_atomically(link, data)
+        assert link.is_symlink()
+        assert target.read_bytes() == data
+
+
+def test_links_in_a_circle_are_refused(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_atomically(link, b"new")
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_is_written_and_stays(tmp_path, linked):
+    pipe, target = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    target.symlink_to(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomically(target if linked else pipe, b"data")
+        assert os.read(reader, 9) == b"data"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert target.is_symlink()
+
+
+@pytest.mark.parametrize("name", [".", "", "/"])
+def test_a_folder_is_no_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(IsADirectoryError):
+        write_atomically(Path(name), b"data")
+    assert not list(tmp_path.iterdir())

@@ -73,17 +73,21 @@ def compile_(arguments: argparse.Namespace) -> None:
         module = compile_anew(arguments.source, configuration, **asked)
         report = module.report
         save(module, target)
-        if kept is not None:
+        if kept is not None and target.is_file():
             kept.keep(target, report)
+        elif kept is not None:  # nothing can be read back from a device or a pipe
+            kept.save(module)
+            found = kept.read()
     if arguments.table or arguments.json:
         if module is None:
             from ...runtime.artifact import load
 
-            module = replace(load(target, configuration, trusted=True), report=report)
+            path = target if kept is None or target.is_file() else kept.path
+            module = replace(load(path, configuration, trusted=True), report=report)
         report = {**report, "placement": placement_of(module, asked["placing"])}
     values = {
         "artifact": str(target),
-        "bytes": target.stat().st_size,
+        "bytes": target.stat().st_size if found is None else len(found[0]),
         "configuration": configuration.name,
         **{name: value for name, value in report.items() if name != "compile_s"},
     }

@@ -1,6 +1,7 @@
 """Compiled networks are kept, and compiled again when anything that they follow from changes."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import onnx
 import pytest
 
+from tilewright.atomic_write import write_atomically
 from tilewright.compiler import compile as compiler
 from tilewright.errors import CompileError
 from tilewright.flows.arguments import compile_model
@@ -141,6 +143,55 @@ def test_nothing_damaged_is_copied(written, compilations, tmp_path, suffix):
     assert (tmp_path / "one.tw").read_bytes() == (tmp_path / "two.tw").read_bytes()
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", None])
+def test_a_report_that_was_changed_is_compiled_again(written, compilations, tmp_path, text):
+    first = written("one.tw")
+    (kept,) = (tmp_path / "cache" / "networks").glob("*.json")
+    report = json.loads(kept.read_text())
+    kept.write_text(text or json.dumps({**report, "cycles": report["cycles"] + 1}))
+    assert written("two.tw") == first.replace("one.tw", "two.tw")
+    assert compilations == ["8x8", "8x8"]
+
+
+def test_files_left_by_killed_processes_are_removed(written, monkeypatch, tmp_path):
+    folder = tmp_path / "cache" / "networks"
+    folder.mkdir(parents=True)
+
+    def die(*_):
+        raise SystemExit
+
+    monkeypatch.setattr("os.replace", die)
+    monkeypatch.setattr("pathlib.Path.unlink", die)
+    with pytest.raises(SystemExit):
+        write_atomically(folder / "kept.tw", b"half")
+    monkeypatch.undo()
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(folder.parent))
+    (left,) = folder.iterdir()
+    written("one.tw")
+    assert left.exists(), "it may still be written"
+    os.utime(left, (0, 0))
+    written("two.tw", "--keep-all")
+    assert not left.exists()
+
+
+def test_a_pipe_receives_what_a_file_would(written, compilations, tmp_path):
+    whole = written("one.tw", "--table")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+        for path in (tmp_path / "cache" / "networks").iterdir():
+            path.unlink()
+        for _ in range(2):
+            assert written("pipe", "--table") == whole.replace("one.tw", "pipe")
+            assert os.read(reader, 1 << 20) == (tmp_path / "one.tw").read_bytes()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert compilations == ["8x8", "8x8"]
+
+
 def test_the_command_writes_its_file_where_nothing_can_be_kept(
     written, compilations, monkeypatch, tmp_path
 ):
@@ -224,6 +275,17 @@ def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_pat
         f"error: artifact `{target}`: cannot be written, got `No such file or directory`; choose "
         "another path\n"
     )
+
+
+@pytest.mark.parametrize("name", [".", "", "/"])
+def test_a_folder_is_refused_as_an_artifact(compilations, monkeypatch, tmp_path, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["compile", str(MODEL), "--config", "8x8", "-o", name]) == 1
+        assert capsys.readouterr().err == (
+            f"error: artifact `{Path(name)}`: cannot be written, got `Is a directory`; choose "
+            "another path\n"
+        )
 
 
 def test_a_kept_network_waits_for_nothing_that_only_compiling_needs():

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.compiler.graph import Graph, Output, TensorType, Value
+from tilewright.errors import InputError
 from tilewright.flows import damage, damaged_models
 from tilewright.flows.damaged_models import Worker, damaged_files, main, try_model, try_models
-from tilewright.flows.fuzz_runs import Runner
+from tilewright.flows.fuzz_runs import Runner, random_inputs
 from tilewright.flows.random_models import random_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -65,6 +67,13 @@ def test_operators_that_were_once_damaged_into_failures(name):
     (model,) = (model for other, model in damaged_models.operator_models() if other == name)
     with Runner() as runner:
         assert try_model(model, 0, runner) == ("equal", "")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "int64"])
+def test_inputs_that_no_memory_holds_are_refused(dtype):
+    graph = Graph("vast", (Value("x", TensorType(dtype, (1 << 44,))),), (Output("x", "x"),), (), ())
+    with pytest.raises(InputError, match="network `vast`: its inputs do not fit memory"):
+        random_inputs(graph, 0)
 
 
 def test_the_same_seed_does_the_same_damage():

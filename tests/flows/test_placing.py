@@ -15,7 +15,6 @@ from tilewright.errors import DeviceError
 from tilewright.flows import host_figures
 from tilewright.flows.arguments import compile_model
 from tilewright.flows.command import main
-from tilewright.flows.host_figures import measured_host
 from tilewright.flows.placement_table import placement_table
 from tilewright.flows.placing import POLICIES, Placing
 from tilewright.isa.configuration import DEFAULT, PRESETS
@@ -226,31 +225,6 @@ def test_another_placement_is_compiled_and_kept(monkeypatch, model, tmp_path):
         module = compile_model(model, PRESETS["8x8"], placing=wish)
         assert "placement" in module.report, "kept modules know their report"
     assert seen == ["accelerator", "cpu", "cost", "cost", "accelerator"]
-
-
-def test_the_host_is_measured_once(monkeypatch, tmp_path):
-    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
-    measured = []
-
-    def measure(target):
-        measured.append(target)
-        return Host(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
-
-    monkeypatch.setattr(host_figures, "measure_host", measure)
-    assert measured_host() == measured_host() == Host(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
-    assert len(measured) == 1
-    (kept,) = (tmp_path / "cache" / "host").iterdir()
-    kept.write_text("nonsense")
-    assert measured_host().gbps == 3.0
-    assert len(measured) == 2
-
-
-def test_this_machine_can_be_measured():
-    host = host_figures.measure_host(host_figures.host_target())
-    figures = (host.int8_gops, host.float_gops, host.gbps, host.numpy_gops, host.numpy_ns)
-    assert all(0 < figure < 1e5 for figure in figures)
-    assert 0 < host.kernel_call_us < 1e5
-    assert 0 < host.numpy_call_us < 1e5
 
 
 def test_figures_that_are_stated_replace_measured_ones(figures):

@@ -1,0 +1,39 @@
+"""How far numbers are apart, where they are no plain numbers too."""
+
+import numpy as np
+import pytest
+
+from tilewright.runtime.compare import TOLERANCE, Tally, relative_distance
+
+INF, NAN = np.inf, np.nan
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "distance"),
+    [
+        (1.0, 1.0, 0.0),
+        (1.5, 1.0, 0.5),
+        (NAN, NAN, 0.0),
+        (INF, INF, 0.0),
+        (0.0, NAN, INF),
+        (NAN, 1.0, INF),
+        (INF, 1.0, INF),
+        (1e30, INF, INF),
+        (-INF, -2.9e38, 0.0),
+        (-INF, NAN, 0.0),
+        (2e38, INF, 0.0),
+    ],
+)
+def test_distances_of_single_numbers(got: float, expected: float, distance: float) -> None:
+    ours, wanted = np.float32([got, 0.0]), np.float32([expected, 1.0 if expected == 1.0 else 0.0])
+    assert relative_distance(ours, wanted)[0] == distance
+
+
+def test_a_tally_tells_the_first_number_beyond_the_tolerance() -> None:
+    tally = Tally("layer", tolerance=TOLERANCE)
+    expected = np.float32([4.0, 3.0, NAN])
+    tally.add(np.float32([4.0, 3.0 + 2 * TOLERANCE, NAN]), expected, "sample 0")
+    assert not tally.differing
+    tally.add(np.float32([4.0, 3.01, 0.0]), expected, "sample 1")
+    assert (tally.differing, tally.values) == (2, 6)
+    assert tally.first.startswith("sample 1: at [1] expected 3.0, got 3.0")
