@@ -8,6 +8,10 @@ from tilewright.runtime.compare import TOLERANCE, Tally, relative_distance
 INF, NAN = np.inf, np.nan
 
 
+def numbers(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
 @pytest.mark.parametrize(
     ("got", "expected", "distance"),
     [
@@ -25,15 +29,15 @@ INF, NAN = np.inf, np.nan
     ],
 )
 def test_distances_of_single_numbers(got: float, expected: float, distance: float) -> None:
-    ours, wanted = np.float32([got, 0.0]), np.float32([expected, 1.0 if expected == 1.0 else 0.0])
+    ours, wanted = numbers(got, 0.0), numbers(expected, 1.0 if expected == 1.0 else 0.0)
     assert relative_distance(ours, wanted)[0] == distance
 
 
 def test_a_tally_tells_the_first_number_beyond_the_tolerance() -> None:
     tally = Tally("layer", tolerance=TOLERANCE)
-    expected = np.float32([4.0, 3.0, NAN])
-    tally.add(np.float32([4.0, 3.0 + 2 * TOLERANCE, NAN]), expected, "sample 0")
+    expected = numbers(4.0, 3.0, NAN)
+    tally.add(numbers(4.0, 3.0 + 2 * TOLERANCE, NAN), expected, "sample 0")
     assert not tally.differing
-    tally.add(np.float32([4.0, 3.01, 0.0]), expected, "sample 1")
+    tally.add(numbers(4.0, 3.01, 0.0), expected, "sample 1")
     assert (tally.differing, tally.values) == (2, 6)
     assert tally.first.startswith("sample 1: at [1] expected 3.0, got 3.0")
