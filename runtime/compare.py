@@ -22,11 +22,6 @@ TOLERANCE = 2.0**-12
 another order, Winograd's products, and approximated functions stay well below."""
 
 
-OVERFLOWING = 2.0**127
-"""From here on a sum may leave float32 in one order and not in another; what becomes of it is then
-an infinity, no number (one infinity less another), or finite."""
-
-
 @dataclass(slots=True)
 class Tally:
     """Values compared under one heading, and how they came out.
@@ -101,15 +96,14 @@ def relative_distance(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """How far elements are apart, float64[shape].
 
     Of floats relative to the largest finite magnitude that is expected, of integers as they are. A
-    NaN is at 0 from a NaN and an infinity from itself, and both infinitely far from all else; but
-    what overflowed, or nearly did, is at 0 from whatever else did.
+    NaN is at 0 from a NaN and an infinity from itself, and both infinitely far from all else.
     """
     if expected.dtype.kind in "iub":
         return np.abs(got.astype(np.float64) - expected.astype(np.float64))
     ours, wanted = got.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(wanted)
     scale = float(np.abs(wanted, where=finite, out=np.zeros_like(wanted)).max(initial=0.0)) or 1.0
-    same = (ours == wanted) | ~((np.abs(ours) < OVERFLOWING) | (np.abs(wanted) < OVERFLOWING))
+    same = (ours == wanted) | (np.isnan(ours) & np.isnan(wanted))
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(ours - wanted) / scale
     return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
