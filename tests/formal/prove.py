@@ -131,7 +131,7 @@ class Outcome:
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 1200
+    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 2400
 ) -> Outcome:
     """Decide all claims of a bench, those inside its blocks included.
 
