@@ -34,7 +34,7 @@ from .target import Target
 if TYPE_CHECKING:
     from .convolution import Convolution
 
-_INPUT = np.array(
+CHANGE_IN = np.array(
     [
         [4, 0, -5, 0, 1, 0],
         [0, -4, -4, 1, 1, 0],
@@ -45,6 +45,8 @@ _INPUT = np.array(
     ],
     np.int32,
 )
+"""How six inputs along a dimension become the factors of a tile."""
+
 _WINDOW = np.array(
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 6]], np.int32
 )
@@ -147,7 +149,7 @@ class ByteWinogradPlanner:
         n, y, px, ci = te.axes(n=c.batch, y=rows, px=columns, ci=self.channels)
         bordered = x[n, y - c.pads[0], px - c.pads[1], ci]
         image = te.compute("padded", q.dtype_in, (n, y, px, ci), bordered)
-        change = te.tensor("change_in", "int32", _INPUT.shape)
+        change = te.tensor("change_in", "int32", CHANGE_IN.shape)
         ty, tx, i, j = te.axes(ty=self.down, tx=self.across, i=POINTS, j=POINTS)
         (a,) = te.reduce_axes(a=POINTS)
         lines = te.sum(change[i, a] * image[n, ty * TILE + a, px, ci], over=a)
@@ -211,7 +213,7 @@ class ByteWinogradPlanner:
 
     def plan(self) -> Plan:
         """Declaration, schedule and layouts."""
-        constants = {"change_in": _INPUT, "change_out": _OUTPUT}
+        constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
         kernel = te.kernel("convolution", self.declared(), constants)
         s = te.Schedule(kernel, processor=self.target.processor)
         for stage in ("lines", "tiles", "products", "lines_out"):

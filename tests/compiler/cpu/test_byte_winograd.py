@@ -14,7 +14,7 @@ from tilewright.compiler.cpu import (
     host,
     load_kernel,
 )
-from tilewright.compiler.cpu.byte_winograd import LIMIT, ByteWinogradPlanner
+from tilewright.compiler.cpu.byte_winograd import CHANGE_IN, LIMIT, ByteWinogradPlanner
 from tilewright.errors import InputError
 
 from .arrays import operands_of, requantised
@@ -68,7 +68,7 @@ def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     arrays["x"][...] = generator.choice([limits.min, limits.max], arrays["x"].shape)
     # the extreme of every changed input of some tile: one sign along rows, one along columns
     for pattern in range(36):
-        signs = np.outer(*(np.sign(CHANGE[part]) for part in divmod(pattern, 6)))
+        signs = np.outer(*(np.sign(CHANGE_IN[part]) for part in divmod(pattern, 6)))
         tile = np.where(signs > 0, limits.max, limits.min)
         arrays["x"][0, 3:9, 3:9, pattern] = tile
     arrays["w"][...] = generator.choice([-128, 127], arrays["w"].shape)
@@ -79,18 +79,6 @@ def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     got = compile_kernel(layer, target)(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
     assert len(np.unique(got)) > 50
-
-
-CHANGE = np.array(
-    [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ]
-)
 
 
 @pytest.mark.parametrize("level", LEVELS)
