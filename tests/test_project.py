@@ -53,10 +53,19 @@ def test_the_source_that_is_tested_is_this_folder():
 
 def test_every_file_that_is_not_python_goes_into_the_wheel():
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["*"]
+    packages = {
+        ROOT.joinpath(*name.split(".")[1:]) for name in PROJECT["tool"]["setuptools"]["packages"]
+    }
     for part in PARTS:
         for file in (ROOT / part).rglob("*"):
             if file.is_file() and file.suffix not in (".py", ".pyc"):
-                listed = any(fnmatch(file.name, pattern) for pattern in patterns)
+                package = next(folder for folder in file.parents if folder in packages)
+                parts = file.relative_to(package).parts
+                listed = any(
+                    len(parts) == len(Path(pattern).parts)
+                    and all(map(fnmatch, parts, Path(pattern).parts))
+                    for pattern in patterns
+                )
                 assert listed, f"`{file}` matches none of {patterns}"
 
 

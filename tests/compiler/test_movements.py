@@ -27,7 +27,7 @@ from tilewright.compiler.graph import (
 from tilewright.compiler.graph.operators import Pad
 from tilewright.compiler.module import Module
 from tilewright.errors import CompileError
-from tilewright.flows.fuzz_runs import random_inputs
+from tilewright.flows.verify.fuzz.fuzz_runs import random_inputs
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load, Store
 from tilewright.runtime import Session, load, open_device, save

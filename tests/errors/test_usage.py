@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tilewright.flows import command
-from tilewright.flows.command import guarded, main
+from tilewright.flows.cli import main as command
+from tilewright.flows.cli.main import guarded, main
 
 
 @pytest.mark.parametrize(

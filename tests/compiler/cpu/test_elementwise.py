@@ -16,7 +16,7 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.vector_operations import operations_with
 
 from .arrays import normal, whole

@@ -25,7 +25,7 @@ from tilewright.compiler.graph.operators import (
     QMatMul,
     QMaxPool,
 )
-from tilewright.flows.samples import read_samples
+from tilewright.flows.execution.samples import read_samples
 
 from .agreement import run_kernels, selected
 from .integer_graphs import assert_same, levels, of_layer, qconv, seeds, small

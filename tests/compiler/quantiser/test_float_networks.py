@@ -18,10 +18,10 @@ from tilewright.compiler.quantiser import (
     evaluate_quality,
     quantise,
 )
-from tilewright.flows.calibration_options import CalibrationOptions
-from tilewright.flows.quantise_model import QuantisedModel, quantise_model
-from tilewright.flows.running import run_samples
-from tilewright.flows.samples import Samples
+from tilewright.flows.cli.calibration_options import CalibrationOptions
+from tilewright.flows.execution.quantise_model import QuantisedModel, quantise_model
+from tilewright.flows.execution.run_samples import run_samples
+from tilewright.flows.execution.samples import Samples
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import open_device
 
