@@ -13,8 +13,8 @@ from tilewright.compiler.import_with_inputs import import_with_inputs
 from tilewright.errors import CompileError
 from tilewright.flows.cli.commands import conformance
 from tilewright.flows.cli.main import main
-from tilewright.flows.conformance.cases import kernel_cases as conformance_kernels
-from tilewright.flows.conformance.cases.cases import (
+from tilewright.flows.conformance import kernel_cases
+from tilewright.flows.conformance.cases import (
     CRASHED,
     PASSED,
     REFUSED,
@@ -28,7 +28,7 @@ from tilewright.flows.conformance.cases.cases import (
     run_cases,
     surprises,
 )
-from tilewright.flows.conformance.cases.kernel_cases import KernelRunner
+from tilewright.flows.conformance.kernel_cases import KernelRunner
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 LISTED = read_listed(PAGE.read_text())
@@ -190,7 +190,7 @@ def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
     def refuse(*_):
         raise CompileError("no registers left")
 
-    monkeypatch.setattr(conformance_kernels, "compile_kernel", refuse)
+    monkeypatch.setattr(kernel_cases, "compile_kernel", refuse)
     monkeypatch.setattr(plan, "compile_kernel", refuse)
     (case,) = (case for case in load_cases("test_add") if case.name == "test_add")
     kernels = KernelRunner()
