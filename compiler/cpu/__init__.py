@@ -35,7 +35,7 @@ from .layout import Layout
 from .movement import AffineCopy, ByteJoin
 from .quantised import Quantised, Residual
 from .rows import LayerNormalisation, Reduction, Softmax
-from .target import LEVELS, Target, host
+from .target import LEVELS, Target, generic, host, host_levels
 
 __all__ = [
     "LEVELS",
@@ -65,7 +65,9 @@ __all__ = [
     "Target",
     "aligned_empty",
     "compile_kernel",
+    "generic",
     "host",
+    "host_levels",
     "load_kernel",
     "matrix_product",
 ]

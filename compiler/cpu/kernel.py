@@ -22,7 +22,7 @@ from .layout import Layout
 from .lower import ENTRY, Lowered, lower
 from .machine_code import Library, assemble
 from .pool import Pool, pool_of
-from .target import Target, host
+from .target import Target, check_runs, host
 
 _MAGIC = b"tilewright-cpu-kernel-3\n"
 """What stored kernels begin with; the number changes with what descriptions or headers mean."""
@@ -47,6 +47,11 @@ class Kernel:
         Memory that the code needs while it runs.
     threads
         Threads that share parallel loops; the result does not depend on it.
+
+    Raises
+    ------
+    ProcessorError
+        When this machine does not run the target's code.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Kernel:
         workspace_bytes: int,
         threads: int = 1,
     ) -> None:
+        check_runs(target.level)
         self.description, self.target, self.code = description, target, code
         self.tensors, self.layouts, self.workspace_bytes = tensors, layouts, workspace_bytes
         self.pool: Pool | None = pool_of(threads)
