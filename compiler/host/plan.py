@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 from ...errors import CompileError, ProcessorError
 from ..cpu import Description, Kernel, Target, compile_kernel, host, load_kernel
-from ..cpu.kernel import key_of
+from ..cpu.execution.kernel import key_of
 from ..graph import Graph
 from ..module import Segment
 from .kernel import HostKernel

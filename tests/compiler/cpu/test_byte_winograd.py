@@ -14,7 +14,7 @@ from tilewright.compiler.cpu import (
     host,
     load_kernel,
 )
-from tilewright.compiler.cpu.byte_winograd import CHANGE_IN, LIMIT, ByteWinogradPlanner
+from tilewright.compiler.cpu.kernels.byte_winograd import CHANGE_IN, LIMIT, ByteWinogradPlanner
 from tilewright.errors import InputError
 
 from ...processor import target_at

@@ -14,7 +14,7 @@ from tilewright.compiler.cpu import (
     host,
     matrix_product,
 )
-from tilewright.compiler.cpu.winograd import WinogradPlanner
+from tilewright.compiler.cpu.kernels.winograd import WinogradPlanner
 from tilewright.errors import CompileError, InputError
 
 from ...processor import target_at

@@ -20,8 +20,8 @@ from tilewright.compiler.cpu import (
     load_kernel,
     matrix_product,
 )
-from tilewright.compiler.cpu.kernel import key_of, lower_description
-from tilewright.compiler.cpu.machine_code import assembly_of
+from tilewright.compiler.cpu.codegen.machine_code import assembly_of
+from tilewright.compiler.cpu.execution.kernel import key_of, lower_description
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError, InputError
 
@@ -97,7 +97,7 @@ def test_a_stored_kernel_runs_without_being_compiled(monkeypatch) -> None:
     def refuse(*_) -> bytes:
         raise AssertionError("compiled")
 
-    monkeypatch.setattr("tilewright.compiler.cpu.kernel.assemble", refuse)
+    monkeypatch.setattr("tilewright.compiler.cpu.execution.kernel.assemble", refuse)
     again = load_kernel(data, LAYER)
     np.testing.assert_array_equal(again(*arrays.values()), expected)
 

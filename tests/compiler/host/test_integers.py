@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import LEVELS, Convolution
-from tilewright.compiler.cpu.byte_winograd import ByteWinogradPlanner
+from tilewright.compiler.cpu.kernels.byte_winograd import ByteWinogradPlanner
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import (
     Builder,

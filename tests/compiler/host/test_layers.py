@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import Convolution, DepthwiseConvolution, GroupedConvolution
-from tilewright.compiler.cpu.planar_convolution import PlanarConvolution
+from tilewright.compiler.cpu.kernels.planar_convolution import PlanarConvolution
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.host import HostKernel

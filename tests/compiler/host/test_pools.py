@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import LEVELS, compile_kernel
-from tilewright.compiler.cpu.pooling import Pooling
+from tilewright.compiler.cpu.kernels.pooling import Pooling
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
 from tilewright.compiler.graph import operators as ops
 from tilewright.errors import CompileError

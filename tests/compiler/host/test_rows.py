@@ -13,7 +13,7 @@ from tilewright.compiler.cpu import (
     Reduction,
     Softmax,
 )
-from tilewright.compiler.cpu.pooling import Pooling
+from tilewright.compiler.cpu.kernels.pooling import Pooling
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.graph import operators as ops
