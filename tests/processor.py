@@ -8,9 +8,9 @@ levels = st.sampled_from(host_levels() or tuple(LEVELS))
 """Levels that this machine runs."""
 
 
-def target_at(level: str) -> Target:
-    """This machine at a level; any processor of it where this one lacks it.
+def target_at(level: str | None) -> Target:
+    """This machine, at a level if one is given; any processor of it where this one lacks it.
 
     Code for the latter is compiled, then refused with a `ProcessorError`, which `conftest` reports.
     """
-    return host(level) if level in host_levels() else generic(level)
+    return host(level) if level in (None, *host_levels()) else generic(level)

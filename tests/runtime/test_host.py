@@ -34,6 +34,8 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
 from tilewright.runtime.compare import TOLERANCE, Tally
 
+pytestmark = pytest.mark.processor
+
 SMALL = PRESETS["8x16"]
 SHAPE = (64, 512)
 

@@ -15,6 +15,8 @@ from tilewright.compiler.host import HostKernel
 
 from .agreement import assert_agrees, run_kernels, selected
 
+pytestmark = pytest.mark.processor
+
 NEAR = 4e-5
 """Largest difference allowed, for results of about 1."""
 

@@ -24,6 +24,8 @@ from tilewright.compiler.importers import import_onnx
 from .agreement import assert_agrees, selected
 from .networks import built, imported, node, normal
 
+pytestmark = pytest.mark.processor
+
 TOLERANCES = (1e-4, 1e-5)
 
 
