@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import CompileError
 from .. import te
 from ..cpu import Elementwise
-from ..cpu.formulas import Formula, size_of, value_of
+from ..cpu.kernels.formulas import Formula, size_of, value_of
 from ..graph import Node
 from ..graph import operators as ops
 from ..graph.elementwise import Where

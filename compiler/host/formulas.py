@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..cpu.formulas import Formula
+from ..cpu.kernels.formulas import Formula
 from ..graph import operators as ops
 from ..graph.elementwise import COMPARISONS, LOGIC, Where
 from ..graph.operators import Operator

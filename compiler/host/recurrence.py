@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import Convolution, Description, matrix_product
-from ..cpu.recurrent import GruState, LstmCell, LstmState
+from ..cpu.kernels.recurrent import GruState, LstmCell, LstmState
 from ..graph import Graph, Node
 from ..graph.recurrent import Recurrent
 

@@ -30,6 +30,7 @@ def network(tmp_path):
     return path
 
 
+@pytest.mark.cpu_kernels
 def test_a_network_is_compared_with_onnxruntime(network, tmp_path, capsys):
     figures = tmp_path / "figures.json"
     arguments = [str(network), "--threads", "1", "--turns", "2", "--json", str(figures)]

@@ -175,6 +175,7 @@ def test_the_command_writes_no_page_of_some_cases(capsys):
     )
 
 
+@pytest.mark.cpu_kernels
 def test_kernels_compute_what_cases_expect():
     cases = [case for case in load_cases("test_add") if case.name in ("test_add", "test_add_bcast")]
     kernels = KernelRunner()
@@ -186,6 +187,7 @@ def test_kernels_compute_what_cases_expect():
     assert kernels.code == made
 
 
+@pytest.mark.cpu_kernels
 def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
     def refuse(*_):
         raise CompileError("no registers left")
@@ -199,6 +201,7 @@ def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
     assert list(kernels.refused.values()) == ["no registers left"]
 
 
+@pytest.mark.cpu_kernels
 def test_the_command_tells_how_many_kernels_there_were(capsys):
     assert main(["conformance", "--match", "test_add_bcast", "--kernels"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
