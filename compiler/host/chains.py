@@ -12,9 +12,8 @@ from ..cpu import Elementwise
 from ..cpu.kernels.formulas import Formula, size_of, value_of
 from ..graph import Node
 from ..graph import operators as ops
-from ..graph.elementwise import Where
-from ..graph.host_kernels import along
-from ..graph.operators import Operator
+from ..graph.operators import Operator, Where
+from ..graph.operators.quantisation import along
 from .formulas import (
     ELEMENTWISE,
     TYPES,

@@ -12,7 +12,7 @@ import numpy as np
 from ..cpu import Convolution, Description, matrix_product
 from ..cpu.kernels.recurrent import GruState, LstmCell, LstmState
 from ..graph import Graph, Node
-from ..graph.recurrent import Recurrent
+from ..graph.operators import Recurrent
 
 USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
 """Activations of the gates, for which there are kernels."""

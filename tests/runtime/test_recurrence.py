@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
-from tilewright.compiler.graph.recurrent import DIRECTIONS, GATES, Recurrent
+from tilewright.compiler.graph.operators.recurrent import DIRECTIONS, GATES, Recurrent
 from tilewright.compiler.host import host_target
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, open_device

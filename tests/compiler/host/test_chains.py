@@ -9,7 +9,8 @@ from tilewright.compiler.cpu import LEVELS, Elementwise
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
-from tilewright.compiler.graph.elementwise import COMPARISONS, Where
+from tilewright.compiler.graph.operators import Where
+from tilewright.compiler.graph.operators.elementwise import COMPARISONS
 from tilewright.compiler.host.formulas import EXACT, NEAR
 
 from ...processor import target_at

@@ -4,15 +4,12 @@ Gates stand in ONNX's order: z, r, h for GRU; i, o, f, c for LSTM.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
+from ..operator import Operator, operator
+from ..types import FLOATS, TensorType, Types, wide
 from .elementwise import UNARY
-from .ir import TensorType
-from .operator import Operator
-from .rules import FLOATS, Definition, Types, expect, wide
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
@@ -38,7 +35,7 @@ ACTIVATIONS = {
 Function = Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True, slots=True)
+@operator("recurrent", 6, 8)
 class Recurrent(Operator):
     """A recurrent layer; `kind` is RNN, GRU or LSTM.
 
@@ -58,7 +55,6 @@ class Recurrent(Operator):
         As in ONNX's GRU and LSTM.
     """
 
-    op: ClassVar[str] = "recurrent"
     kind: str
     direction: str
     activations: tuple[tuple[str, float, float], ...]
@@ -66,31 +62,46 @@ class Recurrent(Operator):
     linear_before_reset: bool = False
     input_forget: bool = False
 
+    def result_type(self, types: Types) -> tuple[TensorType, ...]:
+        long = self.kind == "LSTM"
+        x, w, r = types[:3]
+        gates, directions = GATES.get(self.kind, 0), DIRECTIONS.get(self.direction, 0)
+        ranks = len(x.shape) == len(w.shape) == len(r.shape) == 3
+        self.expect(bool(gates and directions and ranks), "x, w and r of rank 3", types)
+        steps, batch, features = x.shape
+        hidden = r.shape[-1]
+        wished = [
+            (directions, gates * hidden, features),
+            (directions, gates * hidden, hidden),
+            (directions, 2 * gates * hidden),
+            (batch,),
+            (directions, batch, hidden),
+        ]
+        wished += [(directions, batch, hidden), (directions, 3 * hidden)] if long else []
+        fits = [t.shape for t in types[1:]] == wished and x.dtype in FLOATS
+        fits = fits and all(t.dtype == x.dtype for i, t in enumerate(types) if i != 4)
+        fits = fits and len(self.activations) == directions * FUNCTIONS[self.kind]
+        fits = fits and all(name in ACTIVATIONS for name, _, _ in self.activations)
+        self.expect(fits, f"operands of shapes {wished} behind x", types)
+        state = TensorType(x.dtype, (directions, batch, hidden))
+        every = TensorType(x.dtype, (steps, directions, batch, hidden))
+        return (every, state, state) if long else (every, state)
 
-def _type(op: Recurrent, types: Types) -> tuple[TensorType, ...]:
-    long = op.kind == "LSTM"
-    x, w, r = types[:3]
-    gates, directions = GATES.get(op.kind, 0), DIRECTIONS.get(op.direction, 0)
-    ranks = len(x.shape) == len(w.shape) == len(r.shape) == 3
-    expect(bool(gates and directions and ranks), op, "x, w and r of rank 3", types)
-    steps, batch, features = x.shape
-    hidden = r.shape[-1]
-    wished = [
-        (directions, gates * hidden, features),
-        (directions, gates * hidden, hidden),
-        (directions, 2 * gates * hidden),
-        (batch,),
-        (directions, batch, hidden),
-    ]
-    wished += [(directions, batch, hidden), (directions, 3 * hidden)] if long else []
-    fits = [t.shape for t in types[1:]] == wished and x.dtype in FLOATS
-    fits = fits and all(t.dtype == x.dtype for i, t in enumerate(types) if i != 4)
-    fits = fits and len(op.activations) == directions * FUNCTIONS[op.kind]
-    fits = fits and all(name in ACTIVATIONS for name, _, _ in op.activations)
-    expect(fits, op, f"operands of shapes {wished} behind x", types)
-    state = TensorType(x.dtype, (directions, batch, hidden))
-    every = TensorType(x.dtype, (steps, directions, batch, hidden))
-    return (every, state, state) if long else (every, state)
+    def compute(self, x, w, r, bias, lengths, *states) -> tuple[np.ndarray, ...]:
+        count = FUNCTIONS[self.kind]
+        rows = []
+        with np.errstate(all="ignore"):
+            for index in range(w.shape[0]):
+                functions = [
+                    _function(one, self.clip)
+                    for one in self.activations[index * count : (index + 1) * count]
+                ]
+                backwards = self.direction == "reverse" or index == 1
+                operands = [wide(array[index]) for array in (w, r, bias, *states)]
+                rows.append(_run(self, functions, backwards, wide(x), lengths, operands))
+        every, *last = zip(*rows, strict=True)
+        results = (np.stack(every, axis=1), *(np.stack(one) for one in last))
+        return tuple(result.astype(x.dtype) for result in results)
 
 
 def _function(activation: tuple[str, float, float], clip: float) -> Function:
@@ -101,24 +112,6 @@ def _function(activation: tuple[str, float, float], clip: float) -> Function:
         return ACTIVATIONS[name](inside, alpha, beta)
 
     return apply
-
-
-def recurrent(op: Recurrent, x, w, r, bias, lengths, *states) -> tuple[np.ndarray, ...]:
-    """Return all states and the last ones; see `Recurrent`."""
-    count = FUNCTIONS[op.kind]
-    rows = []
-    with np.errstate(all="ignore"):
-        for index in range(w.shape[0]):
-            functions = [
-                _function(one, op.clip)
-                for one in op.activations[index * count : (index + 1) * count]
-            ]
-            backwards = op.direction == "reverse" or index == 1
-            operands = [wide(array[index]) for array in (w, r, bias, *states)]
-            rows.append(_run(op, functions, backwards, wide(x), lengths, operands))
-    every, *last = zip(*rows, strict=True)
-    results = (np.stack(every, axis=1), *(np.stack(one) for one in last))
-    return tuple(result.astype(x.dtype) for result in results)
 
 
 def _run(
@@ -174,6 +167,3 @@ def _lstm(op: Recurrent, functions, gates, cell, peepholes) -> tuple[np.ndarray,
     f = 1 - i if op.input_forget else gate(f + peep_f * cell)
     new = f * cell + i * candidate(c)
     return gate(o + peep_o * new) * output(new), new
-
-
-DEFINITIONS = (Definition(Recurrent, (6, 8), _type, recurrent),)

@@ -9,12 +9,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
 
-from ...errors import CompileError
+from ....errors import CompileError
+
+Extents = tuple[int, ...]
+"""One entry for each axis, or two for pads."""
 
 LARGEST_PADDING = 1 << 20
 """Most padding of a window on one axis, both sides together."""
+
+
+def fits_window(operator: Any, axes: int) -> bool:
+    """Tell whether an operator's strides, dilations and pads are as many as `axes` ask for."""
+    counts = (len(operator.strides), len(operator.dilations), len(operator.pads))
+    return counts == (axes, axes, 2 * axes)
 
 
 def window_extents(
@@ -118,20 +126,3 @@ def surround(
 def lowest(x: np.ndarray) -> float | int:
     """Return what no element is below: the padding of a maximum."""
     return -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-
-
-def divisors(
-    sizes: Sequence[int],
-    dtype: DTypeLike,
-    pads: Sequence[int],
-    overhang: Sequence[int],
-    count_include_pad: bool,
-) -> np.ndarray:
-    """Return ones where an average counts an element, padded like its input [1, 1, ...].
-
-    Padding counts or not; what the last windows reach beyond it never does.
-    """
-    ones = np.ones((1, 1, *sizes), dtype=dtype)
-    if not count_include_pad:
-        return surround(ones, pads, 0, overhang)
-    return surround(surround(ones, pads, 1), (0,) * len(pads), 0, overhang)
