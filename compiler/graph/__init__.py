@@ -1,6 +1,6 @@
 """The graph IR: what a network computes, before anything is said about loops or the machine."""
 
-from .build import Builder, Rule, drop_unused, rewrite, rewrite_once
+from .build import Builder, drop_unused
 from .evaluate import (
     accelerated_nodes,
     evaluate,
@@ -46,7 +46,6 @@ __all__ = [
     "QResize",
     "QSlice",
     "Quantisation",
-    "Rule",
     "TensorType",
     "Value",
     "accelerated_nodes",
@@ -58,7 +57,5 @@ __all__ = [
     "is_accelerated",
     "parse_graph",
     "print_graph",
-    "rewrite",
-    "rewrite_once",
     "verify",
 ]

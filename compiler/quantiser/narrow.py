@@ -12,7 +12,8 @@ import numpy as np
 from ..graph import Builder, Graph, Node, evaluate_node, verify
 from ..graph import operators as ops
 from ..passes.clean_activations import LARGEST
-from ..passes.patterns import Clamp, clamp_limits
+from ..passes.patterns import clamp_of, clamped
+from ..rewriting import first_match, op
 from .calibrate import ActivationStatistics
 from .layer import Layer, maker, origin
 from .points import Points
@@ -67,14 +68,14 @@ def _limits(
         yield name, (lowest - max(known.high, 0.0), highest - min(known.low, 0.0))
 
 
+BEHIND_HEAD = clamped(op(ops.Binary))
+
+
 def _clamp_behind(graph: Graph, layer: Layer) -> Range:
     """Return the limits that a layer's Relu and Clip set."""
-    clamp, name = Clamp(), layer.output
-    while name != layer.head:
-        node = maker(graph, name)
-        limits = clamp_limits(node.attributes)
-        assert limits is not None, "only clamps stand behind a layer's head"
-        clamp, name = clamp.after(limits), node.inputs[0]
+    match = first_match(BEHIND_HEAD, graph, layer.output)
+    assert match is not None, "only clamps stand behind a layer's head"
+    clamp = clamp_of(match["clamps"])
     return clamp.low, clamp.high
 
 
