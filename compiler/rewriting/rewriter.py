@@ -69,6 +69,7 @@ class Rewriter(Builder):
         self._shown = {output.value for output in graph.outputs}
         self._live: dict[str, Node] = {}
         self._positions: dict[str, Position] = {}
+        self._depth = 1
         self._readers: dict[str, dict[str, None]] = {}
         for index, node in enumerate(graph.nodes):
             self.append(node)
@@ -117,9 +118,9 @@ class Rewriter(Builder):
 
     def sweep(self) -> bool:
         """Offer what waits to the rules, in order; tell whether one has answered."""
-        if any(len(position) > DEEPEST for position in self._positions.values()):
+        if self._depth > DEEPEST:
             ordered = sorted(self._live, key=self._positions.__getitem__)
-            self._positions = {key: (index,) for index, key in enumerate(ordered)}
+            self._positions, self._depth = {key: (i,) for i, key in enumerate(ordered)}, 1
         waiting = {key for key in self._waiting if key in self._live and self._rules_for(key)}
         queue = [(self._positions[key], key) for key in waiting]
         heapify(queue)
@@ -162,6 +163,7 @@ class Rewriter(Builder):
     def _enter(self, node: Node, position: Position) -> None:
         key = node.outputs[0].name
         self._live[key], self._positions[key] = node, position
+        self._depth = max(self._depth, len(position))
 
     def _replace(self, key: str, name: str) -> list[str]:
         """Let the readers of a node's output read another value; return who looks again."""
