@@ -14,7 +14,7 @@ from ..graph import Node
 from ..graph import operators as ops
 from ..graph.elementwise import Where
 from ..graph.host_kernels import along
-from ..graph.operators import Operator
+from ..rewriting import op
 from .formulas import (
     ELEMENTWISE,
     TYPES,
@@ -27,8 +27,8 @@ from .formulas import (
     shift,
     unary,
 )
-from .kernel import HostKernel, Matcher, Scope
-from .walk import in_order, is_closed
+from .graph_queries import in_order
+from .kernel import HostKernel, Scope, matcher
 
 MOST_NODES = 48
 """Nodes of one chain."""
@@ -40,6 +40,7 @@ MOST_OPERANDS = 12
 """Arrays that one loop goes through."""
 
 
+@matcher(op(ELEMENTWISE))
 def chain(scope: Scope, node: Node) -> HostKernel | None:
     """The longest chain that begins at a node."""
     if not _fits(scope, node):
@@ -78,17 +79,17 @@ def _grown(scope: Scope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
             return ()
         found[node.output.name] = node
         _lead(scope, node, found)
-        ordered = in_order(scope, found.values())
+        ordered = in_order(scope.graph, found.values())
         waiting += [user for one in ordered[:-1] for user in scope.graph.users(one.output.name)]
-    ordered = in_order(scope, found.values())
+    ordered = in_order(scope.graph, found.values())
     longer = len(ordered) > len(nodes) and not waiting
-    return ordered if longer and is_closed(scope, ordered) else ()
+    return ordered if longer and scope.is_closed(ordered) else ()
 
 
 def _lead(scope: Scope, node: Node, found: dict[str, Node]) -> None:
     """Take in what feeds a node alone."""
     for name in node.inputs:
-        leader = scope.leader(name) if name not in found else None
+        leader = scope.producer(name) if name not in found and scope.is_private(name) else None
         if leader is None or not _fits(scope, leader):
             continue
         if leader.output.type.shape == node.output.type.shape and len(found) < MOST_NODES:
@@ -236,4 +237,4 @@ def _formula(
     return dequantize(parts[0], scale, zero, dtype), True
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = dict.fromkeys(ELEMENTWISE, (chain,))
+MATCHERS = (chain,)

@@ -10,10 +10,12 @@ import numpy as np
 
 from ..cpu import LayerNormalisation, Reduction, Softmax
 from ..graph import Node
-from ..graph.operators import Binary, Cast, Operator, Reduce, Reshape, Unary
-from ..graph.operators import Softmax as SoftmaxNode
-from .kernel import HostKernel, Matcher, Scope
-from .walk import in_order, is_closed, per_column, scalar
+from ..graph import operators as ops
+from ..graph.operators import Binary, Cast, Reduce, Reshape, Unary
+from ..rewriting import op, value
+from .graph_queries import in_order, per_column, scalar
+from .kernel import HostKernel, Scope, matcher
+from .pools import has_floats
 
 MOST_COLUMNS = 1 << 15
 """Elements of a row that is kept beside the one that it is made of."""
@@ -35,29 +37,26 @@ KINDS = {
 """Reductions of rows, and what `compiler.cpu` calls them."""
 
 
-def softmax(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op(ops.Softmax, value("x", constant=False, where=has_floats), capture="softmax"))
+def softmax(scope: Scope, node: Node, softmax: ops.Softmax, x: str) -> HostKernel | None:
     """Softmax over any axes side by side."""
-    operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
-    assert isinstance(operator, SoftmaxNode)
-    if kind.dtype != "float32" or not kind.elements or scope.graph.is_constant(node.inputs[0]):
-        return None
-    inner = math.prod(kind.shape[operator.stop :])
-    columns = math.prod(kind.shape[operator.axis : operator.stop])
+    shape = scope.shape(x)
+    inner = math.prod(shape[softmax.stop :])
+    columns = math.prod(shape[softmax.axis : softmax.stop])
     if columns > (MOST_COLUMNS if inner == 1 else MOST_ACROSS):
         return None
-    rows = kind.elements // (columns * inner)
-    description = Softmax(rows, columns, operator.log, inner)
-    return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,))
+    rows = math.prod(shape) // (columns * inner)
+    return HostKernel(Softmax(rows, columns, softmax.log, inner), {"x": x}, nodes=(node,))
 
 
-def reduction(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op(Reduce, value("x", constant=False), capture="reduce", where=lambda r: r.kind in KINDS))
+def reduction(scope: Scope, node: Node, reduce: Reduce, x: str) -> HostKernel | None:
     """Reduce over axes side by side."""
-    operator, (rows, columns, inner) = node.attributes, _extents(scope, node)
-    assert isinstance(operator, Reduce)
-    if operator.kind not in KINDS or not columns or scope.graph.is_constant(node.inputs[0]):
+    rows, columns, inner = _extents(scope, node)
+    if not columns:
         return None
-    description = Reduction(rows, columns, KINDS[operator.kind], inner)
-    return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,))
+    description = Reduction(rows, columns, KINDS[reduce.kind], inner)
+    return HostKernel(description, {"x": x}, nodes=(node,))
 
 
 def _extents(scope: Scope, node: Node) -> tuple[int, int, int]:
@@ -200,6 +199,7 @@ def _is_same(scope: Scope, node: Node) -> bool:
     return known and scope.graph.types[node.inputs[0]].dtype == node.output.type.dtype
 
 
+@matcher(op((Reduce, Binary, Cast, Reshape)))
 def normalisation(scope: Scope, node: Node) -> HostKernel | None:
     """LayerNormalization or RMSNormalization as written out, with scale and bias if constant."""
     starts = _is_same(scope, node)
@@ -216,7 +216,7 @@ def normalisation(scope: Scope, node: Node) -> HostKernel | None:
         readers = [user for name in known.meanings for user in scope.graph.users(name)]
         waiting = [
             user
-            for user in in_order(scope, readers)
+            for user in in_order(scope.graph, readers)
             if user not in nodes and user.outputs[0].name not in seen
         ]
         if not waiting:
@@ -225,7 +225,7 @@ def normalisation(scope: Scope, node: Node) -> HostKernel | None:
         seen.add(following.outputs[0].name)
         if not scope.is_free(following) or not known.add(following):
             continue
-        nodes = list(in_order(scope, (*nodes, following)))
+        nodes = list(in_order(scope.graph, (*nodes, following)))
         if known.meanings[following.outputs[0].name][0] in RESULTS:
             kernel = _normalised(scope, known, node, nodes)
             best = kernel or best
@@ -239,7 +239,7 @@ def _normalised(
     last = nodes[-1].output
     name, centred = known.meanings[last.name]
     x = first.inputs[0]
-    if first not in nodes or not is_closed(scope, nodes) or name not in RESULTS:
+    if first not in nodes or not scope.is_closed(nodes) or name not in RESULTS:
         return None
     columns = known.columns
     if columns > MOST_COLUMNS or scope.graph.types[x].elements != last.type.elements:
@@ -251,10 +251,4 @@ def _normalised(
     return HostKernel(description, {"x": x}, constants, tuple(nodes))
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {
-    SoftmaxNode: (softmax,),
-    Reduce: (normalisation, reduction),
-    Binary: (normalisation,),
-    Cast: (normalisation,),
-    Reshape: (normalisation,),
-}
+MATCHERS = (softmax, normalisation, reduction)

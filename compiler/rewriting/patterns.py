@@ -94,6 +94,11 @@ NOTHING = Match()
 class Pattern:
     """Base of all patterns."""
 
+    @property
+    def depth(self) -> int:
+        """Most nodes from its value up; repeated ones count as one."""
+        return 0
+
     def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
         """Yield every way in which the value `name` fits, each with what `match` had before."""
         raise NotImplementedError
@@ -180,6 +185,11 @@ class NodePattern(Pattern):
     private: bool = False
     commutative: bool = False
 
+    @property
+    def depth(self) -> int:
+        """Most nodes from its value up."""
+        return 1 + max((operand.depth for operand in self.operands), default=0)
+
     def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
         """Yield the matches of the node that produces a value."""
         found = view.producer(name)
@@ -234,6 +244,11 @@ class Either(Pattern):
     """One of several patterns, tried in order; see `either`."""
 
     choices: tuple[Pattern, ...]
+
+    @property
+    def depth(self) -> int:
+        """Most nodes from its value up."""
+        return max(choice.depth for choice in self.choices)
 
     def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
         """Yield the matches of each choice."""
