@@ -4,9 +4,9 @@ import math
 
 from ..graph import Node
 from ..graph.operators import Binary, Unary
-from ..rewriting import Pattern, either, number, op
+from ..rewriting import GraphPattern, either, number, op
 from ..rewriting.patterns import NodePattern
-from .kernel import HERE, Scope
+from .kernel import HERE, HostScope
 
 TOLERANCE = 1e-6
 """Of the constants of a written-out function, relative."""
@@ -15,11 +15,11 @@ Activation = tuple[tuple[Node, ...], str]
 """The nodes of an activation, in order, and what kernels call it; none and "" for none."""
 
 
-def _times(a: Pattern, b: Pattern) -> NodePattern:
+def _times(a: GraphPattern, b: GraphPattern) -> NodePattern:
     return op(Binary("Mul"), a, b, commutative=True)
 
 
-def _near(number_: float) -> Pattern:
+def _near(number_: float) -> GraphPattern:
     return number(equal=number_, tolerance=TOLERANCE)
 
 
@@ -51,7 +51,7 @@ GELU: tuple[tuple[NodePattern, str], ...] = (
 
 
 def activation_behind(
-    scope: Scope, node: Node, known: tuple[tuple[NodePattern, str], ...] = ACTIVATIONS
+    scope: HostScope, node: Node, known: tuple[tuple[NodePattern, str], ...] = ACTIVATIONS
 ) -> Activation:
     """The first of the known activations that alone reads a float32 node."""
     for pattern, name in known if node.output.type.dtype == "float32" else ():

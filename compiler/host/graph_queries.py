@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from ..graph import Graph, Node
-from ..rewriting import View
+from ..rewriting import GraphView
 
 
-def scalar(view: View, name: str) -> float | None:
+def scalar(view: GraphView, name: str) -> float | None:
     """A constant of one element as a number; None for other values."""
     if not view.is_constant(name) or view.types[name].elements != 1:
         return None

@@ -22,7 +22,7 @@ from ..graph import Node
 from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
 from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
-from .kernel import HERE, HostKernel, Scope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher
 
 TAPS = 4
 """Elements that a dot product takes; heads that lie side by side are read in such groups."""
@@ -49,7 +49,7 @@ def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0)
     )
 )
 def match_layer(
-    scope: Scope, node: Node, layer: QConv, x: str, w: str, bias: str, scale: str
+    scope: HostScope, node: Node, layer: QConv, x: str, w: str, bias: str, scale: str
 ) -> HostKernel | None:
     """A QConv, and the QAdd that reads it."""
     kernel, addends, factors = map(scope.data, (w, bias, scale))
@@ -118,7 +118,7 @@ def _residual(layer: QAdd, inputs: tuple[str, ...], own: str) -> Residual | None
 
 
 @matcher(op(QAdd, value("a", constant=False), value("b", constant=False), capture="layer"))
-def match_sum(scope: Scope, node: Node, layer: QAdd, a: str, b: str) -> HostKernel | None:
+def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> HostKernel | None:
     """A QAdd by itself."""
     added = _residual(layer, node.inputs, a)
     if added is None or scope.shape(a) != scope.shape(b):
@@ -129,7 +129,7 @@ def match_sum(scope: Scope, node: Node, layer: QAdd, a: str, b: str) -> HostKern
 
 
 @matcher(op(QLut, X, value("table", constant=True)))
-def match_table(scope: Scope, node: Node, x: str, table: str) -> HostKernel | None:
+def match_table(scope: HostScope, node: Node, x: str, table: str) -> HostKernel | None:
     """A QLut."""
     described = ByteTable(math.prod(scope.shape(x)))
     return HostKernel(described, {"x": x}, {"table": scope.data(table)}, (node,), exact=True)
@@ -139,7 +139,9 @@ def match_table(scope: Scope, node: Node, x: str, table: str) -> HostKernel | No
 
 
 @matcher(op((QAvgPool, QMaxPool), X, capture="layer"))
-def match_pool(scope: Scope, node: Node, layer: QAvgPool | QMaxPool, x: str) -> HostKernel | None:
+def match_pool(
+    scope: HostScope, node: Node, layer: QAvgPool | QMaxPool, x: str
+) -> HostKernel | None:
     """A QAvgPool or QMaxPool."""
     window = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
     if isinstance(layer, QMaxPool):
@@ -160,7 +162,9 @@ def match_pool(scope: Scope, node: Node, layer: QAvgPool | QMaxPool, x: str) -> 
 
 
 @matcher(op(QMatMul, value("a", constant=False), value("b", constant=False), capture="layer"))
-def match_product(scope: Scope, node: Node, layer: QMatMul, a: str, b: str) -> HostKernel | None:
+def match_product(
+    scope: HostScope, node: Node, layer: QMatMul, a: str, b: str
+) -> HostKernel | None:
     """A QMatMul."""
     left, right, heads = scope.shape(a), scope.shape(b), layer.heads
     first, second, result = (together and heads > 1 for together in layer.joined)

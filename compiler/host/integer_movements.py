@@ -10,7 +10,7 @@ from ..graph import Node
 from ..graph.operators import Dequantize, QConcat, QResize, QSlice, Quantize, Transpose
 from ..rewriting import each, op, value
 from .formulas import dequantize, quantize
-from .kernel import HERE, HostKernel, Scope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher
 
 FEWEST_ROWS = 16
 """Below so many rows, joining copies long pieces, as NumPy does best."""
@@ -20,7 +20,7 @@ X = value("x", constant=False)
 
 @matcher(op(QConcat, each(value("parts", constant=False)), capture="layer"))
 def match_join(
-    scope: Scope, node: Node, layer: QConcat, parts: tuple[str, ...]
+    scope: HostScope, node: Node, layer: QConcat, parts: tuple[str, ...]
 ) -> HostKernel | None:
     """A QConcat whose parts alternate often."""
     shapes = [scope.shape(name) for name in parts]
@@ -34,7 +34,7 @@ def match_join(
 
 
 @matcher(op((QResize, QSlice), X, capture="layer"))
-def match_copy(scope: Scope, node: Node, layer: QResize | QSlice, x: str) -> HostKernel | None:
+def match_copy(scope: HostScope, node: Node, layer: QResize | QSlice, x: str) -> HostKernel | None:
     """A QResize or QSlice."""
     shape = scope.shape(x)
     if isinstance(layer, QResize):
@@ -60,7 +60,7 @@ DEQUANTIZED = op(Dequantize, HERE, capture="scaling", where=_is_bytes)
     op(Transpose, X, capture="turn", result=lambda kind: kind.dtype == "int8"),
 )
 def match_transpose(
-    scope: Scope, node: Node, x: str, scaling: Quantize | None, turn: Transpose | None
+    scope: HostScope, node: Node, x: str, scaling: Quantize | None, turn: Transpose | None
 ) -> HostKernel | None:
     """A Transpose of int8, with a Quantize before it or a Dequantize behind it."""
     kind = scope.types[x]

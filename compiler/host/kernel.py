@@ -9,7 +9,7 @@ import numpy as np
 from ..cpu import Description, Target
 from ..graph import Graph, Node, TensorType
 from ..graph.operator import Operator
-from ..rewriting import Match, value
+from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
 from .graph_queries import in_order
 
@@ -58,11 +58,11 @@ class HostKernel:
 
 
 HERE = value("here")
-"""The value behind which a pattern is looked for; see `Scope.behind`."""
+"""The value behind which a pattern is looked for; see `HostScope.behind`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class HostScope:
     """The nodes of a graph that run on the host, as far as kernels may take them.
 
     Patterns see the free nodes alone: what others give counts as an input.
@@ -135,12 +135,12 @@ class Scope:
             for node in nodes[:-1]
         )
 
-    def behind(self, node: Node, pattern: NodePattern) -> Match | None:
+    def behind(self, node: Node, pattern: NodePattern) -> GraphMatch | None:
         """What of a pattern around `HERE` reads a node, and nobody else; its nodes in order.
 
         The node's value is `HERE`, and the pattern's last node alone is seen outside.
         """
-        start = Match({"here": node.output.name})
+        start = GraphMatch({"here": node.output.name})
         reached = [node]
         for _ in range(pattern.depth):
             users = (user for one in reached for user in self.graph.users(one.outputs[0].name))
@@ -150,7 +150,7 @@ class Scope:
                 for match in pattern.matches_node(self, root, start):
                     nodes = in_order(self.graph, match.nodes)
                     if self.is_closed((node, *nodes)):
-                        return Match(match.captures, match.named, nodes)
+                        return GraphMatch(match.captures, match.named, nodes)
         return None
 
 
@@ -177,7 +177,7 @@ class Matcher:
         """Classes of operators at which such a kernel may begin."""
         return tuple(kind for pattern in self.patterns for kind in pattern.kinds)
 
-    def __call__(self, scope: Scope, node: Node) -> HostKernel | None:
+    def __call__(self, scope: HostScope, node: Node) -> HostKernel | None:
         """The kernel that begins at a node; None if there is none."""
         for pattern in self.patterns:
             for match in pattern.matches_node(scope, node):

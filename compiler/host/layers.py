@@ -10,7 +10,7 @@ from ..graph import Node
 from ..graph import operators as ops
 from ..rewriting import op, value
 from .activations import activation_behind
-from .kernel import HERE, HostKernel, Scope, matcher
+from .kernel import HERE, HostKernel, HostScope, matcher
 
 MOST_PLANES = 4
 """Channels up to which an image is read in planes."""
@@ -37,7 +37,7 @@ class Epilogue:
     activation: str
 
 
-def epilogue(scope: Scope, node: Node, residual: bool) -> Epilogue:
+def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
     """What of a node's followers its kernel can do.
 
     Parameters
@@ -65,7 +65,7 @@ LAST = {"capture": "conv", "where": lambda conv: conv.channels_last}
 
 @matcher(op(ops.Conv, X, W, **LAST), op(ops.Conv, X, W, value("bias", constant=True), **LAST))
 def match_convolution(
-    scope: Scope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
+    scope: HostScope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
 ) -> HostKernel | None:
     """Conv of channels last with constant weights -> a convolution of any number of groups."""
     shape, kernel = scope.shape(x), scope.data(w)
@@ -87,7 +87,7 @@ def match_convolution(
 
 
 @matcher(op(ops.Transpose((0, 2, 3, 1)), X))
-def match_planes(scope: Scope, node: Node, x: str) -> HostKernel | None:
+def match_planes(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     """Transpose of an image of few channels to channels last, and Conv -> PlanarConvolution."""
     layer = scope.follower(node)
     kernel = None if layer is None else match_convolution(scope, layer)

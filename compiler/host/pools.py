@@ -6,7 +6,7 @@ from ..cpu.pooling import Pooling
 from ..graph import Node, TensorType
 from ..graph import operators as ops
 from ..rewriting import op, value
-from .kernel import HostKernel, Scope, matcher
+from .kernel import HostKernel, HostScope, matcher
 
 
 def has_floats(kind: TensorType) -> bool:
@@ -19,7 +19,7 @@ X = value("x", where=has_floats)
 
 @matcher(op((ops.MaxPool, ops.AveragePool), X, capture="pool", where=lambda p: p.channels_last))
 def match_pool(
-    scope: Scope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
+    scope: HostScope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
 ) -> HostKernel | None:
     """MaxPool or AveragePool of channels last -> Pooling."""
     description = Pooling(*scope.shape(x), pool.kernel, pool.strides, pool.pads)
@@ -38,7 +38,7 @@ KINDS = ("ReduceMean", "ReduceMax")
 
 
 @matcher(op(ops.Reduce, X, capture="reduce", where=lambda r: r.kind in KINDS))
-def match_reduction(scope: Scope, node: Node, reduce: ops.Reduce, x: str) -> HostKernel | None:
+def match_reduction(scope: HostScope, node: Node, reduce: ops.Reduce, x: str) -> HostKernel | None:
     """ReduceMean or ReduceMax over the pixels of [N, H, W, C] -> Pooling of one window."""
     shape = scope.shape(x)
     if len(shape) != 4 or sorted(reduce.axes) != [1, 2]:

@@ -13,7 +13,7 @@ from ..rewriting import op, value
 from .activations import GELU, activation_behind
 from .arrangement import joined_heads, view_of
 from .graph_queries import in_order, per_column, scalar
-from .kernel import HostKernel, Scope, matcher
+from .kernel import HostKernel, HostScope, matcher
 from .layers import epilogue
 
 
@@ -40,7 +40,7 @@ def is_matrix(kind: TensorType) -> bool:
         value("w", constant=True, where=is_matrix),
     )
 )
-def dense(scope: Scope, node: Node, x: str, w: str) -> HostKernel | None:
+def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
     """MatMul with a constant [K, N], [Mul, Add of constants], [Add of a value], [activation]."""
     inner, columns = scope.shape(w)[-2:]
     found = Dense(scope.data(w).reshape(inner, columns), (node,))
@@ -64,7 +64,7 @@ def dense(scope: Scope, node: Node, x: str, w: str) -> HostKernel | None:
     return HostKernel(description, inputs, constants, in_order(scope.graph, nodes))
 
 
-def _grown(scope: Scope, found: Dense, node: Node) -> Dense | None:
+def _grown(scope: HostScope, found: Dense, node: Node) -> Dense | None:
     """The product with a constant after it, if that is one for each column."""
     operator, value = node.attributes, found.nodes[-1].output
     shape = node.output.type.shape
@@ -96,7 +96,7 @@ class Source:
 
 
 @matcher(op((MatMul, Transpose, Binary)))
-def attention(scope: Scope, node: Node) -> HostKernel | None:
+def attention(scope: HostScope, node: Node) -> HostKernel | None:
     """[Transposes, Mul], MatMul of two activations, [Mul], [Transpose]; begins at any of them."""
     product: Node | None = node
     while product is not None and not isinstance(product.attributes, MatMul):
@@ -113,7 +113,7 @@ def attention(scope: Scope, node: Node) -> HostKernel | None:
     return None
 
 
-def _factor(scope: Scope, node: Node) -> float | None:
+def _factor(scope: HostScope, node: Node) -> float | None:
     """The number by which a node multiplies a value; none for 0, which no other factor undoes."""
     if not isinstance(node.attributes, Binary) or node.attributes.kind not in ("Mul", "Div"):
         return None
@@ -126,7 +126,7 @@ def _factor(scope: Scope, node: Node) -> float | None:
     return known[0] if len(known) == 1 and same else None
 
 
-def _batched(scope: Scope, product: Node):
+def _batched(scope: HostScope, product: Node):
     """Kernels for a product, those that take more nodes first."""
     a, b = (_source(scope, name) for name in product.inputs)
     scaled = _after(scope, product, moves=False)
@@ -138,7 +138,7 @@ def _batched(scope: Scope, product: Node):
                 yield _arranged(scope, product, left, right, end)
 
 
-def _source(scope: Scope, name: str) -> Source:
+def _source(scope: HostScope, name: str) -> Source:
     """What an operand is made of by transposes and factors, as far up as nobody else reads it."""
     factor, nodes, turned = 1.0, [], False
     while scope.is_private(name) and (node := scope.producer(name)) is not None:
@@ -156,7 +156,7 @@ def _source(scope: Scope, name: str) -> Source:
     return Source(name, tuple(nodes), factor)
 
 
-def _after(scope: Scope, product: Node, moves: bool) -> tuple[Node, ...]:
+def _after(scope: HostScope, product: Node, moves: bool) -> tuple[Node, ...]:
     """The product, a factor and, if `moves`, a transpose after it."""
     found = [product]
     for wanted in (_factor, None):
@@ -173,7 +173,7 @@ def _after(scope: Scope, product: Node, moves: bool) -> tuple[Node, ...]:
 
 
 def _arranged(
-    scope: Scope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
+    scope: HostScope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
 ) -> HostKernel | None:
     """The kernel that reads and writes values where they lie; None where it cannot."""
     types = scope.graph.types
@@ -228,7 +228,7 @@ def _arranged(
 
 
 def _kernel(
-    scope: Scope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
+    scope: HostScope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
 ) -> HostKernel:
     """A kernel of two values, constants reshaped as it has them."""
     inputs, constants = {}, {}

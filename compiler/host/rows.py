@@ -14,7 +14,7 @@ from ..graph import operators as ops
 from ..graph.operators import Binary, Cast, Reduce, Reshape, Unary
 from ..rewriting import op, value
 from .graph_queries import in_order, per_column, scalar
-from .kernel import HostKernel, Scope, matcher
+from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
 MOST_COLUMNS = 1 << 15
@@ -38,7 +38,7 @@ KINDS = {
 
 
 @matcher(op(ops.Softmax, value("x", constant=False, where=has_floats), capture="softmax"))
-def softmax(scope: Scope, node: Node, softmax: ops.Softmax, x: str) -> HostKernel | None:
+def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostKernel | None:
     """Softmax over any axes side by side."""
     shape = scope.shape(x)
     inner = math.prod(shape[softmax.stop :])
@@ -50,7 +50,7 @@ def softmax(scope: Scope, node: Node, softmax: ops.Softmax, x: str) -> HostKerne
 
 
 @matcher(op(Reduce, value("x", constant=False), capture="reduce", where=lambda r: r.kind in KINDS))
-def reduction(scope: Scope, node: Node, reduce: Reduce, x: str) -> HostKernel | None:
+def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKernel | None:
     """Reduce over axes side by side."""
     rows, columns, inner = _extents(scope, node)
     if not columns:
@@ -59,7 +59,7 @@ def reduction(scope: Scope, node: Node, reduce: Reduce, x: str) -> HostKernel | 
     return HostKernel(description, {"x": x}, nodes=(node,))
 
 
-def _extents(scope: Scope, node: Node) -> tuple[int, int, int]:
+def _extents(scope: HostScope, node: Node) -> tuple[int, int, int]:
     """What lies before, along and behind the axes of a Reduce; zeros where they lie apart."""
     operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
     if not isinstance(operator, Reduce) or kind.dtype != "float32" or not operator.axes:
@@ -94,7 +94,7 @@ class Normalisation:
         The value whose rows are normalised.
     """
 
-    def __init__(self, scope: Scope, x: str) -> None:
+    def __init__(self, scope: HostScope, x: str) -> None:
         self.scope = scope
         self.meanings: dict[str, Meaning] = {x: X}
         self.columns = 0
@@ -184,14 +184,14 @@ def _normal(kind: str, x: Meaning, share: Meaning) -> Meaning | None:
     return ("normal", x[1]) if x[0] == "x" and share == (wanted, x[1]) else None
 
 
-def _is_square(scope: Scope, node: Node) -> bool:
+def _is_square(scope: HostScope, node: Node) -> bool:
     """Whether a node multiplies a value with itself."""
     if node.attributes == Binary("Pow"):
         return scalar(scope, node.inputs[1]) == 2.0
     return node.attributes == Binary("Mul") and node.inputs[0] == node.inputs[1]
 
 
-def _is_same(scope: Scope, node: Node) -> bool:
+def _is_same(scope: HostScope, node: Node) -> bool:
     """Whether a node's value is its operand, perhaps in another shape."""
     if isinstance(node.attributes, Reshape):
         return True
@@ -200,7 +200,7 @@ def _is_same(scope: Scope, node: Node) -> bool:
 
 
 @matcher(op((Reduce, Binary, Cast, Reshape)))
-def normalisation(scope: Scope, node: Node) -> HostKernel | None:
+def normalisation(scope: HostScope, node: Node) -> HostKernel | None:
     """LayerNormalization or RMSNormalization as written out, with scale and bias if constant."""
     starts = _is_same(scope, node)
     if isinstance(node.attributes, Binary) and not _is_square(scope, node):
@@ -233,7 +233,7 @@ def normalisation(scope: Scope, node: Node) -> HostKernel | None:
 
 
 def _normalised(
-    scope: Scope, known: Normalisation, first: Node, nodes: list[Node]
+    scope: HostScope, known: Normalisation, first: Node, nodes: list[Node]
 ) -> HostKernel | None:
     """The kernel of the nodes so far, those that the last does not need left out."""
     last = nodes[-1].output

@@ -11,13 +11,13 @@ import numpy as np
 
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..rewriting import Pattern, Site, either, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Site, either, op, rewrite, rule, value
 from ..rewriting.patterns import NodePattern
 from .patterns import is_float32
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
+class ScaleAndOffset:
     """What Add, Sub, Mul or Div with a constant makes of x: `factor * x + offset` per channel.
 
     Attributes
@@ -38,7 +38,7 @@ def is_matrix(kind: TensorType) -> bool:
     return len(kind.shape) == 2
 
 
-def convolution_of(x: Pattern, *, private: bool = False) -> tuple[NodePattern, ...]:
+def convolution_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ...]:
     """Describe a float convolution, channels first, with constant parameters."""
     w, bias = value("w", constant=True), value("bias", constant=True)
     return tuple(
@@ -53,14 +53,14 @@ def convolution_of(x: Pattern, *, private: bool = False) -> tuple[NodePattern, .
     )
 
 
-def layer_of(x: Pattern, *, private: bool = False) -> tuple[NodePattern, ...]:
+def layer_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ...]:
     """Describe a convolution, or a dense layer with constant weights."""
     w = value("w", constant=True, where=is_matrix)
     dense = op(ops.MatMul, x, w, capture="layer", result=is_float32, private=private)
     return (*convolution_of(x, private=private), dense)
 
 
-def affine_of(x: Pattern, constant: str, *, private: bool = False) -> NodePattern:
+def affine_of(x: GraphPattern, constant: str, *, private: bool = False) -> NodePattern:
     """Describe a float Binary of a value and a constant, in any order."""
     return op(
         *(ops.Binary, x, value(constant, constant=True)),
@@ -100,7 +100,7 @@ def fold_behind(
     convolution = isinstance(layer, ops.Conv)
     channels, axis = (weights.shape[0], 1) if convolution else (weights.shape[1], -1)
     rank = len(site.node("layer").output.type.shape)
-    found = affine(site, site.root, constant, axis, channels, rank)
+    found = scale_and_offset(site, site.root, constant, axis, channels, rank)
     old = _per_channel(site.data(addend), axis, channels, rank) if addend else np.zeros(channels)
     plain = addend is None and not convolution and site.root.attributes == ops.Binary("Add")
     if found is None or old is None or plain:
@@ -125,7 +125,7 @@ def fold_ahead(
     weights = site.data(w).astype(np.float64)
     conv = layer if isinstance(layer, ops.Conv) else None
     axis = 1 if conv else -1
-    found = affine(site, ahead, constant, axis, shape[axis], len(shape))
+    found = scale_and_offset(site, ahead, constant, axis, shape[axis], len(shape))
     if found is None or (conv and any(conv.pads) and found.offset.any()):
         return None
     if conv is None:
@@ -140,9 +140,9 @@ def fold_ahead(
     return _emit(site, x, weights * factor, sums if bias is None else sums + site.data(bias))
 
 
-def affine(
+def scale_and_offset(
     site: Site, function: Node, constant: str, axis: int, channels: int, rank: int
-) -> Affine | None:
+) -> ScaleAndOffset | None:
     """Return a Binary as a product and a sum per channel of its variable operand.
 
     Parameters
@@ -158,7 +158,7 @@ def affine(
 
     Returns
     -------
-    Affine or None
+    ScaleAndOffset or None
         None where the constant varies along another axis, or the function is no such one.
     """
     values = _per_channel(site.data(constant), axis, channels, rank)
@@ -167,13 +167,13 @@ def affine(
     ones, zeros = np.ones(channels), np.zeros(channels)
     kind, first = function.attributes.kind, function.inputs[1] == constant
     if kind == "Add":
-        return Affine(ones, values)
+        return ScaleAndOffset(ones, values)
     if kind == "Sub":
-        return Affine(ones, -values) if first else Affine(-ones, values)
+        return ScaleAndOffset(ones, -values) if first else ScaleAndOffset(-ones, values)
     if kind == "Mul":
-        return Affine(values, zeros)
+        return ScaleAndOffset(values, zeros)
     if kind == "Div" and first and values.all():
-        return Affine(1 / values, zeros)
+        return ScaleAndOffset(1 / values, zeros)
     return None
 
 

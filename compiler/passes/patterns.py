@@ -7,7 +7,7 @@ import numpy as np
 from ..graph import Quantisation, TensorType, evaluate_operator
 from ..graph import operators as ops
 from ..graph.host_kernels import quantize
-from ..rewriting import Pattern, Site, View, either, first_match, op, repeated, value
+from ..rewriting import GraphPattern, GraphView, Site, either, first_match, op, repeated, value
 from ..rewriting.patterns import NodePattern
 
 TO_LAST = (0, 2, 3, 1)
@@ -89,7 +89,7 @@ def clamp_of(operators: tuple[ops.Operator, ...]) -> Clamp:
 CLAMP = op(ops.Unary, value(), where=is_clamp)
 
 
-def clamped(inner: Pattern) -> Pattern:
+def clamped(inner: GraphPattern) -> GraphPattern:
     """Describe a value behind any number of clamps, which `clamps` captures."""
     return repeated(CLAMP, inner, "clamps")
 
@@ -97,7 +97,7 @@ def clamped(inner: Pattern) -> Pattern:
 # Quantised values --------------------------------------------------------------------------------
 
 
-def quantised(inner: Pattern) -> NodePattern:
+def quantised(inner: GraphPattern) -> NodePattern:
     """Describe a per-tensor Quantize to int8, `target`, of a value behind `clamps`.
 
     A tensor of no elements is left alone: the accelerator has no loops of no steps.
@@ -126,7 +126,7 @@ def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
     return Quantisation(target.scales[0], target.zero_points[0])
 
 
-def known(capture: str) -> Pattern:
+def known(capture: str) -> GraphPattern:
     """Describe a constant float32 value, perhaps a dequantised one; see `known_data`."""
     held = op(ops.Dequantize, value(constant=True), value=capture)
     return either(value(capture, constant=True, where=is_float32), held)
@@ -135,7 +135,7 @@ def known(capture: str) -> Pattern:
 _KNOWN = known("name")
 
 
-def known_data(view: View, name: str) -> np.ndarray | None:
+def known_data(view: GraphView, name: str) -> np.ndarray | None:
     """Return a constant float32 array, quantised or not; None for any other value."""
     match = first_match(_KNOWN, view, name)
     if match is None or not match.nodes:
@@ -144,7 +144,7 @@ def known_data(view: View, name: str) -> np.ndarray | None:
     return evaluate_operator(dequantize.attributes, [view.data(dequantize.inputs[0])])
 
 
-def known_number(view: View, name: str) -> np.float32 | None:
+def known_number(view: GraphView, name: str) -> np.float32 | None:
     """Return the only element of a float32 constant, quantised or not; None for other values."""
     data = known_data(view, name) if view.types[name].elements == 1 else None
     return None if data is None else data.reshape(-1)[0]

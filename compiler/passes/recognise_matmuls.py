@@ -10,7 +10,7 @@ import numpy as np
 from ...isa.numbers import EXACT_LIMIT
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
-from ..rewriting import Pattern, Site, either, first_match, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Site, either, first_match, op, rewrite, rule, value
 from .check_accumulators import SMALL_SCALE
 from .patterns import (
     clamp_of,
@@ -29,7 +29,7 @@ PRODUCT = op(
 )
 
 
-def _scaled(product: Pattern) -> Pattern:
+def _scaled(product: GraphPattern) -> GraphPattern:
     """Describe a value, perhaps times or over a `factor`."""
     times = op(ops.Binary("Mul"), product, known("factor"), commutative=True)
     over = op(ops.Binary("Div"), product, known("factor"), capture="divides")

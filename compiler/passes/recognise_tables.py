@@ -8,7 +8,7 @@ import numpy as np
 
 from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
-from ..rewriting import Site, View, first_match, op, repeated, rewrite, rule, value
+from ..rewriting import GraphView, Site, first_match, op, repeated, rewrite, rule, value
 from .patterns import known_number, quantisation_of, quantised, reshaped, to_image
 
 ELEMENTWISE = (ops.Unary, ops.Binary, ops.Quantize, ops.Dequantize, ops.QLut)
@@ -35,7 +35,7 @@ def recognise(site: Site, target: ops.Quantize) -> str | None:
     return reshaped(site, result, site.shape)
 
 
-def _source(view: View, given: str, elements: int) -> str | None:
+def _source(view: GraphView, given: str, elements: int) -> str | None:
     """Return the int8 value that all of the subgraph is a function of, if there is one.
 
     Where paths end at different values, those computed elementwise themselves are followed further
@@ -56,7 +56,7 @@ def _source(view: View, given: str, elements: int) -> str | None:
     return None if not found else next(iter(found))
 
 
-def _leaves(view: View, name: str, elements: int, through: bool = False) -> set[str] | None:
+def _leaves(view: GraphView, name: str, elements: int, through: bool = False) -> set[str] | None:
     """Return the int8 values at which a float subgraph begins; None if it is not elementwise.
 
     All have as many elements as the result, so that nothing is broadcast but single numbers, and
@@ -86,7 +86,7 @@ def _leaves(view: View, name: str, elements: int, through: bool = False) -> set[
     return leaves
 
 
-def _apply(view: View, name: str, memo: dict[str, np.ndarray]) -> np.ndarray:
+def _apply(view: GraphView, name: str, memo: dict[str, np.ndarray]) -> np.ndarray:
     """Evaluate the subgraph above `name` on the values in `memo`."""
     name = _before_reshapes(view, name)
     if name not in memo:
@@ -101,7 +101,7 @@ def _apply(view: View, name: str, memo: dict[str, np.ndarray]) -> np.ndarray:
     return memo[name]
 
 
-def _before_reshapes(view: View, name: str) -> str:
+def _before_reshapes(view: GraphView, name: str) -> str:
     match = first_match(BEFORE_RESHAPES, view, name)
     return name if match is None else match["name"]
 

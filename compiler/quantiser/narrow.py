@@ -15,7 +15,7 @@ from ..passes.clean_activations import LARGEST
 from ..passes.patterns import clamp_of, clamped
 from ..rewriting import first_match, op
 from .calibrate import ActivationStatistics
-from .layer import Layer, maker, origin
+from .float_layer import FloatLayer, maker, origin
 from .points import Points
 from .ranges import LEVELS, Range
 
@@ -52,7 +52,7 @@ def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Gr
 
 
 def _limits(
-    graph: Graph, layer: Layer, statistics: ActivationStatistics
+    graph: Graph, layer: FloatLayer, statistics: ActivationStatistics
 ) -> Iterable[tuple[str, Range]]:
     """Yield operands of a layer, and the range outside which their value makes no difference."""
     if layer.kind == "table":
@@ -71,7 +71,7 @@ def _limits(
 BEHIND_HEAD = clamped(op(ops.Binary))
 
 
-def _clamp_behind(graph: Graph, layer: Layer) -> Range:
+def _clamp_behind(graph: Graph, layer: FloatLayer) -> Range:
     """Return the limits that a layer's Relu and Clip set."""
     match = first_match(BEHIND_HEAD, graph, layer.output)
     assert match is not None, "only clamps stand behind a layer's head"
@@ -79,14 +79,14 @@ def _clamp_behind(graph: Graph, layer: Layer) -> Range:
     return clamp.low, clamp.high
 
 
-def flat_ends(graph: Graph, layer: Layer, low: float, high: float) -> Range:
+def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range:
     """Return where a table's function stops being flat at either end of its input's range.
 
     Parameters
     ----------
     graph : Graph
         Float, prepared.
-    layer : Layer
+    layer : FloatLayer
         A `table`.
     low, high : float
         Range of its input.

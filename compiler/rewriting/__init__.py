@@ -4,9 +4,9 @@ Passes are lists of rules; matchers of host kernels and the quantiser use the sa
 """
 
 from .patterns import (
-    Match,
-    Pattern,
-    View,
+    GraphMatch,
+    GraphPattern,
+    GraphView,
     each,
     either,
     first_match,
@@ -19,11 +19,11 @@ from .rewriter import rewrite, rewrite_once
 from .rules import Rule, Site, rule
 
 __all__ = [
-    "Match",
-    "Pattern",
+    "GraphMatch",
+    "GraphPattern",
+    "GraphView",
     "Rule",
     "Site",
-    "View",
     "each",
     "either",
     "first_match",

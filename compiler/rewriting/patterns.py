@@ -23,7 +23,7 @@ from ..graph import Node, TensorType
 from ..graph.operator import Operator
 
 
-class View(Protocol):
+class GraphView(Protocol):
     """What patterns ask of a graph."""
 
     @property
@@ -49,7 +49,7 @@ class View(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class GraphMatch:
     """What a pattern has found.
 
     Attributes
@@ -70,28 +70,31 @@ class Match:
         """Return what a capture has bound; None where an alternative has not bound it."""
         return self.captures.get(capture)
 
-    def bind(self, capture: str, found: object) -> "Match | None":
+    def bind(self, capture: str, found: object) -> "GraphMatch | None":
         """Return the match with one more capture; None where it has another value already."""
         if not capture:
             return self
         if capture in self.captures:
             return self if self.captures[capture] == found else None
-        return Match({**self.captures, capture: found}, self.named, self.nodes)
+        return GraphMatch({**self.captures, capture: found}, self.named, self.nodes)
 
-    def with_node(self, capture: str, found: Node) -> "Match":
+    def with_node(self, capture: str, found: Node) -> "GraphMatch":
         """Return the match with one more node."""
         nodes = (*self.nodes, found)
         if not capture:
-            return Match(self.captures, self.named, nodes)
+            return GraphMatch(self.captures, self.named, nodes)
         captures = {**self.captures, capture: found.attributes}
-        return Match(captures, {**self.named, capture: found}, nodes)
+        return GraphMatch(captures, {**self.named, capture: found}, nodes)
 
 
-NOTHING = Match()
+NOTHING = GraphMatch()
+"""A match to begin with."""
+
+Matches = Iterator[GraphMatch]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class GraphPattern:
     """Base of all patterns."""
 
     @property
@@ -99,7 +102,7 @@ class Pattern:
         """Most nodes from its value up; repeated ones count as one."""
         return 0
 
-    def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield every way in which the value `name` fits, each with what `match` had before."""
         raise NotImplementedError
 
@@ -109,7 +112,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Value(Pattern):
+class ValuePattern(GraphPattern):
     """Any value, or a constant, or one that is computed; see `value`."""
 
     capture: str = ""
@@ -117,7 +120,7 @@ class Value(Pattern):
     where: Callable[[TensorType], bool] | None = None
     private: bool = False
 
-    def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the match with the value's name."""
         if self.private and not view.is_private(name):
             return
@@ -135,14 +138,14 @@ class Value(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Number(Pattern):
+class NumberPattern(GraphPattern):
     """A constant of one element; see `number`."""
 
     capture: str = ""
     equal: float | None = None
     tolerance: float = 0.0
 
-    def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the match with the number as a float."""
         if not view.is_constant(name) or view.types[name].elements != 1:
             return
@@ -159,7 +162,7 @@ class Number(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class NodePattern(Pattern):
+class NodePattern(GraphPattern):
     """A node of one output by its operator and operands; see `op`.
 
     Attributes
@@ -168,7 +171,7 @@ class NodePattern(Pattern):
         Classes of operators.
     equal : tuple of Operator
         Operators that it may equal; any of the classes where empty.
-    operands : tuple of Pattern
+    operands : tuple of GraphPattern
         In order.
     open_ended : bool
         Whether more operands may follow.
@@ -176,7 +179,7 @@ class NodePattern(Pattern):
 
     kinds: tuple[type[Operator], ...]
     equal: tuple[Operator, ...]
-    operands: tuple[Pattern, ...]
+    operands: tuple[GraphPattern, ...]
     open_ended: bool
     capture: str = ""
     value: str = ""
@@ -190,7 +193,7 @@ class NodePattern(Pattern):
         """Most nodes from its value up."""
         return 1 + max((operand.depth for operand in self.operands), default=0)
 
-    def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the matches of the node that produces a value."""
         found = view.producer(name)
         if found is None or not isinstance(found.attributes, self.kinds):
@@ -198,7 +201,7 @@ class NodePattern(Pattern):
         if not self.private or view.is_private(name):
             yield from self.matches_node(view, found, match)
 
-    def matches_node(self, view: View, found: Node, match: Match = NOTHING) -> Iterator[Match]:
+    def matches_node(self, view: GraphView, found: Node, match: GraphMatch = NOTHING) -> Matches:
         """Yield the matches of a node, whoever reads it."""
         operator = found.attributes
         if not isinstance(operator, self.kinds) or len(found.outputs) != 1:
@@ -214,9 +217,9 @@ class NodePattern(Pattern):
             for one in self._operands(view, found.inputs, named):
                 yield one.with_node(self.capture, found)
 
-    def _operands(self, view: View, names: tuple[str, ...], match: Match) -> Iterator[Match]:
+    def _operands(self, view: GraphView, names: tuple[str, ...], match: GraphMatch) -> Matches:
         count = len(self.operands)
-        if count == 1 and isinstance(self.operands[0], Each):
+        if count == 1 and isinstance(self.operands[0], EachPattern):
             yield from self.operands[0].matches_all(view, names, match)
         elif len(names) == count or (self.open_ended and len(names) > count):
             orders = permutations(self.operands) if self.commutative else (self.operands,)
@@ -230,8 +233,8 @@ class NodePattern(Pattern):
 
 
 def _in_turn(
-    view: View, patterns: tuple[Pattern, ...], names: tuple[str, ...], match: Match
-) -> Iterator[Match]:
+    view: GraphView, patterns: tuple[GraphPattern, ...], names: tuple[str, ...], match: GraphMatch
+) -> Matches:
     if not patterns:
         yield match
         return
@@ -240,17 +243,17 @@ def _in_turn(
 
 
 @dataclass(frozen=True, slots=True)
-class Either(Pattern):
+class EitherPattern(GraphPattern):
     """One of several patterns, tried in order; see `either`."""
 
-    choices: tuple[Pattern, ...]
+    choices: tuple[GraphPattern, ...]
 
     @property
     def depth(self) -> int:
         """Most nodes from its value up."""
         return max(choice.depth for choice in self.choices)
 
-    def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the matches of each choice."""
         for choice in self.choices:
             yield from choice.matches(view, name, match)
@@ -261,16 +264,16 @@ class Either(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Each(Pattern):
+class EachPattern(GraphPattern):
     """All operands of a node; see `each`."""
 
-    pattern: Pattern
+    pattern: GraphPattern
 
-    def matches_all(self, view: View, names: tuple[str, ...], match: Match) -> Iterator[Match]:
+    def matches_all(self, view: GraphView, names: tuple[str, ...], match: GraphMatch) -> Matches:
         """Yield one match, with tuples of what each operand captures."""
-        parts: list[Match] = []
+        parts: list[GraphMatch] = []
         for name in names:
-            found = next(self.pattern.matches(view, name), None)
+            found = first_match(self.pattern, view, name)
             if found is None:
                 return
             parts.append(found)
@@ -278,7 +281,7 @@ class Each(Pattern):
         for capture in self.pattern.captures():
             captures[capture] = tuple(part.captures.get(capture) for part in parts)
         nodes = tuple(one for part in parts for one in part.nodes)
-        yield Match(captures, match.named, (*match.nodes, *nodes))
+        yield GraphMatch(captures, match.named, (*match.nodes, *nodes))
 
     def captures(self) -> frozenset[str]:
         """Names of the operands' pattern."""
@@ -286,17 +289,17 @@ class Each(Pattern):
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated(Pattern):
+class RepeatedPattern(GraphPattern):
     """As many nodes in a row as there are, then another pattern; see `repeated`."""
 
     link: NodePattern
-    inner: Pattern
+    inner: GraphPattern
     capture: str = ""
 
-    def matches(self, view: View, name: str, match: Match = NOTHING) -> Iterator[Match]:
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the matches above the last link."""
         operators: list[Operator] = []
-        while (found := next(self.link.matches(view, name), None)) is not None:
+        while (found := first_match(self.link, view, name)) is not None:
             made = found.nodes[-1]
             match = match.with_node("", made)
             operators.append(made.attributes)
@@ -315,7 +318,7 @@ Operators = type[Operator] | Operator | tuple[type[Operator], ...] | tuple[Opera
 
 def op(
     operators: Operators,
-    *operands: Pattern | EllipsisType,
+    *operands: GraphPattern | EllipsisType,
     capture: str = "",
     value: str = "",
     where: Callable[[Any], bool] | None = None,
@@ -345,7 +348,7 @@ def op(
     listed = operators if isinstance(operators, tuple) else (operators,)
     equal = tuple(one for one in listed if isinstance(one, Operator))
     kinds = tuple(type(one) if isinstance(one, Operator) else one for one in listed)
-    patterns = tuple(one for one in operands if isinstance(one, Pattern))
+    patterns = tuple(one for one in operands if isinstance(one, GraphPattern))
     open_ended = not operands or operands[-1] is ...
     return NodePattern(
         *(kinds, equal, patterns, open_ended),
@@ -359,7 +362,7 @@ def value(
     constant: bool | None = None,
     where: Callable[[TensorType], bool] | None = None,
     private: bool = False,
-) -> Value:
+) -> ValuePattern:
     """Describe a value.
 
     Parameters
@@ -373,29 +376,31 @@ def value(
     private : bool
         Whether one node alone may read it.
     """
-    return Value(capture, constant, where, private)
+    return ValuePattern(capture, constant, where, private)
 
 
-def number(capture: str = "", *, equal: float | None = None, tolerance: float = 0.0) -> Number:
+def number(
+    capture: str = "", *, equal: float | None = None, tolerance: float = 0.0
+) -> NumberPattern:
     """Describe a constant of one element, captured as a float, perhaps of a given value."""
-    return Number(capture, equal, tolerance)
+    return NumberPattern(capture, equal, tolerance)
 
 
-def either(*choices: Pattern) -> Either:
+def either(*choices: GraphPattern) -> EitherPattern:
     """Describe alternatives; with the operand of a node among them, that node is optional."""
-    return Either(choices)
+    return EitherPattern(choices)
 
 
-def each(pattern: Pattern) -> Each:
+def each(pattern: GraphPattern) -> EachPattern:
     """Describe all operands of a node alike; captures are tuples."""
-    return Each(pattern)
+    return EachPattern(pattern)
 
 
-def repeated(link: NodePattern, inner: Pattern, capture: str = "") -> Repeated:
+def repeated(link: NodePattern, inner: GraphPattern, capture: str = "") -> RepeatedPattern:
     """Describe nodes in a row, none or more; the last one's operators come first in the capture."""
-    return Repeated(link, inner, capture)
+    return RepeatedPattern(link, inner, capture)
 
 
-def first_match(pattern: Pattern, view: View, name: str) -> Match | None:
+def first_match(pattern: GraphPattern, view: GraphView, name: str) -> GraphMatch | None:
     """Return the first way in which a value fits a pattern, if there is one."""
-    return next(pattern.matches(view, name), None)
+    return next(pattern.matches(view, name, NOTHING), None)

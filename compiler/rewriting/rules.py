@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph import Node, Quantisation
 from ..graph.operator import Operator
-from .patterns import Match, NodePattern
+from .patterns import GraphMatch, NodePattern
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
@@ -28,7 +28,7 @@ class Site:
 
     __slots__ = ("_match", "root", "view")
 
-    def __init__(self, view: "Rewriter", root: Node, match: Match) -> None:
+    def __init__(self, view: "Rewriter", root: Node, match: GraphMatch) -> None:
         self.view, self.root, self._match = view, root, match
 
     @property
