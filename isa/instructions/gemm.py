@@ -6,7 +6,7 @@ from typing import ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
-from .common import Instruction, Loop, Operand, Unit
+from .common import Instruction, Loop, Operand, Role, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,18 @@ class Gemm(Instruction):
         Operand("wgt", reads=True),
         Operand("acc", reads=True, writes=True),
     )
+    roles: ClassVar[dict[str, Role]] = {
+        "act": Role.STREAM,
+        "wgt": Role.WEIGHTS,
+        "acc": Role.ACCUMULATOR,
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {
         "tile_loops": ("act", "wgt", "acc"),
         "row_loops": ("act", "acc"),
     }
+    reduction_nest: ClassVar[str] = "tile_loops"
+    continue_field: ClassVar[str] = "accumulate"
+    lane_group_field: ClassVar[str] = "part"
 
     accumulate: bool = False
     depthwise: bool = False

@@ -9,7 +9,7 @@ from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
 from ..vector_operations import Combine, Operation, code_bits
-from .common import Access, Instruction, Loop, Operand, Unit, slice_count
+from .common import Access, Instruction, Loop, Operand, Role, Unit, slice_count
 
 
 class Reduce(IntEnum):
@@ -65,10 +65,19 @@ class Vector(Instruction):
         Operand("b", reads=True),
         Operand("param", reads=True),
     )
+    roles: ClassVar[dict[str, Role]] = {
+        "dst": Role.RESULT,
+        "a": Role.STREAM,
+        "b": Role.STREAM,
+        "param.bias": Role.BIAS,
+        "param.scale": Role.SCALE,
+        "table": Role.TABLE,
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {
         "map_loops": ("dst", "a", "b", "param"),
         "reduce_loops": ("a", "b"),
     }
+    reduction_nest: ClassVar[str] = "reduce_loops"
 
     a_from_acc: bool = False
     to_acc: bool = False
