@@ -20,9 +20,6 @@ from .vector_operations import OPERATIONS, Operation, operations_with
 CONTRACT_VERSION = 1
 """Counts incompatible changes of instruction layouts, semantics and register map."""
 
-GEMM_REVISIT_STEPS = 4
-"""An accumulator row may be visited again this many GEMM steps later, not earlier."""
-
 
 class Memory(IntEnum):
     """The scratchpads, in the order of the LOAD destination code, then ACC, and main memory."""

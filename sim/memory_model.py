@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from ..errors import DeviceError
 
+WRITE_BUFFER_BEATS = 512
+"""Write data that the memory takes before their address."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryModel:

@@ -6,6 +6,7 @@ from typing import ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
+from ..pipeline import GEMM_REVISIT_STEPS, GEMM_TAIL_CYCLES
 from .common import Instruction, Loop, Operand, Role, Unit
 
 
@@ -48,8 +49,8 @@ class Gemm(Instruction):
         "depthwise: ... + sum_j ACT[act of j steps before, channel] * WGT[wgt, j, o]"
     )
     time: ClassVar[str] = (
-        "each tile takes max(rows, lanes_in, 4) cycles; complete 7 + log2(lanes_in) cycles after "
-        "the last row"
+        f"each tile takes max(rows, lanes_in, {GEMM_REVISIT_STEPS}) cycles; complete "
+        f"{GEMM_TAIL_CYCLES} + log2(lanes_in) cycles after the last row"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("act", reads=True),

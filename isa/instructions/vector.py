@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
+from ..pipeline import VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from ..vector_operations import Combine, Operation, code_bits
 from .common import Access, Instruction, Loop, Operand, Role, Unit, slice_count
 
@@ -58,7 +59,10 @@ class Vector(Instruction):
         "dst = lookup(clamp(saturate8("
         "requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
     )
-    time: ClassVar[str] = "one step a cycle; complete 10 cycles after the last one (to ACC), or 21"
+    time: ClassVar[str] = (
+        f"one step a cycle; complete {VECTOR_TOTAL_CYCLES} cycles after the last one if it writes "
+        f"ACC, {VECTOR_RESULT_CYCLES} if it writes ACT"
+    )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("dst", writes=True),
         Operand("a", reads=True),
