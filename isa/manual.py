@@ -11,6 +11,7 @@ from . import checker, footprints, legality, numbers
 from .configuration import (
     CONTRACT_VERSION,
     DEFAULT,
+    PARAMETERS,
     PRESETS,
     Configuration,
     Memory,
@@ -19,7 +20,7 @@ from .encoding import WORD_MULTIPLE_BYTES, word_bytes
 from .fields import width
 from .instructions import FAMILIES, Unit, peers
 from .manual_instructions import instructions
-from .markdown import docstring_sections, paragraphs, section_entries, table, ticks
+from .markdown import docstring_sections, paragraphs, table
 from .pipeline import GEMM_REVISIT_STEPS, PIPELINE
 from .registers import REGISTER_SPACE_BYTES, REGISTERS, Error
 
@@ -128,8 +129,11 @@ def _parameters() -> Iterator[str]:
         names the broken rule. Everything else in this manual follows from them.
         """
     )
-    entries = section_entries(docstring_sections(Configuration)["Parameters"])
-    yield from table(("parameter", "meaning"), ((ticks(n), text) for n, text in entries))
+    yield from table(
+        ("parameter", "meaning", "default", "legal"),
+        ((f"`{n}`", p.meaning, p.default, p.legal) for n, p in PARAMETERS.items()),
+    )
+    yield from paragraphs(docstring_sections(Configuration)[""].partition("\n\n")[2])
     yield "The presets, the bytes of an instruction word, and the hash that `CONFIGURATION` reads:"
     yield ""
     rows: list[tuple[object, ...]] = [

@@ -82,7 +82,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
             f"{doing}: {family.mnemonic} cannot add to an earlier sum; move the reduction loop "
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
-    check_exact(stage, state, bounds, found, family.mnemonic, doing)
+    check_exact(stage, state, bounds, found, family, doing)
     _check_operands(doing, stage, pattern, found)
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         assert axis is not None

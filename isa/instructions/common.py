@@ -154,6 +154,8 @@ class Instruction:
         The flag that adds to the sums of an earlier instruction; empty where none can.
     lane_group_field
         The field that picks one group of `lanes_out` channels of a wider row; empty where none.
+    unscaled_fields
+        By operand, the factor that counts as 1 where the operand lies in ACC.
     """
 
     unit: ClassVar[Unit | None]
@@ -167,6 +169,7 @@ class Instruction:
     reduction_nest: ClassVar[str] = ""
     continue_field: ClassVar[str] = ""
     lane_group_field: ClassVar[str] = ""
+    unscaled_fields: ClassVar[dict[str, str]] = {}
 
     wait: frozenset[Unit] = frozenset()
     signal: frozenset[Unit] = frozenset()
@@ -208,6 +211,11 @@ class Instruction:
     def base_bits(cls, operand: str, configuration: Configuration) -> int:
         """Width of an operand's base address."""
         raise IsaError(f"{cls.mnemonic} has no operand `{operand}`")
+
+    @classmethod
+    def finishes(cls, found: Mapping[str, Any]) -> bool:
+        """Whether fields that a law was matched with take no part in a result for ACC."""
+        return False
 
     @classmethod
     def operand_of(cls, role: Role) -> str:

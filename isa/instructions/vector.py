@@ -82,6 +82,7 @@ class Vector(Instruction):
         "reduce_loops": ("a", "b"),
     }
     reduction_nest: ClassVar[str] = "reduce_loops"
+    unscaled_fields: ClassVar[dict[str, str]] = {"a": "a_multiplier"}
 
     a_from_acc: bool = False
     to_acc: bool = False
@@ -172,6 +173,11 @@ class Vector(Instruction):
         if operand == "param":
             return address_width(configuration.rows(Memory.PARAM))
         return address_width(slice_count(configuration))
+
+    @classmethod
+    def finishes(cls, found: Mapping[str, Any]) -> bool:
+        """Whether anything follows the bias; a clamp and a zero point count with any constant."""
+        return bool(found.get("scale") or found.get("lookup") or {"zero_point", "low"} & set(found))
 
     def memory_of(self, operand: str) -> Memory:
         """ACT or ACC as the flags say; `b` always lies in ACT."""
