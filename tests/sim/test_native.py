@@ -104,7 +104,7 @@ def test_a_cache_that_cannot_be_made_costs_time_alone(source, monkeypatch, tmp_p
     (tmp_path / "file").touch()
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "file"))
     for _ in range(2):
-        assert answer(build(source)) == 
+        assert answer(build(source)) == 42
     assert capsys.readouterr().err == (
         f"cache: `{tmp_path}/file` cannot be written (Not a directory): what is built or compiled "
         "now is not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may write\n"
