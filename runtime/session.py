@@ -259,6 +259,8 @@ def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
 def _conversion(array: np.ndarray, value: Value) -> str:
     """What makes an array the input that a network takes."""
     shape = value.type.shape
+    if array.dtype != DTYPES[value.type.dtype] or array.shape == shape:
+        return "convert it"
     if shape[:1] == (1,) and array.shape == shape[1:]:
         return "add the first dimension with `array[None]`"
     if array.shape[1:] == shape[1:] and len(shape) == array.ndim:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ....compiler.frontend import import_and_quantise
 from ....compiler.graph import Graph
-from ....errors import ToolError, UsageError
+from ....errors import ToolError, UsageError, install_command
 from ....isa.configuration import DEFAULT, Configuration
 from ....runtime.artifact import is_artifact, load
 from ....sim.memory_model import MemoryModel
@@ -113,8 +113,8 @@ def check_figure(figure: Path | None) -> None:
         raise UsageError(f"`--figure {figure}`: expected a name that ends in `.svg`; rename it")
     if importlib.util.find_spec("matplotlib") is None:
         raise ToolError(
-            "`--figure`: the Python package `matplotlib` is not installed; run `pip install "
-            "matplotlib`, or leave `--figure` out"
+            "`--figure`: the Python package `matplotlib` is not installed; run "
+            f"`{install_command('figures')}`, or leave `--figure` out"
         )
 
 
