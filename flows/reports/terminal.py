@@ -1,12 +1,10 @@
 """What a run looks like in the terminal: tables and sentences, on stdout."""
 
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,10 +13,9 @@ from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, CPU, HOST, LayerProfile, Profile
 from ..cli.console import configuration_sentence as configuration_sentence
 from ..cli.console import say as say
+from ..cli.tables import stdout as stdout
+from ..cli.tables import table as table
 from ..execution.samples import Samples
-
-TABLE_COLUMNS = 200
-"""More than any table has, so that a narrow terminal wraps lines rather than cutting numbers."""
 
 NAME_COLUMNS = 14, 34
 """Least and most columns of a layer's name, as the terminal has room."""
@@ -28,31 +25,6 @@ OPERATOR_COLUMNS = 20
 
 NUMBER_COLUMNS = 90
 """What the per-layer table needs beside names and operators."""
-
-
-class _Results(Console):
-    """Lets the command line see that the reader of a pipe went away; Rich would exit by itself."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
-def stdout() -> Console:
-    """A console for results; nothing in them is taken for markup."""
-    return _Results(file=sys.stdout, width=TABLE_COLUMNS, markup=False, highlight=False)
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
-    """A table with its first `left` columns left-aligned, the others right-aligned."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for index, heading in enumerate(headings):
-        if index < left:
-            made.add_column(heading, overflow="ellipsis", no_wrap=True)
-        else:
-            made.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
 
 
 def layer_table(profile: Profile) -> Table:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UsageError
+from ...atomic_write import write_output
 from ...isa.assembly import format_instruction
 from ...isa.instructions import Unit
 from ..execution.timed import TimedSegment
@@ -165,9 +165,4 @@ def write_trace(path: Path, segments: Sequence[TimedSegment], network: str, devi
     values = trace_json(segments, network, device)
     events = ",\n".join(json.dumps(event) for event in values.pop("traceEvents"))
     rest = json.dumps(values)[1:]
-    try:
-        path.write_text(f'{{"traceEvents": [\n{events}\n],\n{rest}\n')
-    except OSError as problem:
-        raise UsageError(
-            f"`--trace {path}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    write_output(path, f'{{"traceEvents": [\n{events}\n],\n{rest}\n', f"`--trace {path}`")

@@ -4,15 +4,13 @@ import argparse
 
 from ....isa.configuration import PRESETS, Configuration, Memory, load_configuration
 from ....isa.encoding import word_bytes
-from ...reports import terminal as report
 from ..arguments import changed
+from ..console import configuration_sentence, say
+from ..tables import stdout, table
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parsers."""
-    parser = commands.add_parser(
-        "config", parents=[common], help="list, show, check configurations"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     actions.add_parser("list", parents=[common], help="the presets").set_defaults(function=list_)
     for name, text, function in (
@@ -49,7 +47,7 @@ def list_(arguments: argparse.Namespace) -> None:
         for configuration in PRESETS.values()
     ]
     headings = ["name", "MACs a cycle", "vector lanes", "bus bits", "ACT KiB", "WGT KiB", "ACC KiB"]
-    report.stdout().print(report.table([*headings, "hash"], rows))
+    stdout().print(table([*headings, "hash"], rows))
 
 
 def show(arguments: argparse.Namespace) -> None:
@@ -62,20 +60,20 @@ def show(arguments: argparse.Namespace) -> None:
     """
     configuration = _chosen(arguments)
     if arguments.json:
-        report.say(configuration.to_json())
+        say(configuration.to_json())
         return
     rows = [(name, str(value)) for name, value in configuration.parameters().items()]
-    console = report.stdout()
-    report.say(f"configuration {report.configuration_sentence(configuration)}")
-    console.print(report.table(["parameter", "value"], rows))
+    console = stdout()
+    say(f"configuration {configuration_sentence(configuration)}")
+    console.print(table(["parameter", "value"], rows))
     derived = [
         (memory.name, f"{configuration.rows(memory)} x {configuration.row_bytes(memory)}",
          str(configuration.banks(memory)), f"{configuration.size_bytes(memory):,}")
         for memory in Memory if memory is not Memory.DRAM
     ]  # fmt: skip
-    report.say("")
-    console.print(report.table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
-    report.say(f"\ninstruction words of {word_bytes(configuration)} bytes")
+    say("")
+    console.print(table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
+    say(f"\ninstruction words of {word_bytes(configuration)} bytes")
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -86,7 +84,7 @@ def check(arguments: argparse.Namespace) -> None:
     ConfigurationError
         When it is not, with every broken rule.
     """
-    report.say(f"legal: {report.configuration_sentence(_chosen(arguments))}")
+    say(f"legal: {configuration_sentence(_chosen(arguments))}")
 
 
 def _chosen(arguments: argparse.Namespace) -> Configuration:

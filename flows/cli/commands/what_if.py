@@ -22,11 +22,8 @@ BANDWIDTHS = (1, 4), (1, 2), (1, 1)
 """What is tried where nothing is asked for."""
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "what-if", parents=[common], help="time one program under other memories and machines"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
