@@ -45,7 +45,7 @@ from tilewright.flows.cli.main import guarded, main
          "correct it"),
         (["run", "m.onnx", "--host-gops", "3", "--json"], "`--host-gops`: expected `--placement "
          "cost` or `--table`, which estimate times, got neither; add one, or leave it out"),
-        (["compile", "m.onnx", "--clock", "50"], "`--clock`: expected `--placement cost` or "
+        (["compile", "m.onnx", "--link-gbps", "5"], "`--link-gbps`: expected `--placement cost` or "
          "`--table`, which estimate times, got neither; add one, or leave it out"),
         (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
          "sim` or `rtl`, got `cpu`; nothing follows from it there, leave it out"),

@@ -14,7 +14,7 @@ from ...execution.timed import require_segments, time_segments
 from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
-from ...reports.trace import write_trace
+from ...reports.trace import trace_sentence, write_trace
 from ..arguments import add_configuration, add_json, require_tools
 from ..calibration_options import add_calibration
 from ..input_options import add_fixes
@@ -78,12 +78,16 @@ def run(arguments: argparse.Namespace) -> None:
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}
-        write_json(arguments.json, {**to_json(outcome), **more})
+        write_json(arguments.json, {**to_json(outcome, placing.clock), **more})
     if arguments.trace:
         segments = time_segments(module, memory, outcome.results)
-        write_trace(arguments.trace, segments, module.name, outcome.device.name)
+        write_trace(arguments.trace, segments, module.name, outcome.device.name, placing.clock)
     if not quiet:
-        show(outcome)
+        show(outcome, clock_mhz=placing.clock)
+        if arguments.trace:
+            report.say(trace_sentence(arguments.trace, placing.clock))
+        if arguments.waveform:
+            report.say(waveform_sentence(arguments.waveform))
         if placement is not None:
             show_placement(placement)
     difference = outcome.comparison.first_difference() if outcome.comparison else None
@@ -135,3 +139,11 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
     samples = read_samples(arguments.input, module.graph)
     count = arguments.samples or (1 if arguments.waveform else samples.count)
     return samples.first(count)
+
+
+def waveform_sentence(path: Path) -> str:
+    """What a waveform holds, and how to open it."""
+    return (
+        f"waveform: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, all signals of the run; open it "
+        f"with `gtkwave {path}` or `surfer {path}`"
+    )
