@@ -1,4 +1,4 @@
-"""`tilewright report`: one HTML page that says where a network's cycles went, and why."""
+"""`tilewright report`: write an HTML page that shows where a network's cycles went, and why."""
 
 import argparse
 from pathlib import Path
@@ -21,6 +21,7 @@ from ..arguments import (
     require_tools,
 )
 from ..calibration_options import add_calibration, chosen_calibration
+from ..clock_options import cycles_text
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -32,13 +33,13 @@ DEVICES = "sim", "rtl"
 def add(commands, common: argparse.ArgumentParser) -> None:
     """Add the parser."""
     parser = commands.add_parser(
-        "report", parents=[common], help="write a page about where a network's cycles went"
+        "report", parents=[common], help="write a page that shows where a network's cycles went"
     )
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--device", default="sim", help="sim: the exact timing model; rtl: the hardware beside it"
+        "--device", default="sim", help="sim: the exact timing model; rtl: the hardware too"
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
@@ -52,7 +53,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
 
 
 def write_report(arguments: argparse.Namespace) -> None:
-    """Place the network in time and write the page.
+    """Time the network and write the page.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def write_report(arguments: argparse.Namespace) -> None:
     require_segments(module)
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
     segments = time_segments(module, memory, results)
-    data = report_data(module, segments, arguments.device, memory)
+    data = report_data(module, segments, arguments.device, memory, placing.clock)
     placement = placement_of(module, placing, memory)
     data["placement"] = placement
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
@@ -94,15 +95,16 @@ def write_report(arguments: argparse.Namespace) -> None:
         largest = max(causes, key=causes.__getitem__)
         summary = data["summary"]
         terminal.say(
-            f"{target}: {summary['cycles']:,} cycles, {terminal.percent(summary['of_peak'])} of "
-            f"peak, mostly bound by {largest}; {target.stat().st_size:,} bytes"
+            f"{target}: {cycles_text(summary['cycles'], placing.clock)}, "
+            f"{terminal.percent(summary['of_peak'])} of peak, mostly bound by {largest}; open the "
+            "page in a browser"
         )
         if arguments.table:
             show_placement(placement)
 
 
 def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:
-    """What the hardware measures for one sample."""
+    """Return what the hardware measures for one sample."""
     if path is None:
         samples = random_samples(module.graph, 1, 0)
     else:
