@@ -117,10 +117,10 @@ function ranges(numbers) {
 // Centre and half extents of a label near a dot: inside the area, and free of what is taken.
 function freePlace(x, y, across, taken, area) {
   let best = null;
-  for (const away of [15, 20, 27, 38, 52, 70, 92]) {
+  for (const away of [15, 20, 27, 38, 52, 70, 92, 120, 150]) {
     if (best && best.over <= best.away) break;
-    for (let turn = 0; turn < 16; turn += 1) {
-      const angle = (turn * Math.PI) / 8 + Math.PI / 4;
+    for (let turn = 0; turn < 24; turn += 1) {
+      const angle = (turn * Math.PI) / 12 + Math.PI / 4;
       const place = { x: x + (away + across - 4) * Math.cos(angle), y: y + away * Math.sin(angle),
         across, down: 7, away };
       if (place.x - across < area.left || place.x + across > area.right ||
