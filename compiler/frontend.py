@@ -91,7 +91,7 @@ def import_and_quantise(
     Returns
     -------
     Graph
-        Integer operators on int8[N, H, W, C] (`graph.ACCELERATED`) and host operators; inputs and
+        Integer operators on int8[N, H, W, C] (`is_accelerated`) and host operators; inputs and
         outputs are the model's.
 
     Raises

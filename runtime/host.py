@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from ..compiler.cpu.kernel import address_of, aligned_empty
+from ..compiler.cpu.execution.kernel import address_of, aligned_empty
 from ..compiler.graph import Graph, Node, evaluate_node
-from ..compiler.graph.ir import DTYPES
+from ..compiler.graph.types import DTYPES
 from ..compiler.host import (
     LEAST_WORK,
     Compute,

@@ -84,6 +84,27 @@ def test_a_skipped_test_fails(pytester):
     result.assert_outcomes(errors=2, skipped=1, xfailed=1)
 
 
+def test_what_the_processor_cannot_run_is_reported(pytester, monkeypatch):
+    """A missing feature of the processor is no fault, but the summary says so."""
+    monkeypatch.setenv("TILEWRIGHT_CPU_LEVEL", "none")
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers = cpu_kernels")
+    pytester.makepyfile(
+        "import pytest\n"
+        "from tilewright.compiler.cpu import Softmax, compile_kernel, generic\n"
+        "def test_code(): compile_kernel(Softmax(2, 3), generic('sse2'))\n"
+        "@pytest.mark.cpu_kernels\ndef test_kernels(): assert False\n"
+        "def test(): ..."
+    )
+    result = pytester.runpytest_inprocess()
+    line = (
+        "processor: runs no level, not avx512vnni, avx2, sse2; 2 tests not run; CPU target: "
+        "TILEWRIGHT_CPU_LEVEL=none turns CPU kernels off; unset it"
+    )
+    result.stdout.fnmatch_lines([line, "*1 passed, 2 not run*"])
+    assert result.ret == 0
+
+
 def test_every_public_name_loads():
     assert sorted(tilewright.__all__) == sorted(tilewright._HOMES)
     for name in tilewright.__all__:

@@ -9,10 +9,8 @@ from .evaluate import (
     evaluate_outputs,
     is_accelerated,
 )
-from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .ir import Constant, Graph, Node, Output, Value
 from .operators import (
-    ACCELERATED,
-    MOVEMENTS,
     Operator,
     QAdd,
     QAvgPool,
@@ -23,13 +21,13 @@ from .operators import (
     QMaxPool,
     QResize,
     QSlice,
+    Rearranging,
 )
 from .text import parse_graph, print_graph
+from .types import Quantisation, TensorType
 from .verify import verify
 
 __all__ = [
-    "ACCELERATED",
-    "MOVEMENTS",
     "Builder",
     "Constant",
     "Graph",
@@ -46,6 +44,7 @@ __all__ = [
     "QResize",
     "QSlice",
     "Quantisation",
+    "Rearranging",
     "Rule",
     "TensorType",
     "Value",

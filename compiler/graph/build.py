@@ -5,13 +5,14 @@ None to keep the node. The driver keeps the outputs' names and the topological o
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ...errors import CompileError
-from .infer import infer
-from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .ir import Constant, Graph, Node, Output, Value
 from .operator import Operator
+from .types import Quantisation, TensorType
 
 MAX_ROUNDS = 100
 """Rounds after which `rewrite` calls its rules non-terminating; networks need a handful."""
@@ -109,9 +110,9 @@ class Builder:
             If the operands do not fit.
         """
         inputs = tuple(inputs)
-        (kind,) = infer(operator, [self.types[i] for i in inputs])
+        (kind,) = operator.infer([self.types[i] for i in inputs])
         if quantisation is not None:
-            kind = TensorType(kind.dtype, kind.shape, quantisation)
+            kind = replace(kind, quantisation=quantisation)
         base = name or (f"{node}.{operator.op}" if node else operator.op)
         value = Value(self.fresh(base), kind)
         self.append(Node(node or value.name, operator, inputs, (value,)))
@@ -133,7 +134,7 @@ class Builder:
             If the operands do not fit.
         """
         inputs = tuple(inputs)
-        kinds = infer(operator, [self.types[i] for i in inputs])
+        kinds = operator.infer([self.types[i] for i in inputs])
         values: list[Value] = []
         for name, kind in zip(names, kinds, strict=True):
             values.append(Value(self.fresh(name), kind))

@@ -9,12 +9,11 @@ import numpy as np
 from ...errors import CompileError
 from .. import te
 from ..cpu import Elementwise
-from ..cpu.formulas import Formula, size_of, value_of
+from ..cpu.kernels.formulas import Formula, size_of, value_of
 from ..graph import Node
 from ..graph import operators as ops
-from ..graph.elementwise import Where
-from ..graph.host_kernels import along
-from ..graph.operators import Operator
+from ..graph.operators import Operator, Where
+from ..graph.operators.quantisation import along
 from .formulas import (
     ELEMENTWISE,
     TYPES,

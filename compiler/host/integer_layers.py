@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution, Quantised, Residual
-from ..cpu.byte_winograd import LIMIT
+from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
 from ..graph.operators import QAdd, QConv
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums

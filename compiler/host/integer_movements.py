@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..cpu import AffineCopy, ByteJoin
-from ..cpu.movement import MOST_PIECES
+from ..cpu.kernels.movement import MOST_PIECES
 from ..graph import Node
 from ..graph.operators import Dequantize, QConcat, QResize, QSlice, Quantize, Transpose
 from .formulas import dequantize, quantize

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution
-from ..cpu.planar_convolution import PlanarConvolution
+from ..cpu.kernels.planar_convolution import PlanarConvolution
 from ..graph import Node
 from ..graph import operators as ops
 from ..graph.operators import Operator

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Graph
-from ..graph.ir import DTYPES
+from ..graph.types import DTYPES
 from ..memory_plan import Lifetime, plan_memory
 from ..module import Segment
 from .kernel import HostKernel

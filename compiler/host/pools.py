@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ..cpu.pooling import Pooling
+from ..cpu.kernels.pooling import Pooling
 from ..graph import Node
 from ..graph import operators as ops
 from ..graph.operators import Operator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import matrix_product
-from ..cpu.batched_product import BatchedProduct
+from ..cpu.kernels.batched_product import BatchedProduct
 from ..graph import Node
 from ..graph.operators import Binary, MatMul, Operator, Transpose
 from .arrangement import joined_heads, view_of

@@ -7,8 +7,7 @@ computes keeps its bits, but reductions may add in another order.
 
 from ..graph import Builder, Graph, Node, rewrite, rewrite_once
 from ..graph import operators as ops
-from ..graph.elementwise import Where
-from ..graph.interpolation import Interpolate
+from ..graph.operators import Interpolate, Where
 from .arrange_layout import SINKING, transpose_to_reshape, transposed
 from .patterns import TO_FIRST, TO_LAST
 

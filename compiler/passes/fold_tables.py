@@ -33,7 +33,7 @@ def _clamp(builder: Builder, node: Node, graph: Graph) -> str | None:
     if not isinstance(node.attributes, ops.QLut) or inner is None:
         return None
     operator = inner.attributes
-    if not isinstance(operator, ops.CLAMPING):
+    if not isinstance(operator, ops.Clamping):
         return None
     kind = inner.output.type
     if kind.quantisation != node.output.type.quantisation or not private(graph, node.inputs[0]):

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, Quantisation, evaluate_operator
 from ..graph import operators as ops
-from ..graph.host_kernels import quantize
 
 TO_LAST = (0, 2, 3, 1)
 """Transposes [N, C, H, W] to [N, H, W, C]."""
@@ -33,7 +32,7 @@ class Clamp:
         """
         limits = np.array([self.low, self.high], dtype=np.float32)
         with np.errstate(invalid="ignore"):
-            low, high = quantize(limits, target.scales, target.zero_points, target.dtype)
+            low, high = target.compute(limits)
         return int(low), int(high)
 
     def after(self, inner: tuple[float, ...]) -> "Clamp":

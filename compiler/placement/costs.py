@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
-from ..graph.ir import DTYPES
+from ..graph.types import DTYPES
 from ..host import HostKernel, Recurrence, host_target, select_kernels
 from ..host.recurrence import find_recurrences
 from ..macs import keeps_channels_apart, macs_of
@@ -150,7 +150,10 @@ PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
         **dict.fromkeys((ops.QConv, ops.QMatMul, ops.QAdd, ops.Quantize), 10),
         **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
         **dict.fromkeys((ops.Conv, ops.MatMul, ops.Unary, ops.Binary), 2),
-        **dict.fromkeys((*ops.MOVEMENTS, ops.Slice, ops.Concat, ops.Transpose, ops.Shift), 1),
+        **dict.fromkeys(
+            (ops.QConcat, ops.QResize, ops.QSlice, ops.Slice, ops.Concat, ops.Transpose, ops.Shift),
+            1,
+        ),
     }
 )
 """How often NumPy goes over an operator's elements, about; its products are counted apart."""

@@ -34,7 +34,7 @@ from ...compiler.cpu import (
     host,
     matrix_product,
 )
-from ...compiler.cpu.batched_product import BatchedProduct
+from ...compiler.cpu.kernels.batched_product import BatchedProduct
 from ...errors import UsageError
 from ...runtime.host import MARGIN
 from ..cli.json_output import check_json, write_json

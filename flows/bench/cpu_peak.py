@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from ...compiler.cpu import Target
-from ...compiler.cpu.machine_code import Library, assemble
+from ...compiler.cpu.codegen.machine_code import Library, assemble
 
 CHAINS = 12
 """Sums that are carried along: as many as two instructions per cycle keep busy, in registers."""

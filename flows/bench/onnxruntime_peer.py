@@ -20,7 +20,7 @@ from ...compiler.cpu import (
     LayerNormalisation,
     Softmax,
 )
-from ...compiler.cpu.batched_product import BatchedProduct
+from ...compiler.cpu.kernels.batched_product import BatchedProduct
 from ...errors import ToolError
 
 BLOCK = 16

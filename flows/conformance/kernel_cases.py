@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...compiler.cpu import compile_kernel
-from ...compiler.cpu.kernel import key_of
+from ...compiler.cpu.execution.kernel import key_of
 from ...compiler.frontend import recognise_layers
 from ...compiler.graph import Graph
 from ...compiler.host import host_target, plan_host

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...atomic_write import write_atomically
 from ...compiler.cpu import Convolution, Quantised, Target, aligned_empty, compile_kernel
-from ...compiler.cpu.kernel import code_generator_digest
+from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ...compiler.host import host_target
 from ...compiler.placement.costs import NS_PER_US, Host, passes_of

@@ -232,6 +232,7 @@ def test_the_report_tells_what_both_sides_take_at_once():
         assert total["makespan"] == pytest.approx(total["sum"], abs=0.1), "one side has nothing"
 
 
+@pytest.mark.cpu_kernels
 def test_what_costs_decide_takes_the_least_with_both_sides_at_work():
     found = report(Placement("cost"))
     others = [
@@ -243,6 +244,7 @@ def test_what_costs_decide_takes_the_least_with_both_sides_at_work():
     assert sum(row["target"] == ACCELERATOR for row in found["rows"]) == 1
 
 
+@pytest.mark.cpu_kernels
 def test_a_layer_that_the_other_side_would_run_faster_says_why_it_stays():
     rows = report(Placement("cost"))["rows"]
     slower = [row for row in rows if row["gain_us"] > 0]

@@ -17,6 +17,8 @@ from ..compiler.onnx_models import run_onnxruntime
 from .builder import run_on_sim
 from .recurrent import FEATURES, FORMS, HIDDEN, TAGS, draw_inputs, lstm, tagger
 
+pytestmark = pytest.mark.processor
+
 CLOSE = 2e-6
 """Absolute; states and probabilities are at most 1, and libraries differ in `exp` and `tanh`."""
 

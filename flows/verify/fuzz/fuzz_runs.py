@@ -8,7 +8,7 @@ import numpy as np
 
 from ....compiler.compile import compile_graph
 from ....compiler.graph import Graph
-from ....compiler.graph.ir import DTYPES
+from ....compiler.graph.types import DTYPES
 from ....compiler.host import LEAST_WORK
 from ....compiler.module import Module
 from ....errors import CompileError, InputError

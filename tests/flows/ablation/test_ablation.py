@@ -10,9 +10,9 @@ import pytest
 
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
-from tilewright.flows.ablation.variants.figure import draw_variants
-from tilewright.flows.ablation.variants.traffic import Traffic, least_traffic, moved_traffic
-from tilewright.flows.ablation.variants.variants import (
+from tilewright.flows.ablation.figure import draw_variants
+from tilewright.flows.ablation.traffic import Traffic, least_traffic, moved_traffic
+from tilewright.flows.ablation.variants import (
     LayerResult,
     Variant,
     geometric_means,

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from rich.console import Console
 
 from tilewright.compiler.cpu import Array, Softmax, host
@@ -57,6 +58,7 @@ def test_names_of_kernels_differ() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.cpu_kernels
 def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.cases", lambda: [("rows", "softmax", Softmax(2, 3), 0)]
@@ -70,6 +72,7 @@ def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
     assert (found["name"], found["ratio"], found["share_of_peak"]) == ("softmax", 2.0, 0)
 
 
+@pytest.mark.cpu_kernels
 def test_a_filter_that_nothing_passes_is_refused(capsys) -> None:
     assert main(["--only", "cubic"]) == 2
     assert "`--only cubic`: no group or name contains it" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.flows.bench import cpu_networks as bench_networks
+from tilewright.flows.bench import cpu_networks
 from tilewright.flows.bench.cpu_networks import largest_difference, main
 
 from ...compiler.onnx_models import model, node, value
@@ -30,6 +30,7 @@ def network(tmp_path):
     return path
 
 
+@pytest.mark.cpu_kernels
 def test_a_network_is_compared_with_onnxruntime(network, tmp_path, capsys):
     figures = tmp_path / "figures.json"
     arguments = [str(network), "--threads", "1", "--turns", "2", "--json", str(figures)]
@@ -48,7 +49,7 @@ def test_a_network_is_compared_with_onnxruntime(network, tmp_path, capsys):
 
 def test_contenders_are_run_in_turns():
     calls = []
-    bench_networks.in_turns((lambda: calls.append("a"), lambda: calls.append("b")), 3, 1)
+    cpu_networks.in_turns((lambda: calls.append("a"), lambda: calls.append("b")), 3, 1)
     assert calls[:2] == ["a", "b"]
     switches = sum(one != other for one, other in itertools.pairwise(calls))
     assert switches == 7
@@ -71,6 +72,6 @@ def test_a_difference_is_a_share_of_the_largest_number():
     ],
 )
 def test_nothing_is_measured_where_something_is_wrong(network, capsys, monkeypatch, more, message):
-    monkeypatch.setattr(bench_networks, "measure", None)
+    monkeypatch.setattr(cpu_networks, "measure", None)
     assert main([str(network), *more]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"

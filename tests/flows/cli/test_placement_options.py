@@ -41,6 +41,7 @@ def targets(found: dict) -> dict[str, str]:
     return {row["name"]: row["target"] for row in found["rows"]}
 
 
+@pytest.mark.cpu_kernels
 def test_a_network_runs_without_an_accelerator(tilewright, model, scans):
     arguments = ("--input", scans, "--samples", 5, *COMMON, "--compare", "--json")
     hosted = json.loads(tilewright("run", model, "--device", "cpu", *arguments))
@@ -101,6 +102,7 @@ def test_costs_choose_between_hosts(tilewright, model):
     assert fast["costs"]["clock_mhz"] == 0.5
 
 
+@pytest.mark.cpu_kernels
 def test_a_wish_moves_a_layer_and_says_so(tilewright, model):
     found = table(tilewright, "run", model, "--place", "conv2=cpu")
     (row,) = (row for row in found["rows"] if row["name"] == "conv2")
@@ -114,6 +116,7 @@ def test_a_wish_moves_a_layer_and_says_so(tilewright, model):
     assert alone["total_us"]["transfer"] < found["total_us"]["transfer"]
 
 
+@pytest.mark.cpu_kernels
 def test_every_command_prints_the_same_table(tilewright, model, tmp_path):
     wish = ("--place", "conv2=cpu", *COMMON, "--table", "--clock", "50")
     page = tmp_path / "page.html"
@@ -186,6 +189,7 @@ def test_the_hosts_times_are_the_median_of_several_runs(tilewright, model, monke
     assert found["samples"] == 1
 
 
+@pytest.mark.cpu_kernels
 def test_all_multiplications_are_in_the_total(tilewright, model):
     words = ("run", model, "--place", "conv2=cpu", *COMMON)
     layers = json.loads(tilewright(*words, "--json"))["layers"]

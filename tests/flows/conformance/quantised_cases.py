@@ -7,7 +7,7 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 
-from tilewright.flows.conformance.cases.cases import arrays_of
+from tilewright.flows.conformance.cases import arrays_of
 
 WEIGHTED = ("Conv", "Gemm")
 """Operators whose second operand is weights."""

@@ -13,8 +13,8 @@ from tilewright.compiler.import_with_inputs import import_with_inputs
 from tilewright.errors import CompileError
 from tilewright.flows.cli.commands import conformance
 from tilewright.flows.cli.main import main
-from tilewright.flows.conformance.cases import kernel_cases as conformance_kernels
-from tilewright.flows.conformance.cases.cases import (
+from tilewright.flows.conformance import kernel_cases
+from tilewright.flows.conformance.cases import (
     CRASHED,
     PASSED,
     REFUSED,
@@ -28,7 +28,7 @@ from tilewright.flows.conformance.cases.cases import (
     run_cases,
     surprises,
 )
-from tilewright.flows.conformance.cases.kernel_cases import KernelRunner
+from tilewright.flows.conformance.kernel_cases import KernelRunner
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 LISTED = read_listed(PAGE.read_text())
@@ -175,6 +175,7 @@ def test_the_command_writes_no_page_of_some_cases(capsys):
     )
 
 
+@pytest.mark.cpu_kernels
 def test_kernels_compute_what_cases_expect():
     cases = [case for case in load_cases("test_add") if case.name in ("test_add", "test_add_bcast")]
     kernels = KernelRunner()
@@ -186,11 +187,12 @@ def test_kernels_compute_what_cases_expect():
     assert kernels.code == made
 
 
+@pytest.mark.cpu_kernels
 def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
     def refuse(*_):
         raise CompileError("no registers left")
 
-    monkeypatch.setattr(conformance_kernels, "compile_kernel", refuse)
+    monkeypatch.setattr(kernel_cases, "compile_kernel", refuse)
     monkeypatch.setattr(plan, "compile_kernel", refuse)
     (case,) = (case for case in load_cases("test_add") if case.name == "test_add")
     kernels = KernelRunner()
@@ -199,6 +201,7 @@ def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
     assert list(kernels.refused.values()) == ["no registers left"]
 
 
+@pytest.mark.cpu_kernels
 def test_the_command_tells_how_many_kernels_there_were(capsys):
     assert main(["conformance", "--match", "test_add_bcast", "--kernels"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (

@@ -11,7 +11,7 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Graph, evaluate, is_accelerated
 from tilewright.compiler.importers import import_onnx
-from tilewright.flows.conformance.cases.cases import arrays_of, compare, load_cases
+from tilewright.flows.conformance.cases import arrays_of, compare, load_cases
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 

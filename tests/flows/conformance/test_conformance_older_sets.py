@@ -13,7 +13,7 @@ import pytest
 from onnx.backend.test.case.test_case import TestCase
 
 from tilewright.compiler.importers.onnx_model import OLDEST_OPSET
-from tilewright.flows.conformance.cases.cases import (
+from tilewright.flows.conformance.cases import (
     PASSED,
     REFUSED,
     load_cases,

@@ -94,6 +94,7 @@ def test_json_holds_what_the_table_says(tilewright, model, scans):
     assert "comparison" not in found
 
 
+@pytest.mark.cpu_kernels
 def test_products_that_run_in_numpy_count(tilewright, model, monkeypatch):
     """Without kernels for this processor NumPy does what kernels did."""
     words = (model, "--config", "8x8", "--place", "conv2=cpu")

@@ -36,6 +36,7 @@ def kept_files(tmp_path: Path) -> dict[str, Path]:
     return {path.suffix: path for path in (tmp_path / "cache" / "networks").iterdir()}
 
 
+@pytest.mark.cpu_kernels
 def test_the_second_run_of_an_artifact_compiles_nothing(
     tilewright, artifact, compilations, monkeypatch, scans
 ):
@@ -51,6 +52,7 @@ def test_the_second_run_of_an_artifact_compiles_nothing(
         assert not any(layer["target"] == "accelerator" for layer in found["layers"])
 
 
+@pytest.mark.cpu_kernels
 def test_the_second_report_about_an_artifact_compiles_nothing(
     tilewright, artifact, compilations, tmp_path
 ):
@@ -78,6 +80,7 @@ def test_an_artifact_as_it_was_compiled_is_not_kept_again(
     assert not (tmp_path / "cache" / "networks").exists()
 
 
+@pytest.mark.cpu_kernels
 def test_another_wish_artifact_or_processor_is_compiled(artifact, compilations, monkeypatch):
     placed_module(artifact, None, HOSTED, keep_all=False)
     placed_module(artifact, None, Placing(stated=True), keep_all=False)
