@@ -6,6 +6,7 @@ Exit codes: 0 all went well, 1 the user's model, design or data, 2 usage, 3 a mi
 
 import argparse
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from ... import __version__
-from ...errors import TilewrightError, UsageError
+from ...errors import TilewrightError, UsageError, did_you_mean
 from ...isa.configuration import CONTRACT_VERSION
 
 COMMANDS = (
@@ -21,6 +22,12 @@ COMMANDS = (
     *("quantise", "conformance"),
 )
 """Files of `commands/`, in the order in which `--help` shows them."""
+
+SPELLINGS = {"quantize": "quantise"}
+"""Other spellings of commands, which `--help` leaves out."""
+
+INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
+"""What argparse says of a word that is none of several."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -30,6 +37,18 @@ class _Parser(argparse.ArgumentParser):
     """Raises what argparse would print, so that all errors look alike."""
 
     def error(self, message: str) -> NoReturn:
+        if found := INVALID_CHOICE.fullmatch(message):
+            option, word, listed = found.groups()
+            known = re.findall(r"[\w-]+", listed)
+            if option in ("COMMAND", "ACTION"):
+                raise UsageError(
+                    f"unknown {option.lower()} `{word}`"
+                    + did_you_mean(word, known, f"; `{self.prog} --help` lists them")
+                )
+            raise UsageError(
+                f"`{option} {word}`: expected one of {', '.join(known)}"
+                + did_you_mean(word, known, "; choose one")
+            )
         raise UsageError(f"{message}; `{self.prog} --help` shows what there is")
 
 
@@ -57,22 +76,36 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
         title="commands", dest="command", metavar="COMMAND", required=True
     )
     word = next((word for word in given if not word.startswith("-")), "")
-    named = [name for name in COMMANDS if name.replace("_", "-") == word]
+    named = [name for name in COMMANDS if command_word(name) == word]
     for name in named or COMMANDS:
         import_module(f".commands.{name}", __package__).add(commands, common)
     return made
 
 
+def command_word(word: str) -> str:
+    """Return a command's name as it is typed, from any spelling of it."""
+    usual = word.lower().replace("_", "-")
+    return SPELLINGS.get(usual, usual if usual.replace("-", "_") in COMMANDS else word)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    at = next((at for at, word in enumerate(given) if not word.startswith("-")), None)
+    if at is not None:
+        given[at] = command_word(given[at])
 
     def call() -> None:
         parsed, unknown = parser(given).parse_known_args(given)
         if unknown:
+            options = [f"--{name.replace('_', '-')}" for name in vars(parsed)]
             raise UsageError(
-                f"unknown arguments `{' '.join(unknown)}`; `tilewright {parsed.command} --help` "
-                "shows what there is"
+                f"unknown arguments `{' '.join(unknown)}`"
+                + did_you_mean(
+                    unknown[0].partition("=")[0],
+                    options,
+                    f"; `tilewright {parsed.command} --help` shows what there is",
+                )
             )
         parsed.function(parsed)
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ....compiler.module import Module
-from ....errors import UsageError
+from ....errors import UsageError, did_you_mean
 from ....runtime import Session, open_device
 from ....runtime.device import Result
 from ....sim.memory_model import MemoryModel
@@ -39,7 +39,10 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     add_configuration(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--device", default="sim", help="sim: the exact timing model; rtl: the hardware too"
+        "--device",
+        type=str.lower,
+        default="sim",
+        help="sim: exact timing model; rtl: hardware too",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
@@ -63,7 +66,8 @@ def write_report(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     if arguments.device not in DEVICES:
         raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
+            + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
     memory, wishes = memory_model(arguments), chosen_wishes(arguments)
     placing = chosen_placing(arguments, places=True)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ....compiler.module import Module
-from ....errors import DeviceError, UsageError
+from ....errors import DeviceError, UsageError, did_you_mean
 from ....runtime import open_device
 from ....runtime.devices import DEVICES
 from ...execution.run_module import chosen_module
@@ -29,7 +29,9 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
-    parser.add_argument("--device", default="sim", help=f"{', '.join(DEVICES)} (default: sim)")
+    parser.add_argument(
+        "--device", type=str.lower, default="sim", help=f"{', '.join(DEVICES)} (default: sim)"
+    )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
     )
@@ -108,7 +110,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     """
     if arguments.device not in DEVICES:
         raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
+            + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"`--samples {arguments.samples}`: expected 1 or more; correct it")
