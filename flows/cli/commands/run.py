@@ -75,8 +75,10 @@ def run(arguments: argparse.Namespace) -> None:
     samples = choose_samples(arguments, module)
     options = {"trace": arguments.waveform} if arguments.waveform else {}
     with open_device(arguments.device, module.configuration, memory, **options) as device:
-        beside = 0 if device.name == "sim" else 1
-        outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
+        compare_with = 0 if device.name == "sim" else 1
+        outcome = run_samples(
+            module, device, samples, compare=arguments.compare, compare_with=compare_with
+        )
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}

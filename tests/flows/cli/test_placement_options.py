@@ -159,7 +159,7 @@ def test_a_table_fits_its_terminal(monkeypatch):
         "the accelerator is faster by 123,456.7 us",
     ]
     rows = [
-        {"short": "stage/" * 9, "target": "accelerator", "reason": reason, **times}
+        {"short": "stage/" * 9, "op": "softmax", "target": "accelerator", "reason": reason, **times}
         for reason in reasons
     ]
     monkeypatch.setenv("COLUMNS", "100")
