@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ImportModelError, InputError, ToolError
+from ..errors import ImportModelError, InputError, ToolError, install_command
 from .frontend import import_and_quantise
 from .graph import Graph
 from .importers import import_onnx
 from .quantiser import QuantiserOptions, make_batches, quantise
 
-INSTALL = "install it with `pip install tilewright[torch]`"
+INSTALL = f"install it with `{install_command('torch')}`"
 
 
 def from_torch(

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright import compile_graph, import_and_quantise
 from tilewright.compiler.module import Module
 from tilewright.errors import ConfigurationError, ProgramError
 from tilewright.isa import Configuration, check, encode_program, parse_program

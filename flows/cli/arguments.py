@@ -147,7 +147,9 @@ def placed_module(
     from ...runtime.artifact import load
 
     more = ("artifact", repr(host_target()), *placing.key())
-    kept = CompileCache(artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
+    kept = CompileCache.of_model(
+        artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
+    )
     module = kept.load()
     if module is None:
         given = load(artifact, configuration)
@@ -194,7 +196,9 @@ def kept_module(
     if not source.is_file():
         return None
     more = (*(calibration.key() if calibration else ()), *wishes.key(), *placing.key())
-    return CompileCache(source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
+    return CompileCache.of_model(
+        source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
+    )
 
 
 def compile_anew(
@@ -223,9 +227,8 @@ def compile_placed(
     graph: "Graph", configuration: Configuration, placing: Placing, *, keep_all: bool
 ) -> "Module":
     """Compile a graph with progress on stderr."""
-    from ...compiler.compile import compile_graph
     from ...compiler.placement.costs import DEFAULT_COSTS
-    from ...sim.timing import exact_measure
+    from ..execution.compile_graph import compile_graph
 
     costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
     with progress_bar() as advance:
@@ -243,9 +246,9 @@ def compile_placed(
             configuration,
             tell,
             keep_all=keep_all,
-            measure=exact_measure(),
             placement=placing.placement(),
             costs=costs,
+            cache=False,  # the callers keep it under the file that it is from
         )
 
 

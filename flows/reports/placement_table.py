@@ -129,7 +129,8 @@ def show_placement(placement: Mapping[str, Any]) -> None:
 
 def placement_table(placement: Mapping[str, Any]) -> "Table":
     """Return the table of `placement_of`, as wide as the terminal."""
-    from .terminal import GAP, TARGETS, shorten, table, terminal_columns
+    from ..cli.tables import GAP, table, terminal_columns
+    from .terminal import TARGETS, shorten
 
     headings = ["layer", "target", "why", "accel", "host", "transfer", "moving it"]
     rows = [row for row in placement["rows"] if not _is_free(row)]

@@ -1,12 +1,9 @@
 """What a run looks like in the terminal: tables and sentences, on stdout."""
 
-import shutil
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,22 +12,16 @@ from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, CPU, HOST, LayerProfile, Profile
 from ..cli.console import configuration_sentence as configuration_sentence
 from ..cli.console import say as say
+from ..cli.tables import GAP, terminal_columns
+from ..cli.tables import stdout as stdout
+from ..cli.tables import table as table
 from ..execution.samples import Samples
-
-TABLE_COLUMNS = 200
-"""More than any table has, so that a narrow terminal wraps lines rather than cutting numbers."""
-
-TERMINAL_COLUMNS = 100
-"""Where the terminal's width is not known, as in a pipe."""
 
 NAME_COLUMNS = 14, 40
 """Fewest and most columns of a layer's name."""
 
 OPERATOR_COLUMNS = 10, 20
 """Fewest and most columns of the operators of a layer's nodes."""
-
-GAP = 2
-"""Blank columns after each column of a table."""
 
 LAYOUTS = (True, 7, True), (False, 7, True), (False, 6, True), (False, 6, False)
 """Of the per-layer table, the first that fits is taken: whether counts are exact, how many columns
@@ -40,31 +31,6 @@ RESHAPE = "reshape"
 
 TARGETS = {ACCELERATOR: "accel"}
 """Short names of targets in tables."""
-
-
-class _Results(Console):
-    """Lets the command line see that the reader of a pipe went away; Rich would exit by itself."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
-def stdout() -> Console:
-    """A console for results; nothing in them is taken for markup."""
-    return _Results(file=sys.stdout, width=TABLE_COLUMNS, markup=False, highlight=False)
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
-    """A table with its first `left` columns left-aligned, the others right-aligned."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, GAP, 0, 0))
-    for index, heading in enumerate(headings):
-        if index < left:
-            made.add_column(heading, overflow="ellipsis", no_wrap=True)
-        else:
-            made.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
 
 
 def layer_table(profile: Profile) -> Table:
@@ -100,11 +66,6 @@ def layer_table(profile: Profile) -> Table:
     made.add_section()
     made.add_row(*map(Text, ["total", *[""] * with_operator, *numbers[-1]]), style="bold")
     return made
-
-
-def terminal_columns() -> int:
-    """Columns of the terminal."""
-    return shutil.get_terminal_size((TERMINAL_COLUMNS, 0)).columns
 
 
 def is_free(layer: LayerProfile) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import UsageError
+from ...atomic_write import write_output
 from ...isa.assembly import format_instruction
 from ...isa.instructions import Unit
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
@@ -207,12 +207,7 @@ def write_trace(
     values = trace_json(segments, network, device, clock_mhz)
     events = ",\n".join(json.dumps(event) for event in values.pop("traceEvents"))
     rest = json.dumps(values)[1:]
-    try:
-        path.write_text(f'{{"traceEvents": [\n{events}\n],\n{rest}\n')
-    except OSError as problem:
-        raise UsageError(
-            f"`--trace {path}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    write_output(path, f'{{"traceEvents": [\n{events}\n],\n{rest}\n', f"`--trace {path}`")
 
 
 def trace_sentence(path: Path, clock_mhz: float) -> str:

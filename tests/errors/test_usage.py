@@ -1,8 +1,10 @@
 """Arguments that make no sense: one line and exit code 2; interruptions and faults of our own."""
 
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +195,55 @@ def test_other_spellings_mean_the_same(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     assert "quantize" not in capsys.readouterr().out
+
+
+def test_output_that_has_no_room_is_told():
+    run = [sys.executable, "-m", command.__name__, "config", "list"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: output: cannot be read or written, got `No space left on device`; make room, check "
+        "the permissions, or choose another path\n",
+    )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+def test_a_file_that_the_system_refuses_is_no_fault_of_ours(number, capsys):
+    def refuse() -> None:
+        raise OSError(number, os.strerror(number), "some/file")
+
+    assert guarded(refuse) == 1
+    assert capsys.readouterr().err == (
+        f"error: file `some/file`: cannot be read or written, got `{os.strerror(number)}`; make "
+        "room, check the permissions, or choose another path\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--trace", "--json", "--output"])
+def test_a_full_disk_leaves_no_part_of_a_file(fail, model, tmp_path, monkeypatch, option):
+    replace, target = os.replace, tmp_path / "out.json"
+
+    def refuse(source, place) -> None:
+        if Path(place) == target:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, place)
+
+    monkeypatch.setattr("os.replace", refuse)
+    words = ["report", model] if option == "--output" else ["run", model]
+    assert fail(*words, option, target) == (
+        2,
+        f"error: `{option} {target}`: cannot be written, got `No space left on device`; make room, "
+        "or choose another path",
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_the_terminal_lacks_are_escaped(tmp_path):
+    path = tmp_path / "größe.onnx"
+    run = [sys.executable, "-m", command.__name__, "run", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(run, env=environment, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: model `")
+    assert b"gr\\xf6\\xdfe.onnx`" in done.stderr

@@ -96,8 +96,8 @@ def test_a_failed_write_leaves_the_older_file_whole(module, artifact, tmp_path, 
     with pytest.raises(ArtifactError) as refused:
         save(module, target)
     assert str(refused.value) == (
-        f"artifact `{target}`: cannot be written, got `No space left on device`; choose another "
-        "path"
+        f"artifact `{target}`: cannot be written, got `No space left on device`; make room, or "
+        "choose another path"
     )
     assert target.read_bytes() == artifact.read_bytes()
     assert list(tmp_path.iterdir()) == [target]

@@ -178,7 +178,8 @@ def test_a_device_of_another_configuration_is_refused(module):
 
 def test_inputs_that_do_not_fit_are_refused(module, scans):
     assert refused(module, scans[:2]) == (
-        "input `scan`: expected float32[1, 1, 8, 8], got float32[2, 1, 8, 8]; convert it"
+        "input `scan`: expected float32[1, 1, 8, 8], got float32[2, 1, 8, 8]; a run "
+        "takes one sample: call `run(array[i : i + 1])` for each `i`"
     )
     assert refused(module, scans[:1].astype(np.int8)) == (
         "input `scan`: expected float32[1, 1, 8, 8], got int8[1, 1, 8, 8]; convert it"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....atomic_write import write_atomically
+from ....atomic_write import write_output
 from ....errors import ArtifactError
 from ....isa.configuration import DEFAULT
 from ...execution.compile_cache import SUFFIX
@@ -20,15 +20,14 @@ from ..arguments import (
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
-from ..console import NO_LAYERS, configuration_sentence, say
+from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
 from ..placement_options import add_placement, chosen_placing
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser("compile", parents=[common], help="compile a model into one file")
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
     add_fixes(parser)
@@ -67,7 +66,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     module = None
     if found is not None:
         report = found[1]
-        write_whole(target, found[0])
+        write_output(target, found[0], f"artifact `{target}`", error=ArtifactError)
     else:
         from ....runtime.artifact import save
 
@@ -103,6 +102,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         say(f"configuration: {configuration_sentence(configuration)}")
         if values["layers"]:
             say(bound_sentence(values, asked["placing"].clock))
+            say(search_sentence(values["search"]))
         elif asked["placing"].policy == "accelerator":
             say(NO_LAYERS)
         say(memory_sentence(values))
@@ -140,19 +140,3 @@ def memory_sentence(report: Mapping[str, Any]) -> str:
             f"{host['kernels']} kernels and {host['numpy']} NumPy steps"
         )
     return "memory: " + ("; ".join(parts) or "none")
-
-
-def write_whole(target: Path, data: bytes) -> None:
-    """Write a file; an older file of that name stays whole until the new one is complete.
-
-    Raises
-    ------
-    ArtifactError
-        If it cannot be written.
-    """
-    try:
-        write_atomically(target, data)
-    except OSError as problem:
-        raise ArtifactError(
-            f"artifact `{target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None

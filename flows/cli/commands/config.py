@@ -4,15 +4,13 @@ import argparse
 
 from ....isa.configuration import PARAMETERS, PRESETS, Configuration, Memory, load_configuration
 from ....isa.encoding import word_bytes
-from ...reports import terminal as report
 from ..arguments import changed
+from ..console import configuration_sentence, say
+from ..tables import stdout, table, terminal_columns
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parsers."""
-    parser = commands.add_parser(
-        "config", parents=[common], help="list, explain and check configurations"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     listing = actions.add_parser("list", parents=[common], help="list the presets")
     listing.set_defaults(function=list_)
@@ -50,7 +48,7 @@ def list_(arguments: argparse.Namespace) -> None:
         for configuration in PRESETS.values()
     ]
     headings = ["name", "MACs a cycle", "vector lanes", "bus bits", "ACT KiB", "WGT KiB", "ACC KiB"]
-    report.stdout().print(report.table([*headings, "hash"], rows))
+    stdout().print(table([*headings, "hash"], rows))
 
 
 def show(arguments: argparse.Namespace) -> None:
@@ -63,30 +61,30 @@ def show(arguments: argparse.Namespace) -> None:
     """
     configuration = _chosen(arguments)
     if arguments.json:
-        report.say(configuration.to_json())
+        say(configuration.to_json())
         return
     rows = [
         (name, str(configuration.parameters()[name]), about.meaning, about.legal)
         for name, about in PARAMETERS.items()
     ]
-    console = report.stdout()
-    report.say(f"configuration {report.configuration_sentence(configuration)}")
-    report.say("")
-    explained = report.table(["parameter", "value", "meaning", "legal values"], rows, left=4)
+    console = stdout()
+    say(f"configuration {configuration_sentence(configuration)}")
+    say("")
+    explained = table(["parameter", "value", "meaning", "legal values"], rows, left=4)
     for column, share in zip(explained.columns[2:], (3, 2), strict=True):
         column.no_wrap, column.overflow, column.ratio = False, "fold", share
-    console.width = report.terminal_columns()
+    console.width = terminal_columns()
     console.print(explained)
     derived = [
         (memory.name, f"{configuration.rows(memory)} x {configuration.row_bytes(memory)}",
          str(configuration.banks(memory)), f"{configuration.size_bytes(memory):,}")
         for memory in Memory if memory is not Memory.DRAM
     ]  # fmt: skip
-    report.say("")
-    console.print(report.table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
+    say("")
+    console.print(table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
     if configuration.extra_operations:
-        report.say(f"\nextra operations: {'; '.join(configuration.extra_operations)}")
-    report.say(f"\ninstruction words of {word_bytes(configuration)} bytes")
+        say(f"\nextra operations: {'; '.join(configuration.extra_operations)}")
+    say(f"\ninstruction words of {word_bytes(configuration)} bytes")
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -97,7 +95,7 @@ def check(arguments: argparse.Namespace) -> None:
     ConfigurationError
         If it is not, with every broken rule.
     """
-    report.say(f"legal: {report.configuration_sentence(_chosen(arguments))}")
+    say(f"legal: {configuration_sentence(_chosen(arguments))}")
 
 
 def _chosen(arguments: argparse.Namespace) -> Configuration:

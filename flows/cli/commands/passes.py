@@ -49,11 +49,8 @@ class PassResult:
     difference: float | None = None
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "passes", parents=[common], help="follow a model through the front end's passes"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_fixes(parser)
     parser.add_argument(

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from ....atomic_write import write_output
 from ....compiler.module import Module
 from ....errors import UsageError, did_you_mean
 from ....runtime import Session, open_device
@@ -30,11 +31,8 @@ from ..placement_options import add_placement, chosen_placing
 DEVICES = "sim", "rtl"
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "report", parents=[common], help="write a page that shows where a network's cycles went"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
@@ -86,12 +84,7 @@ def write_report(arguments: argparse.Namespace) -> None:
     placement = placement_of(module, placing, memory)
     data["placement"] = placement
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
-    try:
-        target.write_text(render(data), encoding="utf-8")
-    except OSError as problem:
-        raise UsageError(
-            f"`--output {target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    write_output(target, render(data), f"`--output {target}`")
     if arguments.json:
         write_json(arguments.json, data)
     if arguments.json != "-":

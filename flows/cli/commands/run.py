@@ -17,15 +17,15 @@ from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
 from ..arguments import add_configuration, add_json, require_tools
 from ..calibration_options import add_calibration
+from ..console import search_sentence
 from ..input_options import add_fixes
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
 from ..placement_options import add_placement, chosen_placing
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser("run", parents=[common], help="run a model or an artifact")
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
@@ -82,12 +82,15 @@ def run(arguments: argparse.Namespace) -> None:
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}
-        write_json(arguments.json, {**to_json(outcome, placing.clock), **more})
+        search = {key: module.report[key] for key in ("search",) if key in module.report}
+        write_json(arguments.json, {**to_json(outcome, placing.clock), **search, **more})
     if arguments.trace:
         segments = time_segments(module, memory, outcome.results)
         write_trace(arguments.trace, segments, module.name, outcome.device.name, placing.clock)
     if not quiet:
         show(outcome, clock_mhz=placing.clock)
+        if module.segments and "search" in module.report:
+            report.say(search_sentence(module.report["search"]))
         if arguments.trace:
             report.say(trace_sentence(arguments.trace, placing.clock))
         if arguments.waveform:

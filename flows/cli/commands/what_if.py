@@ -23,13 +23,8 @@ BANDWIDTHS = (1, 4), (1, 2), (1, 1)
 """The default question."""
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "what-if",
-        parents=[common],
-        help="time the same program on other hardware",
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)

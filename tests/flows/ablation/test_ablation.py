@@ -10,6 +10,7 @@ import pytest
 
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
+from tilewright.errors import install_command
 from tilewright.flows.ablation.figure import draw_variants
 from tilewright.flows.ablation.traffic import Traffic, least_traffic, moved_traffic
 from tilewright.flows.ablation.variants import (
@@ -237,8 +238,8 @@ def test_errors_come_before_anything_long(model, monkeypatch, capsys):
     )
     assert said("--figure", "out.svg") == (
         3,
-        "error: `--figure`: the Python package `matplotlib` is not installed; run `pip install "
-        "matplotlib`, or leave `--figure` out\n",
+        "error: `--figure`: the Python package `matplotlib` is not installed; run "
+        f"`{install_command('figures')}`, or leave `--figure` out\n",
     )
 
 
