@@ -23,16 +23,16 @@ chosen by: AVX-512 with VNNI, AVX2, or SSE2.
 from .codegen.layout import Layout
 from .execution.kernel import BoundKernel, Kernel, aligned_empty, compile_kernel, load_kernel
 from .kernels.batched_product import BatchedProduct
-from .kernels.byte_elementwise import ByteSum, ByteTable
-from .kernels.byte_pooling import BytePooling
 from .kernels.byte_product import ByteProduct
+from .kernels.byte_tables import ByteSum, ByteTable
 from .kernels.convolution import Convolution, matrix_product
 from .kernels.declared import Declared
 from .kernels.depthwise import DepthwiseConvolution
-from .kernels.description import Array, Description, Plan
+from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
 from .kernels.grouped_convolution import GroupedConvolution
 from .kernels.movement import AffineCopy, ByteJoin
+from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Quantised, Residual
 from .kernels.rows import LayerNormalisation, Reduction, Softmax
 from .target import LEVELS, Target, generic, host, host_levels
@@ -55,9 +55,10 @@ __all__ = [
     "Elementwise",
     "GroupedConvolution",
     "Kernel",
+    "KernelSchedule",
     "LayerNormalisation",
     "Layout",
-    "Plan",
+    "Pooling",
     "Quantised",
     "Reduction",
     "Residual",

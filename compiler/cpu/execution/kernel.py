@@ -19,7 +19,7 @@ from ..codegen.buffers import ALIGNMENT
 from ..codegen.layout import Layout
 from ..codegen.lower import ENTRY, Lowered, lower
 from ..codegen.machine_code import Library, assemble
-from ..kernels.description import Array, Description, Plan
+from ..kernels.description import Array, Description, KernelSchedule
 from ..target import Target, check_runs, host
 from . import workspace
 from .pool import Pool, pool_of
@@ -272,7 +272,7 @@ def compile_kernel(
     )
 
 
-def lower_description(description: Description, target: Target) -> tuple[Plan, Lowered]:
+def lower_description(description: Description, target: Target) -> tuple[KernelSchedule, Lowered]:
     """The schedule of a kernel and its LLVM code, for reading."""
     plan = description.plan(target)
     return plan, lower(plan.schedule.program(), target, {**plan.layouts, **plan.tiles})

@@ -16,7 +16,6 @@ Words are multiplied at half the rate of bytes at most: what remains is half of 
 changes. Changed windows take eight times the memory, which is too much where few tiles use them.
 """
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,11 @@ from ... import te
 from ...te.stages import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
-from ..codegen.layout import Layout, Tiles
+from ..codegen.layout import Layout
 from ..target import Target
-from .description import Plan, round_up
+from .description import KernelSchedule, even_blocks, round_up
+from .tiles import TILES, panels
+from .winograd import TilePlanner
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -63,9 +64,6 @@ LIMIT = (1 << 31) // POWER
 TILE, POINTS, TAPS = 4, 6, 2
 """Outputs and inputs of a tile along each dimension; words per lane of a dot product."""
 
-SUMS = {"avx512vnni": 28, "avx2": 12, "sse2": 12}
-"""Vectors of sums that stay in registers."""
-
 CACHED_BYTES = 1 << 21
 """Changed inputs up to this size are made for the whole image, else for a group of rows."""
 
@@ -85,7 +83,7 @@ never slower than direct convolution.
 _INVERSE_OF_9 = pow(9, -1, 1 << 32)
 
 
-class ByteWinogradPlanner:
+class ByteWinogradPlanner(TilePlanner):
     """Declares and schedules one convolution of bytes for one target.
 
     Parameters
@@ -93,16 +91,16 @@ class ByteWinogradPlanner:
     conv
         The convolution, with windows of 3x3 and steps of 1.
     target
-        What it is compiled for.
+        The processor that it is compiled for.
     """
 
     def __init__(self, conv: "Convolution", target: Target) -> None:
         assert conv.quantised is not None
-        self.conv, self.target, self.quantised = conv, target, conv.quantised
-        self.down, self.across = (math.ceil(size / TILE) for size in conv.size_out)
+        super().__init__(conv, target, TILE)
+        self.quantised = conv.quantised
         self.channels = round_up(conv.channels_in, TAPS)
-        most, vectors = SUMS[target.level], math.ceil(conv.channels_out / target.lanes)
-        self.block = math.ceil(self.across / math.ceil(self.across / most))
+        most, vectors = TILES[target.level].vectors, -(-conv.channels_out // target.lanes)
+        self.block = even_blocks(self.across, most)
         row = 2 * POINTS**2 * self.across * self.channels  # bytes of changed inputs
         self.whole = conv.batch * self.down * row <= CACHED_BYTES
         self.group = 1
@@ -143,12 +141,10 @@ class ByteWinogradPlanner:
 
     def declared(self) -> te.Operand:
         """Bordered image, changed tiles, products, and the sums changed back."""
-        c, q = self.conv, self.quantised
+        c = self.conv
         rows, columns = (TILE * tiles + POINTS - TILE for tiles in (self.down, self.across))
-        x = te.tensor("x", q.dtype_in, c.operands["x"].shape, pad=q.zero_point_in)
-        n, y, px, ci = te.axes(n=c.batch, y=rows, px=columns, ci=self.channels)
-        bordered = x[n, y - c.pads[0], px - c.pads[1], ci]
-        image = te.compute("padded", q.dtype_in, (n, y, px, ci), bordered)
+        image = self.bordered(rows, columns, self.channels)
+        n, px, ci = te.axes(n=c.batch, px=columns, ci=self.channels)
         change = te.tensor("change_in", "int32", CHANGE_IN.shape)
         ty, tx, i, j = te.axes(ty=self.down, tx=self.across, i=POINTS, j=POINTS)
         (a,) = te.reduce_axes(a=POINTS)
@@ -175,15 +171,7 @@ class ByteWinogradPlanner:
         total = total * _INVERSE_OF_9 + te.tensor("bias", "int32", (c.channels_out,))[o]
         scale = te.tensor("scale", "float32", (c.channels_out,))
         value = self.quantised.requantised(total, scale[o])
-        if c.added is None:
-            return value
-        other = te.tensor("residual", c.output.dtype, self.tiles.shape)
-        return c.added.added(value, other[axes])
-
-    @property
-    def tiles(self) -> Tiles:
-        """How tiles of the output lie in it."""
-        return Tiles.of_image(self.conv.output.shape, TILE)
+        return c.added.added(value, self.residual(axes)) if c.added else value
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Changed windows, and constants for 64 times the sums.
@@ -194,7 +182,7 @@ class ByteWinogradPlanner:
             When sums can be too large for this way.
         """
         q, w = self.quantised, constants["w"].astype(np.int64)
-        bias = constants["bias"] - q.moved * w.sum(axis=(0, 1, 2))
+        bias = self.conv.moved_bias(constants)
         low, high = LIMITS[q.dtype_in]
         up, down = np.maximum(w, 0).sum(axis=(0, 1, 2)), np.minimum(w, 0).sum(axis=(0, 1, 2))
         largest = np.maximum(bias + high * up + low * down, -(bias + low * up + high * down)).max()
@@ -211,7 +199,7 @@ class ByteWinogradPlanner:
 
     # Schedule ------------------------------------------------------------------------------------
 
-    def plan(self) -> Plan:
+    def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
         constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
         kernel = te.kernel("convolution", self.declared(), constants)
@@ -221,19 +209,16 @@ class ByteWinogradPlanner:
         self.schedule_inputs(s)
         self.schedule_products(s)
         self.schedule_outputs(s)
-        order = ((3, 0), (1, 0), (0, 0), (2, 0), (3, 1), (2, 1))
-        shape = (POINTS, POINTS, self.channels, self.room)
+        w = panels(kernel.tensors["w"].shape, self.panel, TAPS, order=(3, 1, 0, 2))
         plain = Layout.plain((self.room,))
-        layouts = {"w": Layout(shape, ((), (), (TAPS,), (self.panel,)), order)}
-        tiles = {name: self.tiles for name in ("out", "residual") if name in kernel.tensors}
-        return Plan(s, {**layouts, "bias": plain, "scale": plain}, tiles)
+        return self.placed(s, {"w": w, "bias": plain, "scale": plain})
 
     def schedule_inputs(self, s: te.Schedule) -> None:
         """Vectors of bytes, then of words, one row of tiles after the other."""
         words = 2 * self.target.lanes
-        s.split("padded", "ci", 2 * words)
-        s.vectorise("padded", "ci.i")
-        s.parallelise("padded", s.fuse("padded", "n", "y"))
+        s.split("padded", "pc", 2 * words)
+        s.vectorise("padded", "pc.i")
+        s.parallelise("padded", s.fuse("padded", "pn", "py"))
         s.split("lines", "ci", words)
         s.reorder("lines", "n", "ty", "px", "ci.o", "i", "ci.i")
         s.compute_at("lines.REGISTER", "lines", "ci.o")

@@ -3,18 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import te
 from ...tensor import Kernel
 from ..codegen.layout import Layout
 from ..codegen.lower import IN_CODE
 from ..target import Target
-from .description import Array, Plan
+from .description import Array, Description, KernelSchedule
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Description):
     """A declared kernel and the text of its schedule.
 
     Operands are the kernel's inputs in the order of reading, then its constants, to be bound; small
@@ -36,7 +34,7 @@ class Declared:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
+        """Arrays that the kernel takes."""
         known = self.kernel.constants.items()
         names = (*self.kernel.inputs, *(name for name, held in known if held.size > IN_CODE))
         tensors = self.kernel.tensors
@@ -50,16 +48,10 @@ class Declared:
 
     @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that it gives."""
         return Array(self.kernel.output.dtype, self.kernel.output.shape)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
+    def plan(self, target: Target) -> KernelSchedule:
         """The schedule, replayed for the target's processor."""
         schedule = te.Schedule.parse(self.kernel, self.steps, processor=target.processor)
-        return Plan(schedule, dict(self.layouts))
+        return KernelSchedule(schedule, dict(self.layouts))

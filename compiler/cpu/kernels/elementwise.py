@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import CompileError
 from ... import te
 from ..target import Target
-from .description import Array, Plan
+from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 _BLOCK = 1 << 13
@@ -17,7 +17,7 @@ _BLOCK = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
-class Elementwise:
+class Elementwise(Description):
     """`out[i, j, ...] = formula`, over arrays of one shape and such that are broadcast to it.
 
     Parameters
@@ -54,7 +54,7 @@ class Elementwise:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
+        """Arrays that the kernel takes, in the order of a call."""
         others = dict(self.broadcast)
         return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
 
@@ -65,7 +65,7 @@ class Elementwise:
 
     @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that it gives."""
         return Array(self.dtype, self.shape)
 
     @property
@@ -80,13 +80,7 @@ class Elementwise:
             and self.operands[name].shape == self.shape
         )
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
+    def plan(self, target: Target) -> KernelSchedule:
         """Declaration and schedule: vectors side by side, blocks of elements in parallel."""
         shape, places = self._merged()
         names = [f"i{position}" for position in range(len(shape))]
@@ -115,7 +109,7 @@ class Elementwise:
         elif shape[-1] > _BLOCK:
             s.split("out", f"{last}.o", math.ceil(_BLOCK / lanes))
             s.parallelise("out", f"{last}.o.o")
-        return Plan(s)
+        return KernelSchedule(s)
 
     def _merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
         """As few axes as will do, and which of them every operand has.

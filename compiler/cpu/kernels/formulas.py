@@ -48,18 +48,24 @@ def _truth(value: Value) -> Value:
 
 def _max(a: Value, b: Value) -> Value:
     """The larger; NaN where one is; the second where both are equal."""
-    known = _known(b)
-    if not (a.real or b.real) or _known(a) is not None or known:
-        return te.maximum(a, b)
-    if known == 0 and math.copysign(1.0, known) > 0:
+    zero = _known(b)
+    if _known(a) is None and zero == 0 and math.copysign(1.0, zero) > 0:
         return te.single(te.maximum(a, b) + 0.0)
-    return te.select(te.less(b, a), a, te.select(te.equal(a, a), b, a))
+    return _first_where(te.less(b, a), a, b, te.maximum)
 
 
 def _min(a: Value, b: Value) -> Value:
+    """The smaller; NaN where one is; the second where both are equal."""
+    return _first_where(te.less(a, b), a, b, te.minimum)
+
+
+def _first_where(
+    first: Value, a: Value, b: Value, extreme: Callable[[Value, Value], Value]
+) -> Value:
+    """One of two values, or the NaN among them; `te`'s own extreme where that is the same."""
     if not (a.real or b.real) or _known(a) is not None or _known(b):
-        return te.minimum(a, b)
-    return te.select(te.less(a, b), a, te.select(te.equal(a, a), b, a))
+        return extreme(a, b)
+    return te.select(first, a, te.select(te.equal(a, a), b, a))
 
 
 def _known(value: Value) -> float | None:

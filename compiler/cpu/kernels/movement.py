@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import te
 from ..target import Target
-from .description import Array, Plan
+from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 MOST_PIECES = 16
@@ -16,7 +14,7 @@ MOST_PIECES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class AffineCopy:
+class AffineCopy(Description):
     """`out[i, j, ...] = x[...]`, where each index of `x` is a sum of those of `out`.
 
     Parameters
@@ -42,26 +40,15 @@ class AffineCopy:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
+        """Arrays that the kernel takes."""
         return {"x": Array(self.dtype_in, self.shape)}
 
     @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that it gives."""
         return Array(self.dtype_out, self.extents)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
+    def plan(self, target: Target) -> KernelSchedule:
         """Declaration and schedule: vectors along what lies side by side in `x`."""
         names = [f"i{axis}" for axis in range(len(self.extents))]
         axes = te.axes(**dict(zip(names, self.extents, strict=True)))
@@ -82,11 +69,11 @@ class AffineCopy:
         s.vectorise("out", f"{inner}.i")
         if len(others) > 1:
             s.parallelise("out", s.fuse("out", *others[:2]))
-        return Plan(s)
+        return KernelSchedule(s)
 
 
 @dataclass(frozen=True, slots=True)
-class ByteJoin:
+class ByteJoin(Description):
     """`out[r] = parts[0][r], parts[1][r], ...`: rows of int8, one behind the other.
 
     Parameters
@@ -102,32 +89,21 @@ class ByteJoin:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
+        """Arrays that the kernel takes, in the order of a call."""
         sizes = enumerate(self.widths)
         return {f"x{part}": Array("int8", (self.rows, width)) for part, width in sizes}
 
     @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that it gives."""
         return Array("int8", (self.rows, sum(self.widths)))
-
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
 
     @staticmethod
     def pieces(widths: tuple[int, ...], target: Target) -> int:
         """Vectors of a joined row."""
         return math.ceil(sum(widths) / (4 * target.lanes))
 
-    def plan(self, target: Target) -> Plan:
+    def plan(self, target: Target) -> KernelSchedule:
         """Declaration and schedule: outside of a part its elements are 0, so that a sum joins."""
         r, c = te.axes(r=self.rows, c=sum(self.widths))
         value, start = None, 0
@@ -142,4 +118,4 @@ class ByteJoin:
         s.unroll("out", "c.o")
         s.vectorise("out", "c.i")
         s.parallelise("out", "r")
-        return Plan(s)
+        return KernelSchedule(s)

@@ -121,7 +121,7 @@ def test_a_window_larger_than_its_image_is_refused() -> None:
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(CompileError, match="there is no activation `swish`; choose relu, relu6"):
+    with pytest.raises(CompileError, match="unknown activation `swish`; choose relu, relu6"):
         compile_kernel(matrix_product(2, 2, 2, "swish"))
 
 
