@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution, Quantised, Residual
+from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution, Requantisation, Residual
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
 from ..graph.operators import QAdd, QConv
@@ -25,7 +25,7 @@ def match_layer(scope: Scope, node: Node) -> HostKernel | None:
     if not fits(sizes):
         return None
     plain = is_plain(sizes, scale)
-    quantised = Quantised(
+    quantised = Requantisation(
         *("int8", "int8", layer.zero_point_x, layer.zero_point_y, layer.low, layer.high),
         folded=True,
         guarded=not plain,
@@ -67,7 +67,7 @@ def match_layer(scope: Scope, node: Node) -> HostKernel | None:
 
 
 def _dense(
-    layer: QConv, shape: tuple[int, ...], w: np.ndarray, quantised: Quantised
+    layer: QConv, shape: tuple[int, ...], w: np.ndarray, quantised: Requantisation
 ) -> tuple[Convolution, np.ndarray]:
     """The description and its weights; a window of the whole image is one tap of all its bytes."""
     samples, rows, columns, depth = shape

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...isa.numbers import INT8_MIN
-from ..cpu import BytePooling, Quantised
+from ..cpu import BytePooling, Requantisation
 from ..graph import Node
 from ..graph.operators import QAvgPool, QMaxPool
 from .integer_bounds import fits, is_plain
@@ -24,7 +24,7 @@ def match_pool(scope: Scope, node: Node) -> HostKernel | None:
         kernel=layer.kernel,
         strides=layer.strides,
         pads=layer.pads,
-        quantised=Quantised("int8", "int8", low=layer.low, high=layer.high, folded=True),
+        quantised=Requantisation("int8", "int8", low=layer.low, high=layer.high, folded=True),
     )
     if isinstance(layer, QMaxPool):
         described = replace(described, dilations=layer.dilations)

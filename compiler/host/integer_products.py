@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...isa.numbers import INT8_MAX, INT8_MIN
-from ..cpu import ByteProduct, Quantised
+from ..cpu import ByteProduct, Requantisation
 from ..graph import Node
 from ..graph.operators import QMatMul
 from .integer_bounds import fits, is_plain
@@ -37,7 +37,7 @@ def match_product(scope: Scope, node: Node) -> HostKernel | None:
         *(a[0], heads, rows, inner, columns),
         zero_points=(layer.zero_point_a, layer.zero_point_b),
         scale=scale,
-        quantised=Quantised(
+        quantised=Requantisation(
             *("int8", "int8", 0, layer.zero_point_y, layer.low, layer.high), folded=True
         ),
         transposed=layer.transposed,

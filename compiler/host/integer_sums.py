@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT, INT8_MIN
-from ..cpu import ByteSum, ByteTable, Quantised, Residual
+from ..cpu import ByteSum, ByteTable, Requantisation, Residual
 from ..graph import Node
 from ..graph.operators import QAdd, QLut
 from .integer_bounds import is_plain
@@ -22,7 +22,9 @@ def as_residual(layer: QAdd, own: int = 0) -> Residual | None:
     scale = float(np.float32(layer.scale))
     if size >= EXACT_LIMIT or not is_plain(size, scale):
         return None
-    quantised = Quantised("int8", "int8", 0, layer.zero_point_y, layer.low, layer.high, folded=True)
+    quantised = Requantisation(
+        "int8", "int8", 0, layer.zero_point_y, layer.low, layer.high, folded=True
+    )
     return Residual((first, second), layer.constant, scale, quantised)
 
 

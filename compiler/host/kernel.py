@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cpu import Description, Target
+from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node
 
 
@@ -68,7 +68,7 @@ class Scope:
 
     graph: Graph
     free: frozenset[str]
-    target: Target
+    target: CpuTarget
 
     def is_free(self, node: Node) -> bool:
         """Whether a kernel may take a node."""

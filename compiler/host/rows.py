@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 
-from ..cpu import LayerNormalisation, Reduction, Softmax
+from ..cpu import LayerNormalisation, RowReduction, RowSoftmax
 from ..graph import Node
 from ..graph.operators import Binary, Cast, Operator, Reduce, Reshape, Unary
-from ..graph.operators import Softmax as SoftmaxNode
+from ..graph.operators import RowSoftmax as SoftmaxNode
 from .kernel import HostKernel, Matcher, Scope
 from .walk import in_order, is_closed, per_column, scalar
 
@@ -46,7 +46,7 @@ def softmax(scope: Scope, node: Node) -> HostKernel | None:
     if columns > (MOST_COLUMNS if inner == 1 else MOST_ACROSS):
         return None
     rows = kind.elements // (columns * inner)
-    description = Softmax(rows, columns, operator.log, inner)
+    description = RowSoftmax(rows, columns, operator.log, inner)
     return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,))
 
 
@@ -56,7 +56,7 @@ def reduction(scope: Scope, node: Node) -> HostKernel | None:
     assert isinstance(operator, Reduce)
     if operator.kind not in KINDS or not columns or scope.graph.is_constant(node.inputs[0]):
         return None
-    description = Reduction(rows, columns, KINDS[operator.kind], inner)
+    description = RowReduction(rows, columns, KINDS[operator.kind], inner)
     return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,))
 
 

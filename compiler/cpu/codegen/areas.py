@@ -13,7 +13,7 @@ from .layout import Layout, Tiles
 
 
 @dataclass(frozen=True, slots=True)
-class Area:
+class CodeBuffer:
     """A buffer while code for it is emitted.
 
     Parameters
@@ -46,7 +46,7 @@ class Area:
     given: bool = False
 
 
-def bytes_of(area: Area) -> int:
+def bytes_of(area: CodeBuffer) -> int:
     """Bytes of one element."""
     element = TYPES[area.tensor.dtype]
     return element.width // 8 if isinstance(element, ir.IntType) else 4

@@ -12,12 +12,12 @@ from ...te.nodes import Allocate
 from ...te.program import Program
 from ...te.stages import REGISTER
 from ...te.values import LIMITS
-from ..target import Target
-from .areas import Area, bytes_of
+from ..target import CpuTarget
+from .areas import CodeBuffer, bytes_of
 from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
-from .memory import Memory
+from .memory import MemoryAccess
 
 ALIGNMENT = 64
 """Bytes to which buffers are aligned: a cache line."""
@@ -30,7 +30,7 @@ VECTOR = 64
 
 
 @dataclass(slots=True)
-class Shared:
+class LoweringContext:
     """What all functions of a kernel know, and count together.
 
     Parameters
@@ -46,7 +46,7 @@ class Shared:
     """
 
     program: Program
-    target: Target
+    target: CpuTarget
     reduced: dict[str, Op]
     workspace_bytes: int = 0
     names: int = 0
@@ -74,18 +74,18 @@ class Buffers:
         Where code goes.
     """
 
-    def __init__(self, shared: Shared, memory: Memory) -> None:
+    def __init__(self, shared: LoweringContext, memory: MemoryAccess) -> None:
         self.shared, self.memory, self.emitter = shared, memory, memory.emitter
-        self.areas: dict[str, Area] = {}
+        self.areas: dict[str, CodeBuffer] = {}
 
-    def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> Area:
+    def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> CodeBuffer:
         """A buffer at the root."""
         area = self._area(node, env, workspace)
         start = self.shared.reserve(bytes_of(area) * area.layout.size)
         pointer = self.emitter.builder.gep(workspace, [I64(start)], source_etype=I8)
         return self._area(node, env, pointer)
 
-    def on_stack(self, node: Allocate, env: Environment) -> Area:
+    def on_stack(self, node: Allocate, env: Environment) -> CodeBuffer:
         """A buffer inside a loop, of this thread alone; LLVM keeps small ones in registers.
 
         Raises
@@ -104,12 +104,12 @@ class Buffers:
             )
         return self._area(node, env, self.emitter.alloca(element, count, ALIGNMENT))
 
-    def _area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> Area:
+    def _area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> CodeBuffer:
         unbounded = tuple((-(1 << 62), 1 << 62) for _ in node.shape)
         domain = self.shared.program.domains.get(node.tensor.name, unbounded)
         origin = tuple(map(env.resolved, node.origin))
         layout = Layout.plain(self._room(node))
-        found = Area(node.tensor, domain, origin, layout, pointer, node.scope == REGISTER)
+        found = CodeBuffer(node.tensor, domain, origin, layout, pointer, node.scope == REGISTER)
         self.areas[node.tensor.name] = found
         return found
 
@@ -121,7 +121,7 @@ class Buffers:
             last = -(-last // lanes) * lanes
         return (*outer, last)
 
-    def neutral_stores(self, area: Area) -> Iterator[tuple[str, int, Affine, LlvmValue]]:
+    def neutral_stores(self, area: CodeBuffer) -> Iterator[tuple[str, int, Affine, LlvmValue]]:
         """Loops that fill a buffer that is reduced into with the neutral element.
 
         Each is a symbol, how often, where, and what is stored.

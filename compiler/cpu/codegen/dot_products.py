@@ -7,7 +7,7 @@ from llvmlite import ir
 from ....errors import CompileError
 from ....isa.expressions import Call, Read
 from ...te.nodes import Guard, Instruction, Let, Loop, Node, Update
-from .areas import Area
+from .areas import CodeBuffer
 from .emitter import I8, I16, I32, TYPES, Emitter, LlvmType, LlvmValue
 from .environment import Environment, without
 from .lower_values import Values
@@ -91,7 +91,7 @@ def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment
     return node, env
 
 
-Operand = tuple[Area, LlvmValue]
+Operand = tuple[CodeBuffer, LlvmValue]
 """A buffer, and the address of the first element that is read."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..target import Target
+from ..target import CpuTarget
 
 LlvmValue = Any
 LlvmType = Any
@@ -50,7 +50,7 @@ class Emitter:
         What the code is for.
     """
 
-    def __init__(self, builder: LlvmBuilder, target: Target) -> None:
+    def __init__(self, builder: LlvmBuilder, target: CpuTarget) -> None:
         self.builder, self.target = builder, target
 
     # Types ---------------------------------------------------------------------------------------

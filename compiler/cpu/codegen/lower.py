@@ -17,9 +17,9 @@ from ...te.nodes import (
     nodes,
 )
 from ...te.program import Program
-from ..target import Target
-from .areas import Area
-from .buffers import Shared
+from ..target import CpuTarget
+from .areas import CodeBuffer
+from .buffers import LoweringContext
 from .emitter import I64, POINTER, TYPES, LlvmValue, number_of
 from .layout import Layout, Tiles
 from .lower_function import Function
@@ -50,7 +50,7 @@ class Lowered:
     workspace_bytes: int
 
 
-def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles]) -> Lowered:
+def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Tiles]) -> Lowered:
     """LLVM code for a program.
 
     Parameters
@@ -78,7 +78,7 @@ def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles
     function = ir.Function(module, signature, ENTRY)
     arrays, workspace, run, pool = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    shared = Shared(program, target, {u.target.tensor: u.op for u in _updates(program)})
+    shared = LoweringContext(program, target, {u.target.tensor: u.op for u in _updates(program)})
     lowering = Function(shared, builder, {}, (run, pool))
     for position, name in enumerate(tensors):
         place = builder.gep(arrays, [I64(position)], source_etype=POINTER)
@@ -86,14 +86,14 @@ def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles
         layout = layouts.get(name, Layout.plain(tensor.shape))
         origin = (Affine(),) * len(tensor.shape)
         pointer = builder.load(place, align=8, typ=POINTER)
-        lowering.areas[name] = Area(
+        lowering.areas[name] = CodeBuffer(
             tensor, program.domains[name], origin, layout, pointer, given=name != tensors[-1]
         )
     for name in small:
         tensor, values = kernel.tensors[name], kernel.constants[name]
         pointer = _global(module, name, values)
         origin, layout = (Affine(),) * len(tensor.shape), Layout.plain(tensor.shape)
-        lowering.areas[name] = Area(
+        lowering.areas[name] = CodeBuffer(
             tensor, program.domains[name], origin, layout, pointer, values=values
         )
     lowering.root(program.body, workspace)

@@ -28,8 +28,8 @@ from ...te.nodes import (
     nodes,
 )
 from ...te.stages import Kind
-from .areas import Area, bytes_of
-from .buffers import Buffers, Shared
+from .areas import CodeBuffer, bytes_of
+from .buffers import Buffers, LoweringContext
 from .cut import middle_of
 from .dot_products import emit_dot_product
 from .emitter import I64, Emitter, LlvmBuilder, LlvmValue
@@ -37,7 +37,7 @@ from .environment import Environment
 from .lower_parallel import emit_parallel
 from .lower_values import Mask, Values
 from .masks import all_of
-from .memory import Memory
+from .memory import MemoryAccess
 
 
 class Function:
@@ -57,14 +57,14 @@ class Function:
 
     def __init__(
         self,
-        shared: Shared,
+        shared: LoweringContext,
         builder: LlvmBuilder,
         symbols: dict[str, LlvmValue],
         threads: tuple[LlvmValue, LlvmValue] | None,
     ) -> None:
         self.shared, self.builder, self.threads = shared, builder, threads
         self.emitter = Emitter(builder, shared.target)
-        self.memory = Memory(self.emitter, symbols)
+        self.memory = MemoryAccess(self.emitter, symbols)
         self.buffers = Buffers(shared, self.memory)
         self.areas = self.buffers.areas
         self.values = Values(self.memory, self.areas)
@@ -129,7 +129,7 @@ class Function:
 
     # Loops ---------------------------------------------------------------------------------------
 
-    def fill(self, area: Area) -> None:
+    def fill(self, area: CodeBuffer) -> None:
         """The neutral element in a buffer that is reduced into."""
 
         def put(place: Affine, value: LlvmValue) -> None:

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from ....isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real
 from ....isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
-from .areas import Area
+from .areas import CodeBuffer
 from .emitter import (
     FLOAT,
     I32,
@@ -23,7 +23,7 @@ from .emitter import (
 )
 from .environment import Environment
 from .functions import FUNCTIONS
-from .memory import Memory
+from .memory import MemoryAccess
 
 Mask = LlvmValue | None
 
@@ -46,7 +46,7 @@ class Values:
         The buffers that exist now, by tensor.
     """
 
-    def __init__(self, memory: Memory, areas: Mapping[str, Area]) -> None:
+    def __init__(self, memory: MemoryAccess, areas: Mapping[str, CodeBuffer]) -> None:
         self.memory, self.areas = memory, areas
         self.emitter: Emitter = memory.emitter
 
@@ -80,7 +80,7 @@ class Values:
         return self.memory.once(key, lambda: self._loaded(area, index, env, mask))
 
     def _loaded(
-        self, area: Area, index: tuple[Affine, ...], env: Environment, mask: Mask
+        self, area: CodeBuffer, index: tuple[Affine, ...], env: Environment, mask: Mask
     ) -> LlvmValue:
         found = self.memory.read(area, index, env, mask)
         if area.tensor.dtype in ("int8", "int16"):

@@ -6,10 +6,10 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 
 from ....errors import CompileError
-from ..target import Target
+from ..target import CpuTarget
 
 
-def assemble(text: str, target: Target, name: str) -> bytes:
+def assemble(text: str, target: CpuTarget, name: str) -> bytes:
     """Optimise a module and emit its object file.
 
     Parameters
@@ -47,7 +47,7 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def assembly_of(text: str, target: Target) -> str:
+def assembly_of(text: str, target: CpuTarget) -> str:
     """What a module becomes, to read."""
     module, machine = llvm.parse_assembly(text), target.machine()
     module.data_layout = str(machine.target_data)
@@ -55,7 +55,7 @@ def assembly_of(text: str, target: Target) -> str:
     return machine.emit_assembly(module)
 
 
-class Library:
+class ObjectCode:
     """An object file in memory, ready to be called.
 
     Parameters
@@ -66,7 +66,7 @@ class Library:
         What it was compiled for.
     """
 
-    def __init__(self, code: bytes, target: Target) -> None:
+    def __init__(self, code: bytes, target: CpuTarget) -> None:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()

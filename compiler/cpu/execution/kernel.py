@@ -18,9 +18,9 @@ from ....errors import CompileError, InputError
 from ..codegen.buffers import ALIGNMENT
 from ..codegen.layout import Layout
 from ..codegen.lower import ENTRY, Lowered, lower
-from ..codegen.machine_code import Library, assemble
+from ..codegen.machine_code import ObjectCode, assemble
 from ..kernels.description import Array, Description, KernelSchedule
-from ..target import Target, check_runs, host
+from ..target import CpuTarget, check_runs, host
 from . import workspace
 from .pool import Pool, pool_of
 
@@ -28,7 +28,7 @@ _MAGIC = b"tilewright-cpu-kernel-3\n"
 """What stored kernels begin with; the number changes with what descriptions or headers mean."""
 
 
-class Kernel:
+class CompiledKernel:
     """Machine code of one description for one target.
 
     Parameters
@@ -57,7 +57,7 @@ class Kernel:
     def __init__(
         self,
         description: Description,
-        target: Target,
+        target: CpuTarget,
         code: bytes,
         tensors: tuple[str, ...],
         layouts: Mapping[str, Layout],
@@ -68,7 +68,7 @@ class Kernel:
         self.description, self.target, self.code = description, target, code
         self.tensors, self.layouts, self.workspace_bytes = tensors, layouts, workspace_bytes
         self.pool: Pool | None = pool_of(threads)
-        self._library = Library(code, target)
+        self._library = ObjectCode(code, target)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
 
     def bind(self, **constants: np.ndarray) -> "BoundKernel":
@@ -142,7 +142,7 @@ class BoundKernel:
         Packed arrays by tensor.
     """
 
-    def __init__(self, kernel: Kernel, constants: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, kernel: CompiledKernel, constants: Mapping[str, np.ndarray]) -> None:
         self.kernel, self.constants = kernel, constants
         description = kernel.description
         self._names = [n for n in description.operands if n not in description.constants]
@@ -240,8 +240,8 @@ def check(name: str, array: np.ndarray, wanted: Array) -> None:
 
 
 def compile_kernel(
-    description: Description, target: Target | None = None, threads: int = 1
-) -> Kernel:
+    description: Description, target: CpuTarget | None = None, threads: int = 1
+) -> CompiledKernel:
     """Compile a kernel.
 
     Parameters
@@ -261,7 +261,7 @@ def compile_kernel(
     target = target or host()
     plan, lowered = lower_description(description, target)
     code = assemble(lowered.text, target, plan.schedule.kernel.name)
-    return Kernel(
+    return CompiledKernel(
         description,
         target,
         code,
@@ -272,15 +272,17 @@ def compile_kernel(
     )
 
 
-def lower_description(description: Description, target: Target) -> tuple[KernelSchedule, Lowered]:
+def lower_description(
+    description: Description, target: CpuTarget
+) -> tuple[KernelSchedule, Lowered]:
     """The schedule of a kernel and its LLVM code, for reading."""
     plan = description.plan(target)
     return plan, lower(plan.schedule.program(), target, {**plan.layouts, **plan.tiles})
 
 
 def load_kernel(
-    data: bytes, description: Description, target: Target | None = None, threads: int = 1
-) -> Kernel:
+    data: bytes, description: Description, target: CpuTarget | None = None, threads: int = 1
+) -> CompiledKernel:
     """A kernel from an artifact; compiled anew where that is for another target or description.
 
     Parameters
@@ -307,10 +309,10 @@ def load_kernel(
         return compile_kernel(description, target, threads)
     layouts = {name: Layout.from_dict(found) for name, found in known["layouts"].items()}
     tensors, size = tuple(known["tensors"]), known["workspace_bytes"]
-    return Kernel(description, target, code, tensors, layouts, size, threads)
+    return CompiledKernel(description, target, code, tensors, layouts, size, threads)
 
 
-def key_of(description: Description, target: Target) -> str:
+def key_of(description: Description, target: CpuTarget) -> str:
     """What code follows from: description, target, and the compiler's own files."""
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
         parts = (repr(description), repr(target), str(llvm_version_info), code_generator_digest())

@@ -17,7 +17,7 @@ from functools import cache
 import numpy as np
 
 from ....errors import CompileError
-from ..codegen.machine_code import Library, assemble
+from ..codegen.machine_code import ObjectCode, assemble
 from ..target import host
 from .pool_code import FIELDS, STATE_BYTES, pool_code
 
@@ -104,6 +104,6 @@ def _pool(threads: int) -> Pool:
 
 
 @cache
-def _library() -> Library:
+def _library() -> ObjectCode:
     target = host()
-    return Library(assemble(pool_code(), target, "thread pool"), target)
+    return ObjectCode(assemble(pool_code(), target, "thread pool"), target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ... import te
 from ..codegen.buffers import STACK_BYTES
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
 from .direct_convolution import GAP, SAFE_ROWS, WAY_BYTES
 from .heads import HeadProduct
@@ -55,7 +55,7 @@ class BatchedProduct(HeadProduct):
         """Operands that are the same in all calls."""
         return self.bound
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule."""
         lanes, panel = target.lanes, panel_of(self.columns, target)
         pixels = even_blocks(self.rows, TILES[target.level].rows)

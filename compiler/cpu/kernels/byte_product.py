@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ... import te
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
 from .heads import HeadProduct
-from .quantised import Quantised
+from .quantised import Requantisation
 from .tiles import TILES, Multiplication, panel_of, schedule_tiles
 
 SUMS = 8
@@ -49,12 +49,12 @@ class ByteProduct(HeadProduct):
     columns: int
     zero_points: tuple[int, int]
     scale: float
-    quantised: Quantised
+    quantised: Requantisation
     transposed: bool = False
     joined: tuple[bool, bool, bool] = (False, False, False)
     dtype = "int8"
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         return ByteProductPlanner(self, target).plan()
 
@@ -70,7 +70,7 @@ class ByteProductPlanner:
         What it is compiled for.
     """
 
-    def __init__(self, product: ByteProduct, target: Target) -> None:
+    def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
         self.product, self.target = product, target
         self.way = Multiplication.of(product.quantised, target)
         self.taps, self.lanes = self.way.taps, target.lanes

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ... import te
 from ...tensor import Kernel
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 from .quantised import Residual
 
@@ -38,7 +38,7 @@ class ByteSum(Description):
         """The array that it gives."""
         return Array("int8", (self.size,))
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         (i,) = te.axes(i=self.size)
         a, b = (te.tensor(name, "int8", (self.size,)) for name in ("a", "b"))
@@ -73,7 +73,7 @@ class ByteTable(Description):
         """The array that it gives."""
         return Array("int8", (self.size,))
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors of lookups, or eight single loads in a row."""
         (i,) = te.axes(i=self.size)
         x, table = te.tensor("x", "int8", (self.size,)), te.tensor("table", "int8", (256,))
@@ -83,7 +83,9 @@ class ByteTable(Description):
         return _in_blocks(kernel, target, 8, vectors=False)
 
 
-def _in_blocks(kernel: Kernel, target: Target, step: int, vectors: bool = True) -> KernelSchedule:
+def _in_blocks(
+    kernel: Kernel, target: CpuTarget, step: int, vectors: bool = True
+) -> KernelSchedule:
     """A schedule of the loop `i`: `step` elements at once, blocks of them in parallel."""
     size = kernel.output.shape[0]
     s = te.Schedule(kernel, processor=target.processor)

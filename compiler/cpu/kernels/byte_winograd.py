@@ -27,7 +27,7 @@ from ...te.stages import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .tiles import TILES, panels
 from .winograd import TilePlanner
@@ -94,7 +94,7 @@ class ByteWinogradPlanner(TilePlanner):
         The processor that it is compiled for.
     """
 
-    def __init__(self, conv: "Convolution", target: Target) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         assert conv.quantised is not None
         super().__init__(conv, target, TILE)
         self.quantised = conv.quantised

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....errors import CompileError
-from ..target import Target
+from ..target import CpuTarget
 from .byte_winograd import ByteWinogradPlanner
 from .description import Array, KernelSchedule
 from .direct_convolution import DirectPlanner
-from .quantised import Quantised, Residual
+from .quantised import Requantisation, Residual
 from .windows import Pair, WindowLayer
 from .winograd import WinogradPlanner
 
@@ -64,7 +64,7 @@ class Convolution(WindowLayer):
     dilations: Pair = (1, 1)
     activation: str = ""
     residual: bool = False
-    quantised: Quantised | None = None
+    quantised: Requantisation | None = None
     winograd: bool = True
     narrow: bool = False
     added: Residual | None = None
@@ -92,7 +92,7 @@ class Convolution(WindowLayer):
         found = WindowLayer.output.__get__(self)
         return Array(self.added.quantised.dtype_out, found.shape) if self.added else found
 
-    def planner(self, target: Target) -> ConvolutionPlanner:
+    def planner(self, target: CpuTarget) -> ConvolutionPlanner:
         """The method that is used on a target."""
         unit = self.strides == self.dilations == (1, 1)
         if self.winograd and unit and self.kernel == (3, 3):
@@ -105,12 +105,12 @@ class Convolution(WindowLayer):
                     return planner
         return DirectPlanner(self, target)
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         return self.planner(target).plan()
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """The tensors of the declaration that follow from weights and bias."""
         return self.planner(target).prepare(constants)
@@ -122,7 +122,7 @@ def matrix_product(
     columns: int,
     activation: str = "",
     residual: bool = False,
-    quantised: Quantised | None = None,
+    quantised: Requantisation | None = None,
 ) -> Convolution:
     """`out[m, n] = sum(x[m, k] * w[k, n]) + bias[n]`, as a convolution of `rows` pixels.
 

@@ -7,7 +7,7 @@ from ... import te
 from ...tensor import Kernel
 from ..codegen.layout import Layout
 from ..codegen.lower import IN_CODE
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 
 
@@ -51,7 +51,7 @@ class Declared(Description):
         """The array that it gives."""
         return Array(self.kernel.output.dtype, self.kernel.output.shape)
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """The schedule, replayed for the target's processor."""
         schedule = te.Schedule.parse(self.kernel, self.steps, processor=target.processor)
         return KernelSchedule(schedule, dict(self.layouts))

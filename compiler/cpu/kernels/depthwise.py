@@ -13,9 +13,9 @@ import numpy as np
 
 from ....errors import CompileError
 from ... import te
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
-from .quantised import Quantised
+from .quantised import Requantisation
 from .windows import Pair, WindowLayer
 
 LARGEST = 49
@@ -66,7 +66,7 @@ class DepthwiseConvolution(WindowLayer):
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
     dilations: Pair = (1, 1)
     activation: str = ""
-    quantised: Quantised | None = None
+    quantised: Requantisation | None = None
     narrow: bool = False
     title = "depthwise convolution"
 
@@ -94,7 +94,7 @@ class DepthwiseConvolution(WindowLayer):
         return (*self.kernel, self.channels)
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """The zero point taken out through the bias."""
         if self.quantised is None:
@@ -105,7 +105,7 @@ class DepthwiseConvolution(WindowLayer):
             return {**constants, "w": w, "bias": bias.astype(np.float32)}
         return {**constants, "bias": bias.astype(np.int32)}
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         schedule = te.Schedule(te.kernel("depthwise", self._declared()), processor=target.processor)
         lanes, (rows, pixels) = target.lanes, self._tile(target)
@@ -124,7 +124,7 @@ class DepthwiseConvolution(WindowLayer):
         schedule.parallelise("out", "y.o")
         return KernelSchedule(schedule)
 
-    def _tile(self, target: Target) -> tuple[int, int]:
+    def _tile(self, target: CpuTarget) -> tuple[int, int]:
         """Rows and columns of the output that are computed together.
 
         Tiles that fill a row need no tail. Of these, large ones read less of the image twice. Small
@@ -142,7 +142,7 @@ class DepthwiseConvolution(WindowLayer):
             return 2, max(whole)
         return 2, even_blocks(columns, 7 if stride == 1 else 4)
 
-    def _shares_code(self, target: Target) -> bool:
+    def _shares_code(self, target: CpuTarget) -> bool:
         """Whether one body does for all tiles of a row.
 
         Columns and vectors are then one loop, of which no iteration is known to lie at the border.
@@ -154,7 +154,7 @@ class DepthwiseConvolution(WindowLayer):
         whole = columns % pixels == 0 and self.channels % target.lanes == 0
         return target.lanes == 16 and whole and columns >= MANY * pixels
 
-    def _loops_rows(self, target: Target) -> bool:
+    def _loops_rows(self, target: CpuTarget) -> bool:
         """Whether rows of a large window are a loop: a fifth of the code, where borders are few."""
         if self.taps <= SMALL or self._shares_code(target):
             return False

@@ -9,7 +9,7 @@ from ....errors import CompileError
 from ... import te
 from ...te import Value
 from ..codegen.layout import Layout, Tiles
-from ..target import Target
+from ..target import CpuTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Description:
         """Multiplications, or the operations in their place; 0 where only the elements count."""
         return 0
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         raise NotImplementedError
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """The tensors of the declaration that follow from the constants."""
         return constants

@@ -17,7 +17,7 @@ import numpy as np
 
 from ... import te
 from ..codegen.layout import Layout
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
 
@@ -45,7 +45,7 @@ class DirectPlanner:
         The processor that it is compiled for.
     """
 
-    def __init__(self, conv: "Convolution", target: Target) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
         self.product = Multiplication.of(conv.quantised, target)
         columns = conv.batch * conv.height * conv.width if self.is_matrix else conv.size_out[1]

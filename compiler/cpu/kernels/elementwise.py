@@ -8,7 +8,7 @@ import numpy as np
 
 from ....errors import CompileError
 from ... import te
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
@@ -80,7 +80,7 @@ class Elementwise(Description):
             and self.operands[name].shape == self.shape
         )
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors side by side, blocks of elements in parallel."""
         shape, places = self._merged()
         names = [f"i{position}" for position in range(len(shape))]

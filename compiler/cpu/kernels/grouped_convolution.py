@@ -13,10 +13,10 @@ import numpy as np
 from ....errors import CompileError
 from ... import te
 from ..codegen.layout import Layout
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
-from .quantised import Quantised
+from .quantised import Requantisation
 from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
 from .windows import Pair, WindowLayer
 
@@ -47,7 +47,7 @@ class GroupedConvolution(WindowLayer):
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
     dilations: Pair = (1, 1)
     activation: str = ""
-    quantised: Quantised | None = None
+    quantised: Requantisation | None = None
     title = "grouped convolution"
 
     def __post_init__(self) -> None:
@@ -63,12 +63,12 @@ class GroupedConvolution(WindowLayer):
         """Extents of the weights, output channels last."""
         return (*self.kernel, self.channels_in // self.groups, self.channels_out)
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         return GroupedPlanner(self, target).plan()
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """Weights of joined groups, and the zero point taken out through the bias."""
         return GroupedPlanner(self, target).prepare(constants)
@@ -85,7 +85,7 @@ class GroupedPlanner:
         The processor that it is compiled for.
     """
 
-    def __init__(self, conv: GroupedConvolution, target: Target) -> None:
+    def __init__(self, conv: GroupedConvolution, target: CpuTarget) -> None:
         self.conv, self.target = conv, target
         self.product = Multiplication.of(conv.quantised, target)
         part = conv.channels_out // conv.groups

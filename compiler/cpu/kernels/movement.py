@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ... import te
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
@@ -48,7 +48,7 @@ class AffineCopy(Description):
         """The array that it gives."""
         return Array(self.dtype_out, self.extents)
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors along what lies side by side in `x`."""
         names = [f"i{axis}" for axis in range(len(self.extents))]
         axes = te.axes(**dict(zip(names, self.extents, strict=True)))
@@ -99,11 +99,11 @@ class ByteJoin(Description):
         return Array("int8", (self.rows, sum(self.widths)))
 
     @staticmethod
-    def pieces(widths: tuple[int, ...], target: Target) -> int:
+    def pieces(widths: tuple[int, ...], target: CpuTarget) -> int:
         """Vectors of a joined row."""
         return math.ceil(sum(widths) / (4 * target.lanes))
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: outside of a part its elements are 0, so that a sum joins."""
         r, c = te.axes(r=self.rows, c=sum(self.widths))
         value, start = None, 0

@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import te
 from ..codegen.layout import Layout
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
 from .tiles import TILES, panel_of, panels, schedule_tiles
 from .windows import Pair, WindowLayer
@@ -55,12 +55,12 @@ class PlanarConvolution(WindowLayer):
         return (self.batch, self.channels_in, self.height, self.width)
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """Weights in the order of the reduction, [I, KH, KW, O]."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         s = te.Schedule(te.kernel("convolution", self._declared()), processor=target.processor)
         lanes, panel = target.lanes, panel_of(self.channels_out, target)

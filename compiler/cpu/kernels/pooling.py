@@ -10,9 +10,9 @@ import numpy as np
 
 from ... import te
 from ...te.declare import FLOAT32_MAX
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks
-from .quantised import Quantised
+from .quantised import Requantisation
 from .windows import Pair, Windowed
 
 UNROLLED = 64
@@ -112,7 +112,7 @@ class Pooling(PoolingWindow):
         return all((counts == counts[0]).all() for counts in self.counted)
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """Divisors, where they differ, as a product of rows and columns."""
         if not self.average or self.uniform:
@@ -120,7 +120,7 @@ class Pooling(PoolingWindow):
         rows, columns = self.counted
         return {"rows": rows, "columns": columns}
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: tiles of pixels by vectors of channels stay in registers."""
         s = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
         lanes, columns = target.lanes, self.size_out[1]
@@ -181,13 +181,13 @@ class BytePooling(PoolingWindow):
     kernel: Pair
     strides: Pair
     pads: tuple[int, int, int, int]
-    quantised: Quantised
+    quantised: Requantisation
     dilations: Pair = (1, 1)
     constant: int = 0
     scale: float | None = None
     dtype = "int8"
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: a vector of channels stays in a register over the window."""
         s = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
         lanes = target.lanes * (4 if self.scale is None else 1)

@@ -6,7 +6,7 @@ from ... import te
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
+class Requantisation:
     """How a kernel's bytes stand for numbers: `number = scale * (byte - zero_point)`.
 
     The kernel gets one factor per output channel: scale of the activations, times that of the
@@ -79,7 +79,7 @@ class Residual:
     multipliers: tuple[int, int]
     constant: int
     scale: float
-    quantised: Quantised
+    quantised: Requantisation
 
     def added(self, own: te.Value, other: te.Value) -> te.Value:
         """The byte."""

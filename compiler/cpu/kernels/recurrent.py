@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ... import te
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 
 Part = Callable[[str, int], te.Value]
@@ -71,7 +71,7 @@ class RecurrentUpdate(Description):
         """The array that it gives."""
         return Array("float32", (self.rows, self.hidden))
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         n, h = te.axes(n=self.rows, h=self.hidden)
         given = {name: te.tensor(name, a.dtype, a.shape) for name, a in self.operands.items()}

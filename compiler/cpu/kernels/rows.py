@@ -13,7 +13,7 @@ from ....errors import CompileError
 from ... import te
 from ...te.declare import FLOAT32_MAX
 from ...te.stages import REGISTER
-from ..target import Target
+from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 
 Change = Callable[[te.Value], te.Value]
@@ -46,7 +46,7 @@ class RowKernel(Description):
         """The operand."""
         return te.tensor("x", "float32", self.shape, pad=pad)
 
-    def columns_at_once(self, target: Target) -> int:
+    def columns_at_once(self, target: CpuTarget) -> int:
         """Elements of a row that are reduced side by side."""
         width = 4 * target.lanes
         while width > target.lanes and width > self.columns:
@@ -55,7 +55,7 @@ class RowKernel(Description):
 
 
 @dataclass(frozen=True, slots=True)
-class Softmax(RowKernel):
+class RowSoftmax(RowKernel):
     """`out[r, c] = exp(x[r, c] - largest) / sum of that`, along the columns.
 
     Parameters
@@ -73,7 +73,7 @@ class Softmax(RowKernel):
     log: bool = False
     inner: int = 1
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         width, alone = self.columns_at_once(target), self.inner == 1
         r, c, i = te.axes(r=self.rows, c=self.columns, i=self.inner)
@@ -131,7 +131,7 @@ class LayerNormalisation(RowKernel):
         """Operands that are the same in all calls."""
         return ("scale", "bias")
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         width = self.columns_at_once(target)
         r, c = te.axes(r=self.rows, c=self.columns)
@@ -156,11 +156,11 @@ class LayerNormalisation(RowKernel):
 
 
 REDUCTIONS = ("mean", "sum", "max", "min", "squares", "length")
-"""Kinds of `Reduction`; `squares` sums those, and `length` is the root of that."""
+"""Kinds of `RowReduction`; `squares` sums those, and `length` is the root of that."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction(RowKernel):
+class RowReduction(RowKernel):
     """`out[r] = sum, mean, largest or least of x[r, ...]`, in float32.
 
     Parameters
@@ -194,7 +194,7 @@ class Reduction(RowKernel):
         """Elements that are read."""
         return math.prod(self.shape)
 
-    def plan(self, target: Target) -> KernelSchedule:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
         extreme, width = self.kind in ("max", "min"), self.columns_at_once(target)
         r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
@@ -302,7 +302,7 @@ def _reduced_across(
 
 
 def _scheduled(
-    name: str, out: te.Operand, rows: Sequence[str], width: int, target: Target
+    name: str, out: te.Operand, rows: Sequence[str], width: int, target: CpuTarget
 ) -> KernelSchedule:
     """All stages inside the loop over rows; whole rows in memory, the rest in registers."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)
@@ -325,7 +325,7 @@ def _scheduled(
 
 
 def _scheduled_across(
-    name: str, out: te.Operand, stages: Sequence[str], target: Target
+    name: str, out: te.Operand, stages: Sequence[str], target: CpuTarget
 ) -> KernelSchedule:
     """All stages inside a loop over blocks of neighbours; whole rows in memory."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)

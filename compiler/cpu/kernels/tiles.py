@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ... import te
 from ...te.processor import DotProduct
 from ..codegen.layout import Layout
-from ..target import Target
+from ..target import CpuTarget
 from .description import round_up
-from .quantised import Quantised
+from .quantised import Requantisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Multiplication:
     shift: int
 
     @staticmethod
-    def of(quantised: Quantised | None, target: Target) -> "Multiplication":
+    def of(quantised: Requantisation | None, target: CpuTarget) -> "Multiplication":
         """The way for float32, or for bytes."""
         if quantised is None:
             return Multiplication(None, 1, 0)
@@ -83,7 +83,7 @@ class Multiplication:
         return te.compute(name, "uint8", axes, element + self.shift)
 
 
-def panel_of(columns: int, target: Target) -> int:
+def panel_of(columns: int, target: CpuTarget) -> int:
     """Columns of a panel: one vector where that covers all, else two."""
     return (1 if columns <= target.lanes else 2) * target.lanes
 

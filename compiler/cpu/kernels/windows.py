@@ -9,7 +9,7 @@ import numpy as np
 from ....errors import CompileError
 from ... import te
 from .description import Array, Description, activated
-from .quantised import Quantised
+from .quantised import Requantisation
 
 Pair = tuple[int, int]
 
@@ -88,7 +88,7 @@ class WindowLayer(Windowed):
     channels_in: int
     channels_out: int
     activation: str
-    quantised: Quantised | None = None
+    quantised: Requantisation | None = None
 
     @property
     def weights(self) -> tuple[int, ...]:

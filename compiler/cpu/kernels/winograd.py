@@ -17,7 +17,7 @@ from ... import te
 from ...te.stages import REGISTER
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
-from ..target import Target
+from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .tiles import TILES, panels
 
@@ -48,7 +48,7 @@ class TilePlanner:
         Outputs of a tile along each dimension.
     """
 
-    def __init__(self, conv: "Convolution", target: Target, size: int) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget, size: int) -> None:
         self.conv, self.target = conv, target
         self.down, self.across = (-(-extent // size) for extent in conv.size_out)
         self.tiles = Tiles.of_image(conv.output.shape, size)
@@ -83,7 +83,7 @@ class WinogradPlanner(TilePlanner):
         The processor that it is compiled for.
     """
 
-    def __init__(self, conv: "Convolution", target: Target) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         super().__init__(conv, target, TILE)
 
     @property

@@ -9,12 +9,12 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.cpu import (
     LEVELS,
+    CompiledKernel,
     Convolution,
     Declared,
-    Kernel,
     LayerNormalisation,
-    Quantised,
-    Softmax,
+    Requantisation,
+    RowSoftmax,
     compile_kernel,
     host,
     load_kernel,
@@ -31,13 +31,13 @@ from .arrays import normal, operands_of, whole
 LAYER = Convolution(1, 20, 20, 16, 48, (3, 3), pads=(1, 1, 1, 1))
 
 
-def bound(kernel: Kernel, arrays: dict[str, np.ndarray]):
+def bound(kernel: CompiledKernel, arrays: dict[str, np.ndarray]):
     return kernel.bind(**{name: arrays[name] for name in kernel.description.constants})
 
 
 @pytest.mark.parametrize(
     "layer",
-    [LAYER, replace(LAYER, quantised=Quantised("int8", "int8")), matrix_product(60, 30, 90)],
+    [LAYER, replace(LAYER, quantised=Requantisation("int8", "int8")), matrix_product(60, 30, 90)],
 )
 def test_results_do_not_depend_on_the_number_of_threads(layer: Convolution) -> None:
     arrays = operands_of(layer)
@@ -48,7 +48,7 @@ def test_results_do_not_depend_on_the_number_of_threads(layer: Convolution) -> N
 
 def test_rows_do_not_depend_on_the_number_of_threads() -> None:
     x = normal(37, 130)
-    one, two = (compile_kernel(Softmax(37, 130), threads=threads)(x) for threads in (1, 2))
+    one, two = (compile_kernel(RowSoftmax(37, 130), threads=threads)(x) for threads in (1, 2))
     np.testing.assert_array_equal(one, two)
 
 
