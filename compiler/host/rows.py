@@ -11,7 +11,7 @@ import numpy as np
 from ..cpu import LayerNormalisation, RowReduction, RowSoftmax
 from ..graph import Node
 from ..graph.operators import Binary, Cast, Operator, Reduce, Reshape, Unary
-from ..graph.operators import RowSoftmax as SoftmaxNode
+from ..graph.operators import Softmax as SoftmaxNode
 from .kernel import HostKernel, Matcher, Scope
 from .walk import in_order, is_closed, per_column, scalar
 

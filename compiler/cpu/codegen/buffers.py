@@ -1,4 +1,4 @@
-"""Buffers of a loop program: in the workspace, on the stack, in registers; their first values."""
+"""Allocate and initialise buffers in the workspace, on the stack or in registers."""
 
 import math
 from collections.abc import Iterator
@@ -26,23 +26,23 @@ STACK_BYTES = 1 << 18
 """Largest buffer that lies on the stack of its thread."""
 
 VECTOR = 64
-"""Most elements that are written at once."""
+"""Largest number of elements written at once."""
 
 
 @dataclass(slots=True)
 class LoweringContext:
-    """What all functions of a kernel know, and count together.
+    """State that all functions of a kernel share while they are lowered.
 
     Parameters
     ----------
     program, target
-        What is compiled, and what for.
+        The loop program, and the processor to compile for.
     reduced
-        Tensors that are reduced into, and by what.
+        Tensors that hold reductions, with their operations.
     workspace_bytes
-        Size of the root's buffers so far.
+        Total size of the root's buffers so far.
     names
-        Symbols so far.
+        Number of symbols so far.
     """
 
     program: Program
@@ -52,12 +52,12 @@ class LoweringContext:
     names: int = 0
 
     def fresh(self, name: str) -> str:
-        """A symbol that no other is named like."""
+        """A unique symbol."""
         self.names += 1
         return f"{name}#{self.names}"
 
     def reserve(self, size_bytes: int) -> int:
-        """Room in the workspace; its first byte."""
+        """Reserve bytes in the workspace and return the offset of the first."""
         start = -(-self.workspace_bytes // ALIGNMENT) * ALIGNMENT
         self.workspace_bytes = start + size_bytes
         return start
@@ -69,9 +69,9 @@ class Buffers:
     Parameters
     ----------
     shared
-        What all functions of the kernel know.
+        State shared by all functions of the kernel.
     memory
-        Where code goes.
+        Emits the code.
     """
 
     def __init__(self, shared: LoweringContext, memory: MemoryAccess) -> None:
@@ -79,19 +79,19 @@ class Buffers:
         self.areas: dict[str, CodeBuffer] = {}
 
     def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> CodeBuffer:
-        """A buffer at the root."""
+        """Allocate a buffer at the root."""
         area = self._area(node, env, workspace)
         start = self.shared.reserve(bytes_of(area) * area.layout.size)
         pointer = self.emitter.builder.gep(workspace, [I64(start)], source_etype=I8)
         return self._area(node, env, pointer)
 
     def on_stack(self, node: Allocate, env: Environment) -> CodeBuffer:
-        """A buffer inside a loop, of this thread alone; LLVM keeps small ones in registers.
+        """Allocate a buffer inside a loop, private to a thread; LLVM keeps small ones in registers.
 
         Raises
         ------
         CompileError
-            When it is too large.
+            When the buffer is too large.
         """
         element = TYPES[node.tensor.dtype]
         count = math.prod(self._room(node))
@@ -114,7 +114,7 @@ class Buffers:
         return found
 
     def _room(self, node: Allocate) -> tuple[int, ...]:
-        """A buffer's extents; rows of registers are whole vectors."""
+        """Extents of a buffer; rows in registers are rounded up to whole vectors."""
         *outer, last = node.shape
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:
@@ -122,9 +122,9 @@ class Buffers:
         return (*outer, last)
 
     def neutral_stores(self, area: CodeBuffer) -> Iterator[tuple[str, int, Affine, LlvmValue]]:
-        """Loops that fill a buffer that is reduced into with the neutral element.
+        """Loops that fill the buffer of a reduction with its neutral element.
 
-        Each is a symbol, how often, where, and what is stored.
+        Yields a symbol, the number of iterations, the place and the value stored there.
         """
         op = self.shared.reduced.get(area.tensor.name)
         if op is None:

@@ -13,20 +13,20 @@ from .environment import Environment, without
 from .lower_values import Values
 
 FETCHED_AHEAD = ("vpdpwssd",)
-"""Instructions that take `b` faster than processors fetch it by themselves from far caches."""
+"""Instructions that read `b` faster than the hardware prefetches it from outer caches."""
 
 AHEAD_BYTES = 4096
-"""How far from what is needed now; from 1024 on it makes little difference."""
+"""Prefetch distance; from 1024 on it makes little difference."""
 
 
 def emit_dot_product(node: Instruction, env: Environment, values: Values) -> None:
-    """The instruction for a nest of two loops.
+    """Emit the instruction for a nest of two loops.
 
     Raises
     ------
     CompileError
-        When the operands do not lie as the instruction takes them: `a` with its taps side by side,
-        `b` lane by lane, the taps of each side by side.
+        When the operands do not lie as the instruction reads them: the taps of `a` side by side,
+        `b` lane by lane with the taps of each lane side by side.
     """
     (lanes,) = node.body
     assert isinstance(lanes, Loop)
@@ -54,7 +54,7 @@ def emit_dot_product(node: Instruction, env: Environment, values: Values) -> Non
         if not values.memory.has_room(area, index, env):
             raise CompileError(
                 f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes or "
-                "rows; give it a layout with room for whole vectors, or split without a rest"
+                "rows; give it a layout with room for whole vectors, or split without a remainder"
             )
         areas.append(area)
         offsets.append(without(offset, tap))
@@ -70,9 +70,9 @@ def emit_dot_product(node: Instruction, env: Environment, values: Values) -> Non
 
 
 def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment]:
-    """What stands inside definitions, and inside guards of lanes.
+    """The node inside definitions and guards of lanes, with its environment.
 
-    Lanes beyond the end are computed with the others: their sums lie in registers, unused.
+    Lanes beyond the end are computed as well; their sums stay in registers, unused.
     """
     *outer, node = block
     for let in outer:
@@ -84,8 +84,8 @@ def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment
             known, value = env.decide(condition)
             if not known and not value.coefficient("lane"):
                 raise CompileError(
-                    f"a dot product stands inside of a condition on `{condition.value}`, which is "
-                    "the same in all lanes; split the loops around it without a rest"
+                    f"a dot product is guarded by a condition on `{condition.value}`, which is the "
+                    "same in all lanes; split the loops around it without a remainder"
                 )
         return _inner(node.body, env)
     return node, env

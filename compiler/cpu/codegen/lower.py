@@ -1,8 +1,9 @@
-"""A loop program to an LLVM module with one function for the kernel.
+"""Lower a loop program to an LLVM module with one function for the kernel.
 
-That is `void kernel(arrays, workspace, run, pool)`: pointers to its tensors, memory for the buffers
-at the root, and who runs a parallel loop, null for the calling thread. Buffers of reductions start
-with the neutral element, so that no iteration needs to know whether it is the first.
+Its signature is `void kernel(arrays, workspace, run, pool)`: pointers to the tensors, memory for
+the buffers at the root, and the function and state of the thread pool; both are null if the calling
+thread runs everything. Buffers of reductions start with the neutral element, so that the first
+iteration is like all others.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from .layout import Layout, Tiles
 from .lower_function import Function
 
 IN_CODE = 256
-"""Elements of the largest constant that is part of the code instead of an argument."""
+"""Largest constant, in elements, that is embedded in the code instead of passed as an argument."""
 
 ENTRY = "kernel"
 """Name of the function."""
@@ -40,9 +41,9 @@ class Lowered:
     text
         A module with the function `kernel`.
     tensors
-        What its arrays are, in order: inputs, larger constants, and the output last.
+        Names of the arrays, in order: inputs, larger constants, then the output.
     workspace_bytes
-        Memory that it is to be given.
+        Size of the memory that the kernel needs while it runs.
     """
 
     text: str
@@ -56,17 +57,17 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
     Parameters
     ----------
     program
-        Of a schedule for the target's processor.
+        The scheduled loop program, for the target's processor.
     target
-        What to compile for.
+        The processor to compile for.
     layouts
-        Of those given tensors that do not lie row-major.
+        Layouts of the given tensors that are not row-major.
 
     Raises
     ------
     CompileError
-        When a buffer inside a loop is too large for the stack, or a loop cannot be run as it is
-        marked.
+        When a buffer inside a loop is too large for the stack, or a loop cannot be executed as
+        scheduled.
     """
     module = ir.Module(name=program.kernel.name)
     module.triple = target.triple
@@ -102,7 +103,7 @@ def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Ti
 
 
 def _global(module: ir.Module, name: str, values: np.ndarray) -> LlvmValue:
-    """A table inside the object file."""
+    """A constant table in the object file."""
     element = TYPES[values.dtype.name]
     kind = ir.ArrayType(element, values.size)
     found = ir.GlobalVariable(module, kind, f"table.{name}")

@@ -1,4 +1,4 @@
-"""Elements in memory: where they lie, and reading and writing whole vectors of them."""
+"""Emit loads and stores of elements and whole vectors."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -14,12 +14,12 @@ from .masks import all_of, constant_bits, known_bits
 
 
 class MemoryAccess:
-    """Reads and writes inside one function.
+    """Loads and stores inside one function.
 
     Parameters
     ----------
     emitter
-        Where code goes.
+        Emits the code.
     symbols
         Values of symbols, int64.
     """
@@ -30,17 +30,17 @@ class MemoryAccess:
         self._loads: list[dict[Hashable, LlvmValue]] = [{}]
 
     def open(self) -> None:
-        """Enter a block that may be passed over: what it computes is forgotten after it."""
+        """Enter a block that may be skipped: its values are not reused after it."""
         self._sums.append({})
         self._loads.append({})
 
     def close(self) -> None:
-        """Leave it."""
+        """Leave the block."""
         self._sums.pop()
         self._loads.pop()
 
     def once(self, key: Hashable, make: Callable[[], LlvmValue]) -> LlvmValue:
-        """A value of a key, made where it is not known yet."""
+        """The value for a key, emitted once."""
         for known in reversed(self._loads):
             if key in known:
                 return known[key]
@@ -96,7 +96,7 @@ class MemoryAccess:
         return tuple(i if start == _ZERO else total(i, scaled(start, -1)) for i, start in pairs)
 
     def has_room(self, area: CodeBuffer, index: Sequence[Affine], env: Environment) -> bool:
-        """Whether every lane lies in the buffer, elements that do not exist included."""
+        """Whether the buffer has room for every lane, even outside the domain."""
         extents = zip(self.inside(area, index), area.layout.shape, strict=True)
         return all(env.inside(affine, 0, extent) is True for affine, extent in extents)
 
@@ -120,7 +120,7 @@ class MemoryAccess:
     def read(
         self, area: CodeBuffer, index: Sequence[Affine], env: Environment, mask: LlvmValue | None
     ) -> LlvmValue:
-        """Elements as they lie in memory, pads where they lie outside."""
+        """Load elements; outside the domain they are the pad."""
         if area.values is not None and not any(affine.terms for affine in index):
             place = tuple(affine.constant for affine in index)
             inside = all(0 <= i < size for i, size in zip(place, area.values.shape, strict=True))
@@ -151,7 +151,7 @@ class MemoryAccess:
         env: Environment,
         mask: LlvmValue | None,
     ) -> None:
-        """Elements in memory, where the mask has its bits.
+        """Store elements where the bits of the mask are set.
 
         A mask that is known to have one bit is a scalar store here. LLVM 22 would make it one too,
         but of four bytes where a vector of int32 is cut to int8.
@@ -188,7 +188,7 @@ class MemoryAccess:
     def _outside(
         self, area: CodeBuffer, index: Sequence[Affine], env: Environment
     ) -> LlvmValue | None:
-        """Bits that tell which elements exist, None where all do."""
+        """Mask of the elements that exist; None if all do."""
         bits = []
         for affine, (low, high) in zip(index, area.domain, strict=True):
             if env.inside(affine, low, high) is not True:
@@ -204,9 +204,9 @@ class MemoryAccess:
         return self.emitter.builder.load(self.address(area, offset), align=bytes_of(area), typ=kind)
 
     def _has_rows(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> bool:
-        """Whether lanes lie so far apart, and so far from the ends, that each can be read as a row.
+        """Whether each lane can be read as an element of a whole vector of its own.
 
-        Rows are whole vectors, of which the lane is an element.
+        The lanes must lie far enough from each other and from the ends of the buffer.
         """
         lanes = env.lanes
         if (
@@ -222,7 +222,7 @@ class MemoryAccess:
         return low >= spare and last <= area.layout.size
 
     def _column(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> LlvmValue:
-        """One column of a square of elements; its neighbours are there for those who ask next.
+        """One column of a square of elements; the other columns are kept for later reads.
 
         Rows and shuffles are much faster than a gather where several columns are read, and no
         slower for one.
@@ -237,7 +237,7 @@ class MemoryAccess:
         return self.once(("columns", area.tensor.name, first, step), columns)[column]
 
     def _guarded(self, area: CodeBuffer, offset: Affine, inside: LlvmValue) -> LlvmValue:
-        """One element, or the pad; where it does not exist, the first is read instead."""
+        """One element or the pad; if it does not exist, the first element is loaded instead."""
         emitter, builder = self.emitter, self.emitter.builder
         where = builder.select(inside, self.number(offset), I64(0))
         element = TYPES[area.tensor.dtype]
@@ -253,7 +253,7 @@ class MemoryAccess:
         env: Environment,
         bits: LlvmValue | None,
     ) -> LlvmValue:
-        """Elements at a distance, or under a mask; pads where it has no bit."""
+        """Load strided or masked elements; the pad where the mask is clear."""
         emitter, size = self.emitter, bytes_of(area)
         kind = ir.VectorType(TYPES[area.tensor.dtype], env.lanes)
         if bits is None:
@@ -274,7 +274,7 @@ class MemoryAccess:
         return self.pointers(area, builder.add(distances, first))
 
     def fetch_ahead(self, area: CodeBuffer, offset: Affine, distance: int) -> None:
-        """Bring what lies some bytes after an element into the first cache, once per element."""
+        """Prefetch the bytes at a distance after an element, once per element."""
         emitter, place = self.emitter, total(offset, distance // bytes_of(area))
 
         def fetch() -> LlvmValue:
@@ -284,7 +284,7 @@ class MemoryAccess:
         self.once(("ahead", area.tensor.name, offset), fetch)
 
     def at(self, area: CodeBuffer, offsets: LlvmValue) -> LlvmValue:
-        """Elements at any distances from the first."""
+        """Load elements at arbitrary offsets."""
         lanes = offsets.type.count
         kind = ir.VectorType(TYPES[area.tensor.dtype], lanes)
         bits = number_of(ir.VectorType(BIT, lanes), 1)
@@ -293,7 +293,7 @@ class MemoryAccess:
         return self.emitter.intrinsic(name, kind, arguments)
 
     def pointers(self, area: CodeBuffer, offsets: LlvmValue) -> LlvmValue:
-        """Pointers to elements at distances from the first."""
+        """Pointers to elements at arbitrary offsets."""
         builder, lanes = self.emitter.builder, offsets.type.count
         kind = ir.VectorType(POINTER, lanes)
         size = number_of(offsets.type, bytes_of(area))

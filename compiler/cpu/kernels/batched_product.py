@@ -1,7 +1,7 @@
-"""Matrix products of two activations, one for each image and head, as attention has them.
+"""Matrix products of two activations, one for each image and head, as in attention.
 
-Panels of the second operand are copied inside of the loop over panels, each once and by the thread
-that reads it. Tiles of rows by one panel then stay in registers over the whole sum.
+Each panel of the second operand is copied once, by the thread that reads it. Tiles of rows by one
+panel then stay in registers over the whole sum.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from .heads import HeadProduct
 from .tiles import TILES, panel_of, schedule_tiles
 
 FEW_ROWS = 4
-"""Rows up to which a copy of the second operand costs more than reading it as it lies."""
+"""With so few rows, copying the second operand costs more than reading it in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class BatchedProduct(HeadProduct):
         return KernelSchedule(s)
 
     def _declared(self, packed: bool, moved: bool) -> te.Operand:
-        """The product, of copies of its operands where it reads those."""
+        """The product, with copies of the operands that need them."""
         images, heads = self.images, self.heads
         a, b = (te.tensor(name, one.dtype, one.shape) for name, one in self.operands.items())
         n, h, x, o = te.axes(n=images, h=heads, x=self.rows, o=self.columns)
@@ -115,6 +115,6 @@ class BatchedProduct(HeadProduct):
         return te.compute("out", "float32", self.placed(2, n, h, x, o), total * self.scale)
 
     def _crowded(self, pixels: int) -> bool:
-        """Whether rows of `a` lie so that all of a tile fall on the same few cache lines."""
+        """Whether the rows of a tile of `a` compete for the same set of the cache."""
         apart = self.inner * (self.heads if self.joined[0] else 1) * 4
         return apart % WAY_BYTES == 0 and pixels > SAFE_ROWS

@@ -1,8 +1,7 @@
 """Matrix products of two activations of bytes, one for each image and head.
 
-The second operand is packed in the kernel, as the processor's dot products read it. They multiply
-bytes as they are; the zero points are taken out again with the sums of rows and columns, which are
-dot products with ones.
+The kernel packs the second operand as the processor's dot products read it. The zero points are
+taken out with the sums of rows and columns, which are dot products with ones.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from .quantised import Requantisation
 from .tiles import TILES, Multiplication, panel_of, schedule_tiles
 
 SUMS = 8
-"""Sums of rows or of columns that are made side by side."""
+"""Sums of rows or columns that are computed side by side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,9 @@ class ByteProduct(HeadProduct):
     zero_points
         `za` and `zb`.
     scale
-        Of the sums, before they become bytes.
+        Factor of the sums.
     quantised
-        What becomes of them.
+        Requantisation of the sums.
     transposed
         Whether `b` is [n, h, c, k].
     joined
@@ -60,14 +59,14 @@ class ByteProduct(HeadProduct):
 
 
 class ByteProductPlanner:
-    """Declares and schedules one product for one target.
+    """Plan one product for one target.
 
     Parameters
     ----------
     product
-        What is multiplied.
+        The product.
     target
-        What it is compiled for.
+        The processor that it is compiled for.
     """
 
     def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
@@ -104,7 +103,7 @@ class ByteProductPlanner:
         return KernelSchedule(s)
 
     def _tensorise(self, s: te.Schedule, stage: str, *loops: str) -> None:
-        """Sums of rows or columns, some at a time, so that none waits for the one before."""
+        """Schedule sums of rows or columns, several at a time, so that none waits for another."""
         *_, several, lanes, _ = loops
         s.reorder(stage, *loops)
         s.unroll(stage, several)
@@ -145,7 +144,7 @@ class ByteProductPlanner:
         return computed, constants
 
     def _column_sums(self, ones: te.Operand, packed: te.Operand) -> te.Operand:
-        """What the zero point of the first operand takes from each column."""
+        """The part of each column's sum that stems from the zero point of `a`."""
         p = self.product
         n, h, c = te.axes(n=p.images, h=p.heads, c=self.columns)
         g, t = over = te.reduce_axes(g=self.inner // self.taps, t=self.taps)
@@ -154,7 +153,7 @@ class ByteProductPlanner:
         return te.compute("columns", "int32", (n, h, c), total * factor)
 
     def _row_sums(self, left: te.Operand, table: te.Operand) -> te.Operand:
-        """What the zero point of the second operand takes from each row, the same in all lanes."""
+        """The part of each row's sum that stems from the zero point of `b`, in all lanes."""
         p = self.product
         n, h, m, c = te.axes(n=p.images, h=p.heads, m=p.rows, c=self.lanes)
         g, t = over = te.reduce_axes(g=self.inner // self.taps, t=self.taps)

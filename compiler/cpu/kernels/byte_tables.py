@@ -1,4 +1,4 @@
-"""Kernels that go through arrays of int8 element by element, in one pass."""
+"""Elementwise kernels on int8: residual additions and lookup tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .description import Array, Description, KernelSchedule
 from .quantised import Residual
 
 _BLOCK = 1 << 15
-"""Bytes that one thread takes at a time; fewer are not worth starting threads."""
+"""Bytes of a thread's block; threads do not pay for fewer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ _INVERSE_OF_9 = pow(9, -1, 1 << 32)
 
 
 class ByteWinogradPlanner(TilePlanner):
-    """Declares and schedules one convolution of bytes for one target.
+    """Plan one convolution of bytes for one target.
 
     Parameters
     ----------

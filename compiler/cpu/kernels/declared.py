@@ -1,4 +1,4 @@
-"""A kernel of one's own: any declaration in the language of `te`, with its schedule."""
+"""Custom kernels: any declaration in the language of `te`, with its schedule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from .description import Array, Description, KernelSchedule
 class Declared(Description):
     """A declared kernel and the text of its schedule.
 
-    Operands are the kernel's inputs in the order of reading, then its constants, to be bound; small
+    Operands are the kernel's inputs in the order in which it reads them, then its constants. Small
     constants are part of the code.
 
     Parameters
@@ -23,9 +23,9 @@ class Declared(Description):
     kernel
         The declaration.
     steps
-        The schedule, one step a line; the plain loops without.
+        The schedule, one step per line; plain loops by default.
     layouts
-        Of tensors that are packed.
+        Layouts of the tensors that are packed.
     """
 
     kernel: Kernel

@@ -1,9 +1,9 @@
-"""Depthwise convolution: every channel by its own window, vectors along the channels.
+"""Depthwise convolution: each channel has its own window; vectors run along the channels.
 
-A tile of output pixels by a vector of channels stays in registers, and the window is written out,
-so that what neighbouring windows share is loaded once. The image is read as it is: rows at its
-border have code of their own, and so have tiles where there are few or vectors are small. Every
-such variant holds a whole window for a whole tile, which is most of what compiling takes.
+A tile of output pixels by a vector of channels stays in registers. The window is unrolled, so that
+pixels shared by neighbouring windows are loaded once. The image is read in place: rows at its
+border have code of their own, and so do tiles if there are few or vectors are small. Each variant
+contains a whole window for a whole tile, which makes up most of the compile time.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from .quantised import Requantisation
 from .windows import Pair, WindowLayer
 
 LARGEST = 49
-"""Taps of the largest window that is written out; the code of larger ones would take minutes."""
+"""Taps of the largest window that is unrolled; larger ones would compile for minutes."""
 
 SMALL = 9
-"""Taps up to which a window is written out wherever it is used."""
+"""Taps up to which a window is unrolled wherever it is used."""
 
 SPAN = 15
-"""Columns of the image under a wide tile: with more, vectors no longer stay in 32 registers."""
+"""Columns of the image under a wide tile; the vectors of more would not fit 32 registers."""
 
 MANY = 3
-"""Tiles of a row from which they share code: with fewer, most would be slower at the border."""
+"""Tiles of a row from which on they share code; of fewer, most would be slower at the border."""
 
 SEVERAL = 5
-"""Large tiles of float32 that a row has at least."""
+"""Least number of large float32 tiles in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class DepthwiseConvolution(WindowLayer):
     quantised
         None for float32.
     narrow
-        Whether sums of bytes are known to stay below 2**24. They are then made in float32, which is
-        exact and takes half the instructions: no vector multiplies and adds int32 in one.
+        Whether sums of bytes are known to stay below 2**24. They are then computed in float32,
+        which is exact and takes half the instructions, as there is no fused multiply-add of int32.
     """
 
     batch: int
@@ -96,7 +96,7 @@ class DepthwiseConvolution(WindowLayer):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """The zero point taken out through the bias."""
+        """Take the zero point out through the bias."""
         if self.quantised is None:
             return constants
         bias = self.moved_bias(constants)
@@ -125,11 +125,11 @@ class DepthwiseConvolution(WindowLayer):
         return KernelSchedule(schedule)
 
     def _tile(self, target: CpuTarget) -> tuple[int, int]:
-        """Rows and columns of the output that are computed together.
+        """Rows and columns of a tile.
 
-        Tiles that fill a row need no tail. Of these, large ones read less of the image twice. Small
-        ones suffice for float32 with strides, where neighbours share less, and in narrow images,
-        where few of them then lie at the border.
+        Tiles that divide a row need no tail. Large ones read less of the image twice. Small ones
+        are enough for float32 with strides, where neighbours share less, and for narrow images,
+        where fewer small tiles lie at the border.
         """
         columns, stride = self.size_out[1], self.strides[1]
         if target.registers < 32:
@@ -143,19 +143,19 @@ class DepthwiseConvolution(WindowLayer):
         return 2, even_blocks(columns, 7 if stride == 1 else 4)
 
     def _shares_code(self, target: CpuTarget) -> bool:
-        """Whether one body does for all tiles of a row.
+        """Whether all tiles of a row share one body.
 
-        Columns and vectors are then one loop, of which no iteration is known to lie at the border.
-        Those two or three columns of a tile that may are read under a mask, which costs next to
-        nothing on vectors of 16 elements; narrower ones would be read element by element. Where
-        channels are no whole vectors, everything would be read so.
+        Columns and vectors are then one loop, and any iteration may lie at the border. The two or
+        three columns of a tile that may lie outside are read under a mask, which is almost free for
+        vectors of 16 elements. Narrower vectors would be read element by element, and so would
+        everything if the channels were not whole vectors.
         """
         pixels, columns = self._tile(target)[1], self.size_out[1]
         whole = columns % pixels == 0 and self.channels % target.lanes == 0
         return target.lanes == 16 and whole and columns >= MANY * pixels
 
     def _loops_rows(self, target: CpuTarget) -> bool:
-        """Whether rows of a large window are a loop: a fifth of the code, where borders are few."""
+        """Whether the rows of a large window stay a loop, for a fifth of the code."""
         if self.taps <= SMALL or self._shares_code(target):
             return False
         return target.registers == 32 and self.size_out[1] >= (14 if self.quantised is None else 28)

@@ -35,7 +35,7 @@ SAFE_ROWS = 4
 
 
 class DirectPlanner:
-    """Declares and schedules one convolution for one target.
+    """Plan one convolution for one target.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class DirectPlanner:
 
     @property
     def crowded(self) -> bool:
-        """Whether rows of a matrix lie so that all of a tile fall on the same few cache lines."""
+        """Whether the rows of a tile compete for the same set of the cache."""
         size = 4 if self.conv.quantised is None else 1
         apart = self.conv.channels_in * size % WAY_BYTES == 0
         return self.is_matrix and apart and self.pixels > SAFE_ROWS

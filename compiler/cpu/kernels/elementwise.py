@@ -1,4 +1,4 @@
-"""Chains of elementwise operations, done in one pass over the arrays."""
+"""Chains of elementwise operations, computed in one pass over the arrays."""
 
 import math
 from collections.abc import Mapping
@@ -13,25 +13,25 @@ from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 _BLOCK = 1 << 13
-"""Elements that one thread takes at a time; fewer are not worth starting threads."""
+"""Elements of a thread's block; threads do not pay for fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Elementwise(Description):
-    """`out[i, j, ...] = formula`, over arrays of one shape and such that are broadcast to it.
+    """`out[i, j, ...] = formula`, over arrays that have the output's shape or are broadcast to it.
 
     Parameters
     ----------
     shape
-        Of the output.
+        Extents of the output.
     inputs
         Name and element type of every operand.
     formula
         `("add", "x", ("mul", "y", 2.0))`; whole numbers are integers, others float32.
     dtype
-        Of the output; integers are cut to its low bits.
+        Element type of the output; integers are cut to its low bits.
     broadcast
-        Shapes of those operands that have others: as many axes, each as long or of one element.
+        Shapes of the operands that are broadcast: as many axes, each as long or of one element.
     bound
         Operands that are the same in all calls.
     """
@@ -70,7 +70,7 @@ class Elementwise(Description):
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """Operands whose memory the output may take: every element is read before it is written."""
+        """Operands whose memory the output may reuse: each element is read before it is written."""
         wanted = np.dtype(self.dtype).itemsize
         return tuple(
             name
@@ -112,9 +112,9 @@ class Elementwise(Description):
         return KernelSchedule(s)
 
     def _merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
-        """As few axes as will do, and which of them every operand has.
+        """The fewest possible axes, and which of them each operand has.
 
-        Neighbours that the same operands have are one axis; axes of one element are left out.
+        Adjacent axes of the same operands are merged; axes of one element are dropped.
         """
         merged: list[tuple[int, tuple[bool, ...]]] = []
         sizes = [array.shape for array in self.operands.values()]

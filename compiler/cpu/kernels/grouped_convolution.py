@@ -75,7 +75,7 @@ class GroupedConvolution(WindowLayer):
 
 
 class GroupedPlanner:
-    """Declares and schedules one grouped convolution for one target.
+    """Plan one grouped convolution for one target.
 
     Parameters
     ----------

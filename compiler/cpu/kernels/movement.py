@@ -1,4 +1,4 @@
-"""Kernels that bring elements to other places, and may convert them on the way."""
+"""Kernels that move elements, and may convert them."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 MOST_PIECES = 16
-"""Vectors of a joined row that have code of their own."""
+"""Most vectors of a joined row, each with its own code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,15 @@ class AffineCopy(Description):
     Parameters
     ----------
     shape
-        Of `x`.
+        Extents of `x`.
     extents
-        Of `out`, as many dimensions as make indices sums.
+        Extents of `out`, split into as many dimensions as the indices need to be sums.
     index
-        For each dimension of `x` the factor of each axis of `out`, and what is added.
+        For each dimension of `x`, the factor of each axis of `out` and the constant.
     dtype_in, dtype_out
         Element types.
     formula
-        What becomes of an element `x`, as in `Elementwise`.
+        Conversion of an element `x`, as in `Elementwise`.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class AffineCopy(Description):
         return Array(self.dtype_out, self.extents)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule: vectors along what lies side by side in `x`."""
+        """Declaration and schedule: vectors along neighbours in `x`."""
         names = [f"i{axis}" for axis in range(len(self.extents))]
         axes = te.axes(**dict(zip(names, self.extents, strict=True)))
         x = te.tensor("x", self.dtype_in, self.shape)
@@ -74,14 +74,14 @@ class AffineCopy(Description):
 
 @dataclass(frozen=True, slots=True)
 class ByteJoin(Description):
-    """`out[r] = parts[0][r], parts[1][r], ...`: rows of int8, one behind the other.
+    """`out[r] = parts[0][r], parts[1][r], ...`: concatenated rows of int8.
 
     Parameters
     ----------
     rows
-        Of each part.
+        Rows of each part.
     widths
-        Elements of a row, part by part; the operands are `x0`, `x1`, ...
+        Columns of each part; the operands are `x0`, `x1`, ...
     """
 
     rows: int
@@ -104,7 +104,7 @@ class ByteJoin(Description):
         return math.ceil(sum(widths) / (4 * target.lanes))
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule: outside of a part its elements are 0, so that a sum joins."""
+        """Declaration and schedule: a part is 0 outside its columns, so that the sum joins them."""
         r, c = te.axes(r=self.rows, c=sum(self.widths))
         value, start = None, 0
         for part, width in enumerate(self.widths):

@@ -16,14 +16,14 @@ from .quantised import Requantisation
 from .windows import Pair, Windowed
 
 UNROLLED = 64
-"""Reads of a tile up to which its window is written out, in float32."""
+"""Most reads of a float32 tile whose window is unrolled."""
 
 UNROLLED_BYTES = 9
-"""Taps of the largest window that is written out, in bytes."""
+"""Taps of the largest window of bytes that is unrolled."""
 
 SIDE_BY_SIDE = 4
-"""Vectors that are reduced together, of one pixel where it has so many: memory is read in order,
-and sums do not wait for each other."""
+"""Vectors that are reduced together, of one pixel if it has so many: memory is read in order, and
+sums do not wait for each other."""
 
 
 class PoolingWindow(Windowed):
@@ -74,7 +74,7 @@ class Pooling(PoolingWindow):
     count_include_pad
         Whether the divisor of a mean counts padding.
     overhang
-        Rows and columns that the last windows reach beyond the padding; never counted.
+        Rows and columns that the last windows extend beyond the padding; never counted.
     """
 
     batch: int
@@ -96,7 +96,7 @@ class Pooling(PoolingWindow):
 
     @property
     def counted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows that the divisor counts, float32[rows], and columns likewise."""
+        """Rows that count in the divisor of each output row, float32[rows]; likewise columns."""
         found = []
         for axis, extent in enumerate((self.height, self.width)):
             before, after = self.pads[axis], self.pads[axis + 2]
@@ -114,7 +114,7 @@ class Pooling(PoolingWindow):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """Divisors, where they differ, as a product of rows and columns."""
+        """The counts of rows and columns, if divisors differ."""
         if not self.average or self.uniform:
             return constants
         rows, columns = self.counted

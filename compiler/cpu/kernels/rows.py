@@ -1,8 +1,7 @@
-"""Softmax, normalisations and reductions: rows of numbers, each done while it lies in the cache.
+"""Softmax, normalisations and reductions of rows, each computed while it is in the cache.
 
-A row is reduced in four vectors at a time, side by side, which are then folded in halves. Where
-rows lie side by side in memory (`inner` above 1), every lane has a row of its own, and nothing is
-folded.
+A row is reduced by four vectors at a time, which are then folded in halves. If rows lie side by
+side in memory (`inner` above 1), every lane has a row of its own and nothing is folded.
 """
 
 import math
@@ -63,7 +62,7 @@ class RowSoftmax(RowKernel):
     rows, columns
         Extents.
     log
-        Whether it is the logarithm of that: `x[r, c] - largest - log(sum)`.
+        Whether the result is its logarithm, `x[r, c] - largest - log(sum)`.
     inner
         Rows that lie side by side: with more than one, arrays are [rows, columns, inner].
     """
@@ -156,19 +155,19 @@ class LayerNormalisation(RowKernel):
 
 
 REDUCTIONS = ("mean", "sum", "max", "min", "squares", "length")
-"""Kinds of `RowReduction`; `squares` sums those, and `length` is the root of that."""
+"""Kinds of `RowReduction`; `squares` is the sum of squares, `length` its root."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowReduction(RowKernel):
-    """`out[r] = sum, mean, largest or least of x[r, ...]`, in float32.
+    """`out[r] = sum, mean, largest or smallest of x[r, ...]`, in float32.
 
     Parameters
     ----------
     rows, columns
         Extents.
     kind
-        One of `REDUCTIONS`. Where a row has a NaN, its largest and least are NaN too.
+        One of `REDUCTIONS`. The largest and smallest of a row with a NaN are NaN.
     inner
         Rows that lie side by side: with more than one, `x` is [rows, columns, inner].
     """
@@ -181,7 +180,7 @@ class RowReduction(RowKernel):
     def __post_init__(self) -> None:
         if self.kind not in REDUCTIONS:
             raise CompileError(
-                f"reduction: there is no `{self.kind}`; choose {', '.join(REDUCTIONS)}"
+                f"reduction: unknown kind `{self.kind}`; choose {', '.join(REDUCTIONS)}"
             )
 
     @property
@@ -221,10 +220,10 @@ class RowReduction(RowKernel):
         return _reduced(self.x(), "total", self.columns, width, te.sum, te.Value.__add__, change)
 
     def _extreme(self, width: int, r: te.Index, one: te.Index) -> te.Value:
-        """The largest number of a row, or of negative ones for the least.
+        """The largest number of a row; for the smallest, that of the negated numbers.
 
-        Maxima drop NaNs, and the pad of a row's end is finite: a sum beside them is NaN where a row
-        has one, and counts the infinities that are no larger than the pad.
+        Maxima drop NaNs, and the padding at the end of a row is finite. A second sum therefore
+        becomes NaN if the row has one, and counts infinities that the padding would hide.
         """
         sign = 1 if self.kind == "max" else -1
         x = self.x(-sign * FLOAT32_MAX)
@@ -244,7 +243,7 @@ class RowReduction(RowKernel):
         return te.select(te.equal(marked, marked), found, none)
 
     def _extreme_across(self, r: te.Index, i: te.Index) -> te.Value:
-        """The same of rows side by side: a sum beside the maxima is NaN where a row has one."""
+        """The same for rows side by side: a second sum is NaN if the row has one."""
         sign = 1.0 if self.kind == "max" else -1.0
         most = _reduced_across(self.x(), "most", te.max, lambda x: x * sign)
         marks = _reduced_across(
@@ -273,7 +272,7 @@ def _reduced(
     combine: Callable[[te.Value, te.Value], te.Value],
     change: Change = _same,
 ) -> te.Operand:
-    """Stages that reduce every row to one element: blocks of `width`, then halves of that.
+    """Stages that reduce each row to one element: blocks of `width`, then halves.
 
     `change` is applied to every element first.
     """
@@ -304,7 +303,7 @@ def _reduced_across(
 def _scheduled(
     name: str, out: te.Operand, rows: Sequence[str], width: int, target: CpuTarget
 ) -> KernelSchedule:
-    """All stages inside the loop over rows; whole rows in memory, the rest in registers."""
+    """Compute all stages inside the loop over rows; whole rows in memory, the rest in registers."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)
     loops = {stage.name: stage.loops for stage in s.stages}
     inner = [stage for stage in reversed(loops) if stage != "out"]
@@ -327,7 +326,7 @@ def _scheduled(
 def _scheduled_across(
     name: str, out: te.Operand, stages: Sequence[str], target: CpuTarget
 ) -> KernelSchedule:
-    """All stages inside a loop over blocks of neighbours; whole rows in memory."""
+    """Compute all stages inside a loop over blocks of neighbours; whole rows in memory."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)
     s.split("out", "i", min(out.tensor.shape[-1], 2 * target.lanes))
     loops = {stage.name: stage.loops for stage in s.stages}

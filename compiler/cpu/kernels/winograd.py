@@ -73,7 +73,7 @@ class TilePlanner:
 
 
 class WinogradPlanner(TilePlanner):
-    """Declares and schedules one float32 convolution for one target.
+    """Plan one float32 convolution for one target.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def test_what_follows_is_done_in_the_kernel() -> None:
     assert got is out
     expected = np.clip(convolved(layer, arrays) + arrays["residual"], 0, 6)
     np.testing.assert_allclose(got, expected, atol=1e-5)
-    with pytest.raises(InputError, match="`out` lies in the same memory as `residual`"):
+    with pytest.raises(InputError, match="`out` shares memory with `residual`"):
         bound(arrays["x"], arrays["residual"], out=arrays["residual"])
 
 

@@ -129,5 +129,5 @@ def test_rows_side_by_side_are_reduced(kind: str, shape: tuple, level: str) -> N
 
 
 def test_an_unknown_reduction_is_refused() -> None:
-    with pytest.raises(CompileError, match="there is no `median`; choose mean, sum, max"):
+    with pytest.raises(CompileError, match="unknown kind `median`; choose mean, sum, max"):
         RowReduction(1, 4, "median")
