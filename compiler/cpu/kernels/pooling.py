@@ -44,7 +44,7 @@ class PoolingWindow(Windowed):
         """The array that it gives."""
         return Array(self.dtype, (self.batch, *self.size_out, self.channels))
 
-    def read(self, pad: float) -> tuple[te.Value, tuple[te.Index, ...], tuple[te.Index, ...]]:
+    def read(self, pad: int) -> tuple[te.Value, tuple[te.Index, ...], tuple[te.Index, ...]]:
         """An element under a window, the axes of the output, and those of the window."""
         source = te.tensor("x", self.dtype, self.operands["x"].shape, pad=pad)
         rows, columns = self.size_out

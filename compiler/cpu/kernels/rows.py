@@ -41,7 +41,7 @@ class RowKernel(Description):
         """The array that it gives."""
         return Array("float32", self.shape)
 
-    def x(self, pad: float = 0) -> te.Operand:
+    def x(self, pad: int = 0) -> te.Operand:
         """The operand."""
         return te.tensor("x", "float32", self.shape, pad=pad)
 
