@@ -6,7 +6,7 @@
     layer = kernel.bind(w=w, bias=bias)      # constants are packed once
     layer(x, out=y)                          # NumPy arrays; Python's lock is released
     data = kernel.to_bytes()                 # machine code, for an artifact
-    kernel = load_kernel(data, description)  # compiled anew where the processor is another
+    kernel = load_kernel(data, description)  # recompiled for another processor
 
 A description is a frozen dataclass that knows its operands, its declaration in index notation and
 a schedule for each level: `Convolution` (`matrix_product` makes one of 1x1), `GroupedConvolution`,

@@ -116,7 +116,7 @@ class CpuTarget:
 
     @property
     def processor(self) -> Processor:
-        """What schedules see."""
+        """The processor as schedules see it."""
         return Processor(self.level, LEVELS[self.level].instructions)
 
     def machine(self) -> llvm.TargetMachine:
@@ -163,7 +163,7 @@ def host(level: str | None = None) -> CpuTarget:
     Raises
     ------
     CompileError
-        When there is no such level.
+        When the level is unknown.
     ProcessorError
         When this machine does not run it.
     UsageError

@@ -226,7 +226,7 @@ class Emitter:
 
 
 def lanes_of(value: LlvmValue) -> int:
-    """How many elements a value has."""
+    """Number of elements of a value."""
     return value.type.count if isinstance(value.type, ir.VectorType) else 1
 
 

@@ -67,7 +67,7 @@ class BatchedProduct(HeadProduct):
         place = parallel = "o.o"
         if self.images * self.heads > 1:
             parallel = s.fuse("out", "n", "h")
-            if self.columns % panel == 0:  # else the last panel is cut apart in a loop of its own
+            if self.columns % panel == 0:  # else the last panel has a loop of its own
                 place = parallel = s.fuse("out", parallel, "o.o")
         if packed:
             if self.inner * panel * 4 <= STACK_BYTES:

@@ -35,7 +35,7 @@ class ByteSum(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array("int8", (self.size,))
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -70,7 +70,7 @@ class ByteTable(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array("int8", (self.size,))
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

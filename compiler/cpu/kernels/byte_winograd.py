@@ -1,19 +1,19 @@
-"""Winograd's convolution F(4x4, 3x3) of bytes, to the bit: 36 products where a tile has 144.
+"""Winograd's convolution F(4x4, 3x3) of bytes, exact: 36 products per tile instead of 144.
 
-Tiles of 6x6 inputs and windows are changed to a basis in which convolution is a product element by
-element; over all tiles that is one matrix product for each of the 36 elements. With the points 0,
+Tiles of 6x6 inputs and windows are changed to a basis in which convolution is an elementwise
+product; over all tiles that is one matrix product for each of the 36 elements. With the points 0,
 1, -1, 2, -2 and infinity (source: Lavin and Gray, Fast Algorithms for Convolutional Neural
-Networks, CVPR 2016) the window's change has fractions. Its rows are multiplied here until they are
-whole, and the output's change makes that even, so that 24 * 24 times the sums come out. No number
-is rounded on the way:
+Networks, CVPR 2016) the change of windows has fractions. Here its rows are scaled to whole numbers,
+and the change of outputs balances that, so that the results are 24 * 24 times the sums. Nothing is
+rounded on the way:
 
-* Changed inputs are below 17,341 and changed windows below 18,433, so that int16 holds them.
-* Products are added up in int32, and wrap. 576 is 9 * 64, and 9 has an inverse modulo 2**32: times
-  that, a result is 64 times the sum modulo 2**32, which tells the sum where it is below 2**25.
-* A power of two changes no rounding, so that the factor of 64 is taken out by the scale.
+* Changed inputs are below 17,341 and changed windows below 18,433, which int16 holds.
+* Products are summed in int32 and wrap. 576 is 9 * 64, and 9 has an inverse modulo 2**32. A result
+  times that is 64 times the sum modulo 2**32, which determines sums below 2**25.
+* A power of two changes no rounding, so that the scale can take out the factor of 64.
 
-Words are multiplied at half the rate of bytes at most: what remains is half of the time, less the
-changes. Changed windows take eight times the memory, which is too much where few tiles use them.
+Words are multiplied at half the rate of bytes at most, which leaves about half of the time, plus
+that of the changes. Changed windows take eight times the memory: too much if few tiles use them.
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ CHANGE_IN = np.array(
     ],
     np.int32,
 )
-"""How six inputs along a dimension become the factors of a tile."""
+"""The change of basis of six inputs along a dimension."""
 
 _WINDOW = np.array(
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 6]], np.int32
@@ -56,28 +56,28 @@ _OUTPUT = np.array(
 )
 
 POWER = 64
-"""What is left of 24 * 24 in the results."""
+"""The factor that remains of 24 * 24 in the results."""
 
 LIMIT = (1 << 31) // POWER
-"""Magnitude that sums stay below."""
+"""Bound of the magnitude of sums."""
 
 TILE, POINTS, TAPS = 4, 6, 2
 """Outputs and inputs of a tile along each dimension; words per lane of a dot product."""
 
 CACHED_BYTES = 1 << 21
-"""Changed inputs up to this size are made for the whole image, else for a group of rows."""
+"""Changed inputs up to this size are computed for the whole image, larger ones row by row."""
 
 KEPT_BYTES = 1 << 19
-"""Windows up to this size stay in the second cache from one group of rows to the next."""
+"""Changed windows up to this size stay in the second cache between groups of rows."""
 
 INPUT_COST, OUTPUT_COST = 50, 260
-"""Dot products that could be done while a vector of a tile's inputs, or outputs, is changed."""
+"""Cost of changing a vector of a tile's inputs, or outputs, in dot products."""
 
 FIRST_RATE, NEXT_RATE = 5, 20
-"""Bytes of windows that come during a dot product: from memory, and from the last cache.
+"""Bytes of windows loaded during a dot product: from memory, and from the last cache.
 
-All four follow from measurements of some 150 shapes on Zen 4, where what is chosen by them was
-never slower than direct convolution.
+All four were fitted to measurements of some 150 shapes on Zen 4, where the method that they choose
+was never slower than direct convolution.
 """
 
 _INVERSE_OF_9 = pow(9, -1, 1 << 32)
@@ -123,7 +123,7 @@ class ByteWinogradPlanner(TilePlanner):
 
     @property
     def is_faster(self) -> bool:
-        """Whether its buffers fit the stack, and it takes less time by an estimate."""
+        """Whether its buffers fit the stack and the estimated time is shorter."""
         c, lanes = self.conv, self.target.lanes
         if c.channels_out < lanes or max(self.buffers.values()) > STACK_BYTES:
             return False
@@ -166,7 +166,7 @@ class ByteWinogradPlanner(TilePlanner):
         return te.compute("out", c.output.dtype, axes, self.finished(total, axes))
 
     def finished(self, total: te.Value, axes: tuple[te.Index, ...]) -> te.Value:
-        """What becomes of 576 times a sum."""
+        """The result for 576 times a sum."""
         c, o = self.conv, axes[-1]
         total = total * _INVERSE_OF_9 + te.tensor("bias", "int32", (c.channels_out,))[o]
         scale = te.tensor("scale", "float32", (c.channels_out,))
@@ -179,7 +179,7 @@ class ByteWinogradPlanner(TilePlanner):
         Raises
         ------
         InputError
-            When sums can be too large for this way.
+            When sums can be too large for this method.
         """
         q, w = self.quantised, constants["w"].astype(np.int64)
         bias = self.conv.moved_bias(constants)
@@ -188,7 +188,7 @@ class ByteWinogradPlanner(TilePlanner):
         largest = np.maximum(bias + high * up + low * down, -(bias + low * up + high * down)).max()
         if largest >= LIMIT:
             raise InputError(
-                f"convolution: sums can reach {largest}, and Winograd's way takes them below "
+                f"convolution: sums can reach {largest}, but Winograd's method needs them below "
                 f"{LIMIT}; compile it with `winograd=False`"
             )
         return {
@@ -214,7 +214,7 @@ class ByteWinogradPlanner(TilePlanner):
         return self.placed(s, {"w": w, "bias": plain, "scale": plain})
 
     def schedule_inputs(self, s: te.Schedule) -> None:
-        """Vectors of bytes, then of words, one row of tiles after the other."""
+        """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""
         words = 2 * self.target.lanes
         s.split("padded", "pc", 2 * words)
         s.vectorise("padded", "pc.i")
@@ -235,7 +235,7 @@ class ByteWinogradPlanner(TilePlanner):
             s.vectorise(register, "ci")
 
     def schedule_products(self, s: te.Schedule) -> None:
-        """A block of tiles by a panel of channels in registers over all input channels."""
+        """Schedule products: a block of tiles by a panel of channels stays in registers."""
         s.split("products", "ty", self.group)
         s.split("products", "tx", self.block)
         s.split("products", "o", self.panel)
@@ -255,7 +255,7 @@ class ByteWinogradPlanner(TilePlanner):
         s.vectorise(register, "o.i")
 
     def schedule_outputs(self, s: te.Schedule) -> None:
-        """Columns of a block's products are changed back as they come, then its lines."""
+        """Schedule the changes of outputs: columns of a block's products first, then its lines."""
         register = "lines_out.REGISTER"
         s.split("out", "ty", self.group)
         s.split("out", "o", self.panel)

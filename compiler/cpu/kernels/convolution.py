@@ -88,7 +88,7 @@ class Convolution(WindowLayer):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         found = WindowLayer.output.__get__(self)
         return Array(self.added.quantised.dtype_out, found.shape) if self.added else found
 

@@ -42,13 +42,13 @@ class Declared(Description):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Operands that are packed once."""
+        """Operands that are the same in all calls; they are packed once."""
         packed = [name for name, _ in self.layouts]
         return tuple(n for n in self.operands if n in self.kernel.constants or n in packed)
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array(self.kernel.output.dtype, self.kernel.output.shape)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

@@ -57,7 +57,7 @@ class Description:
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         raise NotImplementedError
 
     @property
@@ -95,7 +95,7 @@ def activated(value: Value, activation: str, where: str) -> Value:
     Raises
     ------
     CompileError
-        When there is no such activation.
+        When the activation is unknown.
     """
     if activation not in ACTIVATIONS:
         raise CompileError(

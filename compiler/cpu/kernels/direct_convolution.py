@@ -2,7 +2,7 @@
 
 Activations lie as NHWC; pixel and channel are one dimension, so that a row of a window is one run
 of `kernel width * channels` elements and the reduction has two loops: rows of the window, and
-elements of the run. Borders are put around the image once. Weights are packed in panels of two
+elements of the run. The border of the image is added once. Weights are packed in panels of two
 vectors of output channels, in the order in which the loops read them; wider ones would not stay in
 the second cache while all pixels meet them.
 
@@ -28,10 +28,10 @@ WAY_BYTES = 4096
 """Distance at which addresses share a set of the first cache, on all x86-64 so far."""
 
 GAP = 64
-"""Elements put between rows that would lie so."""
+"""Elements inserted between rows at such distances."""
 
 SAFE_ROWS = 4
-"""Rows that may share a set: a cache has eight ways or more."""
+"""Number of rows that may share a set: a cache has eight ways or more."""
 
 
 class DirectPlanner:
@@ -97,7 +97,7 @@ class DirectPlanner:
         return KernelSchedule(s, {"w": panels(shape, self.panel, self.product.taps), **layouts})
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Weights as rows of runs, and the zero point taken out through the bias."""
+        """Arrange weights as rows of runs, and take the zero point out through the bias."""
         w, c = constants["w"], self.conv
         shape = (w.shape[0], -1, w.shape[3]) if self.merged else (-1, *w.shape[2:])
         prepared = {**constants, "w": w.reshape(shape)}
@@ -142,7 +142,7 @@ class DirectPlanner:
         return computed if self.name == "out" else narrowed(computed, "nyxo", c.channels_out)
 
     def finished(self, total: te.Value, axes: tuple[te.Index, ...]) -> te.Value:
-        """What becomes of a sum."""
+        """The result for a sum."""
         c, o, real = self.conv, axes[-1], self.conv.quantised is None
         total = total + te.tensor("bias", "float32" if real else "int32", (self.channels,))[o]
         places = (1, 1, c.batch * c.height * c.width) if self.is_matrix else c.output.shape[:-1]

@@ -65,7 +65,7 @@ class Elementwise(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array(self.dtype, self.shape)
 
     @property

@@ -1,6 +1,6 @@
 """Convolution in groups of channels, each a direct convolution of its own.
 
-Groups that give fewer channels than a vector has lanes are joined, with weights of zero between
+Groups with fewer output channels than a vector has lanes are joined, with zero weights between
 them, until they fill one. Each tile of pixels by a panel of a group's channels stays in registers
 over the reduction, as in `direct_convolution`.
 """
@@ -70,7 +70,7 @@ class GroupedConvolution(WindowLayer):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """Weights of joined groups, and the zero point taken out through the bias."""
+        """Join the weights of groups, and take the zero point out through the bias."""
         return GroupedPlanner(self, target).prepare(constants)
 
 
@@ -123,7 +123,7 @@ class GroupedPlanner:
         )
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Weights of joined groups, and the zero point taken out through the bias."""
+        """Join the weights of groups, and take the zero point out through the bias."""
         c, w, prepared = self.conv, constants["w"], dict(constants)
         if c.quantised is not None:
             bias = c.moved_bias(constants, self.product.shift)

@@ -36,7 +36,7 @@ class HeadProduct(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array(self.dtype, self.placed(2, self.images, self.heads, self.rows, self.columns))
 
     @property

@@ -45,7 +45,7 @@ class AffineCopy(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array(self.dtype_out, self.extents)
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -95,7 +95,7 @@ class ByteJoin(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array("int8", (self.rows, sum(self.widths)))
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Convolution of an image in planes, [N, C, H, W], to channels last: a network's first layer.
 
-The image has few channels, so that nothing is gained by laying them side by side: a border is put
-around each plane, once. A tile of output pixels by a panel of output channels stays in registers
+The image has few channels, so interleaving them gains nothing: a border is added to each plane
+once. A tile of output pixels by a panel of output channels stays in registers
 over the whole reduction.
 """
 
@@ -57,7 +57,7 @@ class PlanarConvolution(WindowLayer):
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """Weights in the order of the reduction, [I, KH, KW, O]."""
+        """Put the weights in the order of the reduction, [I, KH, KW, O]."""
         return {**constants, "w": np.ascontiguousarray(constants["w"].transpose(2, 0, 1, 3))}
 
     def plan(self, target: CpuTarget) -> KernelSchedule:
@@ -76,7 +76,7 @@ class PlanarConvolution(WindowLayer):
         return KernelSchedule(s, {"w": w, "bias": Layout.plain(w.shape[-1:])})
 
     def _bordered(self, image: te.Operand) -> te.Operand:
-        """The image with its border, as far as windows reach."""
+        """The image with its border, as far as windows cover it."""
         high, wide = self.span
         axes = n, i, y, x = te.axes(pn=self.batch, pi=self.channels_in, py=high, px=wide)
         element = image[n, i, y - self.pads[0], x - self.pads[1]]

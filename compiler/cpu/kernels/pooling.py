@@ -41,7 +41,7 @@ class PoolingWindow(Windowed):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array(self.dtype, (self.batch, *self.size_out, self.channels))
 
     def read(self, pad: int) -> tuple[te.Value, tuple[te.Index, ...], tuple[te.Index, ...]]:

@@ -68,7 +68,7 @@ class RecurrentUpdate(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.hidden))
 
     def plan(self, target: CpuTarget) -> KernelSchedule:

@@ -38,7 +38,7 @@ class RowKernel(Description):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array("float32", self.shape)
 
     def x(self, pad: int = 0) -> te.Operand:
@@ -185,7 +185,7 @@ class RowReduction(RowKernel):
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.inner))
 
     @property

@@ -23,7 +23,7 @@ class Windowed(Description):
 
     __slots__ = ()
     title: ClassVar[str] = "pooling"
-    """What errors call it."""
+    """The kernel's name in errors."""
 
     batch: int
     height: int
@@ -120,12 +120,12 @@ class WindowLayer(Windowed):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Operands that are packed once."""
+        """Operands that are the same in all calls; they are packed once."""
         return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
 
     @property
     def output(self) -> Array:
-        """The array that it gives."""
+        """The array that the kernel computes."""
         number = "float32" if self.quantised is None else self.quantised.dtype_out
         return Array(number, (self.batch, *self.size_out, self.channels_out))
 
@@ -135,7 +135,7 @@ class WindowLayer(Windowed):
         return math.prod((*self.weights[:-1], *self.output.shape))
 
     def finished(self, total: te.Value, scale: te.Value | None) -> te.Value:
-        """What becomes of a sum: a byte, or a number with its activation."""
+        """The result for a sum: a byte, or a number with its activation."""
         if self.quantised is None:
             return activated(total, self.activation, self.title)
         assert scale is not None

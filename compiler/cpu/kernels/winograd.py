@@ -1,11 +1,11 @@
-"""Winograd's convolution F(2x2, 3x3): 16 products where a tile of 2x2 outputs has 36.
+"""Winograd's convolution F(2x2, 3x3): 16 products per tile of 2x2 outputs instead of 36.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016. A tile of 4x4
-inputs and the window are changed to a basis in which convolution is a product element by element;
-over all tiles that is one matrix product for each of the 16 elements. The factors of the input's
-and the output's change are 0, 1 and -1, known at compile time, so that code has additions alone.
-Sums over channels are shorter than direct ones and more of them cancel; for normal numbers and 64
-or more channels the largest error is no larger (`tests/compiler/cpu/test_convolution.py`).
+inputs and the window are changed to a basis in which convolution is an elementwise product; over
+all tiles that is one matrix product for each of the 16 elements. The changes of inputs and outputs
+have the constant factors 0, 1 and -1, so that the code has additions alone. Sums over channels are
+shorter than direct ones and cancel more; for normal numbers and 64 or more channels the largest
+error is no larger (`tests/compiler/cpu/test_convolution.py`).
 """
 
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ class TilePlanner:
         self.conv, self.target = conv, target
         self.down, self.across = (-(-extent // size) for extent in conv.size_out)
         self.tiles = Tiles.of_image(conv.output.shape, size)
-        """How tiles of the output lie in it."""
+        """Layout of the output's tiles."""
 
     def bordered(self, rows: int, columns: int, channels: int) -> te.Operand:
         """The image with its padding, as a stage of the given extents."""
