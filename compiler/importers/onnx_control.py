@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 
 from ..graph import operators as ops
-from ..graph.operators import Where
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 
@@ -36,8 +35,8 @@ def import_if(node: OnnxNode) -> list[Named]:
         types = [node.builder.types[value] for value in (one, other)]
         if (types[0].dtype, types[0].shape) != (types[1].dtype, types[1].shape):
             node.need([node.input(0)], "the condition of branches of different shapes")
-        condition = node.emit(ops.Reshape(()), [node.input(0)], f"{name}.condition")
-        results.append(node.emit(Where(), [condition, one, other], name or None))
+        condition = node.reshape(node.input(0), (), f"{name}.condition")
+        results.append(node.emit(ops.Where(), [condition, one, other], name or None))
     return results
 
 
@@ -93,8 +92,7 @@ def _stack(node: OnnxNode, parts: list[str], axis: int, declared: onnx.ValueInfo
     rows = []
     for part in parts:
         shape = node.builder.types[part].shape
-        grown = ops.Reshape((*shape[:at], 1, *shape[at:]))
-        rows.append(node.emit(grown, [part], f"{part}.row"))
+        rows.append(node.reshape(part, (*shape[:at], 1, *shape[at:]), f"{part}.row"))
     return rows[0] if len(rows) == 1 else node.emit(ops.Concat(at), rows, f"{declared.name}.rows")
 
 
@@ -185,10 +183,8 @@ def _scan(node: OnnxNode, scan: _Scan, states: list[str], operands: list[str]) -
 def _row(node: OnnxNode, x: str, axis: int, index: int) -> str:
     """Emit element `index` along `axis`, without that axis."""
     shape = node.builder.types[x].shape
-    starts = tuple(index if i == axis else 0 for i in range(len(shape)))
-    stops = tuple(index + 1 if i == axis else size for i, size in enumerate(shape))
-    part = node.emit(ops.Slice(starts, stops, (1,) * len(shape)), [x], f"{x}.{index}")
-    return node.emit(ops.Reshape(shape[:axis] + shape[axis + 1 :]), [part], f"{x}.{index}.row")
+    part = node.part(x, axis, index, index + 1, f"{x}.{index}")
+    return node.reshape(part, shape[:axis] + shape[axis + 1 :], f"{x}.{index}.row")
 
 
 def import_optional(node: OnnxNode) -> str:

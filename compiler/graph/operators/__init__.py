@@ -32,14 +32,10 @@ from .integer import (
 from .movement import (
     Concat,
     Expand,
-    Flip,
     Pad,
-    PadByElements,
-    PadByInput,
     Reshape,
     Shift,
     Slice,
-    Tile,
     Transpose,
 )
 from .onnx_reference import OnnxReference
@@ -53,7 +49,7 @@ from .quantisation import (
     SaturatingCast,
 )
 from .recurrent import Recurrent
-from .reductions import Cumulate, Reduce, Softmax, TopK
+from .reductions import Reduce, Softmax, TopK
 
 __all__ = [
     "OPERATORS",
@@ -65,11 +61,11 @@ __all__ = [
     "Concat",
     "Conv",
     "ConvTranspose",
-    "Cumulate",
+
     "Dequantize",
     "Einsum",
     "Expand",
-    "Flip",
+
     "Gather",
     "GatherElements",
     "GatherND",
@@ -82,8 +78,8 @@ __all__ = [
     "OnnxReference",
     "Operator",
     "Pad",
-    "PadByElements",
-    "PadByInput",
+
+
     "QAdd",
     "QAvgPool",
     "QConcat",
@@ -104,7 +100,7 @@ __all__ = [
     "Shift",
     "Slice",
     "Softmax",
-    "Tile",
+
     "TopK",
     "Transpose",
     "Unary",
