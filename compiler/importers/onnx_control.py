@@ -27,7 +27,11 @@ def import_if(node: OnnxNode) -> list[Named]:
         return _branch(node, "then_branch" if known.all() else "else_branch")
     branches = [_branch(node, name) for name in ("then_branch", "else_branch")]
     if {len(branch) for branch in branches} != {len(node.proto.output)}:
-        node.fail("branches of as many outputs", "others", "export the model again")
+        node.fail(
+            f"branches of {len(node.proto.output)} outputs",
+            "another number",
+            "export the model again",
+        )
     results: list[Named] = []
     for name, one, other in zip(node.proto.output, *branches, strict=True):
         if not isinstance(one, str) or not isinstance(other, str):
@@ -46,7 +50,7 @@ def _branch(node: OnnxNode, name: str) -> list[Named]:
 
 
 def import_loop(node: OnnxNode) -> list[Named]:
-    """Loop with a known number of iterations -> its body, as often."""
+    """Loop with a known number of iterations -> a copy of its body for each."""
     limit = int(node.constant(0).ravel()[0]) if node.has(0) else MAX_ITERATIONS + 1
     going = bool(node.constant(1).all()) if node.has(1) else True
     body = _graph(node, "body")
@@ -150,7 +154,9 @@ def _scan(node: OnnxNode, scan: _Scan, states: list[str], operands: list[str]) -
     """Emit the body for each slice; return the last states and the stacked results."""
     shapes = [node.builder.types[x].shape for x in operands]
     if len(scan.axes) != len(operands) or len(scan.backwards) != len(operands):
-        node.fail("one axis and direction for each scanned input", "others", "export it again")
+        node.fail(
+            "one axis and direction for each scanned input", "another number", "export it again"
+        )
     axes = [node.normalise(axis, len(s)) for axis, s in zip(scan.axes, shapes, strict=True)]
     lengths = {shape[axis] for axis, shape in zip(axes, shapes, strict=True)}
     if len(lengths) != 1 or max(lengths) > MAX_ITERATIONS:

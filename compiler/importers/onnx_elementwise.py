@@ -6,7 +6,7 @@ The tables say what ONNX calls the kinds of Unary, Binary and Reduce; the export
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.operators.quantisation import FLOAT8, ROUNDINGS
+from ..graph.operators.quantisation import FLOAT8
 from ..graph.types import INTEGERS
 from .onnx_node import OnnxNode
 from .onnx_tensors import ELEMENT_TYPES
@@ -103,16 +103,8 @@ def import_power(node: OnnxNode) -> str:
     return node.cast(node.emit(ops.Binary("Pow"), operands), base)
 
 
-def import_mean(node: OnnxNode) -> str:
-    """Mean of any number of tensors -> Add, Div."""
-    total, *others = node.inputs()
-    for operand in others:
-        total = node.binary("Add", total, operand, f"{node.result}.sum")
-    return node.binary("Div", total, node.number(1 + len(others), node.type(0).dtype))
-
-
-def import_cast(node: OnnxNode) -> str:
-    """Cast -> Cast, or SaturatingCast to the narrowest floats."""
+def import_cast(node: OnnxNode) -> str | None:
+    """Cast -> Cast; one that saturates, to the narrowest floats, is left to ONNX's reference."""
     target = node.attribute("to", 0)
     if target == STRING:
         node.refuse("strings", "a cast to strings", "drop the cast")
@@ -120,10 +112,7 @@ def import_cast(node: OnnxNode) -> str:
     if not dtype:
         expected = f"a cast to one of {', '.join(ELEMENT_TYPES.values())}"
         node.fail(expected, f"type {target}", "drop the cast")
-    mode = node.attribute("round_mode", "up")
-    if mode not in ROUNDINGS:
-        node.fail("`round_mode` up, down or nearest", f"`{mode}`", "correct the model")
     saturates = dtype in FLOAT8 and node.attribute("saturate", 1)
     if saturates or dtype in ("float4_e2m1fn", "float8_e8m0fnu"):
-        return node.emit(ops.SaturatingCast(dtype, mode), [node.input(0)])
+        return None
     return node.emit(ops.Cast(dtype), [node.input(0)])

@@ -41,21 +41,21 @@ def import_conv_transpose(node: OnnxNode) -> str:
     image, kernel = node.type(0).shape[2:], node.type(1).shape[2:]
     count = len(image)
     if not count or len(kernel) != count:
-        node.fail("an image and a kernel of one rank", "others", "correct the model")
+        node.fail("an image and a kernel of one rank", "different ranks", "correct the model")
     strides, dilations = (positive(node, name, count) for name in ("strides", "dilations"))
     more = node.attribute("output_padding", (0,) * count)
-    mode, wished = node.attribute("auto_pad", "NOTSET"), node.attribute("output_shape", ())
-    if mode.startswith("SAME") and not wished:
-        wished = tuple(size * stride for size, stride in zip(image, strides, strict=True))
+    mode, requested = node.attribute("auto_pad", "NOTSET"), node.attribute("output_shape", ())
+    if mode.startswith("SAME") and not requested:
+        requested = tuple(size * stride for size, stride in zip(image, strides, strict=True))
     pads = (0,) * (2 * count) if mode == "VALID" else node.attribute("pads", (0,) * (2 * count))
-    if wished:
-        if len(wished) != count or len(more) != count:
-            node.fail(f"{count} extents of the result", f"{list(wished)}", "correct the model")
+    if requested:
+        if len(requested) != count or len(more) != count:
+            node.fail(f"{count} extents of the result", f"{list(requested)}", "correct the model")
         before, after = [], []
         for i in range(count):
             whole = (image[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + more[i]
-            half = (whole - wished[i]) // 2
-            rest = whole - wished[i] - half
+            half = (whole - requested[i]) // 2
+            rest = whole - requested[i] - half
             before.append(half if mode == "SAME_UPPER" else rest)
             after.append(rest if mode == "SAME_UPPER" else half)
         pads = (*before, *after)

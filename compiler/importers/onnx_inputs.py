@@ -1,4 +1,4 @@
-"""Inputs of ONNX models: their types, extents that are asked for, values that fix them."""
+"""Inputs of ONNX models: their types, requested extents, values that fix them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -120,14 +120,14 @@ def _input_type(value: onnx.ValueInfoProto, name: str, overrides: InputOverrides
             shape.append(batch)
         else:
             got = dimension.dim_param or "nothing"
-            mend = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
+            remedy = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
             raise ImportModelError(
                 f"{where}: expected a static extent of dimension {axis}, got `{got}`; export the "
-                f"model with a static shape, or give the extent ({mend})"
+                f"model with a static shape, or give the extent ({remedy})"
             )
     if batch != 1 and shape and shape[0] != batch:
         raise ImportModelError(
-            f"{where}: expected a batch of {batch} as asked, got a model fixed to {shape[0]}; "
+            f"{where}: expected a batch of {batch}, got a model fixed to {shape[0]}; "
             "export the model with an open leading dimension"
         )
     return check_size(TensorType(ELEMENT_TYPES[kind.elem_type], tuple(shape)))

@@ -17,20 +17,10 @@ from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
 from .refusals import CAUSES, NeedsInputError
 
 RARE = (
-    *(
-        "BatchNormalization",
-        "BitCast",
-        "CumProd",
-        "CumSum",
-        "Col2Im",
-        "DeformConv",
-        "Det",
-        "DFT",
-        "GridSample",
-        "LpNormalization",
-    ),
-    *("MelWeightMatrix", "NonMaxSuppression", "OneHot", "ReverseSequence", "TensorScatter"),
-    *("NonZero", "RoiAlign", "STFT", "TfIdfVectorizer", "Unique", "MaxUnpool", "MaxRoiPool"),
+    *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
+    *("Det", "GridSample", "LpNormalization", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
+    *("NonMaxSuppression", "NonZero", "OneHot", "ReverseSequence", "RoiAlign", "STFT"),
+    *("TensorScatter", "TfIdfVectorizer", "Unique"),
 )
 
 CLASSICAL = (

@@ -85,7 +85,11 @@ def import_slice(node: OnnxNode) -> str:
         axes = node.integers(3) if node.has(3) else tuple(range(len(starts)))
         steps = node.integers(4) if node.has(4) else (1,) * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
-        node.fail("as many starts, ends, axes and steps", "others", "correct the slice")
+        node.fail(
+            "one start, end, axis and step other than 0 for each axis",
+            "others",
+            "correct the slice",
+        )
     bounds = [(0, size, 1) for size in shape]
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = node.normalise(axis, len(shape))

@@ -58,8 +58,10 @@ class OnnxNode(NodeReader):
         try:
             folded = self._fold(operator, inputs)
             if folded is not None:
-                wished = names or [f"{self.label}.{i}" for i in range(len(folded))]
-                return [self.builder.constant(*pair) for pair in zip(folded, wished, strict=True)]
+                requested = names or [f"{self.label}.{i}" for i in range(len(folded))]
+                return [
+                    self.builder.constant(*pair) for pair in zip(folded, requested, strict=True)
+                ]
             if not names:
                 count = len(operator.infer([self.builder.types[name] for name in inputs]))
                 given = (*self.proto.output, *("",) * count)
@@ -100,8 +102,8 @@ class OnnxNode(NodeReader):
 
     def take(self, x: str, axis: int, indices: np.ndarray, name: str | None = None) -> str:
         """Emit the elements of known indices along an axis; see `emit`."""
-        held = self.builder.constant(indices.astype(np.int64), f"{name or self.result}.indices")
-        return self.emit(ops.Gather(axis), [x, held], name)
+        constant = self.builder.constant(indices.astype(np.int64), f"{name or self.result}.indices")
+        return self.emit(ops.Gather(axis), [x, constant], name)
 
     def part(self, x: str, axis: int, start: int, stop: int, name: str | None = None) -> str:
         """Emit the elements from `start` to `stop` along an axis; see `emit`."""
@@ -187,8 +189,8 @@ class OnnxNode(NodeReader):
         parameters = [scale, scale + 1] if self.has(scale + 1) else [scale]
         known = all(self.known(self.input(index)) is not None for index in parameters)
         real = dtype in ("float32", "int8", "uint8", "int32") and self.type(scale).dtype
-        wished = self.attribute("output_dtype", 0)
-        usual = wished in (0, *(ONNX_TYPES[name] for name in ("int8", "uint8", "float32")))
+        requested = self.attribute("output_dtype", 0)
+        usual = requested in (0, *(ONNX_TYPES[name] for name in ("int8", "uint8", "float32")))
         return known and real == "float32" and usual and not self.attribute("block_size", 0)
 
     def dequantize(self, index: int, axis: int = 1, general: bool = False) -> str:
@@ -196,8 +198,8 @@ class OnnxNode(NodeReader):
         x, scale, zero_point = self.input(index), index + 1, index + 2
         name = f"{self.result}.{self.proto.input[scale]}"
         if general:
-            wished = ELEMENT_TYPES.get(self.attribute("output_dtype", 0), self.type(scale).dtype)
-            dtype = wished if wished in FLOATS else "float32"
+            requested = ELEMENT_TYPES.get(self.attribute("output_dtype", 0), self.type(scale).dtype)
+            dtype = requested if requested in FLOATS else "float32"
             operator = ops.GeneralDequantize(*self._along(x, scale, axis), dtype)
             return self.emit(operator, self._with_scale(x, scale), name)
         zeros = self.constant(zero_point) if self.has(zero_point) else None

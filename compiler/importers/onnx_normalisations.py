@@ -78,7 +78,7 @@ def import_instance_normalisation(node: OnnxNode) -> str:
 
 
 def import_layer_normalisation(node: OnnxNode) -> list[str]:
-    """ONNX Runtime's kin of LayerNormalization -> statistics over the last axes, then elementwise.
+    """ONNX Runtime's variants of LayerNormalization -> statistics over the last axes, elementwise.
 
     Skip... normalises the sum of x and what skips to it, which is the fourth output;
     Simplified... subtracts no mean.

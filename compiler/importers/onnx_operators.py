@@ -47,20 +47,24 @@ def import_reduce(node: OnnxNode) -> str:
     return node.cast(node.emit(ops.Reduce(op, axes, keep), [x]), kind.dtype)
 
 
+POSITION = row(
+    ops.Reduce,
+    kind=elementwise.kind_of,
+    axes=lambda node: (node.axis(0, node.rank(0)),),
+    keep=flag("keepdims", 1),
+)
+
+SCATTER = row(ops.ScatterElements, axis=axis(0), reduction=attribute("reduction", "none"))
+
 ROWS: dict[str, Handler] = {
-    **{
-        op: row(ops.Reduce, kind=elementwise.kind_of, axes=lambda node: (axis(0)(node),),
-                keep=flag("keepdims", 1))
-        for op in ("ArgMax", "ArgMin")
-    },
-    **{
-        op: row(ops.ScatterElements, axis=axis(0), reduction=attribute("reduction", "none"))
-        for op in ("Scatter", "ScatterElements")
-    },
+    "ArgMax": POSITION,
+    "ArgMin": POSITION,
     "Concat": row(ops.Concat, axis=axis(0)),
     "Einsum": row(ops.Einsum, equation=attribute("equation", "")),
     "GatherElements": row(ops.GatherElements, axis=axis(0)),
     "GatherND": row(ops.GatherND, batch_dims=attribute("batch_dims", 0)),
+    "Scatter": SCATTER,
+    "ScatterElements": SCATTER,
     "ScatterND": row(ops.ScatterND, reduction=attribute("reduction", "none")),
     "TopK": row(
         ops.TopK,
@@ -74,7 +78,7 @@ ROWS: dict[str, Handler] = {
         permutation=lambda node: node.attribute("perm", tuple(reversed(range(node.rank(0))))),
     ),
     "Where": row(ops.Where),
-}  # fmt: skip
+}
 """ONNX's operators that are one of the graph's."""
 
 
@@ -116,7 +120,6 @@ FUNCTIONS: dict[str, Handler] = {
     "LRN": normalisations.import_local_response,
     "MatMul": products.import_matmul,
     "MatMulInteger": products.import_matmul_integer,
-    "Mean": elementwise.import_mean,
     "Pad": movement.import_pad,
     "Pow": elementwise.import_power,
     "Range": shapes.import_range,

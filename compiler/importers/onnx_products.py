@@ -107,7 +107,7 @@ def import_matmul_bits(node: OnnxNode) -> str:
     if bits not in (2, 4, 8) or min(block, rows, columns) < 1 or packed.dtype != np.uint8:
         node.fail("2, 4 or 8 `bits`, blocks and extents", f"{bits}, {block}", "quantise it again")
     if node.has(4) or (node.has(3) and node.constant(3).dtype != np.uint8):
-        node.fail("packed zero points and no groups", "others", "quantise it again")
+        node.fail("packed zero points and no `g_idx`", "another form", "quantise it again")
     blocks = -(-rows // block)
     weights = _unpacked(packed.reshape(-1), bits)
     zeros = np.full(columns * blocks, 1 << (bits - 1), np.uint8)
@@ -115,13 +115,13 @@ def import_matmul_bits(node: OnnxNode) -> str:
         zeros = _unpacked(node.constant(3).reshape(columns, -1), bits)[:, :blocks]
     if weights.size != columns * blocks * block or scales.size != columns * blocks:
         node.fail(f"{columns * blocks} blocks of {block}", f"{weights.size} weights", "correct it")
-    held = [
+    constants = [
         node.array(weights.reshape(columns, -1)[:, :rows], f"{node.result}.weights"),
         node.array(scales.reshape(columns, blocks), f"{node.result}.scales"),
         node.array(zeros.reshape(columns, blocks), f"{node.result}.zeros"),
     ]
     real = node.emit(
-        ops.GeneralDequantize(1, block, str(scales.dtype)), held, f"{node.result}.real"
+        ops.GeneralDequantize(1, block, str(scales.dtype)), constants, f"{node.result}.real"
     )
     turned = node.transpose(real, (1, 0), f"{node.result}.turned")
     product = import_matmul(node.as_operator("MatMul", node.input(0), turned))

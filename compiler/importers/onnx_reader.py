@@ -157,7 +157,7 @@ class NodeReader:
         """Return a constant input as integers."""
         array = self.constant(index).ravel()
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            self.fail(f"whole numbers as input {index}", "others", "correct the model")
+            self.fail(f"whole numbers as input {index}", "infinity or NaN", "correct the model")
         return tuple(int(value) for value in array)
 
     def scalar(self, index: int, default: float) -> float:

@@ -29,7 +29,7 @@ class ResizedAxis:
     axis, size, extent : int
         Which one, elements before and after.
     scale : floating
-        Wished ratio, of the type to compute in; `extent` is it times `size`, rounded down.
+        Requested ratio, of the type to compute in; `extent` is it times `size`, rounded down.
     width : float
         Extent before it is rounded down; the rounded one for the nearest element.
     region : (float, float)
@@ -118,11 +118,11 @@ def import_resize(node: OnnxNode) -> str:
             result = node.take(result, one.axis, rounded, base)
             continue
         indices, weights = _taps(node, one, places, mode)
-        held = [
+        constants = [
             node.array(np.clip(indices, 0, one.size - 1).astype(np.int64), f"{base}.places"),
             node.array(weights.astype(np.float32), f"{base}.weights"),
         ]
-        result = node.emit(Interpolate(one.axis), [result, *held])
+        result = node.emit(Interpolate(one.axis), [result, *constants])
     return _extrapolate(node, result, outside)
 
 
@@ -159,24 +159,24 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
     axes = [node.normalise(a, len(shape)) for a in node.attribute("axes", tuple(range(len(shape))))]
     upsample, by_scales = node.proto.op_type == "Upsample", True
     if upsample and node.opset < 9:
-        wished = np.asarray(node.attribute("scales", ()), dtype=real)
+        requested = np.asarray(node.attribute("scales", ()), dtype=real)
     else:
         at = 1 if upsample or node.opset < 11 else 2
-        wished = node.constant(at).ravel() if node.opset < 11 or node.has(at) else np.zeros(0)
-        if not wished.size and node.opset >= 11:
-            by_scales, wished = False, np.array(node.integers(3), dtype=np.int64)
-    sound = wished.size == len(axes) and bool(((wished > 0) & (wished < MOST)).all())
+        requested = node.constant(at).ravel() if node.opset < 11 or node.has(at) else np.zeros(0)
+        if not requested.size and node.opset >= 11:
+            by_scales, requested = False, np.array(node.integers(3), dtype=np.int64)
+    sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MOST)).all())
     if not sound:
         expected = f"{len(axes)} positive {'scales' if by_scales else 'sizes'}"
-        node.fail(expected, f"{wished.tolist()}", "give one for each axis")
+        node.fail(expected, f"{requested.tolist()}", "give one for each axis")
     old = [shape[axis] for axis in axes]
-    if min(old, default=1) < 1 and not (by_scales and (wished == 1).all()):
+    if min(old, default=1) < 1 and not (by_scales and (requested == 1).all()):
         node.fail("elements to resize", f"{list(shape)}", "correct the model")
     if by_scales:
-        scales = wished.astype(real)
+        scales = requested.astype(real)
         extents = [int(np.floor(real(n) * scale)) for n, scale in zip(old, scales, strict=True)]
     else:
-        scales, extents = _sized(node, old, wished, real)
+        scales, extents = _sized(node, old, requested, real)
     result = dict(enumerate(shape)) | dict(zip(axes, extents, strict=True))
     node.check(TensorType(node.type(0).dtype, tuple(result.values())), LARGEST_BYTES)
     regions = [(0.0, 1.0)] * len(axes)
@@ -196,7 +196,7 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
 def _sized(
     node: OnnxNode, old: list[int], new: np.ndarray, real: type[np.floating]
 ) -> tuple[np.ndarray, list[int]]:
-    """Return scales and extents for sizes, keeping the aspect ratio where asked to."""
+    """Return scales and extents for sizes, by the policy on the aspect ratio."""
     scales = new.astype(real) / np.array(old, dtype=real)
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch" or not scales.size:

@@ -66,7 +66,7 @@ def import_length(node: OnnxNode) -> Results:
 
 
 def import_split(node: OnnxNode) -> Results:
-    """SplitToSequence -> a Slice for each part, its axis dropped where asked to."""
+    """SplitToSequence -> a Slice for each part, its axis dropped unless `keepdims`."""
     shape = node.type(0).shape
     axis = node.axis(0, len(shape))
     size, drop = shape[axis], not node.has(1) and not node.attribute("keepdims", 1)
@@ -86,7 +86,7 @@ def import_split(node: OnnxNode) -> Results:
 
 
 def import_concat(node: OnnxNode) -> Results:
-    """ConcatFromSequence -> Concat, along a new axis where asked to."""
+    """ConcatFromSequence -> Concat, along a new axis if `new_axis`."""
     parts = list(_sequence(node))
     if not parts:
         node.fail("one or more elements", "an empty sequence", "export the model again")

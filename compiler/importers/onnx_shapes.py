@@ -74,8 +74,8 @@ def import_range(node: OnnxNode) -> str:
 def import_eye_like(node: OnnxNode) -> str:
     """EyeLike -> a constant."""
     kind = node.type(0)
-    wished = node.attribute("dtype", 0)
-    dtype = ELEMENT_TYPES.get(wished, "") if wished else kind.dtype
+    requested = node.attribute("dtype", 0)
+    dtype = ELEMENT_TYPES.get(requested, "") if requested else kind.dtype
     if len(kind.shape) != 2 or not dtype:
         node.fail("a matrix of numbers", f"rank {len(kind.shape)}", "correct the model")
     node.check(TensorType(dtype, kind.shape))
@@ -96,13 +96,15 @@ def import_size(node: OnnxNode) -> str:
 def import_reshape(node: OnnxNode) -> str:
     """Reshape -> Reshape with the extents worked out."""
     old = node.type(0).shape
-    wished = list(node.integers(1))
+    requested = list(node.integers(1))
     if not node.attribute("allowzero", 0):
-        wished = [old[i] if size == 0 and i < len(old) else size for i, size in enumerate(wished)]
-    if wished.count(-1) == 1:
-        known = math.prod(size for size in wished if size != -1)
-        wished[wished.index(-1)] = math.prod(old) // known if known else 0
-    return node.reshape(node.input(0), wished)
+        requested = [
+            old[i] if size == 0 and i < len(old) else size for i, size in enumerate(requested)
+        ]
+    if requested.count(-1) == 1:
+        known = math.prod(size for size in requested if size != -1)
+        requested[requested.index(-1)] = math.prod(old) // known if known else 0
+    return node.reshape(node.input(0), requested)
 
 
 def import_flatten(node: OnnxNode) -> str:
@@ -142,11 +144,11 @@ def import_unsqueeze(node: OnnxNode) -> str:
 
 def import_expand(node: OnnxNode) -> str:
     """Expand -> Expand."""
-    wished, shape = node.integers(1), node.type(0).shape
+    requested, shape = node.integers(1), node.type(0).shape
     try:
-        result = np.broadcast_shapes(shape, wished)
+        result = np.broadcast_shapes(shape, requested)
     except ValueError:
-        node.fail(f"a shape to expand {list(shape)} to", f"{list(wished)}", "correct the shape")
+        node.fail(f"a shape to expand {list(shape)} to", f"{list(requested)}", "correct the shape")
     return node.emit(Expand(tuple(result)), [node.input(0)])
 
 

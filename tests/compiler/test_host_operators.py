@@ -18,7 +18,6 @@ from tilewright.compiler.graph.operators import (
     MaxPoolIndices,
     OnnxReference,
     Recurrent,
-    SaturatingCast,
     ScatterElements,
     ScatterND,
     TopK,
@@ -46,10 +45,6 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     **{kind: (ops.Binary(kind), [(ANY, (2, 3)), (ANY, (3,))]) for kind in BINARY},
     **{kind: (ops.Reduce(kind, (1,), True), [(ANY, (2, 3))]) for kind in (*REDUCTIONS, *POSITIONS)},
     **{f"cast to {to}": (ops.Cast(to), [(ANY, (2, 3))]) for to in DTYPES},
-    **{
-        f"saturating to {to}": (SaturatingCast(to), [(ANY, (2, 3))])
-        for to in ("float8_e4m3fn", "float8_e5m2fnuz", "float4_e2m1fn", "float8_e8m0fnu")
-    },
     "quantise": (ops.Quantize((0.5,), (1,), "int8"), [(ANY, (2, 3))]),
     "dequantise channels": (ops.Dequantize((0.5, 2.0), (1, 0), 0), [(ANY, (2, 3))]),
     "shift": (ops.Shift(), [(ANY, (2, 3))]),

@@ -46,7 +46,6 @@ from .quantisation import (
     GeneralDequantize,
     GeneralQuantize,
     Quantize,
-    SaturatingCast,
 )
 from .recurrent import Recurrent
 from .reductions import Reduce, Softmax, TopK
