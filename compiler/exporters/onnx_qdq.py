@@ -178,8 +178,11 @@ def _kind(
     writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
 ) -> None:
     """Write an operator by its kind, which in ONNX may be another one's attribute."""
-    kind, *variant = VARIANTS.get(operator.kind, (operator.kind,))
-    writer.add(node, kind, **attributes, **(dict([variant]) if variant else {}))
+    kind = operator.kind
+    if kind in VARIANTS:
+        kind, name, value = VARIANTS[kind]
+        attributes[name] = value
+    writer.add(node, kind, **attributes)
 
 
 def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 import onnx
 
 from ...errors import CompileError, ImportModelError
-from ..graph import Quantisation, TensorType, evaluate_outputs
+from ..graph import TensorType, evaluate_outputs
 from ..graph import operators as ops
 from ..graph.types import DTYPES, FLOATS, LARGEST_MADE_BYTES, check_size
 from .onnx_reader import NodeReader
+from .onnx_scope import Named
 from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
 
 
@@ -30,26 +31,15 @@ class OnnxNode(NodeReader):
         proto.op_type, proto.domain, proto.input[:] = kind, "", names
         other = copy.copy(self)
         other.proto = proto
-        known = {name: x for name, x in zip(names, operands, strict=True) if x is not None}
+        known: dict[str, Named] = {
+            name: x for name, x in zip(names, operands, strict=True) if x is not None
+        }
         other.names = ChainMap(known, self.names)
         return other
 
-    def emit(
-        self,
-        operator: ops.Operator,
-        inputs: Sequence[str],
-        name: str | None = None,
-        quantisation: Quantisation | None = None,
-    ) -> str:
+    def emit(self, operator: ops.Operator, inputs: Sequence[str], name: str | None = None) -> str:
         """Emit an IR node, or a constant where all its inputs are; return the value's name."""
-        base = name or self.result
-        try:
-            folded = None if isinstance(operator, ops.Dequantize) else self._fold(operator, inputs)
-            if folded is not None:
-                return self.builder.constant(folded[0], base)
-            return self.builder.emit(operator, inputs, self.label, base, quantisation)
-        except CompileError as error:
-            raise ImportModelError(f"{self.where}: {error}") from error
+        return self.emit_outputs(operator, inputs, [name or self.result])[0]
 
     def emit_outputs(
         self, operator: ops.Operator, inputs: Sequence[str], names: Sequence[str] = ()
@@ -72,7 +62,8 @@ class OnnxNode(NodeReader):
 
     def _fold(self, operator: ops.Operator, inputs: Sequence[str]) -> tuple[np.ndarray, ...] | None:
         """Compute an operator whose inputs are all constant; None where one is not."""
-        if not all(self.builder.is_constant(name) for name in inputs):
+        constant = all(self.builder.is_constant(name) for name in inputs)
+        if not constant or isinstance(operator, ops.Dequantize):
             return None
         for kind in operator.infer([self.builder.types[name] for name in inputs]):
             check_size(kind, LARGEST_MADE_BYTES)

@@ -101,7 +101,7 @@ def test_a_new_operator_is_one_class(monkeypatch) -> None:
             return TensorType(types[0].dtype, self.broadcast(types, *(t.shape for t in types)))
 
         def compute(self, *arrays: np.ndarray) -> np.ndarray:
-            return sum(arrays) * np.float32(self.factor)
+            return np.multiply(sum(arrays), np.float32(self.factor))
 
     builder = Builder("new", [Value("x", TensorType("float32", (2, 3)))])
     y = builder.emit(ScaledSum(0.5), ["x", "x", "x"], "sum")

@@ -137,7 +137,7 @@ class GeneralQuantize(Operator):
         with np.errstate(all="ignore"):
             if self.precision:
                 kind = DTYPES[self.precision]
-                ratio = wide(x.astype(kind) / factor.astype(kind))
+                ratio = wide(np.divide(x.astype(kind), factor.astype(kind)))
             else:
                 ratio = wide(x) / wide(factor)
         zero = np.zeros(())
