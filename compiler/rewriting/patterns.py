@@ -290,23 +290,25 @@ class EachPattern(GraphPattern):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPattern(GraphPattern):
-    """As many nodes in a row as there are, then another pattern; see `repeated`."""
+    """Nodes in a row, as many as fit, then another pattern; see `repeated`."""
 
     link: NodePattern
     inner: GraphPattern
     capture: str = ""
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the matches above the last link."""
-        operators: list[Operator] = []
-        while (found := first_match(self.link, view, name)) is not None:
-            made = found.nodes[-1]
-            match = match.with_node("", made)
-            operators.append(made.attributes)
-            name = made.inputs[0]
-        bound = match.bind(self.capture, tuple(operators))
-        if bound is not None:
-            yield from self.inner.matches(view, name, bound)
+        """Yield the matches above the last link, then those above links before it."""
+        found = [(name, match)]
+        while (last := first_match(self.link, view, name)) is not None:
+            made = last.nodes[-1]
+            name, match = made.inputs[0], match.with_node("", made)
+            found.append((name, match))
+        first = len(found[0][1].nodes)
+        for above, one in reversed(found):
+            operators = tuple(node.attributes for node in one.nodes[first:])
+            bound = one.bind(self.capture, operators)
+            if bound is not None:
+                yield from self.inner.matches(view, above, bound)
 
     def captures(self) -> frozenset[str]:
         """Its name, and those of the inner pattern."""
@@ -397,10 +399,18 @@ def each(pattern: GraphPattern) -> EachPattern:
 
 
 def repeated(link: NodePattern, inner: GraphPattern, capture: str = "") -> RepeatedPattern:
-    """Describe nodes in a row, none or more; the last one's operators come first in the capture."""
+    """Describe nodes in a row, as many as fit, above which `inner` matches.
+
+    The capture is a tuple of operators, the last node's first.
+    """
     return RepeatedPattern(link, inner, capture)
 
 
 def first_match(pattern: GraphPattern, view: GraphView, name: str) -> GraphMatch | None:
     """Return the first way in which a value fits a pattern, if there is one."""
     return next(pattern.matches(view, name, NOTHING), None)
+
+
+def fits(pattern: NodePattern, view: GraphView, node: Node) -> bool:
+    """Tell whether a node fits a pattern in any way."""
+    return next(pattern.matches_node(view, node), None) is not None
