@@ -1,4 +1,4 @@
-"""The front end's recipe: a model file -> a graph whose quantised layers have one integer meaning.
+"""The front end: a model file -> a graph whose quantised layers have one exact integer meaning.
 
 The result's integer operators are the accelerator's candidates; everything else is the host's.
 """
