@@ -1,4 +1,4 @@
-"""Convolutions in float32, with what follows them: a residual and an activation."""
+"""Float32 convolutions, with the residual and the activation that follow."""
 
 from dataclasses import dataclass
 
@@ -20,16 +20,16 @@ RESIDUAL = op(ops.Binary("Add"), HERE, value("residual", constant=False), commut
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What a kernel does behind its sums.
+    """Steps that a kernel performs after its sums.
 
     Parameters
     ----------
     nodes
         Covered, in the graph's order.
     residual
-        The value that is added, if any.
+        The value that is added; None for none.
     activation
-        After that; "" for none.
+        Applied last; "" for none.
     """
 
     nodes: tuple[Node, ...]
@@ -38,12 +38,12 @@ class Epilogue:
 
 
 def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
-    """What of a node's followers its kernel can do.
+    """The followers of a node that its kernel can take with it.
 
     Parameters
     ----------
     scope
-        Where the node stands.
+        The nodes that may be taken.
     node
         A layer.
     residual

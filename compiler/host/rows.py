@@ -1,4 +1,4 @@
-"""What works on rows: softmax, normalisations and reductions.
+"""Operators on rows: softmax, normalisations and reductions.
 
 Normalisations come in many nodes, as importers and exporters write them out.
 """
@@ -26,10 +26,10 @@ from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
 MOST_COLUMNS = 1 << 15
-"""Elements of a row that is kept beside the one that it is made of."""
+"""Largest row that is kept beside the row that it is computed from, in elements."""
 
 MOST_ACROSS = 1 << 11
-"""The same, where rows lie side by side and a vector of them is kept."""
+"""The same for rows that lie side by side, of which a vector is kept."""
 
 MOST_NODES = 24
 """Nodes of one normalisation."""
@@ -74,7 +74,7 @@ def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKerne
 
 
 def _extents(scope: HostScope, node: Node) -> tuple[int, int, int]:
-    """What lies before, along and behind the axes of a Reduce; zeros where they lie apart."""
+    """Elements before, along and behind the axes of a Reduce; zeros if they are not adjacent."""
     operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
     if not isinstance(operator, Reduce) or kind.dtype != "float32" or not operator.axes:
         return 0, 0, 0

@@ -1,4 +1,4 @@
-"""Cross-layer equalisation: give the channels between two convolutions alike ranges.
+"""Cross-layer equalisation: give the channels between two convolutions similar ranges.
 
 One scale serves all channels of an activation, so a channel with small values is rounded coarsely.
 Relu and max pooling let a positive factor per channel pass: dividing a channel by it in the first
@@ -49,7 +49,7 @@ class EqualisedPair:
 
 
 def find_links(graph: Graph, points: Points) -> tuple[EqualisedPair, ...]:
-    """Return the pairs of convolutions with nothing between that a factor does not pass."""
+    """Return the pairs of convolutions between which a positive factor passes unchanged."""
     layers = {layer.output: layer for layer in points.layers if layer.kind == "conv"}
     links = []
     for layer in layers.values():

@@ -1,7 +1,7 @@
-"""What becomes one accelerator layer: which float nodes belong together, from where to where.
+"""Group float nodes into layers of the accelerator.
 
-The grouping mirrors what the recognising passes look for between Dequantize and Quantize, so that
-every layer found here turns into one integer operator.
+The groups are those that the recognising passes find between Dequantize and Quantize, so every
+layer found here becomes one integer operator.
 """
 
 from collections.abc import Callable, Iterable
