@@ -114,7 +114,7 @@ def compile_host(
 def report_of_host(plan: HostPlan) -> dict[str, object]:
     """Figures of the host for reports, as JSON values.
 
-    `kernels` and `numpy` count the steps that run in each way. `peak_bytes` is the largest memory of
+    `kernels` and `numpy` count the steps of each kind. `peak_bytes` is the largest memory of
     values at any time, and `least_bytes` its lower bound for any placement.
     """
     return {

@@ -1,8 +1,8 @@
 """The placement table: times on both sides, transfers, reasons, and the gain of moving a layer.
 
 A layer's time on the accelerator follows from the cycles that the caller knows, by itself or added
-to a run; for a layer on the host it is an estimate. Each move is judged alone, with all other layers
-in place.
+to a run; for a layer on the host it is an estimate. Each move is judged alone, with all other
+layers in place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
