@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .compiler import te
     from .compiler.compile import compile_graph
-    from .compiler.frontend import import_and_quantise
+    from .compiler.frontend import import_model
     from .compiler.pytorch import from_torch
     from .errors import TilewrightError
     from .isa.configuration import DEFAULT, PRESETS, Configuration, load_configuration
@@ -28,7 +28,7 @@ _HOMES = {
     "TilewrightError": ".errors",
     "compile_graph": ".compiler.compile",
     "from_torch": ".compiler.pytorch",
-    "import_and_quantise": ".compiler.frontend",
+    "import_model": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.configuration",
     "open_device": ".runtime",
@@ -46,7 +46,7 @@ __all__ = [
     "TilewrightError",
     "compile_graph",
     "from_torch",
-    "import_and_quantise",
+    "import_model",
     "load",
     "load_configuration",
     "open_device",

@@ -71,13 +71,13 @@ def recognise_layers(
     return graph
 
 
-def import_and_quantise(
+def import_model(
     source: str | os.PathLike[str] | bytes,
     batch: int = 1,
     fixed: Mapping[str, np.ndarray] = NOTHING,
     dims: Mapping[str, int] = NOTHING,
 ) -> Graph:
-    """Read an ONNX model and recognise its quantised layers.
+    """Read an ONNX model and recognise its quantised layers; a float model stays in float.
 
     Parameters
     ----------
