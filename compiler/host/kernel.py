@@ -143,7 +143,7 @@ class HostScope:
         """
         start = GraphMatch({"here": node.output.name})
         reached = [node]
-        for _ in range(pattern.depth):
+        for _ in range(pattern.depth()):
             users = (user for one in reached for user in self.graph.users(one.outputs[0].name))
             found = {user.outputs[0].name: user for user in users if self.is_free(user)}
             reached = list(found.values())

@@ -13,14 +13,14 @@ from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     TO_FIRST,
     TO_LAST,
-    clamp_of,
     dequantised,
     image_shape,
     is_int8,
     known,
-    quantisation_of,
     quantised,
     reshaped,
+    result_of,
+    scale_of,
 )
 from .wide_weights import is_exact, split_weights
 
@@ -45,12 +45,9 @@ TERM = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
 @rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
 def recognise(
     site: Site,
-    target: ops.Quantize,
-    clamps: tuple[ops.Unary, ...],
     addend: str | None,
     layer: ops.Conv | ops.MatMul,
     x: str,
-    x_scale: ops.Dequantize,
     w: str,
     w_scale: ops.Dequantize,
 ) -> str | None:
@@ -63,7 +60,7 @@ def recognise(
     centred = data.astype(np.int16) - np.array(w_scale.zero_points, np.int16).reshape(points)
     channels = data.shape[axis]
     scales = np.broadcast_to(np.array(w_scale.scales, np.float32), (channels,))
-    given, y = quantisation_of(x_scale), quantisation_of(target)
+    given, (y, limits) = scale_of(site, "x"), result_of(site)
     made = site.node("layer")
     terms = [(name, (channels,)) for name in made.inputs[2:]]
     if addend is not None:
@@ -96,9 +93,8 @@ def recognise(
     if len(parts) > 1:
         copies = [image] * len(parts)
         image = site.emit(ops.QConcat(CHANNELS), *copies, label=made.name, quantisation=given)
-    bounds = clamp_of(clamps).bounds(target)
     result = site.emit(
-        ops.QConv(*window, given.zero_point, y.zero_point, *bounds),
+        ops.QConv(*window, given.zero_point, y.zero_point, *limits),
         image,
         site.constant(kernel, f"{made.name}.weights"),
         site.constant(total.astype(np.int32), f"{made.name}.bias"),
