@@ -120,6 +120,11 @@ class HostScope:
         """The shape of a value."""
         return self.graph.types[name].shape
 
+    def image(self, name: str) -> tuple[int, int, int, int]:
+        """The shape of an image: samples, rows, columns, channels."""
+        samples, rows, columns, channels = self.shape(name)
+        return samples, rows, columns, channels
+
     def is_closed(self, nodes: Iterable[Node]) -> bool:
         """Whether nodes, in order, are free and only the last one's value is seen outside.
 

@@ -68,18 +68,19 @@ def match_convolution(
     scope: HostScope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
 ) -> HostKernel | None:
     """Conv of channels last with constant weights -> a convolution of any number of groups."""
-    shape, kernel = scope.shape(x), scope.data(w)
+    shape, kernel = scope.image(x), scope.data(w)
     if not scope.types[x].elements:
         return None
     out, channels = kernel.shape[3], shape[3]
     after = epilogue(scope, node, residual=conv.groups == 1)
-    window = (kernel.shape[:2], conv.strides, conv.pads, conv.dilations, after.activation)
+    taps = (kernel.shape[0], kernel.shape[1])
+    window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
     if conv.groups == 1:
         description = Convolution(*shape, out, *window, residual=after.residual is not None)
     elif conv.groups == channels == out:
         description = DepthwiseConvolution(*shape, *window)
-        constants["w"] = kernel.reshape(*kernel.shape[:2], channels)
+        constants["w"] = kernel.reshape(*taps, channels)
     else:
         description = GroupedConvolution(*shape, out, conv.groups, *window)
     inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}

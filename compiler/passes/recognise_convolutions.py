@@ -37,9 +37,12 @@ LAYER = either(
     op(ops.MatMul, dequantised("x"), WEIGHTS, capture="layer"),
 )
 
+Term = tuple[str, tuple[int, ...]]
+"""A part of a bias: a value, and the shape that it may broadcast to."""
+
 HELD = value("held", constant=True)
 TERM = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
-"""A part of a bias: float32, or integers with a scale."""
+"""Its value: float32, or integers with a scale."""
 
 
 @rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
@@ -62,7 +65,7 @@ def recognise(
     scales = np.broadcast_to(np.array(w_scale.scales, np.float32), (channels,))
     given, (y, limits) = scale_of(site, "x"), result_of(site)
     made = site.node("layer")
-    terms = [(name, (channels,)) for name in made.inputs[2:]]
+    terms: list[Term] = [(name, (channels,)) for name in made.inputs[2:]]
     if addend is not None:
         terms.append((addend, (1, channels, 1, 1) if conv else (channels,)))
     bias = _bias(site, terms, given.scale * scales.astype(np.float64))
@@ -127,14 +130,11 @@ def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
     return np.maximum(scale, np.finfo(np.float32).smallest_normal).astype(np.float32)
 
 
-def _bias(
-    site: Site, terms: list[tuple[str, tuple[int, ...]]], unit: np.ndarray
-) -> np.ndarray | None:
+def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
     """Return the sum of the bias terms as int64[Co] in units of input scale times weight scale.
 
     An int32 bias quantised with that product (as converters do) is taken as it is; any other one
-    is rounded to the nearest integer. A term is (value, shape that it may broadcast to); None
-    where it does not.
+    is rounded to the nearest integer. None where a term does not broadcast.
     """
     total = np.zeros(len(unit), dtype=np.int64)
     for name, shape in terms:
