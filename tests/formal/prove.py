@@ -41,8 +41,13 @@ class Method:
     reach: str
 
 
-REACHABILITY = Method("prove", "abc orpos; pdr", 1, "any number of cycles")
+REACHABILITY = Method("prove", "abc orpos; pdr -l -s -f", 1, "any number of cycles")
 """Property-directed reachability: finds invariants by itself where control decides, not numbers.
+
+SymbiYosys calls `pdr -l`, with which ABC restarts the search by the clock, so that the same netlist
+takes seconds in one run and minutes in another. The second `-l` turns this off: the search depends
+on the netlist alone, and ABC checks the invariant that it found. `-s` and `-f` select the solver
+that was fastest for these proofs.
 
 A counterexample is replayed by a second tool, z3 on the model with words, before it counts.
 """
@@ -131,7 +136,7 @@ class Outcome:
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 2400
+    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 600
 ) -> Outcome:
     """Decide all claims of a bench, those inside its blocks included.
 
@@ -144,7 +149,7 @@ def decide(
     method : Method
         How.
     seconds : int
-        Limit of the run, against hanging: a slow machine takes several times as long as a fast one.
+        Limit of the run, against hanging; the longest proof takes about 20 s of processor time.
 
     Raises
     ------
