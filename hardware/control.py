@@ -19,9 +19,9 @@ from ..isa.registers import (
 )
 from .axi_lite import AxiLiteRegisters, axi_lite_port
 from .counters import UnitCounters, increments_signature
-from .gate import state_signature
 from .layouts import MASK_BITS
 from .selection import choose
+from .token_gate import state_signature
 from .tokens import COUNT_BITS
 
 REGISTER_BITS = 32

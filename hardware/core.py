@@ -12,18 +12,18 @@ from ..isa.instructions import Unit
 from ..isa.registers import Error
 from .axi import read_port, write_port
 from .axi_lite import axi_lite_port
+from .clock_gating import ClockGating
 from .control import ADDRESS_BITS, Control
 from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
-from .gate import Gate
 from .gemm import GemmUnit
 from .in_flight import commands_in_flight
 from .load import LoadUnit
 from .read_arbiter import ReadArbiter
 from .read_buffer import ReadBuffer
 from .scratchpad import Scratchpad
-from .sleep import Sleepers
 from .store import StoreUnit
+from .token_gate import TokenGate
 from .tokens import TokenCounters
 from .vector import VectorUnit
 
@@ -78,7 +78,7 @@ class Core(wiring.Component):
         m = Module()
         configuration = self.configuration
         control = m.submodules.control = Control(configuration)
-        sleepers = Sleepers(m, platform, control.clear)
+        gating = ClockGating(m, platform, control.clear)
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
@@ -89,7 +89,7 @@ class Core(wiring.Component):
         vector, store = VectorUnit(configuration), StoreUnit(configuration)
         units = dict(zip(Unit, (load, gemm, vector, store), strict=True))
         gates = {
-            unit: Gate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))
+            unit: TokenGate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))
             for unit in Unit
         }
         fetch = FetchUnit(configuration)
@@ -114,7 +114,7 @@ class Core(wiring.Component):
             ("fetch", {"fetch": fetch}, fetching),
             ("gates", {**named_gates, "tokens": tokens}, Cat(moving).any()),
         ):
-            sleepers.add(name, parts, awake)
+            gating.add(name, parts, awake)
 
         wiring.connect(m, fetch.instructions, dispatcher.instructions)
         for unit, gate in gates.items():
@@ -140,7 +140,9 @@ class Core(wiring.Component):
             _join(m, self, f"s_axi_{name}", control.bus, name)
         return m
 
-    def _connect_unit(self, m, unit: Unit, core, gate: Gate, dispatcher, tokens, control) -> None:
+    def _connect_unit(
+        self, m, unit: Unit, core, gate: TokenGate, dispatcher, tokens, control
+    ) -> None:
         """Queue, tokens, status and events of one unit."""
         wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
         wiring.connect(m, gate.commands, core.commands)

@@ -11,12 +11,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Gemm
+from .delay import delayed
 from .gemm_walkers import RowWalker, TileWalker
 from .in_flight import InFlight
 from .layouts import command_layout
 from .mac_array import ELEMENT_BITS, MacArray
 from .ram import READ_LATENCY
-from .registers import delayed
 from .scratchpad import RowFormat, elements
 
 IN_FLIGHT = 4

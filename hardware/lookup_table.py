@@ -9,8 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from .delay import delayed
 from .ram import READ_LATENCY, Ram
-from .registers import delayed
 
 ROW_BYTES = 4
 ROWS = 256 // ROW_BYTES

@@ -17,8 +17,8 @@ from ..isa.numbers import (
     SATURATING_EXPONENT,
     VANISHING_SHIFT,
 )
+from .delay import delayed
 from .multiplier import Multiplier
-from .registers import delayed
 
 BINARY32 = data.StructLayout({"fraction": EXACT_BITS - 1, "exponent": 8, "sign": 1})
 """Interchange format of IEEE 754-2019, section 3.4."""

@@ -12,8 +12,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
+from .delay import delayed
 from .ram import READ_LATENCY, Ram
-from .registers import delayed
 from .selection import choose
 
 WORD_BITS = 64

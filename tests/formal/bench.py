@@ -28,7 +28,7 @@ class ProofError(AssertionError):
     """A claim does not have the verdict that a test expects."""
 
 
-class Bench(Elaboratable, ABC):
+class ProofBench(Elaboratable, ABC):
     """A closed world: a block, what its surroundings may do, and what must hold.
 
     Subclasses describe it in `world`. A bench that is asked to reach its goals claims nothing else
@@ -106,7 +106,7 @@ def _driven(fragment: Fragment, prefix: str) -> Iterator[tuple[str, str, Signal]
         yield from _driven(part, f"{prefix}{name}.")
 
 
-def to_rtlil(bench: Bench) -> str:
+def to_rtlil(bench: ProofBench) -> str:
     """Write a bench as RTLIL whose only input is the clock."""
     fragment = Fragment.get(bench, None)
     for _, domain, register in _driven(fragment, ""):

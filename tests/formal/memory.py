@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
-from .bench import Bench
+from .bench import ProofBench
 
 
 class Reads:
@@ -35,7 +35,13 @@ class Reads:
     """
 
     def __init__(
-        self, bench: Bench, m: Module, requested: Value, beats: Value, taken: Value, most_beats: int
+        self,
+        bench: ProofBench,
+        m: Module,
+        requested: Value,
+        beats: Value,
+        taken: Value,
+        most_beats: int,
     ) -> None:
         self.valid, self.last = Signal(name="beat_valid"), Signal(name="beat_last")
         self.flying = Signal(range(2 * most_beats), name="flying_beats")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .bench import Bench, ProofError, to_rtlil
+from .bench import ProofBench, ProofError, to_rtlil
 
 TOOLS = Path(sys.executable).parent
 ABC = f"{sys.executable} {Path(__file__).parent / 'abc_in_yosys.py'}"
@@ -93,7 +93,7 @@ TRACE = re.compile(r"counterexample trace.*: (\S+\.vcd)")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Verdict:
     """Verdict on all claims of a bench.
 
     Parameters
@@ -136,13 +136,13 @@ class Outcome:
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 600
-) -> Outcome:
+    bench: ProofBench, folder: Path, method: Method = REACHABILITY, seconds: int = 600
+) -> Verdict:
     """Decide all claims of a bench, those inside its blocks included.
 
     Parameters
     ----------
-    bench : Bench
+    bench : ProofBench
         Built anew for every call.
     folder : Path
         For the files of the run; made, and emptied.
@@ -185,7 +185,7 @@ def decide(
     failed = [found for found in failed if found[2]] or failed
     claims, places, cycles = zip(*sorted(set(failed)), strict=True) if failed else ((), (), ())
     trace = TRACE.search(done.stdout)
-    return Outcome(
+    return Verdict(
         status=word,
         reach=method.reach,
         claim="; ".join(claims),

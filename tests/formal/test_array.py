@@ -8,11 +8,11 @@ from amaranth.hdl import Module, Mux, Signal, Value
 
 from tilewright.hardware.mac_array import ELEMENT_BITS, MacArray
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 
 
-class OperandsBench(Bench):
+class OperandsBench(ProofBench):
     """Vectors with pauses, in runs that are depthwise or not, beside a memory of the last ones."""
 
     def __init__(self, lanes_in: int, lanes_out: int, taps: int, fault: str = "") -> None:

@@ -9,12 +9,12 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
 from tilewright.hardware.dispatcher import FAMILY_OF, Dispatcher
-from tilewright.hardware.gate import Gate
+from tilewright.hardware.token_gate import TokenGate
 from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Unit, peers
 
-from .bench import Bench
+from .bench import ProofBench
 from .prove import unrolled
 
 SMALL = replace(PRESETS["tiny"], name="one place in each queue", queue_depth=1)
@@ -23,7 +23,7 @@ SETTLES = 2
 """Cycles in which an instruction can be on its way through a queue while nothing else moves."""
 
 
-class MachineBench(Bench):
+class MachineBench(ProofBench):
     """Dispatcher, gates and tokens as in the core; units take any time for each instruction.
 
     The program has no end and is any that the checker accepts: counting in program order, each
@@ -53,7 +53,7 @@ class MachineBench(Bench):
 
         moves, waits_for_unit, inside = [offered.valid & offered.ready], [], []
         for unit in Unit:
-            gate = Gate(FAMILY_OF[unit], SMALL, IN_FLIGHT)
+            gate = TokenGate(FAMILY_OF[unit], SMALL, IN_FLIGHT)
             m.submodules[f"{unit.name.lower()}_gate"] = gate
             wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
             working = Signal(range(IN_FLIGHT + 2), name=f"{unit.name}_working")

@@ -15,7 +15,7 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 
 TINY = PRESETS["tiny"]
@@ -38,7 +38,7 @@ class Cursor:
     beats_left: Signal
 
 
-class PiecesBench(Bench):
+class PiecesBench(ProofBench):
     """Bursts as `BurstIssuer` is proved to make them, a sink of any speed."""
 
     def __init__(self, family, fault: str = "") -> None:
@@ -176,7 +176,7 @@ def test_the_proof_of_pieces_can_fail(prover):
     prover.reaches(PiecesBench(Load), "three beats", bounded(8))
 
 
-class PackerBench(Bench):
+class PackerBench(ProofBench):
     """Pieces inside their beats, scratchpads with any data, a port of any speed."""
 
     def world(self, m: Module) -> None:

@@ -4,13 +4,13 @@ import pytest
 from amaranth.hdl import Const, Module, Signal
 
 from .abc_in_yosys import verdict
-from .bench import Bench, ProofError, single_bit
+from .bench import ProofBench, ProofError, single_bit
 from .prove import REACHABILITY, bounded, decide, induction, unrolled
 
 METHODS = [REACHABILITY, induction(6), bounded(6), unrolled(6)]
 
 
-class CountBench(Bench):
+class CountBench(ProofBench):
     """A counter that goes on at arbitrary times and holds at its limit."""
 
     def __init__(self, limit: int) -> None:
@@ -41,7 +41,7 @@ def test_a_claim_that_holds_passes_and_its_goal_is_reached(prover, method):
     prover.reaches(CountBench(3), "the limit", method)
 
 
-class UnclearedBench(Bench):
+class UnclearedBench(ProofBench):
     """Two registers of which one has no reset."""
 
     def world(self, m: Module) -> None:

@@ -7,7 +7,7 @@ from tilewright.hardware.read_arbiter import FETCH_BURSTS, ReadArbiter
 from tilewright.hardware.read_buffer import DEPTH, ReadBuffer
 from tilewright.isa.configuration import PRESETS
 
-from .bench import Bench
+from .bench import ProofBench
 from .watch import stays, watch_order
 
 TINY = PRESETS["tiny"]
@@ -15,7 +15,7 @@ LOAD_BURSTS = TINY.outstanding_bursts
 ALL_BURSTS = LOAD_BURSTS + FETCH_BURSTS
 
 
-class ArbiterBench(Bench):
+class ArbiterBench(ProofBench):
     """Two clients that keep their limits of bursts, and a memory of any speed."""
 
     def __init__(self, fault: str = "") -> None:
@@ -117,7 +117,7 @@ def test_the_proof_of_the_arbiter_can_fail(prover):
     prover.reaches(ArbiterBench(), "all bursts in flight")
 
 
-class ReadBufferBench(Bench):
+class ReadBufferBench(ProofBench):
     """A master inside and a memory outside that may do anything."""
 
     def world(self, m: Module) -> None:

@@ -8,8 +8,8 @@ import pytest
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 
 from tilewright.hardware import requantizer
+from tilewright.hardware.delay import delayed
 from tilewright.hardware.multiplier import Multiplier
-from tilewright.hardware.registers import delayed
 from tilewright.isa.numbers import (
     EXACT_BITS,
     EXACT_LIMIT,
@@ -21,7 +21,7 @@ from tilewright.isa.numbers import (
     VANISHING_SHIFT,
 )
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 from .rounding import PRODUCT_BITS, Hardware, align, round_aligned
 
@@ -37,7 +37,7 @@ class AnyProduct(Multiplier):
         return m
 
 
-class RequantizerBench(Bench):
+class RequantizerBench(ProofBench):
     """Totals and scales with any bits, one each cycle; constants with any value.
 
     Of the product only one thing is assumed: that of 0 is 0.
@@ -133,7 +133,7 @@ def test_the_proof_of_the_block_can_fail(prover, monkeypatch):
     prover.refutes(RequantizerBench(monkeypatch, fault="early"), words, bounded(9))
 
 
-class MultiplierBench(Bench):
+class MultiplierBench(ProofBench):
     """Operands with any value; narrow, since the block has no other use for its width."""
 
     BITS = 4

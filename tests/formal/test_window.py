@@ -11,7 +11,7 @@ from tilewright.hardware.bursts import BurstIssuer
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load, Store
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 
 SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
@@ -19,7 +19,7 @@ SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
 PAGE_BITS = (PAGE_BYTES - 1).bit_length()
 
 
-class WindowBench(Bench):
+class WindowBench(ProofBench):
     """Commands with arbitrary fields, a window with an arbitrary place and size."""
 
     def __init__(self, family, configuration: Configuration = SMALL, fault: str = "") -> None:

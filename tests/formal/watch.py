@@ -2,11 +2,11 @@
 
 from amaranth.hdl import Module, Signal, Value
 
-from .bench import Bench
+from .bench import ProofBench
 
 
 def watch_order(
-    bench: Bench,
+    bench: ProofBench,
     m: Module,
     name: str,
     enters: Value,
@@ -60,7 +60,9 @@ def watch_order(
     return inside
 
 
-def stays(bench: Bench, m: Module, name: str, valid: Value, ready: Value, payload: Value) -> None:
+def stays(
+    bench: ProofBench, m: Module, name: str, valid: Value, ready: Value, payload: Value
+) -> None:
     """Claim that what is offered stays as it is until it is taken, as AXI asks for.
 
     Source: AMBA AXI protocol specification, ARM IHI 0022, issue H, section A3.2.1.

@@ -16,7 +16,7 @@ BURST_INCR = 1
 SLVERR = 2
 
 
-class Hesitation:
+class RandomPauses:
     """Decide each cycle whether a stream moves.
 
     Parameters
@@ -53,7 +53,7 @@ class ReadMemory:
     bus_bytes, burst_bytes : int
         Width of a beat; boundary that no burst may cross.
     generator, idle
-        As for `Hesitation`, on both channels.
+        As for `RandomPauses`, on both channels.
     latency : int
         Least cycles from a request's handshake to its first beat.
     failing : set[int]
@@ -77,8 +77,8 @@ class ReadMemory:
         self.burst_bytes = burst_bytes
         self.latency = latency
         self.failing = failing
-        self.requests_move = Hesitation(generator, idle)
-        self.beats_move = Hesitation(generator, idle)
+        self.requests_move = RandomPauses(generator, idle)
+        self.beats_move = RandomPauses(generator, idle)
         self.waiting: deque[tuple[int, int, bool]] = deque()
         self.requests: list[tuple[int, int, int]] = []
         self.beat_cycles: list[int] = []
@@ -159,9 +159,9 @@ class WriteMemory:
         self.burst_bytes = burst_bytes
         self.latency = latency
         self.failing = failing
-        self.requests_move = Hesitation(generator, idle)
-        self.beats_move = Hesitation(generator, idle)
-        self.responses_move = Hesitation(generator, idle)
+        self.requests_move = RandomPauses(generator, idle)
+        self.beats_move = RandomPauses(generator, idle)
+        self.responses_move = RandomPauses(generator, idle)
         self.requests: deque[tuple[int, int]] = deque()
         self.beats: deque[tuple[int, int, int]] = deque()
         self.responses: deque[tuple[int, int]] = deque()
@@ -248,14 +248,14 @@ class CommandSource:
     def __init__(self, stream, commands: Sequence[int], generator: random.Random, idle: float):
         self.stream = stream
         self.waiting = deque(commands)
-        self.hesitation = Hesitation(generator, idle)
+        self.pauses = RandomPauses(generator, idle)
         self.offered = False
         self.cycle = 0
         self.accepted: list[int] = []
 
     def drive(self, ctx) -> None:
         """Offer the next command."""
-        self.offered = bool(self.waiting) and (self.offered or self.hesitation.moves())
+        self.offered = bool(self.waiting) and (self.offered or self.pauses.moves())
         ctx.set(self.stream.valid, self.offered)
         if self.offered:
             ctx.set(self.stream.payload.as_value(), self.waiting[0])
@@ -284,14 +284,14 @@ class Sink:
     ):
         self.stream = stream
         self.read = read
-        self.hesitation = Hesitation(generator, idle)
+        self.pauses = RandomPauses(generator, idle)
         self.taken: list = []
         self.cycles: list[int] = []
         self.cycle = 0
 
     def drive(self, ctx) -> None:
         """Be ready or not."""
-        ctx.set(self.stream.ready, self.hesitation.moves())
+        ctx.set(self.stream.ready, self.pauses.moves())
 
     def sample(self, ctx) -> None:
         """Keep what was handed over."""

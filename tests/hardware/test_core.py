@@ -33,7 +33,7 @@ class Port:
 
 
 @dataclass
-class Host:
+class ScriptedHost:
     """Work through register accesses in order; `("wait",)` waits for the interrupt.
 
     Reads are checked by `finished` through `values`, in order.
@@ -115,7 +115,7 @@ def run(
     latency: int = 1,
     failing: frozenset[int] = frozenset(),
     platform: str | None = None,
-) -> tuple[np.ndarray, Host, int]:
+) -> tuple[np.ndarray, ScriptedHost, int]:
     """Return (data window afterwards, host, cycles)."""
     memory = np.zeros(DATA_BASE + image.size, dtype=np.uint8)
     memory[: len(code)] = np.frombuffer(code, dtype=np.uint8)
@@ -124,7 +124,7 @@ def run(
     generator = random.Random(seed)
     port = Port(core, "m_axi_")
     arguments = (memory, configuration.bus_bytes, configuration.burst_bytes, generator, idle)
-    host = Host(core, script)
+    host = ScriptedHost(core, script)
     models = [
         ReadMemory(port, *arguments, latency=latency, failing=failing),
         WriteMemory(port, *arguments, latency=latency, failing=failing),

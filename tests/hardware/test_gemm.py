@@ -18,7 +18,7 @@ from .rows import read_rows, write_rows
 from .transfers import equivalent_bits
 
 
-class Bench(wiring.Component):
+class GemmHarness(wiring.Component):
     """GEMM with its scratchpads; the test writes ACT and WGT."""
 
     def __init__(self, configuration: Configuration):
@@ -104,7 +104,7 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
     for index, gemm in enumerate(program):
         machine.execute(gemm, index)
 
-    bench = Bench(configuration)
+    bench = GemmHarness(configuration)
     simulator = Simulator(bench)
     simulator.add_clock(1e-8)
     outcome = {}

@@ -35,7 +35,7 @@ def state_signature(configuration: Configuration) -> wiring.Signature:
     )
 
 
-class Gate(wiring.Component):
+class TokenGate(wiring.Component):
     """Hold a unit's instructions until their tokens are there; signal in order of completion.
 
     An instruction can start two cycles after it entered, and one starts and one retires per cycle

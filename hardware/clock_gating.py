@@ -27,7 +27,7 @@ SETTLING_CYCLES = 4
 FALLING = "falling"
 
 
-class Sleepers:
+class ClockGating:
     """The parts of a module that may sleep.
 
     Parameters
