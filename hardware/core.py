@@ -1,6 +1,6 @@
-"""The whole accelerator: four units between their memories, gates and the memory port.
+"""The whole accelerator: four units with their scratchpads, token gates and the memory port.
 
-This file only connects. Members of the memories are listed once, with who reads and who writes.
+This file only connects blocks. `CLIENTS` lists the readers and writers of each scratchpad.
 """
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Value
@@ -33,7 +33,7 @@ CLIENTS = {
     Memory.PARAM: (("vector",), ("load",)),
     Memory.ACC: (("gemm", "vector", "store"), ("gemm", "vector")),
 }
-"""Readers and writers of each scratchpad. The look-up tables lie in VECTOR, a copy per lane."""
+"""Readers and writers of each scratchpad. VECTOR holds the look-up tables, one copy per lane."""
 
 EVENTS_PER_UNIT = 2
 """An instruction starts; an instruction retires."""
@@ -57,7 +57,7 @@ class Core(wiring.Component):
     s_axi_* : AXI4-Lite slave
         The registers of `isa.registers`.
     interrupt : Out(1)
-        Level: the run is done, or was stopped by an error.
+        Level: the run is done, or an error stopped it.
     events : Out(8)
         Per unit `u`: bit 2u, an instruction starts in this cycle (it takes its tokens, SYNC too);
         bit 2u + 1, one retires.

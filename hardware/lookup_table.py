@@ -1,7 +1,7 @@
 """One lane's copy of the look-up tables: any int8 to int8 function.
 
-Every lane reads its own address each cycle, so every lane has a copy; all copies are written
-together, in rows of four bytes as the memory port delivers them.
+Every lane reads its own address in each cycle, so every lane has a copy. All copies are written
+together, in rows of four bytes.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed

@@ -9,16 +9,16 @@ from .axi import RESPONSE_BITS, read_port
 from .queue import Queue
 
 DEPTH = 2
-"""Beats that keep the channel going while ready takes a cycle to follow."""
+"""Beats in the buffer; two keep the channel busy although `ready` is a cycle late."""
 
 
 class ReadBuffer(wiring.Component):
-    """Pass read requests through and keep beats for a cycle, so that no path crosses the port.
+    """Pass requests on, hold beats for a cycle: no combinational path of a beat crosses the port.
 
     Members
     -------
     core : In(read_port)
-        The master inside.
+        The master inside the core.
     memory : Out(read_port)
     """
 

@@ -1,7 +1,7 @@
 """Scale one lane of int32 totals to int8 exactly as binary32 arithmetic would.
 
-There is no floating point inside: `isa.numbers.requantise_integer` is the same computation in
-NumPy, step by step; `isa.numbers.round_twice` tells why one comparison does both roundings.
+The block uses integers only: `isa.numbers.requantise_integer` is the same computation in NumPy,
+step by step; `isa.numbers.round_twice` explains why one comparison does both roundings.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -63,7 +63,7 @@ class Requantizer(wiring.Component):
         m = Module()
         m.submodules.multiplier = multiplier = Multiplier(EXACT_BITS, EXACT_BITS)
 
-        # Beside the product of significands: its sign, its alignment, and what saturates early.
+        # In parallel with the product of significands: its sign, its alignment, early saturation.
         one = Const(EXPONENT_BIAS << (EXACT_BITS - 1), 32)
         scale = Signal(BINARY32)
         magnitude = Signal(32)

@@ -1,7 +1,7 @@
-"""VECTOR's unit: it walks the operands, feeds the datapath, and puts the results away.
+"""VECTOR's unit: it walks the operands, feeds the datapath, and writes the results.
 
-Three walkers share the loops: steps (operands a and b), parameters (per output), destinations (per
-output). Each one moves when its data do, so no address has to travel along.
+Three nests share the loops: steps (operands a and b), parameters (per output) and destinations (per
+output). Each one advances with its data, so no address has to travel along the pipeline.
 """
 
 from amaranth.hdl import Assert, Cat, Module, Signal, Value
@@ -171,7 +171,7 @@ class VectorUnit(wiring.Component):
             ]
 
     def _write(self, m: Module, targets: AffineNest, written: Signal) -> None:
-        """Put a slice away, repeated over the row under a mask of its place."""
+        """Write a slice: repeat it over the row and mask all but its place."""
         datapath, address = self.datapath, targets.addresses.dst
         m.d.comb += written.eq(datapath.totals_valid | datapath.results_valid)
         for port, memory, valid, lanes in (

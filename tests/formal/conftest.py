@@ -1,4 +1,4 @@
-"""A prover for each test; its files, waveforms included, lie in the test's own folder."""
+"""A prover for each test; it writes its files and waveforms into the test's own folder."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from .prove import REACHABILITY, Method, Verdict, decide
 
 
 class Prover:
-    """Decide benches, and complain in words when a verdict is not the one expected."""
+    """Decide benches, and fail with a sentence when a verdict is not the expected one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,13 +23,13 @@ class Prover:
         return outcome
 
     def proves(self, bench: ProofBench, method: Method = REACHABILITY) -> None:
-        """Expect that all claims hold, as far as the method reaches."""
+        """Expect that all claims hold, within the reach of the method."""
         outcome = self._decide(bench, method)
         if outcome.status != "PASS":
             raise ProofError(str(outcome))
 
     def refutes(self, bench: ProofBench, words: str, method: Method = REACHABILITY) -> None:
-        """Expect a counterexample to the claim in these words: the proof can fail."""
+        """Expect a counterexample to the claim with this text: the proof can fail."""
         outcome = self._decide(bench, method)
         if outcome.status != "FAIL":
             raise ProofError(f"expected a counterexample to `{words}`, got {outcome}")

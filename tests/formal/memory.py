@@ -8,13 +8,13 @@ from .bench import ProofBench
 class Reads:
     """Beats of requested bursts after any delay, without looking at which burst is how long.
 
-    It gives at least all behaviour of real memory: as many beats as were requested in all, as many
-    last ones as there were requests, but in any distribution.
+    It allows at least the behaviour of real memory: as many beats in total as were requested, and
+    as many last beats as there were requests, in any distribution.
 
     Parameters
     ----------
     bench, m
-        Where the model goes.
+        Receive the model.
     requested : Value
         A request passes in this cycle.
     beats : Value

@@ -1,6 +1,6 @@
-"""The array multiplies what the law of GEMM names: the vector, or channels of those before it.
+"""The array multiplies the operands in GEMM's law: the vector, or channels of earlier vectors.
 
-What is proved is what stands at the multipliers; products and their sums are simulated.
+The proof covers the inputs of the multipliers; products and their sums are simulated.
 """
 
 import pytest
@@ -13,7 +13,7 @@ from .prove import bounded, induction
 
 
 class OperandsBench(ProofBench):
-    """Vectors with pauses, in runs that are depthwise or not, beside a memory of the last ones."""
+    """Vectors with pauses, in runs that are depthwise or not, and a record of the last vectors."""
 
     def __init__(self, lanes_in: int, lanes_out: int, taps: int, fault: str = "") -> None:
         super().__init__()

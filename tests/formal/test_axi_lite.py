@@ -11,7 +11,7 @@ ADDRESS_BITS = 4
 
 
 class RegistersBench(ProofBench):
-    """A host that may do all at once, and registers with any values."""
+    """A host that may access everything at once, and registers with any values."""
 
     def __init__(self, fault: str = "") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A program that the checker accepts never stops halfway, however long any instruction takes."""
+"""A program that the checker accepts never deadlocks, however long its instructions take."""
 
 from dataclasses import replace
 from functools import reduce
@@ -20,15 +20,15 @@ from .prove import unrolled
 SMALL = replace(PRESETS["tiny"], name="one place in each queue", queue_depth=1)
 IN_FLIGHT = 1
 SETTLES = 2
-"""Cycles in which an instruction can be on its way through a queue while nothing else moves."""
+"""Cycles for which an instruction can pass through a queue while nothing else moves."""
 
 
 class MachineBench(ProofBench):
     """Dispatcher, gates and tokens as in the core; units take any time for each instruction.
 
-    The program has no end and is any that the checker accepts: counting in program order, each
-    wait finds a token and no counter exceeds its limit. Only some of the units may be used, so
-    that a proof can be smaller.
+    The program is endless, and any that the checker accepts: in program order, each wait finds a
+    token and no counter exceeds its limit. It may use only the first `units` units, which makes
+    the proof smaller.
     """
 
     def __init__(self, units: int, unchecked: str = "") -> None:
@@ -100,7 +100,7 @@ class MachineBench(ProofBench):
         self.assume(m, payload.unit < len(self.units))
 
     def check(self, m: Module, offered) -> None:
-        """Assume what the checker demands: the counts of tokens in program order."""
+        """Assume the checker's rules for the token counts in program order."""
         payload = offered.payload
         takes = offered.valid & offered.ready
         limit = SMALL.token_limit

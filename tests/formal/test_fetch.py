@@ -1,4 +1,4 @@
-"""FETCH is total: every word is handed out, halts or is an error, soon, whatever its bits are."""
+"""FETCH soon hands out every word, halts at it, or reports an error, whatever its bits are."""
 
 from dataclasses import replace
 from functools import reduce

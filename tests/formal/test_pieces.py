@@ -30,7 +30,7 @@ def smallest(first: Value, *others: Value) -> Value:
 
 @dataclass
 class Cursor:
-    """How far a burst is cut, in plain arithmetic: the definition that the cutter is held to."""
+    """Progress through a burst in plain arithmetic: the definition of what the cutter does."""
 
     local: Signal
     beat_byte: Signal

@@ -25,7 +25,7 @@ class CountBench(ProofBench):
         self.goal(m, count == self.limit, "the limit")
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.mode} {method.engine}")
 def test_a_broken_claim_is_named_with_its_place_its_cycle_and_a_trace(tmp_path, method):
     outcome = decide(CountBench(4), tmp_path, method)
     assert (outcome.status, outcome.claim, outcome.cycle) == ("FAIL", "the count stays small", 4)
@@ -35,7 +35,7 @@ def test_a_broken_claim_is_named_with_its_place_its_cycle_and_a_trace(tmp_path, 
     assert str(outcome.trace) in str(outcome)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.mode} {method.engine}")
 def test_a_claim_that_holds_passes_and_its_goal_is_reached(prover, method):
     prover.proves(CountBench(3), method)
     prover.reaches(CountBench(3), "the limit", method)

@@ -10,7 +10,7 @@ from .bench import ProofBench
 from .watch import watch_order
 
 PAYLOAD_BITS = 2
-"""Payloads are never looked at, so that two bits stand for any width."""
+"""Queues never inspect payloads, so two bits stand for any width."""
 
 
 class QueueBench(ProofBench):

@@ -1,4 +1,4 @@
-"""Between the units and the read channels: AXI's rules kept, every beat to who asked for it."""
+"""The read path follows AXI's rules and returns every beat to the client that asked for it."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 
@@ -16,7 +16,7 @@ ALL_BURSTS = LOAD_BURSTS + FETCH_BURSTS
 
 
 class ArbiterBench(ProofBench):
-    """Two clients that keep their limits of bursts, and a memory of any speed."""
+    """Two clients that respect their limits of bursts, and a memory of any speed."""
 
     def __init__(self, fault: str = "") -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The requantiser is the integer arithmetic of `rounding`, whatever the product is.
+"""The requantizer computes the integer arithmetic of `rounding`, whatever the product is.
 
-With `test_rounding`, which proves that arithmetic to be IEEE-754's, the block rounds as binary32
-does for every total, every scale and every zero point, and clamps as it is told.
+`test_rounding` proves that this arithmetic is IEEE-754's. Together they show that the block rounds
+as binary32 does for every total, scale and zero point, and clamps to any bounds.
 """
 
 import pytest
@@ -40,7 +40,7 @@ class AnyProduct(Multiplier):
 class RequantizerBench(ProofBench):
     """Totals and scales with any bits, one each cycle; constants with any value.
 
-    Of the product only one thing is assumed: that of 0 is 0.
+    The product is arbitrary, except that a magnitude of 0 gives 0.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Tokens and gates: each instruction starts with its tokens, and gives its own, exactly once."""
+"""Token gates: each instruction takes and gives its tokens exactly once."""
 
 from dataclasses import replace
 
@@ -59,7 +59,7 @@ def test_the_proof_of_tokens_can_fail(prover):
 class GateBench(ProofBench):
     """A gate between arbitrary instructions, arbitrary tokens and a unit of arbitrary speed.
 
-    Of a command the lowest and the highest bit are watched: the gate looks at none of them.
+    The bench watches the lowest and the highest bit of a command; the gate inspects no bit.
     """
 
     def __init__(self, fault: str = "") -> None:

@@ -1,4 +1,4 @@
-"""LOAD and STORE as a whole keep AXI's rules and their limits, whatever the commands are."""
+"""LOAD and STORE as a whole follow AXI's rules and respect their limits, for any commands."""
 
 from dataclasses import replace
 
@@ -124,8 +124,8 @@ def test_the_proof_of_store_can_fail(prover):
 class LoadBench(ProofBench):
     """Any commands and data, a memory of any speed, a host that may stop.
 
-    Either memory counts the beats of each request itself, or a burst ends where LOAD expects it,
-    which `test_pieces` proves to be the same, and which makes room for a proof without a bound.
+    With `lengths`, memory counts the beats of each request itself. Otherwise a burst ends where
+    LOAD expects it, which `test_pieces` proves to be the same.
     """
 
     def __init__(self, lengths: bool = False, greedy: bool = False) -> None:

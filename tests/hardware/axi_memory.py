@@ -1,7 +1,7 @@
-"""A memory behind AXI4 channels that hesitates, and the clockwork that benches share.
+"""AXI4 memory models with random pauses, and helpers that the block tests share.
 
-A model has `drive`, which sets inputs at the start of a cycle, and `sample`, which sees the settled
-signals just before the clock edge.
+The `drive` method of a model sets inputs at the start of a cycle. Its `sample` method reads the
+settled signals just before the clock edge.
 """
 
 import random
@@ -23,7 +23,7 @@ class RandomPauses:
     ----------
     generator : random.Random
     idle : float
-        Share of cycles in which it does not move; pauses come in clusters.
+        Share of cycles in which the stream pauses; pauses come in clusters.
     """
 
     def __init__(self, generator: random.Random, idle: float):
@@ -87,7 +87,7 @@ class ReadMemory:
         self.cycle = 0
 
     def drive(self, ctx) -> None:
-        """Offer the oldest beat, and accept a request or not."""
+        """Offer the oldest beat, and decide whether to accept a request."""
         port = self.port
         ctx.set(port.arready, self.requests_move.moves())
         due = bool(self.waiting) and self.waiting[0][0] <= self.cycle
@@ -101,7 +101,7 @@ class ReadMemory:
             ctx.set(port.rresp, SLVERR if address in self.failing else 0)
 
     def sample(self, ctx) -> None:
-        """Take what was handed over."""
+        """Take what was transferred."""
         port = self.port
         if self.offered and ctx.get(port.rready):
             self.waiting.popleft()
@@ -172,7 +172,7 @@ class WriteMemory:
         self.cycle = 0
 
     def drive(self, ctx) -> None:
-        """Accept or not, and offer the oldest response."""
+        """Decide what to accept, and offer the oldest response."""
         port = self.port
         ctx.set(port.awready, self.requests_move.moves())
         ctx.set(port.wready, self.beats_move.moves())
@@ -183,7 +183,7 @@ class WriteMemory:
             ctx.set(port.bresp, self.responses[0][1])
 
     def sample(self, ctx) -> None:
-        """Take what was handed over, and write complete bursts."""
+        """Take what was transferred, and write complete bursts."""
         port = self.port
         if self.offered and ctx.get(port.bready):
             self.responses.popleft()
@@ -205,7 +205,7 @@ class WriteMemory:
         self.cycle += 1
 
     def _handed(self, ctx, channel: str, valid, ready, payload) -> tuple[int, ...] | None:
-        """Return the payload if it was handed over; it must stand still until then."""
+        """Return the payload if it was transferred; until then it must not change."""
         if not ctx.get(valid):
             assert self.held[channel] is None, f"{channel}: valid was withdrawn"
             return None
@@ -261,7 +261,7 @@ class CommandSource:
             ctx.set(self.stream.payload.as_value(), self.waiting[0])
 
     def sample(self, ctx) -> None:
-        """See whether it was accepted."""
+        """Note whether the command was accepted."""
         if self.offered and ctx.get(self.stream.ready):
             self.waiting.popleft()
             self.accepted.append(self.cycle)
@@ -290,11 +290,11 @@ class Sink:
         self.cycle = 0
 
     def drive(self, ctx) -> None:
-        """Be ready or not."""
+        """Decide whether to be ready."""
         ctx.set(self.stream.ready, self.pauses.moves())
 
     def sample(self, ctx) -> None:
-        """Keep what was handed over."""
+        """Keep what was transferred."""
         if ctx.get(self.stream.valid) and ctx.get(self.stream.ready):
             self.taken.append(self.read(ctx))
             self.cycles.append(self.cycle)

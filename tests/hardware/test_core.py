@@ -1,4 +1,4 @@
-"""The whole core in Amaranth's simulator, driven as a host drives it: random programs, bad ones."""
+"""The whole core in Amaranth's simulator, driven as by a host: random and faulty programs."""
 
 import random
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ BUSY, DONE, FAILED = 1, 2, 4
 
 
 class Port:
-    """The members of a top level that share a prefix, without it."""
+    """Members of a top level that share a prefix, by their names without it."""
 
     def __init__(self, core: Core, prefix: str):
         for name in core.signature.members:
@@ -34,7 +34,7 @@ class Port:
 
 @dataclass
 class ScriptedHost:
-    """Work through register accesses in order; `("wait",)` waits for the interrupt.
+    """Perform register accesses in order; `("wait",)` waits for the interrupt.
 
     Reads are checked by `finished` through `values`, in order.
     """

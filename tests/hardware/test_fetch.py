@@ -1,4 +1,4 @@
-"""FETCH with the read arbiter: programs come out word by word, and bad ones stop."""
+"""FETCH with the read arbiter: programs come out word by word, and faulty ones stop."""
 
 import random
 
@@ -29,7 +29,7 @@ from .transfers import CONFIGURATIONS
 
 BASE = 0x1060
 COMBINE_LOW_BIT = 12
-"""Of VECTOR's word: after opcode, wait, signal, a_from_acc, to_acc."""
+"""Bit position in VECTOR's word: after opcode, wait, signal, a_from_acc, to_acc."""
 
 
 class FetchWithArbiter(Elaboratable):
@@ -123,7 +123,7 @@ def random_instruction(generator: random.Random) -> Instruction:
 
 
 def handed_out(instruction: Instruction, configuration: Configuration):
-    """What the dispatcher must see of an instruction."""
+    """Return what the dispatcher must receive of an instruction."""
     home = instruction.home
     assert home is not None
     wait, signal = (

@@ -159,7 +159,7 @@ def test_accumulators_equal_the_definition(name, pause):
 
 
 def test_the_innermost_row_loop_may_stand_at_any_level():
-    """Others, of one iteration, may stand inside it: that is not where a depthwise run begins."""
+    """Loops of one iteration may stand inside it; a depthwise run does not begin there."""
     configuration = CASES["4x4"].replace(row_loops=3, acc_depth=64)
     nests = [(Loop(6, (1, 1)),), (Loop(2, (2, 3)), Loop(3, (1, 1)))]
     program = [

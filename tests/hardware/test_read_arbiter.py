@@ -1,4 +1,4 @@
-"""FETCH and LOAD share the read channels: everyone gets the own data, in order."""
+"""FETCH and LOAD share the read channels: each receives its own data, in order."""
 
 import random
 

@@ -20,7 +20,7 @@ DRAM_BYTES = 5000
 
 
 class SourceScratchpads:
-    """Answer the unit's reads; data are garbage in all other cycles."""
+    """Answer the unit's reads; the data are random in all other cycles."""
 
     def __init__(self, unit: StoreUnit, memories: dict[Memory, np.ndarray]):
         self.ports = {memory: getattr(unit, memory.name.lower()) for memory in memories}

@@ -1,4 +1,4 @@
-"""Gates with their token counters against a model of the contract's token rules."""
+"""Token gates and counters against a model of the contract's token rules."""
 
 import random
 from collections import deque
@@ -20,7 +20,7 @@ IN_FLIGHT = 3
 
 
 class GateHarness(wiring.Component):
-    """All gates and the counters between them; the test plays the units."""
+    """All token gates with the counters between them; the test acts as the units."""
 
     def __init__(self):
         self.gates = {unit: TokenGate(FAMILY_OF[unit], CONFIGURATION, IN_FLIGHT) for unit in Unit}

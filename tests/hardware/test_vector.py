@@ -53,7 +53,7 @@ class VectorHarness(wiring.Component):
 
 
 def legal_vectors(configuration: Configuration, seed: int, count: int) -> list[Vector]:
-    """VECTOR instructions out of random programs."""
+    """VECTOR instructions taken from random programs."""
     found: list[Vector] = []
     while len(found) < count:
         program, _ = random_program(configuration, seed, length=60, data_bytes=4096)
