@@ -30,7 +30,7 @@ class AffineNest(wiring.Component):
     widths : Mapping[str, int]
         Address width of each operand in bits.
     levels : Sequence[tuple[str, ...]]
-        Per loop level, outermost first, the operands that it moves.
+        The operands that each loop level moves, outermost level first.
 
     Members
     -------
@@ -39,7 +39,7 @@ class AffineNest(wiring.Component):
     parameters : In(struct)
         `base.<operand>`, and `loops[level].extent_minus_one` and `loops[level].strides.<operand>`.
     advance : In(1)
-        Go on to the next iteration; allowed while `active`.
+        Step to the next iteration; allowed while `active`.
     active : Out(1)
         An iteration stands at the outputs.
     addresses : Out(struct)
@@ -94,7 +94,7 @@ class AffineNest(wiring.Component):
         Parameters
         ----------
         family, configuration
-            What declares the loops and what sizes them.
+            The family declares the loops, the configuration sizes them.
         guard_bits : int
             Bits added to every address. With one, an address that leaves its field's range, on
             either side, has its top bit set.
@@ -142,18 +142,21 @@ class AffineNest(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         depth = range(len(self.levels))
-        extents = [Signal(self.extent_bits, name=f"extent_{n}") for n in depth]
         remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in depth]
-        single = [Signal(name=f"single_{n}") for n in depth]
-        at_end = [Signal(name=f"at_end_{n}") for n in depth]
         at_start = [Signal(name=f"at_start_{n}") for n in depth]
+        # Within a nest the outermost level never restarts, and the innermost one either steps or
+        # restarts, so that it never rests at its end.
+        extents = {n: Signal(self.extent_bits, name=f"extent_{n}") for n in depth[1:]}
+        single = {n: Signal(name=f"single_{n}") for n in depth[1:]}
+        at_end = {n: Signal(name=f"at_end_{n}") for n in depth[:-1]}
 
         # The level that steps is the innermost one that is not at its end. Between two nests no
-        # level does, and registers take the parameters. These selects fan out to all address bits,
-        # so they are registers, computed beside the state that they describe.
-        ends = [Signal(name=f"ends_{n}") for n in depth]
+        # level steps, and registers take the parameters: all levels are at their ends then. These
+        # selects fan out to all address bits, so they are registers, computed beside the state
+        # that they describe.
+        ends = [Signal(name=f"ends_{n}", init=n == 0) for n in depth]
         steps = [Signal(name=f"steps_{n}") for n in depth]
-        between = Signal(init=1)
+        between = ends[0]
         m.d.comb += [
             self.ends.eq(Cat(ends)),
             self.zeros.eq(Cat(at_start)),
@@ -161,14 +164,23 @@ class AffineNest(wiring.Component):
         ]
 
         def enter(flags: Sequence[Value]) -> list:
-            """Go on to a state in which the levels with a flag are at their ends."""
+            """Enter a state in which the levels with a flag are at their ends."""
             inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
             return [
-                between.eq(inner[0]),
-                *(at_end[level].eq(flags[level]) for level in depth),
+                *(register.eq(flags[level]) for level, register in at_end.items()),
                 *(ends[level].eq(inner[level]) for level in depth),
                 *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
             ]
+
+        def flag_after_advance(level: int) -> Value:
+            """Whether the level is at its end after an advance within the nest."""
+            if level == 0:
+                unless_it_steps = at_end.get(0, Const(0))
+            elif level == depth[-1]:
+                unless_it_steps = single[level]
+            else:
+                unless_it_steps = Mux(ends[level], single[level], at_end[level])
+            return Mux(steps[level], remaining[level] == 1, unless_it_steps)
 
         loops = [self.parameters.loops[str(level)] for level in depth]
         with m.If(self.load):
@@ -176,24 +188,23 @@ class AffineNest(wiring.Component):
             m.d.sync += enter([loop.extent_minus_one == 0 for loop in loops])
             for level, loop in enumerate(loops):
                 m.d.sync += [
-                    extents[level].eq(loop.extent_minus_one),
                     remaining[level].eq(loop.extent_minus_one),
-                    single[level].eq(loop.extent_minus_one == 0),
                     at_start[level].eq(1),
+                ]
+            for level in depth[1:]:
+                m.d.sync += [
+                    extents[level].eq(loops[level].extent_minus_one),
+                    single[level].eq(loops[level].extent_minus_one == 0),
                 ]
         with m.Elif(self.advance & self.last):
             m.d.sync += self.active.eq(0)
         with m.Elif(self.advance):
-            m.d.sync += enter(
-                [
-                    Mux(steps[level], remaining[level] == 1, Mux(ends[level], *pair))
-                    for level, pair in enumerate(zip(single, at_end, strict=True))
-                ]
-            )
+            m.d.sync += enter([flag_after_advance(level) for level in depth])
             for level in depth:
                 with m.If(steps[level]):
                     m.d.sync += [remaining[level].eq(remaining[level] - 1), at_start[level].eq(0)]
-                with m.Elif(ends[level]):
+            for level in depth[1:]:
+                with m.If(ends[level]):
                     m.d.sync += [remaining[level].eq(extents[level]), at_start[level].eq(1)]
 
         for operand, width in self.widths.items():
@@ -208,7 +219,7 @@ class AffineNest(wiring.Component):
     def _run_operand(
         self, m: Module, operand: str, width: int, steps: Sequence[Signal], between: Signal
     ) -> None:
-        """Keep, per level that moves the operand, the address where its iteration began."""
+        """Keep, for each level that moves the operand, the address where its iteration began."""
         moving = [level for level, moved in enumerate(self.levels) if operand in moved]
         base = Signal(width, name=f"{operand}_base", reset_less=True)
         starts = {
@@ -223,7 +234,7 @@ class AffineNest(wiring.Component):
         stride = Signal(width, name=f"{operand}_stride")
         following = Signal(width, name=f"{operand}_following")
 
-        # At most one of the selects is set, so that an OR of masked values is the shortest way.
+        # At most one select is set, so an OR of masked values is the shortest path.
         origins = [Mux(between, self.parameters.base[operand], 0)]
         current = base
         for level, selected in enumerate(steps):

@@ -16,7 +16,7 @@ from .queue import Queue
 
 
 def read_client(memory: Memory, configuration: Configuration) -> wiring.Signature:
-    """Read client of a scratchpad, seen from the client; data come `READ_LATENCY` cycles later."""
+    """Read client of a scratchpad, seen from the client; data follow by `READ_LATENCY` cycles."""
     return wiring.Signature(
         {
             "enable": Out(1),
@@ -38,7 +38,7 @@ class BeatPacker(wiring.Component):
     act, acc : Out(read_client)
         The row is read in the cycle in which its piece is taken.
     beats : Out(stream of write_beat_layout)
-        Strobes are low for the bytes that no piece brought.
+        Strobes are low for bytes that no piece supplied.
     """
 
     def __init__(self, configuration: Configuration):
@@ -60,7 +60,7 @@ class BeatPacker(wiring.Component):
         m.submodules.queue = queue = Queue(write_beat_layout(self.configuration), QUEUED_BEATS)
         wiring.connect(m, queue.output, wiring.flipped(self.beats))
 
-        # A slot of the queue is reserved before the read, so that what was read never waits.
+        # A slot of the queue is reserved before the read, so that the data never wait.
         piece = self.pieces.payload
         slots = Signal(range(QUEUED_BEATS + 1), init=QUEUED_BEATS)
         takes = Signal()
@@ -76,8 +76,8 @@ class BeatPacker(wiring.Component):
                 client.address.eq(piece.row),
             ]
 
-        # Pieces travel beside their rows: through the scratchpad, one cycle to pick their bytes
-        # from the row, one to move them to their place.
+        # Pieces travel beside their rows: through the scratchpad, then one cycle to pick their
+        # bytes from the row, then one to move them into place.
         valids = Signal(READ_LATENCY + 2)
         m.d.sync += valids.eq(Cat(takes, valids))
         stages = [piece]
@@ -126,11 +126,11 @@ def expand(mask: Value) -> Value:
 
 
 def pick_bytes(m: Module, row: Value, first: Value, bus_bytes: int) -> Value:
-    """Take a beat's worth of bytes from `first` on out of a row.
+    """Take as many bytes as a beat has from a row, starting at byte `first`.
 
-    Byte `i` of the row comes out at place `i` modulo the beat. Two neighbouring beat-sized words of
-    the row can contribute; the even ones and the odd ones are selected apart, so that the
-    multiplexers together are no larger than one over all words.
+    Byte `i` of the row goes to place `i` modulo the beat. Two neighbouring beat-sized words of the
+    row can contribute. Even and odd words are selected separately, so that the multiplexers
+    together are no larger than one over all words.
     """
     row_bytes = len(row) // 8
     if row_bytes <= bus_bytes:

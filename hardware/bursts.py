@@ -19,8 +19,8 @@ MEMORY_CODE = {Load: "destination", Store: "source"}
 def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
     """One burst: where in memory, where in the scratchpad, and how many bytes.
 
-    `address` and `local` count bytes; `last` marks the final burst of a command; a fill (LOAD only)
-    is one burst per run, however long, with a `value` and without an address.
+    `address` and `local` count bytes. `last` marks the final burst of a command. A fill (LOAD only)
+    is one burst per run of any length; it has a `value` and no address.
     """
     command = command_layout(family, configuration)
     fields = {
@@ -40,12 +40,12 @@ class BurstIssuer(wiring.Component):
     """Unroll commands into runs and cut the runs into bursts, one per cycle without bubbles.
 
     The first burst stands at `bursts` three cycles after its command was accepted. A run whose
-    bytes leave the data window sets `out_of_window`; it and all that follow it are never issued.
+    bytes leave the data window sets `out_of_window`; neither it nor any later run is issued.
 
     Parameters
     ----------
     family : type[Load] or type[Store]
-        Whose commands.
+        Family of the commands.
     configuration : Configuration
 
     Members
@@ -84,7 +84,7 @@ class BurstIssuer(wiring.Component):
         command = self.commands.payload
         fills = self.family is Load
 
-        # What the nest does not keep of the command, for all its runs.
+        # Fields of the command that the nest does not keep; they apply to all its runs.
         carried = Signal(self.layout, reset_less=True)
         room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
         m.d.comb += [
@@ -102,8 +102,8 @@ class BurstIssuer(wiring.Component):
                 m.d.sync += [carried.fill.eq(command.fill), carried.value.eq(command.value)]
 
         # Runs, placed in memory and checked against the window, which starts at a page. `end` is
-        # the last byte, counted from the burst boundary before the run. What leaves the window
-        # stays here for ever, what crosses boundaries for as many bursts.
+        # the last byte, counted from the burst boundary before the run. A run that leaves the
+        # window stays here for ever; one that crosses boundaries stays for as many bursts.
         page_bits = (PAGE_BYTES - 1).bit_length()
         burst_bits = (self.configuration.burst_bytes - 1).bit_length()
         offset = nest.addresses.memory

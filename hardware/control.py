@@ -1,6 +1,6 @@
-"""The registers that the host sees, over AXI4-Lite, and the run that they start and stop.
+"""The host's registers on AXI4-Lite, and the state machine that starts and stops a run.
 
-Names, offsets and meanings are those of `isa.registers`; a table test compares every one.
+Names, offsets and meanings come from `isa.registers`; a test compares each register with it.
 """
 
 from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
@@ -19,9 +19,9 @@ from ..isa.registers import (
 )
 from .axi_lite import AxiLiteRegisters, axi_lite_port
 from .counters import UnitCounters, increments_signature
-from .gate import state_signature
 from .layouts import MASK_BITS
 from .selection import choose
+from .token_gate import state_signature
 from .tokens import COUNT_BITS
 
 REGISTER_BITS = 32
@@ -35,10 +35,10 @@ SETTINGS = tuple(name for name in WRITABLE if name != "CONTROL")
 class Control(wiring.Component):
     """Start, stop and observe the machine.
 
-    A start clears all units, queues and tokens (`clear`), and in the next cycle begins to fetch.
-    A run ends when HALT was met and every unit is dry; an error or a stop first holds every unit
-    back (`stop`) until what it had requested from memory has arrived. Settings do not change while
-    the machine is busy.
+    A start clears all units, queues and tokens (`clear`) and begins to fetch in the next cycle. A
+    run ends when FETCH has met HALT and every unit is dry. After an error or a stop, the units
+    request nothing new (`stop`), and the run ends when all outstanding transfers have arrived.
+    Settings cannot change while the machine is busy.
 
     Members
     -------
@@ -51,19 +51,19 @@ class Control(wiring.Component):
         Nothing new is requested or dispatched.
     program_base, program_bytes, data_base, data_bytes : Out(32)
     halted : In(1)
-        FETCH met HALT.
+        FETCH has met HALT.
     dry : In(1)
         No unit has an instruction.
     draining : In(1)
         Memory transfers are outstanding.
     error : In(Error)
-        Of any unit; stays until `clear`.
+        Error of any unit; stays until `clear`.
     dispatched : In(1)
         An instruction goes to its queue.
     states, increments, tokens : In, per unit
-        What the registers show.
+        Values that the registers show.
     interrupt : Out(1)
-        Done, or stopped by an error.
+        The run is done, or an error stopped it.
     """
 
     def __init__(self, configuration: Configuration):
@@ -114,11 +114,11 @@ class Control(wiring.Component):
         return m
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
-        """Walk from start to done; `error` outlives the units' own, which `clear` resets."""
+        """Step from start to done; `error` outlives the units' errors, which `clear` resets."""
         m.d.comb += self.interrupt.eq(~busy & (done | (error != Error.NONE)))
         with m.FSM() as run:
             m.d.comb += busy.eq(~run.ongoing("Idle"))
-            # Also held back in the cycle of a reset, so that nothing is requested and forgotten.
+            # The units are also held in the cycle of a reset, so that no request is forgotten.
             m.d.comb += self.stop.eq(~run.ongoing("Start") & ~run.ongoing("Run"))
             with m.State("Idle"):
                 with m.If(stop):
@@ -154,7 +154,7 @@ class Control(wiring.Component):
                 m.next = "Idle"
 
     def _values(self, m: Module, busy: Signal, done: Signal, error: Signal) -> dict[str, Value]:
-        """What every register reads as."""
+        """Return the value of every register."""
         fetched = Signal(REGISTER_BITS)
         cycles = Signal(2 * REGISTER_BITS)
         with m.If(self.clear):

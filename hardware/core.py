@@ -1,6 +1,6 @@
-"""The whole accelerator: four units between their memories, gates and the memory port.
+"""The whole accelerator: four units with their scratchpads, token gates and the memory port.
 
-This file only connects. Members of the memories are listed once, with who reads and who writes.
+This file only connects blocks. `CLIENTS` lists the readers and writers of each scratchpad.
 """
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Value
@@ -13,17 +13,17 @@ from ..isa.instructions import Unit
 from ..isa.registers import Error
 from .axi import read_port, write_port
 from .axi_lite import axi_lite_port
+from .clock_gating import ClockGating
 from .control import ADDRESS_BITS, Control
 from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
-from .gate import Gate
 from .gemm import GemmUnit
 from .load import LoadUnit
 from .read_arbiter import ReadArbiter
 from .read_buffer import ReadBuffer
 from .scratchpad import Scratchpad
-from .sleep import Sleepers
 from .store import StoreUnit
+from .token_gate import TokenGate
 from .tokens import TokenCounters
 from .vector import VectorUnit
 
@@ -33,7 +33,7 @@ CLIENTS = {
     Memory.PARAM: (("vector",), ("load",)),
     Memory.ACC: (("gemm", "vector", "store"), ("gemm", "vector")),
 }
-"""Readers and writers of each scratchpad. The look-up tables lie in VECTOR, a copy per lane."""
+"""Readers and writers of each scratchpad. VECTOR holds the look-up tables, one copy per lane."""
 
 EVENTS_PER_UNIT = 2
 """An instruction starts; an instruction retires."""
@@ -57,7 +57,7 @@ class Core(wiring.Component):
     s_axi_* : AXI4-Lite slave
         The registers of `isa.registers`.
     interrupt : Out(1)
-        Level: the run is done, or was stopped by an error.
+        Level: the run is done, or an error stopped it.
     events : Out(8)
         Per unit `u`: bit 2u, an instruction starts in this cycle (it takes its tokens, SYNC too);
         bit 2u + 1, one retires.
@@ -78,7 +78,7 @@ class Core(wiring.Component):
         m = Module()
         configuration = self.configuration
         control = m.submodules.control = Control(configuration)
-        sleepers = Sleepers(m, platform, control.clear)
+        gating = ClockGating(m, platform, control.clear)
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
@@ -89,7 +89,7 @@ class Core(wiring.Component):
         vector, store = VectorUnit(configuration), StoreUnit(configuration)
         units = dict(zip(Unit, (load, gemm, vector, store), strict=True))
         gates = {
-            unit: Gate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))
+            unit: TokenGate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))
             for unit in Unit
         }
         fetch = FetchUnit(configuration)
@@ -114,7 +114,7 @@ class Core(wiring.Component):
             ("fetch", {"fetch": fetch}, fetching),
             ("gates", {**named_gates, "tokens": tokens}, Cat(moving).any()),
         ):
-            sleepers.add(name, parts, awake)
+            gating.add(name, parts, awake)
 
         wiring.connect(m, fetch.instructions, dispatcher.instructions)
         for unit, gate in gates.items():
@@ -140,7 +140,9 @@ class Core(wiring.Component):
             _join(m, self, f"s_axi_{name}", control.bus, name)
         return m
 
-    def _connect_unit(self, m, unit: Unit, core, gate: Gate, dispatcher, tokens, control) -> None:
+    def _connect_unit(
+        self, m, unit: Unit, core, gate: TokenGate, dispatcher, tokens, control
+    ) -> None:
         """Queue, tokens, status and events of one unit."""
         wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
         wiring.connect(m, gate.commands, core.commands)

@@ -11,7 +11,7 @@ COUNTER_BITS = 32
 
 
 def increments_signature(configuration: Configuration) -> wiring.Signature:
-    """By how much each counter grows in this cycle: one, or the bytes moved."""
+    """Increment of each counter in this cycle: 1, or the number of bytes moved."""
     return wiring.Signature(
         {
             name: Out(range(configuration.bus_bytes + 1) if name == "bytes" else 1)

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import FAMILIES, Instruction, Unit
-from .gate import queued_layout
 from .layouts import command_fields, dispatch_layout
+from .token_gate import queued_layout
 
 FAMILY_OF: dict[Unit, type[Instruction]] = {
     family.unit: family for family in FAMILIES if family.unit is not None

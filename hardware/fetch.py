@@ -22,9 +22,9 @@ class FetchUnit(wiring.Component):
     """Prefetch instruction words and offer each one once, in program order.
 
     A request is made only when the buffer has room for all its beats, so FETCH never stalls the
-    read channel that it shares with LOAD: otherwise an instruction that waits for its queue could
-    keep LOAD's data from arriving, which that queue may be waiting for. A word takes a cycle per
-    beat to assemble and stands at `instructions` two cycles after its last beat arrived.
+    read channel that it shares with LOAD. Otherwise an instruction that waits for a full queue
+    could block the data of LOAD that this queue is waiting for. A word takes one cycle per beat to
+    assemble and stands at `instructions` two cycles after its last beat arrived.
 
     Members
     -------
@@ -41,12 +41,12 @@ class FetchUnit(wiring.Component):
     instructions : Out(stream of dispatch_layout)
         Legal instructions for the units, SYNC included; HALT is not handed out.
     busy : Out(1)
-        Runs, or has requests in flight.
+        FETCH runs, or has requests in flight.
     halted : Out(1)
-        HALT was met; until the next start.
+        FETCH has met HALT; until the next start.
     error : Out(Error)
         Until the next start: an illegal instruction, a failed read, or no HALT at the end of the
-        program. The instruction concerned and all that follow are not handed out.
+        program. Neither that instruction nor any later one is handed out.
     """
 
     def __init__(self, configuration: Configuration):
@@ -89,7 +89,7 @@ class FetchUnit(wiring.Component):
             m.d.sync += running.eq(0)
 
         # Requests: aligned bursts through the program, each prepared in one cycle and made in the
-        # next. A beat has its place reserved from the request until it leaves the buffer.
+        # next. A place is reserved for each beat from its request until it leaves the buffer.
         position = Signal(self.configuration.address_bits - beat_bits, reset_less=True)
         left_beats = Signal(WINDOW_BITS - beat_bits, reset_less=True)
         burst_bits = (self.burst_beats - 1).bit_length()

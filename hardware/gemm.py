@@ -1,8 +1,8 @@
 """GEMM: activation rows stream through stationary weight tiles into the accumulators.
 
-Two walkers share a command. The tile walker fetches weight tiles into the array's shadow, one tile
-ahead of the row walker, which issues one ACT row per cycle; so it takes the next command while the
-rows of this one still stream.
+Two walkers share a command. The row walker issues one ACT row per cycle. The tile walker fetches
+weight tiles into the array's shadow registers, one tile ahead, so it takes the next command while
+the rows of this one still stream.
 """
 
 from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value, signed
@@ -17,6 +17,18 @@ from .in_flight import InFlight
 from .layouts import command_layout
 from .mac_array import ELEMENT_BITS, MacArray
 from .registers import delayed
+from .scratchpad import RowFormat, elements
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value, signed
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from ..isa.configuration import Configuration, Memory
+from ..isa.instructions import Gemm
+from .delay import delayed
+from .gemm_walkers import RowWalker, TileWalker
+from .in_flight import InFlight
+from .layouts import command_layout
+from .mac_array import ELEMENT_BITS, MacArray
+from .ram import READ_LATENCY
 from .scratchpad import RowFormat, elements
 
 ACCUMULATOR_BITS = 32
@@ -152,14 +164,14 @@ class GemmUnit(wiring.Component):
 
 
 def _history(m: Module, bit: Value, cycles: int, name: str) -> dict[int, Value]:
-    """Return a bit as it was so many cycles ago, by cycles; low after reset."""
+    """Return a bit as it was 1 to `cycles` cycles ago, keyed by that number; low after reset."""
     line = Signal(cycles, name=name)
     m.d.sync += line.eq(Cat(bit, line))
     return {cycle: Value.cast(line[cycle - 1]) for cycle in range(1, cycles + 1)}
 
 
 def _later(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """Return a value `cycles` cycles later; one register per cycle, none of them wide."""
+    """Delay a value by `cycles` cycles in one narrow register per cycle."""
     for cycle in range(1, cycles + 1):
         stage = Signal(value.shape(), name=f"{name}_{cycle}", reset_less=True)
         m.d.sync += stage.eq(value)

@@ -1,4 +1,4 @@
-"""The two halves of GEMM's control: which weight tile to fetch, and which row to issue."""
+"""The two halves of GEMM's control: one fetches weight tiles, the other issues rows."""
 
 from amaranth.hdl import Assert, Cat, Const, Module, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
@@ -17,9 +17,9 @@ def _address_bits(configuration: Configuration) -> dict[str, int]:
 
 
 class TileWalker(wiring.Component):
-    """Read weight tiles row by row, each as soon as the one before it was taken.
+    """Read weight tiles row by row, each one as soon as the previous tile was taken.
 
-    A tile's first row is read in the cycle after `load` or `take`, the others cycle by cycle.
+    A tile's first row is read in the cycle after `load` or `take`, the others one per cycle.
 
     Members
     -------
@@ -60,7 +60,7 @@ class TileWalker(wiring.Component):
             {"wgt": _address_bits(self.configuration)["wgt"]},
             [("wgt",)] * self.configuration.tile_loops,
         )
-        # A tile lasts as long as accumulators must rest, even where it has fewer rows.
+        # A tile with few rows still lasts until its accumulators may be revisited.
         count = Signal(range(max(lanes, GEMM_REVISIT_STEPS)))
         fetching, ends, loaded = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -85,10 +85,11 @@ class TileWalker(wiring.Component):
 
 
 def step_layout(configuration: Configuration) -> data.StructLayout:
-    """One GEMM step.
+    """One GEMM step: its rows, and its position in the command.
 
-    The rows; whether it opens a tile, overwrites, or ends the command; where there is a depthwise
-    mode, whether it begins the innermost row loop, and how the command takes channels.
+    The flags say whether the step opens a tile, overwrites, or ends the command. With a depthwise
+    mode, `begins` marks the start of the innermost row loop; `depthwise` and `part` say which
+    channels the command takes.
     """
     bits = _address_bits(configuration)
     layout: dict[str, ShapeLike] = {
@@ -105,7 +106,7 @@ def step_layout(configuration: Configuration) -> data.StructLayout:
 
 
 class RowWalker(wiring.Component):
-    """Issue one ACT row per cycle, the first one of each tile when the tile is ready.
+    """Issue one ACT row per cycle; the first row of each tile waits until the tile is ready.
 
     The first step of a command follows the last one of the command before by at least
     GEMM_REVISIT_STEPS cycles, so that both may accumulate to the same row.
@@ -176,7 +177,7 @@ class RowWalker(wiring.Component):
         return m
 
     def _take_channels(self, m: Module, zeros: Value) -> None:
-        """The innermost row loop is the last one of more than one iteration."""
+        """Derive a depthwise step; the innermost row loop is the last with 2 or more iterations."""
         step = self.step
         inner = Signal(len(zeros), reset_less=True)
         depthwise = Signal(reset_less=True)

@@ -1,4 +1,4 @@
-"""How many commands a unit works on, and which of them are complete."""
+"""Count the commands that a unit works on, and those of them that are complete."""
 
 from amaranth.hdl import Assert, Module, Signal
 from amaranth.lib import stream, wiring
@@ -18,7 +18,7 @@ class InFlight(wiring.Component):
     accept : In(1)
         A command enters; allowed while `room`.
     complete : In(1)
-        The oldest command that is not complete becomes so.
+        The oldest incomplete command becomes complete.
     freeze : In(1)
         Nothing retires.
     room : Out(1)
@@ -26,7 +26,7 @@ class InFlight(wiring.Component):
     active : Out(1)
         At least one command is in flight.
     retired : Out(stream)
-        Valid from the cycle after `complete`, until taken once per command.
+        Once per command, valid from the cycle after its `complete` until it is taken.
     """
 
     def __init__(self, limit: int):

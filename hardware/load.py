@@ -1,7 +1,7 @@
 """LOAD: byte runs from main memory, or of one constant byte, into a scratchpad.
 
-The issue side runs ahead of the data by up to `outstanding_bursts` bursts, across instructions, so
-that the memory's latency shows only once.
+Requests run ahead of the data by up to `outstanding_bursts` bursts, across instructions, so that
+the memory's latency counts only once.
 """
 
 from amaranth.hdl import Assert, Module, Mux, Shape, Signal
@@ -41,9 +41,9 @@ class LoadUnit(wiring.Component):
 
     Timing: the first request stands at `requests` three cycles after the command was accepted, the
     following ones cycle by cycle, as long as less than `outstanding_bursts` bursts, fills included,
-    are open: issued, and their last piece not yet taken in an earlier cycle. The piece of a beat is
-    written in the cycle after it was taken; the first piece of a fill seven cycles after acceptance
-    when nothing is before it. At most `commands_in_flight` commands are worked on at a time.
+    are open: issued, with the last piece not taken in an earlier cycle. The piece of a beat is
+    written in the cycle after it was taken; the first piece of a fill, if nothing precedes it,
+    seven cycles after acceptance. At most `commands_in_flight` commands are worked on at a time.
 
     Members
     -------
@@ -60,11 +60,11 @@ class LoadUnit(wiring.Component):
     data_bytes : In(32)
         Size of the data window in bytes.
     stop : In(1)
-        Request nothing more; what was requested still arrives and is written.
+        Request nothing more; data already requested still arrive and are written.
     busy : Out(1)
-        Commands are in flight; after `stop` or an error, transfers are.
+        Commands are in flight; after `stop` or an error, transfers are in flight.
     starved : Out(1)
-        A piece is due, and its beat is not there.
+        A piece is due, but its beat has not arrived.
     moved_bytes : Out(range(bus_bytes + 1))
         Bytes taken from memory in this cycle.
     error : Out(Error)

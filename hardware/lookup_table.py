@@ -1,7 +1,7 @@
 """One lane's copy of the look-up tables: any int8 to int8 function.
 
-Every lane reads its own address each cycle, so every lane has a copy; all copies are written
-together, in rows of four bytes as the memory port delivers them.
+Every lane reads its own address in each cycle, so every lane has a copy. All copies are written
+together, in rows of four bytes.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed
@@ -12,6 +12,12 @@ from amaranth.utils import ceil_log2
 from ..isa.pipeline import LOOKUP_CYCLES, READ_LATENCY
 from .ram import Ram
 from .registers import delayed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+from .delay import delayed
+from .ram import READ_LATENCY, Ram
 
 ROW_BYTES = 4
 ROWS = 256 // ROW_BYTES

@@ -1,8 +1,8 @@
 """The weight-stationary array: one activation vector times a tile of weights per cycle.
 
-In a depthwise step the first rows of the array do not broadcast: each output lane has an operand
-register of its own there, and these registers pass a channel's values on from row to row, so that
-they are the delay line of the convolution as well.
+In a depthwise step the first rows of the array do not broadcast: each output lane has its own
+operand register there. These registers pass a channel's values from row to row, and so are also
+the delay line of the convolution.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
@@ -26,20 +26,20 @@ class MacArray(wiring.Component):
     One vector per cycle; never stalls. `sums` follow their `vector` by `latency` cycles: the
     registered vector, the products, and one register per level of the adder trees.
 
-    A second set of weights, the shadow, is written row by row beside the work. `swap` takes it
-    over; it multiplies the vector that comes in the same cycle as the swap. A row written in that
-    cycle already belongs to the next tile.
+    A second set of weights, the shadow, is written row by row meanwhile. `swap` takes it over: the
+    new weights multiply the vector of the same cycle. A row written in that cycle belongs to the
+    next tile.
 
-    With `depthwise`, row `j` of the tile, up to `taps`, multiplies the vector that was valid `j`
-    times before, channel by channel; rows beyond count for nothing. `begins` marks the vector that
-    has none before it: those of rows 1 and up are zero then.
+    With `depthwise`, row `j` of the tile (`j` < `taps`) multiplies the vector of `j` valid cycles
+    ago, channel by channel; further rows are ignored. `begins` marks a vector without
+    predecessors: rows 1 and up multiply zeros then.
 
     Parameters
     ----------
     lanes_in, lanes_out : int
         Inputs and outputs.
     taps : int
-        Rows that take part in a depthwise step; 0 for an array without that mode.
+        Rows used in a depthwise step; 0 for an array without that mode.
 
     Members
     -------
@@ -51,7 +51,7 @@ class MacArray(wiring.Component):
     swap : In(1)
     vector : In(int8)[lanes_in]
     valid : In(1)
-        A vector is there; stages without one hold still.
+        A vector is present; pipeline stages without one hold their values.
     depthwise, begins : In(1)
     part : In(range(parts))
         Output `o` takes channel `part * lanes_out + o % lanes_in` of a depthwise vector. These
@@ -85,8 +85,8 @@ class MacArray(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A simulator lays signals out by name, and vectorises what it does alike to neighbours: so
-        # names put the output lane first and sort as numbers, and the trees add half to half.
+        # A simulator sorts signals by name and vectorises equal work on neighbours. So names begin
+        # with the output lane and sort as numbers, and the adder trees add half to half.
         valids = Signal(self.latency - 1)
         m.d.sync += valids.eq(Cat(self.valid, valids))
         operands = self._operands(m)

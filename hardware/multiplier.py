@@ -1,7 +1,7 @@
 """The one place where the machine multiplies wide numbers: a pipelined multiplier.
 
-Everything that depends on how a technology multiplies stays behind this module; the description
-here is portable, with registers where FPGA multiplier blocks and their adder trees want them.
+A technology with its own multiplier blocks would replace this module alone. The description here
+is portable; its registers are where FPGA multiplier blocks and their adder trees need them.
 """
 
 from amaranth.hdl import Module, Shape, ShapeLike, Signal

@@ -1,4 +1,4 @@
-"""Local side of LOAD and STORE: bursts cut into what moves in one cycle.
+"""Local side of LOAD and STORE: bursts cut into pieces that move in one cycle.
 
 A piece lies in one row of a scratchpad and in one beat of the memory port.
 """
@@ -25,9 +25,9 @@ def piece_layout(
 ) -> data.StructLayout:
     """One piece.
 
-    It takes `bytes_minus_one` + 1 bytes from `byte` of the row on, and of the beat from `beat_byte`
-    on; `rotation` is how far they move up from source to target, modulo the beat. `ends_beat` marks
-    the last piece of a beat, `ends_burst` of a burst, `last` of a command.
+    It has `bytes_minus_one` + 1 bytes, from `byte` of the row and from `beat_byte` of the beat on.
+    `rotation` is the distance from source to target, modulo the beat. `ends_beat` marks the last
+    piece of a beat, `ends_burst` that of a burst, `last` that of a command.
     """
     burst = burst_layout(family, configuration)
     widest = max(configuration.row_bytes(memory) for memory in memories)
@@ -50,14 +50,14 @@ def piece_layout(
 class PieceCutter(wiring.Component):
     """Cut bursts into pieces, one piece per cycle without bubbles.
 
-    A piece is as long as the row, the beat and the burst allow. The beats of a fill, which is not
-    read, are as long as the longest row or beat and begin with its first byte. The first piece
+    A piece is as long as the row, the beat and the burst allow. A fill reads no memory: its beats
+    are as long as the longest row or beat and begin with its first byte. The first piece
     stands at `pieces` two cycles after its burst was accepted.
 
     Parameters
     ----------
     family : type[Load] or type[Store]
-        Whose bursts.
+        Family of the bursts.
     configuration : Configuration
     memories : Sequence[Memory]
         Scratchpads by the code in the bursts.
@@ -91,8 +91,8 @@ class PieceCutter(wiring.Component):
         pieces, piece = self.pieces, self.pieces.payload
         fills = self.family is Load
 
-        # What remains of the burst. `to_*` counts the bytes that follow the next one: to the end of
-        # the row, of the beat and of the burst. In a fill no beat is shorter than a row.
+        # The rest of the burst. `to_*` counts the bytes after the next one, up to the end of the
+        # row, the beat and the burst. In a fill no beat is shorter than a row.
         valid = Signal()
         code = Signal.like(burst.code, reset_less=True)
         row = Signal(self.layout["row"].shape, reset_less=True)
@@ -105,8 +105,8 @@ class PieceCutter(wiring.Component):
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
 
-        # The nearest end ends the piece. All comparisons and all differences are taken at once, so
-        # that no subtraction waits for a comparison.
+        # The nearest end ends the piece. All comparisons and differences are computed in parallel,
+        # so that no subtraction waits for a comparison.
         differences = {}
         ends = {"row": to_row, "beat": to_beat, "burst": to_burst}
         for far, near in permutations(ends, 2):

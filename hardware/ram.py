@@ -11,14 +11,14 @@ from amaranth.lib.wiring import In, Out
 from ..errors import HardwareError
 
 SIMULATION = "simulation"
-"""The platform for which Verilog is written that simulates fast and means the same."""
+"""Platform for simulation: its Verilog runs faster and has the same meaning."""
 
 
 class Ram(wiring.Component):
     """One word read and one written per cycle; contents zero at power-up.
 
-    Read data stand `READ_LATENCY` cycles after the address and hold until the next read's arrive.
-    A word read in the cycle in which it is written has no defined value: no program may do that.
+    Read data appear `READ_LATENCY` cycles after the address and hold until those of the next read
+    arrive. A word read in the cycle in which it is written is undefined: no program may do that.
 
     A simulator spends time on every write-enable bit in every cycle; for it, a masked write is one
     write of the whole word.

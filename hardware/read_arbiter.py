@@ -17,7 +17,7 @@ from .queue import Queue
 
 
 class ReadArbiter(wiring.Component):
-    """Forward read requests, FETCH first, and return beats to who asked.
+    """Forward read requests, FETCH first, and return beats to the client that asked.
 
     A request stands at `memory` one cycle after it was accepted; one request per cycle while
     `arready` is high. Beats pass in their own cycle. LOAD may have `outstanding_bursts` requests in
@@ -27,7 +27,7 @@ class ReadArbiter(wiring.Component):
     -------
     fetch_requests, load_requests : In(stream of request_layout)
     fetch_beats, load_beats : Out(stream of read_beat_layout)
-        In request order. A client that does not take its beat stalls the other one too.
+        In request order. A client that does not take its beat also stalls the other one.
     memory : Out(read_port)
     """
 

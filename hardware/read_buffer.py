@@ -11,12 +11,12 @@ from .queue import Queue
 
 
 class ReadBuffer(wiring.Component):
-    """Pass read requests through and keep beats for a cycle, so that no path crosses the port.
+    """Pass requests on, hold beats for a cycle: no combinational path of a beat crosses the port.
 
     Members
     -------
     core : In(read_port)
-        The master inside.
+        The master inside the core.
     memory : Out(read_port)
     """
 

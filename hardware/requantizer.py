@@ -1,7 +1,7 @@
 """Scale one lane of int32 totals to int8 exactly as binary32 arithmetic would.
 
-There is no floating point inside: `isa.numbers.requantise_integer` is the same computation in
-NumPy, step by step; `isa.numbers.round_twice` tells why one comparison does both roundings.
+The block uses integers only: `isa.numbers.requantise_integer` is the same computation in NumPy,
+step by step; `isa.numbers.round_twice` explains why one comparison does both roundings.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -19,7 +19,12 @@ from ..isa.numbers import (
 )
 from ..isa.pipeline import REQUANTISE_CYCLES
 from .multiplier import Multiplier
-from .registers import delayed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from ..isa.numbers import EXACT_BITS, EXPONENT_BIAS, FRACTION_BITS, PRODUCT_ZEROS, SATURATED, SATURATING_EXPONENT, VANISHING_SHIFT
+from .delay import delayed
+from .multiplier import Multiplier
 
 BINARY32 = data.StructLayout({"fraction": EXACT_BITS - 1, "exponent": 8, "sign": 1})
 """Interchange format of IEEE 754-2019, section 3.4."""
@@ -64,7 +69,7 @@ class Requantizer(wiring.Component):
         m = Module()
         m.submodules.multiplier = multiplier = Multiplier(EXACT_BITS, EXACT_BITS)
 
-        # Beside the product of significands: its sign, its alignment, and what saturates early.
+        # In parallel with the product of significands: its sign, its alignment, early saturation.
         one = Const(EXPONENT_BIAS << (EXACT_BITS - 1), 32)
         scale = Signal(BINARY32)
         magnitude = Signal(32)

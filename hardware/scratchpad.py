@@ -1,7 +1,7 @@
-"""Banked on-chip memories: one reader and one writer per bank at a time, and nothing arbitrates.
+"""Banked on-chip memories: one reader and one writer per bank at a time, without arbitration.
 
-Which client may use a bank when is the program's business, proved by the checker; the assertions
-here hold for every checked program.
+The program decides which client uses a bank, and the checker proves that no two collide. The
+assertions here hold for every checked program.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,15 @@ from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
 from .ram import Ram
 from .registers import delayed
+from .selection import choose
+from collections.abc import Sequence
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from ..isa.configuration import Configuration, Memory
+from ..isa.fields import address_width
+from .delay import delayed
+from .ram import READ_LATENCY, Ram
 from .selection import choose
 
 WORD_BITS = 64
@@ -111,15 +120,15 @@ class Bank(wiring.Component):
 class Scratchpad(wiring.Component):
     """One memory of the machine, zero at power-up.
 
-    A read's data stand `READ_LATENCY` cycles after its address, for one cycle. A write is seen by
-    reads from the next cycle on. Never stalls: two clients on one side of a bank in one cycle are
-    an error of the program.
+    Read data are valid for one cycle, `READ_LATENCY` cycles after the address. Reads see a write
+    from the next cycle on. Never stalls: two clients on one side of a bank in one cycle are an
+    error of the program.
 
     Parameters
     ----------
     configuration : Configuration
     memory : Memory
-        Gives row, depth and banks.
+        Determines the row, the depth and the banks.
     readers, writers : Sequence[str]
         Names of the clients.
 

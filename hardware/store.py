@@ -47,9 +47,9 @@ class StoreUnit(wiring.Component):
     stop : In(1)
         Request nothing more; bursts whose address was issued are completed.
     busy : Out(1)
-        Commands are in flight; after `stop` or an error, transfers are.
+        Commands are in flight; after `stop` or an error, transfers are in flight.
     starved : Out(1)
-        Waits for the memory port: for room, or for responses.
+        STORE waits for the memory port: for room, or for responses.
     moved_bytes : Out(range(bus_bytes + 1))
         Bytes on their way to memory since this cycle.
     error : Out(Error)

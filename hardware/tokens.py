@@ -1,4 +1,4 @@
-"""Tokens: one counter per ordered pair of units, on which instructions wait for each other."""
+"""Token counters: one per ordered pair of units, for instructions that wait for each other."""
 
 from amaranth.hdl import Assert, Cat, Module, Signal
 from amaranth.lib import data, wiring
@@ -9,11 +9,11 @@ from ..isa.instructions import Unit, peers
 from .layouts import MASK_BITS
 
 COUNT_BITS = 8
-"""A counter's place in the host's TOKENS register."""
+"""Bits of a counter in the host's TOKENS register."""
 
 
 class TokenCounters(wiring.Component):
-    """Count the signals of every unit to every other one that have not met their wait.
+    """Count, for each ordered pair of units, the signals that no wait has consumed yet.
 
     Masks are those of the contract: bit `n` of a unit's mask stands for its n-th peer. A change is
     seen in the next cycle. A unit consumes only what is `available` and produces only where there
@@ -24,7 +24,7 @@ class TokenCounters(wiring.Component):
     consume : In(mask)[units]
         By the waiting unit: take one token from each of these peers.
     available : Out(mask)[units]
-        By the waiting unit: peers of which at least one token is there.
+        By the waiting unit: peers of which at least one token is available.
     produce : In(mask)[units]
         By the signalling unit: add one token for each of these peers.
     room : Out(mask)[units]
@@ -64,7 +64,7 @@ class TokenCounters(wiring.Component):
         m.d.sync += [
             Assert(
                 ~(Cat(self.consume) & ~Cat(self.available)).any(),
-                "a token was taken that is not there",
+                "a unit took a token that does not exist",
             ),
             Assert(~(Cat(self.produce) & ~Cat(self.room)).any(), "a token counter overflows"),
         ]

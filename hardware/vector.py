@@ -1,7 +1,7 @@
-"""VECTOR's unit: it walks the operands, feeds the datapath, and puts the results away.
+"""VECTOR's unit: it walks the operands, feeds the datapath, and writes the results.
 
-Three walkers share the loops: steps (operands a and b), parameters (per output), destinations (per
-output). Each one moves when its data do, so no address has to travel along.
+Three nests share the loops: steps (operands a and b), parameters (per output) and destinations (per
+output). Each one advances with its data, so no address has to travel along the pipeline.
 """
 
 from amaranth.hdl import Assert, Cat, Module, Signal, Value
@@ -12,9 +12,23 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Vector
 from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES
 from .affine import AffineNest
+from .delay import delayed
 from .in_flight import InFlight
 from .layouts import command_layout
 from .registers import delayed
+from .scratchpad import RowFormat, elements
+from .selection import choose
+from .vector_datapath import VectorDatapath
+from amaranth.hdl import Assert, Cat, Module, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from ..isa.configuration import Configuration, Memory
+from ..isa.instructions import Vector
+from .affine import AffineNest
+from .delay import delayed
+from .in_flight import InFlight
+from .layouts import command_layout
+from .ram import READ_LATENCY
 from .scratchpad import RowFormat, elements
 from .selection import choose
 from .vector_datapath import VectorDatapath
@@ -168,7 +182,7 @@ class VectorUnit(wiring.Component):
             ]
 
     def _write(self, m: Module, targets: AffineNest, written: Signal) -> None:
-        """Put a slice away, repeated over the row under a mask of its place."""
+        """Write a slice: repeat it over the row and mask all but its place."""
         datapath, address = self.datapath, targets.addresses.dst
         m.d.comb += written.eq(datapath.totals_valid | datapath.results_valid)
         for port, memory, valid, lanes in (

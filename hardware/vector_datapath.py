@@ -1,6 +1,6 @@
 """VECTOR's arithmetic: steps go in, totals for ACC and results for ACT come out in order.
 
-Addresses, memories and tokens are the unit's business; nothing here ever waits.
+The unit handles addresses, memories and tokens; nothing here ever waits.
 """
 
 from amaranth.hdl import Cat, EnableInserter, Module, Shape, Signal, signed

@@ -1,4 +1,4 @@
-"""What a lane's two multipliers take, elaborated from the laws of a machine's operations.
+"""The factors of a lane's two multipliers, elaborated from the laws of a machine's operations.
 
 Every law is a sum of two products (`Operation.products`). Each of the four factors is one of a few
 values; which one, the operation and the comparisons in its law decide. Values that several

@@ -9,8 +9,8 @@ from amaranth.lib.wiring import In, Out
 from ..isa.instructions import Reduce
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
+from .delay import delayed
 from .multiplier import Multiplier
-from .registers import delayed
 from .requantizer import Requantizer
 from .vector_factors import VectorFactors
 

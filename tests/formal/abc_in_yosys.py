@@ -1,8 +1,8 @@
 """Stand in for the `yosys-abc` program: run its commands in the ABC inside YoWASP's Yosys.
 
-SymbiYosys drives ABC by its standard output, which is lost inside WebAssembly. So the verdict is
-read from ABC's status file, and the lines that SymbiYosys looks for are written here. What cannot
-be read counts as no verdict.
+SymbiYosys reads ABC's standard output, which is lost inside WebAssembly. So this program reads the
+verdict from ABC's status file and prints the lines that SymbiYosys expects. An unreadable status
+counts as no verdict.
 """
 
 import re
@@ -14,7 +14,7 @@ SCRATCH = Path("abc")
 """In SymbiYosys's working directory, which is the current one."""
 
 NETLIST = "module gate(input a, b, output y); assign y = a & b; endmodule\n"
-"""ABC is started to optimise this; the commands then turn to the design."""
+"""Yosys starts ABC on this netlist; the commands then read the design."""
 
 
 def run(commands: str) -> list[str]:
@@ -23,7 +23,7 @@ def run(commands: str) -> list[str]:
     Parameters
     ----------
     commands : str
-        Separated by semicolons, as `yosys-abc -c` takes them; the last one writes a counterexample.
+        Separated by semicolons, as for `yosys-abc -c`; the last one writes a counterexample.
 
     Returns
     -------
@@ -51,14 +51,14 @@ def run(commands: str) -> list[str]:
 
 
 def verdict(status: str, bound: int | None) -> list[str]:
-    """Put ABC's status file into the words that ABC prints.
+    """Translate ABC's status file into the line that ABC prints.
 
     Parameters
     ----------
     status : str
-        `snl_UNSAT|snl_SAT|snl_UNK frames name`, and of a counterexample its output and its frame.
+        `snl_UNSAT|snl_SAT|snl_UNK frames name`; a counterexample adds its output and its frame.
     bound : int or None
-        Frames to search, where the absence of a counterexample in all of them is the verdict.
+        Frames to search, if the verdict is that none of them has a counterexample.
     """
     kind, frames, _, *where = status.splitlines()[0].split()
     if kind == "snl_SAT":

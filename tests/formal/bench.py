@@ -1,7 +1,6 @@
 """Benches for proofs: a block, what may happen around it, and what must hold.
 
-Registers without reset, and memories, begin with any content: that is what a reset in the middle
-of a run leaves behind.
+Registers without reset, and memories, begin with any contents, as after a reset during a run.
 """
 
 import re
@@ -28,11 +27,11 @@ class ProofError(AssertionError):
     """A claim does not have the verdict that a test expects."""
 
 
-class Bench(Elaboratable, ABC):
+class ProofBench(Elaboratable, ABC):
     """A closed world: a block, what its surroundings may do, and what must hold.
 
-    Subclasses describe it in `world`. A bench that is asked to reach its goals claims nothing else
-    and is refuted by the trace that reaches one.
+    Subclasses describe it in `world`. A bench with `reaching` set claims only that its goals cannot
+    be reached; a trace that reaches one refutes it.
     """
 
     def __init__(self) -> None:
@@ -54,7 +53,7 @@ class Bench(Elaboratable, ABC):
         return self._free(m, "$anyseq", name, shape)
 
     def some(self, m: Module, name: str, shape: ShapeLike = 1) -> Signal:
-        """Return a signal with an arbitrary value that stays the same for ever."""
+        """Return a signal with an arbitrary value that never changes."""
         return self._free(m, "$anyconst", name, shape)
 
     def _free(self, m: Module, kind: str, name: str, shape: ShapeLike) -> Signal:
@@ -65,22 +64,22 @@ class Bench(Elaboratable, ABC):
         return signal
 
     def assume(self, m: Module, condition: Value) -> None:
-        """Restrict what the surroundings do."""
+        """Restrict the behaviour of the surroundings."""
         m.d.comb += Assume(single_bit(condition))
 
     def claim(self, m: Module, condition: Value, words: str) -> None:
-        """Demand that a condition holds in every cycle."""
+        """Require that a condition holds in every cycle."""
         if not self.reaching:
             m.d.comb += Assert(single_bit(condition), words, src_loc_at=1)
 
     def goal(self, m: Module, condition: Value, words: str) -> None:
-        """Name a state that must be reachable, so that assumptions do not rule out all."""
+        """Name a state that must be reachable, so that the assumptions cannot exclude all."""
         if self.reaching:
             m.d.comb += Assert(~single_bit(condition), words, src_loc_at=1)
 
 
 def single_bit(condition) -> Value:
-    """Refuse what is not one bit: `~` of a wider value is hardly ever false."""
+    """Return the condition if it has one bit; `~` of a wider value is hardly ever false."""
     value = Value.cast(condition)
     if value.shape() != Shape(1):
         raise ProofError(f"a condition is a single bit, not {value.shape()}: {value!r}")
@@ -88,9 +87,9 @@ def single_bit(condition) -> Value:
 
 
 def probe(m: Module, name: str, block: Elaboratable) -> dict[str, Signal]:
-    """Add a block as a submodule and return what it drives by name, for claims about its inside.
+    """Add a block as a submodule and return its driven signals by name, for claims about them.
 
-    What a submodule drives stands under `submodule.signal`.
+    A signal of a submodule has the name `submodule.signal`.
     """
     fragment = Fragment.get(block, None)
     setattr(m.submodules, name, fragment)
@@ -98,7 +97,7 @@ def probe(m: Module, name: str, block: Elaboratable) -> dict[str, Signal]:
 
 
 def _driven(fragment: Fragment, prefix: str) -> Iterator[tuple[str, str, Signal]]:
-    """Name, domain and signal of all that is assigned in a fragment and its parts."""
+    """Yield name, domain and signal of each assignment in a fragment and its parts."""
     for domain, statements in fragment.statements.items():
         for statement in statements:
             yield from ((prefix + s.name, domain, s) for s in statement._lhs_signals())
@@ -106,12 +105,12 @@ def _driven(fragment: Fragment, prefix: str) -> Iterator[tuple[str, str, Signal]
         yield from _driven(part, f"{prefix}{name}.")
 
 
-def to_rtlil(bench: Bench) -> str:
+def to_rtlil(bench: ProofBench) -> str:
     """Write a bench as RTLIL whose only input is the clock."""
     fragment = Fragment.get(bench, None)
     for _, domain, register in _driven(fragment, ""):
         if domain != "comb" and register.reset_less:
             register.attrs["without_reset"] = "1"
     text = rtlil.convert(fragment, ports=[bench.domain.clk], name="top")
-    # Amaranth escapes the names of all cells; these two are Yosys's own.
+    # Amaranth escapes the names of all cells, but these two are Yosys's own.
     return re.sub(r"cell \\\$(anyseq|anyconst) ", r"cell $\1 ", text)

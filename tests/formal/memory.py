@@ -2,19 +2,19 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
-from .bench import Bench
+from .bench import ProofBench
 
 
 class Reads:
     """Beats of requested bursts after any delay, without looking at which burst is how long.
 
-    It gives at least all behaviour of real memory: as many beats as were requested in all, as many
-    last ones as there were requests, but in any distribution.
+    It allows at least the behaviour of real memory: as many beats in total as were requested, and
+    as many last beats as there were requests, in any distribution.
 
     Parameters
     ----------
     bench, m
-        Where the model goes.
+        Receive the model.
     requested : Value
         A request passes in this cycle.
     beats : Value
@@ -35,7 +35,13 @@ class Reads:
     """
 
     def __init__(
-        self, bench: Bench, m: Module, requested: Value, beats: Value, taken: Value, most_beats: int
+        self,
+        bench: ProofBench,
+        m: Module,
+        requested: Value,
+        beats: Value,
+        taken: Value,
+        most_beats: int,
     ) -> None:
         self.valid, self.last = Signal(name="beat_valid"), Signal(name="beat_last")
         self.flying = Signal(range(2 * most_beats), name="flying_beats")

@@ -1,4 +1,4 @@
-"""Prove claims about hardware: an Amaranth bench in, a verdict with its evidence out.
+"""Prove claims about hardware: from an Amaranth bench to a verdict with its evidence.
 
 SymbiYosys runs the tools; all of them come from pip: Yosys and the ABC inside it, and z3.
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .bench import Bench, ProofError, to_rtlil
+from .bench import ProofBench, ProofError, to_rtlil
 
 TOOLS = Path(sys.executable).parent
 ABC = f"{sys.executable} {Path(__file__).parent / 'abc_in_yosys.py'}"
@@ -28,11 +28,11 @@ class Method:
     Parameters
     ----------
     mode, engine
-        Of SymbiYosys.
+        Mode and engine of SymbiYosys.
     depth
         Cycles searched, or steps of the induction.
     reach
-        What a proof covers.
+        Cycles that a proof covers.
     """
 
     mode: str
@@ -41,26 +41,31 @@ class Method:
     reach: str
 
 
-REACHABILITY = Method("prove", "abc orpos; pdr", 1, "any number of cycles")
+REACHABILITY = Method("prove", "abc orpos; pdr -l -s -f", 1, "any number of cycles")
 """Property-directed reachability: finds invariants by itself where control decides, not numbers.
+
+SymbiYosys calls `pdr -l`, with which ABC restarts the search by the clock, so that the same netlist
+takes seconds in one run and minutes in another. The second `-l` turns this off: the search depends
+on the netlist alone, and ABC checks the invariant that it found. `-s` and `-f` select the solver
+that was fastest for these proofs.
 
 A counterexample is replayed by a second tool, z3 on the model with words, before it counts.
 """
 
 
 def induction(steps: int = 2) -> Method:
-    """k-induction with z3, for claims about numbers that together are their own invariant."""
+    """k-induction with z3: for claims about numbers that together are inductive."""
     return Method("prove", "smtbmc z3", steps, "any number of cycles")
 
 
 def bounded(cycles: int) -> Method:
-    """Search all behaviour of so many cycles from reset, with z3."""
+    """Search all behaviour in the first `cycles` cycles after reset, with z3."""
     return Method("bmc", "smtbmc z3", cycles, f"the first {cycles} cycles")
 
 
 def unrolled(cycles: int) -> Method:
-    """Search all behaviour of so many cycles from reset, bit by bit: for control, not numbers."""
-    return Method("bmc", "abc bmc3", cycles, f"the first {cycles} cycles")
+    """Search the first `cycles` cycles after reset on bits: for control, not numbers."""
+    return Method("bmc", "abc bmc3 -g", cycles, f"the first {cycles} cycles")
 
 
 JOB = """
@@ -88,7 +93,7 @@ TRACE = re.compile(r"counterexample trace.*: (\S+\.vcd)")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Verdict:
     """Verdict on all claims of a bench.
 
     Parameters
@@ -96,13 +101,13 @@ class Outcome:
     status
         `PASS`: every claim holds; `FAIL`: one does not; `TIMEOUT`, `UNKNOWN`, `ERROR`: undecided.
     reach
-        What a proof covers.
+        Cycles that a proof covers.
     claim
-        What fails, in words; more than one claim can fail at once.
+        Text of the claim that fails; several claims can fail at once.
     location
-        Where that stands, `file:line`.
+        Source of the claim, `file:line`.
     cycle
-        When it fails, counted from 0.
+        Cycle in which it fails, counted from 0.
     trace
         Waveform of the counterexample (VCD).
     folder
@@ -126,30 +131,30 @@ class Outcome:
             return f"{where} fails in cycle {self.cycle}; trace: {self.trace}"
         text = f"{self.status} for {self.reach} after {self.seconds:.1f} s"
         if self.trace:
-            return f"{text}; no step of the induction keeps {where}; trace: {self.trace}"
+            return f"{text}; the induction step does not preserve {where}; trace: {self.trace}"
         return f"{text}; files: {self.folder}"
 
 
 def decide(
-    bench: Bench, folder: Path, method: Method = REACHABILITY, seconds: int = 2400
-) -> Outcome:
+    bench: ProofBench, folder: Path, method: Method = REACHABILITY, seconds: int = 600
+) -> Verdict:
     """Decide all claims of a bench, those inside its blocks included.
 
     Parameters
     ----------
-    bench : Bench
-        Built anew for every call.
+    bench : ProofBench
+        A new bench for every call.
     folder : Path
-        For the files of the run; made, and emptied.
+        For the files of the run; created, or emptied.
     method : Method
-        How.
+        Decision method.
     seconds : int
-        Limit of the run, against hanging: a slow machine takes several times as long as a fast one.
+        Limit of the run, against hanging; the longest proof takes about 20 s of processor time.
 
     Raises
     ------
     ProofError
-        When the tools fail, which is no verdict.
+        If the tools fail.
     """
     began = time.monotonic()
     warm_up()
@@ -170,17 +175,17 @@ def decide(
     word = status.read_text().split()[0] if status.is_file() else "ERROR"
     if word == "ERROR":
         raise ProofError(f"the tools failed in {folder}:\n{done.stdout[-3000:]}{done.stderr}")
-    # Several claims can fail in the same cycle, named in no certain order.
+    # Several claims can fail in the same cycle; their order is undefined.
     words = _claims(netlist)
     failed = [
         (words.get((re.split(r"\D", name)[-1], place)) or name, place, cycle)
         for name, place, cycle in FAILED.findall(done.stdout)
     ]
-    # A step of the induction that fails has no cycle; a counterexample says more.
+    # A failed induction step has no cycle; prefer a counterexample.
     failed = [found for found in failed if found[2]] or failed
     claims, places, cycles = zip(*sorted(set(failed)), strict=True) if failed else ((), (), ())
     trace = TRACE.search(done.stdout)
-    return Outcome(
+    return Verdict(
         status=word,
         reach=method.reach,
         claim="; ".join(claims),
@@ -193,7 +198,7 @@ def decide(
 
 
 def _claims(netlist: str) -> dict[tuple[str, str], str]:
-    """Words of every assertion, by the number in its name and its place."""
+    """Return the text of every assertion, by the number in its name and its place."""
     found, place = {}, ""
     name = ""
     for line in netlist.splitlines():
@@ -208,7 +213,7 @@ def _claims(netlist: str) -> dict[tuple[str, str], str]:
 
 @cache
 def warm_up() -> None:
-    """Let one process at a time translate the tools to machine code; the result is kept."""
+    """Let one process translate the tools to machine code, once, before others start."""
     lock = Path(tempfile.gettempdir()) / f"tilewright_yosys_{os.getuid()}.lock"
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

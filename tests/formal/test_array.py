@@ -1,6 +1,6 @@
-"""The array multiplies what the law of GEMM names: the vector, or channels of those before it.
+"""The array multiplies the operands in GEMM's law: the vector, or channels of earlier vectors.
 
-What is proved is what stands at the multipliers; products and their sums are simulated.
+The proof covers the inputs of the multipliers; products and their sums are simulated.
 """
 
 import pytest
@@ -8,12 +8,12 @@ from amaranth.hdl import Module, Mux, Signal, Value
 
 from tilewright.hardware.mac_array import ELEMENT_BITS, MacArray
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 
 
-class OperandsBench(Bench):
-    """Vectors with pauses, in runs that are depthwise or not, beside a memory of the last ones."""
+class OperandsBench(ProofBench):
+    """Vectors with pauses, in runs that are depthwise or not, and a record of the last vectors."""
 
     def __init__(self, lanes_in: int, lanes_out: int, taps: int, fault: str = "") -> None:
         super().__init__()

@@ -4,14 +4,14 @@ from amaranth.hdl import Cat, Module, Signal
 
 from tilewright.hardware.axi_lite import AxiLiteRegisters
 
-from .bench import Bench
+from .bench import ProofBench
 from .watch import stays, watch_order
 
 ADDRESS_BITS = 4
 
 
-class RegistersBench(Bench):
-    """A host that may do all at once, and registers with any values."""
+class RegistersBench(ProofBench):
+    """A host that may access everything at once, and registers with any values."""
 
     def __init__(self, fault: str = "") -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A program that the checker accepts never stops halfway, however long any instruction takes."""
+"""A program that the checker accepts never deadlocks, however long its instructions take."""
 
 from dataclasses import replace
 from functools import reduce
@@ -9,26 +9,26 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 
 from tilewright.hardware.dispatcher import FAMILY_OF, Dispatcher
-from tilewright.hardware.gate import Gate
+from tilewright.hardware.token_gate import TokenGate
 from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Unit, peers
 
-from .bench import Bench
+from .bench import ProofBench
 from .prove import unrolled
 
 SMALL = replace(PRESETS["tiny"], name="one place in each queue", queue_depth=1)
 IN_FLIGHT = 1
 SETTLES = 2
-"""Cycles in which an instruction can be on its way through a queue while nothing else moves."""
+"""Cycles for which an instruction can pass through a queue while nothing else moves."""
 
 
-class MachineBench(Bench):
+class MachineBench(ProofBench):
     """Dispatcher, gates and tokens as in the core; units take any time for each instruction.
 
-    The program has no end and is any that the checker accepts: counting in program order, each
-    wait finds a token and no counter exceeds its limit. Only some of the units may be used, so
-    that a proof can be smaller.
+    The program is endless, and any that the checker accepts: in program order, each wait finds a
+    token and no counter exceeds its limit. It may use only the first `units` units, which makes
+    the proof smaller.
     """
 
     def __init__(self, units: int, unchecked: str = "") -> None:
@@ -53,7 +53,7 @@ class MachineBench(Bench):
 
         moves, waits_for_unit, inside = [offered.valid & offered.ready], [], []
         for unit in Unit:
-            gate = Gate(FAMILY_OF[unit], SMALL, IN_FLIGHT)
+            gate = TokenGate(FAMILY_OF[unit], SMALL, IN_FLIGHT)
             m.submodules[f"{unit.name.lower()}_gate"] = gate
             wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
             working = Signal(range(IN_FLIGHT + 2), name=f"{unit.name}_working")
@@ -100,7 +100,7 @@ class MachineBench(Bench):
         self.assume(m, payload.unit < len(self.units))
 
     def check(self, m: Module, offered) -> None:
-        """Assume what the checker demands: the counts of tokens in program order."""
+        """Assume the checker's rules for the token counts in program order."""
         payload = offered.payload
         takes = offered.valid & offered.ready
         limit = SMALL.token_limit

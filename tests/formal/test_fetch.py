@@ -1,4 +1,4 @@
-"""FETCH is total: every word is handed out, halts or is an error, soon, whatever its bits are."""
+"""FETCH soon hands out every word, halts at it, or reports an error, whatever its bits are."""
 
 from dataclasses import replace
 from functools import reduce
@@ -14,7 +14,7 @@ from tilewright.isa.instructions import FAMILIES, Halt, Sync, Vector
 from tilewright.isa.pipeline import FETCH_BURSTS
 from tilewright.isa.registers import Error
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .memory import Reads
 from .prove import induction
 
@@ -33,7 +33,7 @@ SMALL = replace(
 )
 
 
-class FetchBench(Bench):
+class FetchBench(ProofBench):
     """Any program at any place, a memory with any data and delays, a host that may stop."""
 
     def __init__(self, most_quiet: int, configuration: Configuration = SMALL) -> None:

@@ -15,7 +15,7 @@ from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
 from tilewright.isa.pipeline import QUEUED_BEATS, READ_LATENCY
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 
 TINY = PRESETS["tiny"]
@@ -30,7 +30,7 @@ def smallest(first: Value, *others: Value) -> Value:
 
 @dataclass
 class Cursor:
-    """How far a burst is cut, in plain arithmetic: the definition that the cutter is held to."""
+    """Progress through a burst in plain arithmetic: the definition of what the cutter does."""
 
     local: Signal
     beat_byte: Signal
@@ -38,7 +38,7 @@ class Cursor:
     beats_left: Signal
 
 
-class PiecesBench(Bench):
+class PiecesBench(ProofBench):
     """Bursts as `BurstIssuer` is proved to make them, a sink of any speed."""
 
     def __init__(self, family, fault: str = "") -> None:
@@ -176,7 +176,7 @@ def test_the_proof_of_pieces_can_fail(prover):
     prover.reaches(PiecesBench(Load), "three beats", bounded(8))
 
 
-class PackerBench(Bench):
+class PackerBench(ProofBench):
     """Pieces inside their beats, scratchpads with any data, a port of any speed."""
 
     def world(self, m: Module) -> None:

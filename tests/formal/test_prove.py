@@ -4,13 +4,13 @@ import pytest
 from amaranth.hdl import Const, Module, Signal
 
 from .abc_in_yosys import verdict
-from .bench import Bench, ProofError, single_bit
+from .bench import ProofBench, ProofError, single_bit
 from .prove import REACHABILITY, bounded, decide, induction, unrolled
 
 METHODS = [REACHABILITY, induction(6), bounded(6), unrolled(6)]
 
 
-class CountBench(Bench):
+class CountBench(ProofBench):
     """A counter that goes on at arbitrary times and holds at its limit."""
 
     def __init__(self, limit: int) -> None:
@@ -25,7 +25,7 @@ class CountBench(Bench):
         self.goal(m, count == self.limit, "the limit")
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.mode} {method.engine}")
 def test_a_broken_claim_is_named_with_its_place_its_cycle_and_a_trace(tmp_path, method):
     outcome = decide(CountBench(4), tmp_path, method)
     assert (outcome.status, outcome.claim, outcome.cycle) == ("FAIL", "the count stays small", 4)
@@ -35,13 +35,13 @@ def test_a_broken_claim_is_named_with_its_place_its_cycle_and_a_trace(tmp_path, 
     assert str(outcome.trace) in str(outcome)
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: f"{method.mode} {method.engine}")
 def test_a_claim_that_holds_passes_and_its_goal_is_reached(prover, method):
     prover.proves(CountBench(3), method)
     prover.reaches(CountBench(3), "the limit", method)
 
 
-class UnclearedBench(Bench):
+class UnclearedBench(ProofBench):
     """Two registers of which one has no reset."""
 
     def world(self, m: Module) -> None:

@@ -6,14 +6,14 @@ from amaranth.hdl import Module, Signal
 from tilewright.hardware.in_flight import InFlight
 from tilewright.hardware.queue import Queue
 
-from .bench import Bench
+from .bench import ProofBench
 from .watch import watch_order
 
 PAYLOAD_BITS = 2
-"""Payloads are never looked at, so that two bits stand for any width."""
+"""Queues never inspect payloads, so two bits stand for any width."""
 
 
-class QueueBench(Bench):
+class QueueBench(ProofBench):
     """A queue between an arbitrary source and an arbitrary sink."""
 
     def __init__(self, depth: int, buffered: bool, fault: str = "") -> None:
@@ -70,7 +70,7 @@ def test_the_proof_of_queues_can_fail(prover):
     prover.reaches(QueueBench(4, True), "full")
 
 
-class InFlightBench(Bench):
+class InFlightBench(ProofBench):
     """Commands that enter while there is room and complete after they entered."""
 
     def __init__(self, limit: int, careless: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Between the units and the read channels: AXI's rules kept, every beat to who asked for it."""
+"""The read path follows AXI's rules and returns every beat to the client that asked for it."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 
@@ -8,7 +8,7 @@ from tilewright.hardware.read_buffer import ReadBuffer
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.pipeline import FETCH_BURSTS, READ_BUFFER_BEATS
 
-from .bench import Bench
+from .bench import ProofBench
 from .watch import stays, watch_order
 
 TINY = PRESETS["tiny"]
@@ -16,8 +16,8 @@ LOAD_BURSTS = TINY.outstanding_bursts
 ALL_BURSTS = LOAD_BURSTS + FETCH_BURSTS
 
 
-class ArbiterBench(Bench):
-    """Two clients that keep their limits of bursts, and a memory of any speed."""
+class ArbiterBench(ProofBench):
+    """Two clients that respect their limits of bursts, and a memory of any speed."""
 
     def __init__(self, fault: str = "") -> None:
         super().__init__()
@@ -118,7 +118,7 @@ def test_the_proof_of_the_arbiter_can_fail(prover):
     prover.reaches(ArbiterBench(), "all bursts in flight")
 
 
-class ReadBufferBench(Bench):
+class ReadBufferBench(ProofBench):
     """A master inside and a memory outside that may do anything."""
 
     def world(self, m: Module) -> None:

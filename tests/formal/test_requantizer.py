@@ -1,15 +1,15 @@
-"""The requantiser is the integer arithmetic of `rounding`, whatever the product is.
+"""The requantizer computes the integer arithmetic of `rounding`, whatever the product is.
 
-With `test_rounding`, which proves that arithmetic to be IEEE-754's, the block rounds as binary32
-does for every total, every scale and every zero point, and clamps as it is told.
+`test_rounding` proves that this arithmetic is IEEE-754's. Together they show that the block rounds
+as binary32 does for every total, scale and zero point, and clamps to any bounds.
 """
 
 import pytest
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 
 from tilewright.hardware import requantizer
+from tilewright.hardware.delay import delayed
 from tilewright.hardware.multiplier import Multiplier
-from tilewright.hardware.registers import delayed
 from tilewright.isa.numbers import (
     EXACT_BITS,
     EXACT_LIMIT,
@@ -21,7 +21,7 @@ from tilewright.isa.numbers import (
     VANISHING_SHIFT,
 )
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 from .rounding import PRODUCT_BITS, Hardware, align, round_aligned
 
@@ -37,10 +37,10 @@ class AnyProduct(Multiplier):
         return m
 
 
-class RequantizerBench(Bench):
+class RequantizerBench(ProofBench):
     """Totals and scales with any bits, one each cycle; constants with any value.
 
-    Of the product only one thing is assumed: that of 0 is 0.
+    The product is arbitrary, except that a magnitude of 0 gives 0.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:
@@ -133,7 +133,7 @@ def test_the_proof_of_the_block_can_fail(prover, monkeypatch):
     prover.refutes(RequantizerBench(monkeypatch, fault="early"), words, bounded(9))
 
 
-class MultiplierBench(Bench):
+class MultiplierBench(ProofBench):
     """Operands with any value; narrow, since the block has no other use for its width."""
 
     BITS = 4

@@ -1,7 +1,7 @@
-"""The integer arithmetic of the requantiser is the two roundings of IEEE-754 binary32.
+"""The integer arithmetic of the requantizer is the two roundings of IEEE-754 binary32.
 
-Formal for all products of a binade, exhaustive over the binades and over the exponents of scales.
-The NumPy definitions, which are no terms, are compared with the same functions densely.
+The proof is formal for all products of a binade, and exhaustive over the binades and the exponents
+of scales. The NumPy definitions are compared with the same functions on dense samples.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from .rounding import PRODUCT_BITS, Integers, Terms, round_half_even, round_prod
 
 
 def refute(*conditions) -> None:
-    """Demand that no product meets all conditions."""
+    """Require that no product meets all conditions."""
     solver = z3.SolverFor("QF_BV")
     solver.add(any_product >= 0, any_product < 1 << PRODUCT_BITS, *conditions)
     assert solver.check() == z3.unsat, solver.model()

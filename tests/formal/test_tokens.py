@@ -1,22 +1,22 @@
-"""Tokens and gates: each instruction starts with its tokens, and gives its own, exactly once."""
+"""Token gates: each instruction takes and gives its tokens exactly once."""
 
 from dataclasses import replace
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 
-from tilewright.hardware.gate import Gate
+from tilewright.hardware.token_gate import TokenGate
 from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Store, Unit, peers
 
-from .bench import Bench
+from .bench import ProofBench
 from .watch import watch_order
 
 TINY = replace(PRESETS["tiny"], name="two commands")
 IN_FLIGHT = 2
 
 
-class TokensBench(Bench):
+class TokensBench(ProofBench):
     """Units that take tokens that are there and give tokens for which there is room."""
 
     def __init__(self, careless: bool = False) -> None:
@@ -56,10 +56,10 @@ def test_the_proof_of_tokens_can_fail(prover):
     prover.reaches(TokensBench(), "a full counter")
 
 
-class GateBench(Bench):
+class GateBench(ProofBench):
     """A gate between arbitrary instructions, arbitrary tokens and a unit of arbitrary speed.
 
-    Of a command the lowest and the highest bit are watched: the gate looks at none of them.
+    The bench watches the lowest and the highest bit of a command; the gate inspects no bit.
     """
 
     def __init__(self, fault: str = "") -> None:
@@ -67,7 +67,7 @@ class GateBench(Bench):
         self.fault = fault
 
     def world(self, m: Module) -> None:
-        m.submodules.gate = gate = Gate(Store, TINY, IN_FLIGHT)
+        m.submodules.gate = gate = TokenGate(Store, TINY, IN_FLIGHT)
         layout = gate.instructions.payload.shape()
         working = Signal(range(IN_FLIGHT + 2))
         accepts = gate.commands.valid & gate.commands.ready

@@ -1,4 +1,4 @@
-"""LOAD and STORE as a whole keep AXI's rules and their limits, whatever the commands are."""
+"""LOAD and STORE as a whole follow AXI's rules and respect their limits, for any commands."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load
 from tilewright.isa.registers import Error
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import unrolled
 from .watch import stays, watch_order
 
@@ -22,7 +22,7 @@ SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
 LIMIT = SMALL.outstanding_bursts
 
 
-class StoreBench(Bench):
+class StoreBench(ProofBench):
     """Any commands, scratchpads with any data, a memory of any speed, a host that may stop."""
 
     def __init__(self, lengths: bool = False, hasty: bool = False) -> None:
@@ -121,11 +121,11 @@ def test_the_proof_of_store_can_fail(prover):
     prover.reaches(StoreBench(), "a burst is written")
 
 
-class LoadBench(Bench):
+class LoadBench(ProofBench):
     """Any commands and data, a memory of any speed, a host that may stop.
 
-    Either memory counts the beats of each request itself, or a burst ends where LOAD expects it,
-    which `test_pieces` proves to be the same, and which makes room for a proof without a bound.
+    With `lengths`, memory counts the beats of each request itself. Otherwise a burst ends where
+    LOAD expects it, which `test_pieces` proves to be the same.
     """
 
     def __init__(self, lengths: bool = False, greedy: bool = False) -> None:

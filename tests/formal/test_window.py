@@ -11,7 +11,7 @@ from tilewright.hardware.bursts import BurstIssuer
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load, Store
 
-from .bench import Bench, probe
+from .bench import ProofBench, probe
 from .prove import bounded, induction
 
 SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
@@ -19,7 +19,7 @@ SMALL = replace(PRESETS["tiny"], name="one loop", dma_loops=1, extent_bits=4)
 PAGE_BITS = (PAGE_BYTES - 1).bit_length()
 
 
-class WindowBench(Bench):
+class WindowBench(ProofBench):
     """Commands with arbitrary fields, a window with an arbitrary place and size."""
 
     def __init__(self, family, configuration: Configuration = SMALL, fault: str = "") -> None:
@@ -42,7 +42,7 @@ class WindowBench(Bench):
         window = (base >> PAGE_BITS) << PAGE_BITS
         burst_bits = (configuration.burst_bytes - 1).bit_length()
 
-        # Bursts on their way into the queue at the output, which is proved elsewhere to hand out
+        # Bursts that enter the queue at the output; `test_queues` proves that the queue hands out
         # what it takes.
         burst = data.View(issuer.layout, inside["input__payload"])
         is_fill = burst.fill if self.family is Load else Const(0)
@@ -61,7 +61,7 @@ class WindowBench(Bench):
             m, accesses & (burst.beats_minus_one == configuration.burst_beats - 1), "a long burst"
         )
 
-        # Why: `room` belongs to the length, and what remains of a run ends inside the window.
+        # Invariant: `room` belongs to the length, and the rest of a run ends inside the window.
         carried, run = (data.View(issuer.layout, inside[name]) for name in ("carried", "run"))
         room = inside["room"] + carried.bytes_minus_one + 1
         self.claim(m, ~inside["nest.active"] | (room == size), "room is the window less a run")

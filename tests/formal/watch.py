@@ -1,12 +1,12 @@
-"""Monitors that benches share: what entered leaves, once, unchanged and in order."""
+"""Monitors that benches share: items leave once, unchanged and in the order they entered."""
 
 from amaranth.hdl import Module, Signal, Value
 
-from .bench import Bench
+from .bench import ProofBench
 
 
 def watch_order(
-    bench: Bench,
+    bench: ProofBench,
     m: Module,
     name: str,
     enters: Value,
@@ -15,17 +15,17 @@ def watch_order(
     leaving: Value,
     capacity: int,
 ) -> Signal:
-    """Claim that what leaves is what entered, in order, none lost and none twice.
+    """Claim that items leave in the order they entered, none lost and none duplicated.
 
-    One arbitrary item is watched on its way. Since it can be any, the claim is for all of them:
+    The monitor follows one arbitrary item. Since it can be any item, the claim covers all of them:
     the n-th item that leaves is the n-th that entered.
 
     Parameters
     ----------
     bench, m
-        Where the claims go.
+        Receive the claims.
     name : str
-        Of what flows, for the words of the claims.
+        Name of the items, for the text of the claims.
     enters, leaves : Value
         High in a cycle in which an item passes.
     entering, leaving : Value
@@ -36,7 +36,7 @@ def watch_order(
     Returns
     -------
     Signal
-        Items inside, before this cycle's transfers.
+        Number of items inside, before this cycle's transfers.
     """
     inside = Signal(range(capacity + 2), name=_identifier(name, "inside"))
     ahead = Signal(range(capacity + 2), name=_identifier(name, "ahead"))
@@ -60,8 +60,10 @@ def watch_order(
     return inside
 
 
-def stays(bench: Bench, m: Module, name: str, valid: Value, ready: Value, payload: Value) -> None:
-    """Claim that what is offered stays as it is until it is taken, as AXI asks for.
+def stays(
+    bench: ProofBench, m: Module, name: str, valid: Value, ready: Value, payload: Value
+) -> None:
+    """Claim that an offer does not change until it is taken, as AXI requires.
 
     Source: AMBA AXI protocol specification, ARM IHI 0022, issue H, section A3.2.1.
     """

@@ -1,7 +1,7 @@
-"""A memory behind AXI4 channels that hesitates, and the clockwork that benches share.
+"""AXI4 memory models with random pauses, and helpers that the block tests share.
 
-A model has `drive`, which sets inputs at the start of a cycle, and `sample`, which sees the settled
-signals just before the clock edge.
+The `drive` method of a model sets inputs at the start of a cycle. Its `sample` method reads the
+settled signals just before the clock edge.
 """
 
 import random
@@ -16,14 +16,14 @@ BURST_INCR = 1
 SLVERR = 2
 
 
-class Hesitation:
+class RandomPauses:
     """Decide each cycle whether a stream moves.
 
     Parameters
     ----------
     generator : random.Random
     idle : float
-        Share of cycles in which it does not move; pauses come in clusters.
+        Share of cycles in which the stream pauses; pauses come in clusters.
     """
 
     def __init__(self, generator: random.Random, idle: float):
@@ -53,7 +53,7 @@ class ReadMemory:
     bus_bytes, burst_bytes : int
         Width of a beat; boundary that no burst may cross.
     generator, idle
-        As for `Hesitation`, on both channels.
+        As for `RandomPauses`, on both channels.
     latency : int
         Least cycles from a request's handshake to its first beat.
     failing : set[int]
@@ -77,8 +77,8 @@ class ReadMemory:
         self.burst_bytes = burst_bytes
         self.latency = latency
         self.failing = failing
-        self.requests_move = Hesitation(generator, idle)
-        self.beats_move = Hesitation(generator, idle)
+        self.requests_move = RandomPauses(generator, idle)
+        self.beats_move = RandomPauses(generator, idle)
         self.waiting: deque[tuple[int, int, bool]] = deque()
         self.requests: list[tuple[int, int, int]] = []
         self.beat_cycles: list[int] = []
@@ -87,7 +87,7 @@ class ReadMemory:
         self.cycle = 0
 
     def drive(self, ctx) -> None:
-        """Offer the oldest beat, and accept a request or not."""
+        """Offer the oldest beat, and decide whether to accept a request."""
         port = self.port
         ctx.set(port.arready, self.requests_move.moves())
         due = bool(self.waiting) and self.waiting[0][0] <= self.cycle
@@ -101,7 +101,7 @@ class ReadMemory:
             ctx.set(port.rresp, SLVERR if address in self.failing else 0)
 
     def sample(self, ctx) -> None:
-        """Take what was handed over."""
+        """Take what was transferred."""
         port = self.port
         if self.offered and ctx.get(port.rready):
             self.waiting.popleft()
@@ -159,9 +159,9 @@ class WriteMemory:
         self.burst_bytes = burst_bytes
         self.latency = latency
         self.failing = failing
-        self.requests_move = Hesitation(generator, idle)
-        self.beats_move = Hesitation(generator, idle)
-        self.responses_move = Hesitation(generator, idle)
+        self.requests_move = RandomPauses(generator, idle)
+        self.beats_move = RandomPauses(generator, idle)
+        self.responses_move = RandomPauses(generator, idle)
         self.requests: deque[tuple[int, int]] = deque()
         self.beats: deque[tuple[int, int, int]] = deque()
         self.responses: deque[tuple[int, int]] = deque()
@@ -172,7 +172,7 @@ class WriteMemory:
         self.cycle = 0
 
     def drive(self, ctx) -> None:
-        """Accept or not, and offer the oldest response."""
+        """Decide what to accept, and offer the oldest response."""
         port = self.port
         ctx.set(port.awready, self.requests_move.moves())
         ctx.set(port.wready, self.beats_move.moves())
@@ -183,7 +183,7 @@ class WriteMemory:
             ctx.set(port.bresp, self.responses[0][1])
 
     def sample(self, ctx) -> None:
-        """Take what was handed over, and write complete bursts."""
+        """Take what was transferred, and write complete bursts."""
         port = self.port
         if self.offered and ctx.get(port.bready):
             self.responses.popleft()
@@ -205,7 +205,7 @@ class WriteMemory:
         self.cycle += 1
 
     def _handed(self, ctx, channel: str, valid, ready, payload) -> tuple[int, ...] | None:
-        """Return the payload if it was handed over; it must stand still until then."""
+        """Return the payload if it was transferred; until then it must not change."""
         if not ctx.get(valid):
             assert self.held[channel] is None, f"{channel}: valid was withdrawn"
             return None
@@ -248,20 +248,20 @@ class CommandSource:
     def __init__(self, stream, commands: Sequence[int], generator: random.Random, idle: float):
         self.stream = stream
         self.waiting = deque(commands)
-        self.hesitation = Hesitation(generator, idle)
+        self.pauses = RandomPauses(generator, idle)
         self.offered = False
         self.cycle = 0
         self.accepted: list[int] = []
 
     def drive(self, ctx) -> None:
         """Offer the next command."""
-        self.offered = bool(self.waiting) and (self.offered or self.hesitation.moves())
+        self.offered = bool(self.waiting) and (self.offered or self.pauses.moves())
         ctx.set(self.stream.valid, self.offered)
         if self.offered:
             ctx.set(self.stream.payload.as_value(), self.waiting[0])
 
     def sample(self, ctx) -> None:
-        """See whether it was accepted."""
+        """Note whether the command was accepted."""
         if self.offered and ctx.get(self.stream.ready):
             self.waiting.popleft()
             self.accepted.append(self.cycle)
@@ -284,17 +284,17 @@ class Sink:
     ):
         self.stream = stream
         self.read = read
-        self.hesitation = Hesitation(generator, idle)
+        self.pauses = RandomPauses(generator, idle)
         self.taken: list = []
         self.cycles: list[int] = []
         self.cycle = 0
 
     def drive(self, ctx) -> None:
-        """Be ready or not."""
-        ctx.set(self.stream.ready, self.hesitation.moves())
+        """Decide whether to be ready."""
+        ctx.set(self.stream.ready, self.pauses.moves())
 
     def sample(self, ctx) -> None:
-        """Keep what was handed over."""
+        """Keep what was transferred."""
         if ctx.get(self.stream.valid) and ctx.get(self.stream.ready):
             self.taken.append(self.read(ctx))
             self.cycles.append(self.cycle)

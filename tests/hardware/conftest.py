@@ -56,7 +56,7 @@ class Batch:
     """
 
     runtime: ClassVar[list[Path]] = []
-    """Objects of Verilator's own library from the first build, which take most of its time."""
+    """Object files of Verilator's own library, kept because they take most of a build's time."""
 
     def __init__(self, block: wiring.Component, folder: Path):
         top = type(block).__name__.lower()

@@ -28,7 +28,7 @@ def nests():
 
 
 def iterations(nest):
-    """Every iteration as (addresses, ends, zeros), from the definition."""
+    """Yield every iteration as (addresses, ends, zeros), from the definition."""
     extents = [loop["extent"] for loop in nest["loops"]]
     streams = {
         name: nest_addresses(
@@ -49,7 +49,7 @@ def iterations(nest):
 
 
 def drive(given_nests, gaps):
-    """Run nests one after the other; return what stood at the outputs, and the cycles taken."""
+    """Run nests one after the other; return all outputs seen and the cycles taken."""
     nest = AffineNest(EXTENT_BITS, WIDTHS, LEVELS)
     gap = itertools.cycle(gaps)
     seen = []

@@ -1,4 +1,4 @@
-"""Every register of the contract over AXI4-Lite, and the run from start to its end."""
+"""Every register of the contract over AXI4-Lite, and a run from start to end."""
 
 import random
 
@@ -15,7 +15,7 @@ BUSY, DONE, FAILED = 1, 2, 4
 
 
 class Bus:
-    """An AXI4-Lite master that hesitates and sends address and data in any order."""
+    """An AXI4-Lite master with random pauses that sends address and data in any order."""
 
     def __init__(self, ctx, port, seed: int = 0):
         self.ctx, self.port = ctx, port

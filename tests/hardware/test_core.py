@@ -1,4 +1,4 @@
-"""The whole core in Amaranth's simulator, driven as a host drives it: random programs, bad ones."""
+"""The whole core in Amaranth's simulator, driven as by a host: random and faulty programs."""
 
 import random
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ BUSY, DONE, FAILED = 1, 2, 4
 
 
 class Port:
-    """The members of a top level that share a prefix, without it."""
+    """Members of a top level that share a prefix, by their names without it."""
 
     def __init__(self, core: Core, prefix: str):
         for name in core.signature.members:
@@ -33,8 +33,8 @@ class Port:
 
 
 @dataclass
-class Host:
-    """Work through register accesses in order; `("wait",)` waits for the interrupt.
+class ScriptedHost:
+    """Perform register accesses in order; `("wait",)` waits for the interrupt.
 
     Reads are checked by `finished` through `values`, in order.
     """
@@ -115,7 +115,7 @@ def run(
     latency: int = 1,
     failing: frozenset[int] = frozenset(),
     platform: str | None = None,
-) -> tuple[np.ndarray, Host, int]:
+) -> tuple[np.ndarray, ScriptedHost, int]:
     """Return (data window afterwards, host, cycles)."""
     memory = np.zeros(DATA_BASE + image.size, dtype=np.uint8)
     memory[: len(code)] = np.frombuffer(code, dtype=np.uint8)
@@ -124,7 +124,7 @@ def run(
     generator = random.Random(seed)
     port = Port(core, "m_axi_")
     arguments = (memory, configuration.bus_bytes, configuration.burst_bytes, generator, idle)
-    host = Host(core, script)
+    host = ScriptedHost(core, script)
     models = [
         ReadMemory(port, *arguments, latency=latency, failing=failing),
         WriteMemory(port, *arguments, latency=latency, failing=failing),

@@ -1,4 +1,4 @@
-"""FETCH with the read arbiter: programs come out word by word, and bad ones stop."""
+"""FETCH with the read arbiter: programs come out word by word, and faulty ones stop."""
 
 import random
 
@@ -29,7 +29,7 @@ from .transfers import CONFIGURATIONS
 
 BASE = 0x1060
 COMBINE_LOW_BIT = 12
-"""Of VECTOR's word: after opcode, wait, signal, a_from_acc, to_acc."""
+"""Bit position in VECTOR's word: after opcode, wait, signal, a_from_acc, to_acc."""
 
 
 class FetchWithArbiter(Elaboratable):
@@ -46,7 +46,7 @@ class FetchWithArbiter(Elaboratable):
         return m
 
 
-class Bench:
+class FetchSimulation:
     """One run of a program, given as bytes."""
 
     def __init__(
@@ -123,7 +123,7 @@ def random_instruction(generator: random.Random) -> Instruction:
 
 
 def handed_out(instruction: Instruction, configuration: Configuration):
-    """What the dispatcher must see of an instruction."""
+    """Return what the dispatcher must receive of an instruction."""
     home = instruction.home
     assert home is not None
     wait, signal = (
@@ -145,7 +145,9 @@ def test_every_instruction_comes_out_once_and_in_order(name, idle):
     program = [random_instruction(generator) for _ in range(20)]
     after_halt = [random_instruction(generator) for _ in range(generator.randrange(8))]
     code = encode_all([*program, Halt(), *after_halt], configuration)
-    bench = Bench(configuration, code, seed=5, idle=idle, latency=generator.choice((1, 12)))
+    bench = FetchSimulation(
+        configuration, code, seed=5, idle=idle, latency=generator.choice((1, 12))
+    )
     assert bench.run() == (Error.NONE, True)
     assert bench.sink.taken == [handed_out(i, configuration) for i in program]
 
@@ -153,7 +155,7 @@ def test_every_instruction_comes_out_once_and_in_order(name, idle):
 def test_nothing_beyond_the_program_is_read():
     configuration = CONFIGURATIONS["16x16"]
     code = encode_all([Sync(target=Unit.LOAD)] * 5 + [Halt()], configuration)
-    bench = Bench(configuration, code)
+    bench = FetchSimulation(configuration, code)
     bench.run()
     for _, address, beats in bench.memory.requests:
         assert address >= BASE
@@ -164,7 +166,7 @@ def test_nothing_beyond_the_program_is_read():
 def test_words_follow_each_other_as_fast_as_the_bus_brings_them(name):
     configuration = CONFIGURATIONS[name]
     code = encode_all([Sync(target=Unit.LOAD)] * 12 + [Halt()], configuration)
-    bench = Bench(configuration, code)
+    bench = FetchSimulation(configuration, code)
     bench.run()
     beats_per_word = word_bytes(configuration) // configuration.bus_bytes
     cycles = bench.sink.cycles
@@ -178,7 +180,7 @@ def test_an_unknown_opcode_stops_before_it(opcode):
     good = [Sync(target=Unit.GEMM)] * 3
     bad = opcode.to_bytes(word_bytes(configuration), "little")
     code = encode_all(good, configuration) + bad + encode_all([*good, Halt()], configuration)
-    bench = Bench(configuration, code, idle=0.2)
+    bench = FetchSimulation(configuration, code, idle=0.2)
     assert bench.run() == (Error.ILLEGAL_INSTRUCTION, False)
     assert len(bench.sink.taken) == len(good)
 
@@ -190,7 +192,7 @@ def test_codes_without_a_meaning_are_illegal(combine, extra):
     word = int.from_bytes(encode(Vector(dst=0, a=0), configuration), "little")
     word |= combine << COMBINE_LOW_BIT
     code = word.to_bytes(word_bytes(configuration), "little") + encode(Halt(), configuration)
-    bench = Bench(configuration, code)
+    bench = FetchSimulation(configuration, code)
     legal = combine < len(configuration.operations)
     assert bench.run() == (Error.NONE if legal else Error.ILLEGAL_INSTRUCTION, legal)
 
@@ -199,7 +201,7 @@ def test_a_halt_that_waits_is_illegal():
     configuration = CONFIGURATIONS["4x4"]
     word = bytearray(encode(Halt(), configuration))
     word[0] |= 1 << 4
-    assert Bench(configuration, bytes(word)).run() == (Error.ILLEGAL_INSTRUCTION, False)
+    assert FetchSimulation(configuration, bytes(word)).run() == (Error.ILLEGAL_INSTRUCTION, False)
 
 
 @pytest.mark.parametrize("spare", [0, 1, 24])
@@ -208,20 +210,20 @@ def test_a_program_without_halt_ends_in_an_error(spare):
     good = [Sync(target=Unit.STORE)] * 3
     code = encode_all([*good, Halt()], configuration)
     code = code[: len(code) - word_bytes(configuration) + spare]
-    bench = Bench(configuration, code, idle=0.2)
+    bench = FetchSimulation(configuration, code, idle=0.2)
     assert bench.run() == (Error.NO_HALT, False)
     assert len(bench.sink.taken) == len(good)
 
 
 def test_an_empty_program_ends_in_an_error():
-    assert Bench(CONFIGURATIONS["tiny"], b"").run() == (Error.NO_HALT, False)
+    assert FetchSimulation(CONFIGURATIONS["tiny"], b"").run() == (Error.NO_HALT, False)
 
 
 def test_a_failed_read_stops_before_its_word():
     configuration = CONFIGURATIONS["16x8"]
     code = encode_all([Sync(target=Unit.STORE)] * 9 + [Halt()], configuration)
     failing = frozenset({2 * word_bytes(configuration) + configuration.bus_bytes})
-    bench = Bench(configuration, code, idle=0.2, failing=failing)
+    bench = FetchSimulation(configuration, code, idle=0.2, failing=failing)
     assert bench.run() == (Error.MEMORY_RESPONSE, False)
     assert len(bench.sink.taken) == 2
 
@@ -229,6 +231,6 @@ def test_a_failed_read_stops_before_its_word():
 def test_stop_drains_what_was_requested():
     configuration = CONFIGURATIONS["8x16"]
     code = encode_all([Sync(target=Unit.STORE)] * 60 + [Halt()], configuration)
-    bench = Bench(configuration, code, idle=0.1, latency=9)
+    bench = FetchSimulation(configuration, code, idle=0.1, latency=9)
     assert bench.run(stop_cycle=70) == (Error.NONE, False)
     assert 0 < len(bench.sink.taken) < 60

@@ -18,7 +18,7 @@ from .rows import read_rows, write_rows
 from .transfers import equivalent_bits
 
 
-class Bench(wiring.Component):
+class GemmHarness(wiring.Component):
     """GEMM with its scratchpads; the test writes ACT and WGT."""
 
     def __init__(self, configuration: Configuration):
@@ -104,7 +104,7 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
     for index, gemm in enumerate(program):
         machine.execute(gemm, index)
 
-    bench = Bench(configuration)
+    bench = GemmHarness(configuration)
     simulator = Simulator(bench)
     simulator.add_clock(1e-8)
     outcome = {}
@@ -159,7 +159,7 @@ def test_accumulators_equal_the_definition(name, pause):
 
 
 def test_the_innermost_row_loop_may_stand_at_any_level():
-    """Others, of one iteration, may stand inside it: that is not where a depthwise run begins."""
+    """Loops of one iteration may stand inside it; a depthwise run does not begin there."""
     configuration = CASES["4x4"].replace(row_loops=3, acc_depth=64)
     nests = [(Loop(6, (1, 1)),), (Loop(2, (2, 3)), Loop(3, (1, 1)))]
     program = [

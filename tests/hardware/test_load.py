@@ -35,7 +35,7 @@ class LoadWithArbiter(Elaboratable):
         return m
 
 
-class Scratchpads:
+class WrittenScratchpads:
     """Apply the unit's writes to bytes."""
 
     def __init__(self, unit: LoadUnit, configuration: Configuration):
@@ -64,7 +64,7 @@ class Scratchpads:
         self.cycle += 1
 
 
-class Bench:
+class LoadSimulation:
     """One run of a program of LOADs."""
 
     def __init__(self, configuration, program, seed=0, idle=0.0, latency=1, failing=frozenset()):
@@ -77,7 +77,7 @@ class Bench:
         commands = [command_bits(load, configuration) for load in program]
         self.source = CommandSource(unit.commands, commands, generator, idle)
         self.retired = Sink(unit.retired, generator, idle)
-        self.scratchpads = Scratchpads(unit, configuration)
+        self.scratchpads = WrittenScratchpads(unit, configuration)
         self.memory = ReadMemory(
             self.top.arbiter.memory,
             image,
@@ -131,7 +131,7 @@ def test_random_programs_load_what_the_semantics_says(name, seed):
     configuration, generator = CONFIGURATIONS[name], random.Random(seed)
     program = [random_transfer(generator, configuration, Load, DRAM_BYTES) for _ in range(10)]
     idle = (0.0, 0.2, 0.5)[seed]
-    bench = Bench(configuration, program, seed, idle, latency=generator.choice((1, 4, 9)))
+    bench = LoadSimulation(configuration, program, seed, idle, latency=generator.choice((1, 4, 9)))
     bench.run()
     bench.check()
 
@@ -145,7 +145,7 @@ def test_aligned_loads_take_a_beat_every_cycle_whatever_the_latency(name, destin
     program = [
         Load(destination=destination, length=length, memory=0, local=length * i) for i in range(3)
     ]
-    bench = Bench(configuration, program, latency=30)
+    bench = LoadSimulation(configuration, program, latency=30)
     bench.run()
     bench.check()
     cycles = bench.memory.beat_cycles
@@ -157,7 +157,7 @@ def test_short_runs_lose_no_cycle():
     configuration = CONFIGURATIONS["16x16"].replace(outstanding_bursts=16)
     runs = Loop(40, (32, 16))
     program = [Load(destination=Memory.ACT, length=16, memory=0, local=0, loops=(runs,))]
-    bench = Bench(configuration, program, latency=16)
+    bench = LoadSimulation(configuration, program, latency=16)
     bench.run()
     bench.check()
     requests, beats = bench.memory.requests, bench.memory.beat_cycles
@@ -170,7 +170,7 @@ def test_short_runs_lose_no_cycle():
 def test_at_most_the_configured_bursts_are_in_flight():
     configuration = CONFIGURATIONS["8x16"].replace(outstanding_bursts=4)
     program = [Load(destination=Memory.ACT, length=2048, memory=0, local=0)]
-    bench = Bench(configuration, program, latency=200)
+    bench = LoadSimulation(configuration, program, latency=200)
     bench.run()
     bench.check()
     first_beat = bench.memory.beat_cycles[0]
@@ -184,7 +184,7 @@ def test_fills_write_a_row_every_cycle_after_the_documented_start():
         Load(destination=Memory.ACT, fill=True, value=0x80, length=16 * 20, local=160),
         Load(destination=Memory.PARAM, fill=True, value=3, length=128 * 3, local=0),
     ]
-    bench = Bench(configuration, program)
+    bench = LoadSimulation(configuration, program)
     bench.run()
     bench.check()
     writes, accepted = bench.scratchpads.write_cycles, bench.source.accepted
@@ -194,7 +194,7 @@ def test_fills_write_a_row_every_cycle_after_the_documented_start():
 
 def test_first_beat_is_requested_and_written_after_the_documented_cycles():
     configuration = CONFIGURATIONS["16x16"]
-    bench = Bench(
+    bench = LoadSimulation(
         configuration, [Load(destination=Memory.WGT, length=8, memory=0, local=0)], latency=4
     )
     bench.run()
@@ -208,7 +208,7 @@ def test_first_beat_is_requested_and_written_after_the_documented_cycles():
 def test_runs_that_leave_the_window_are_not_requested(seed):
     configuration, generator = CONFIGURATIONS["4x4"], random.Random(seed)
     program = [random_transfer(generator, configuration, Load, DRAM_BYTES, stays=False)]
-    bench = Bench(configuration, program, seed, idle=0.2)
+    bench = LoadSimulation(configuration, program, seed, idle=0.2)
     assert bench.run_until_error() is Error.OUT_OF_WINDOW
     assert not bench.retired.taken
     for _, address, beats in bench.memory.requests:
@@ -219,7 +219,9 @@ def test_runs_that_leave_the_window_are_not_requested(seed):
 @pytest.mark.parametrize(("memory", "legal"), [(DRAM_BYTES - 24, True), (DRAM_BYTES - 23, False)])
 def test_the_last_byte_of_the_window_is_inside(memory, legal):
     configuration = CONFIGURATIONS["16x16"]
-    bench = Bench(configuration, [Load(destination=Memory.ACT, length=24, memory=memory, local=0)])
+    bench = LoadSimulation(
+        configuration, [Load(destination=Memory.ACT, length=24, memory=memory, local=0)]
+    )
     if legal:
         bench.run()
         bench.check()
@@ -231,16 +233,16 @@ def test_addresses_do_not_wrap_into_the_window():
     configuration = CONFIGURATIONS["tiny"]
     back = Loop(2, (-64, 0))
     program = [Load(destination=Memory.ACT, length=4, memory=60, local=0, loops=(back,))]
-    assert Bench(configuration, program).run_until_error() is Error.OUT_OF_WINDOW
+    assert LoadSimulation(configuration, program).run_until_error() is Error.OUT_OF_WINDOW
     forward = Loop(2, ((1 << configuration.address_bits) - 1, 0))
     program = [Load(destination=Memory.ACT, length=4, memory=60, local=0, loops=(forward,))]
-    assert Bench(configuration, program).run_until_error() is Error.OUT_OF_WINDOW
+    assert LoadSimulation(configuration, program).run_until_error() is Error.OUT_OF_WINDOW
 
 
 def test_a_failed_beat_stops_the_machine_and_drains():
     configuration = CONFIGURATIONS["8x16"]
     program = [Load(destination=Memory.ACT, length=256, memory=256 * i, local=0) for i in range(8)]
-    bench = Bench(configuration, program, failing=frozenset({256 + 128}), latency=10)
+    bench = LoadSimulation(configuration, program, failing=frozenset({256 + 128}), latency=10)
     assert bench.run_until_error() is Error.MEMORY_RESPONSE
     assert len(bench.retired.taken) == 1
     assert not bench.memory.waiting
@@ -249,7 +251,7 @@ def test_a_failed_beat_stops_the_machine_and_drains():
 def test_stop_drains_what_was_requested_and_nothing_more():
     configuration = CONFIGURATIONS["16x16"]
     program = [Load(destination=Memory.ACT, length=128, memory=128 * i, local=0) for i in range(30)]
-    bench = Bench(configuration, program, idle=0.1, latency=15)
+    bench = LoadSimulation(configuration, program, idle=0.1, latency=15)
 
     def stopped_and_dry(ctx):
         if bench.memory.cycle == 60:

@@ -1,4 +1,4 @@
-"""FETCH and LOAD share the read channels: everyone gets the own data, in order."""
+"""FETCH and LOAD share the read channels: each receives its own data, in order."""
 
 import random
 
@@ -44,7 +44,7 @@ class Client:
         self.sink.sample(ctx)
 
 
-class Bench:
+class ArbiterSimulation:
     """Two clients and a memory."""
 
     def __init__(self, name, bursts, idle, seed=0, latency=3, failing=frozenset()):
@@ -106,11 +106,11 @@ def random_bursts(name, seed, count):
 @pytest.mark.parametrize("name", ["tiny", "16x16", "wide bus", "single beats"])
 @pytest.mark.parametrize("idle", [0.0, 0.3])
 def test_each_client_gets_its_own_beats_in_order(name, idle):
-    Bench(name, [random_bursts(name, 1, 12), random_bursts(name, 2, 30)], idle)
+    ArbiterSimulation(name, [random_bursts(name, 1, 12), random_bursts(name, 2, 30)], idle)
 
 
 def test_requests_and_beats_use_every_cycle():
-    bench = Bench("16x16", [[], [(64 * index, 8) for index in range(8)]], 0.0)
+    bench = ArbiterSimulation("16x16", [[], [(64 * index, 8) for index in range(8)]], 0.0)
     requests = [cycle for cycle, _, _ in bench.memory.requests]
     assert requests == list(range(requests[0], requests[0] + 8))
     assert bench.memory.beat_cycles == list(
@@ -119,9 +119,11 @@ def test_requests_and_beats_use_every_cycle():
 
 
 def test_fetch_goes_first():
-    bench = Bench("16x16", [[(0, 1)], [(1024, 1)]], 0.0)
+    bench = ArbiterSimulation("16x16", [[(0, 1)], [(1024, 1)]], 0.0)
     assert [address for _, address, _ in bench.memory.requests] == [0, 1024]
 
 
 def test_failed_beats_are_marked_and_others_are_not():
-    Bench("8x16", [[(128, 4)], [(256, 8), (512, 2)]], 0.2, failing=frozenset({136, 264}))
+    ArbiterSimulation(
+        "8x16", [[(128, 4)], [(256, 8), (512, 2)]], 0.2, failing=frozenset({136, 264})
+    )

@@ -20,7 +20,7 @@ def requantizer(compile_block):
 
 
 def stimuli(rng: np.random.Generator, pairs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Totals and scale patterns: a third near ties, a third of useful size, a third anything."""
+    """Draw totals and scale patterns: a third near ties, a third of useful size, a third any."""
     kinds = rng.integers(0, 3, pairs)
     sizes = rng.integers(0, 2**31, pairs) >> rng.integers(0, 31, pairs)
     totals = sizes * rng.choice([-1, 1], pairs)

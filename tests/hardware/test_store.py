@@ -19,8 +19,8 @@ BASE = 0x3000
 DRAM_BYTES = 5000
 
 
-class Scratchpads:
-    """Answer the unit's reads; data are garbage in all other cycles."""
+class SourceScratchpads:
+    """Answer the unit's reads; the data are random in all other cycles."""
 
     def __init__(self, unit: StoreUnit, memories: dict[Memory, np.ndarray]):
         self.ports = {memory: getattr(unit, memory.name.lower()) for memory in memories}
@@ -47,7 +47,7 @@ class Scratchpads:
         self.cycle += 1
 
 
-class Bench:
+class StoreSimulation:
     """One run of a program of STOREs."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Bench:
         commands = [command_bits(store, configuration) for store in program]
         self.source = CommandSource(self.unit.commands, commands, generator, idle)
         self.retired = Sink(self.unit.retired, generator, idle)
-        self.scratchpads = Scratchpads(self.unit, rows)
+        self.scratchpads = SourceScratchpads(self.unit, rows)
         self.memory = WriteMemory(
             self.unit.memory,
             self.image,
@@ -125,7 +125,7 @@ def test_random_programs_store_what_the_semantics_says(name, seed):
     configuration, generator = CONFIGURATIONS[name], random.Random(seed)
     program = [random_transfer(generator, configuration, Store, DRAM_BYTES) for _ in range(8)]
     idle = (0.0, 0.2, 0.5)[seed]
-    bench = Bench(configuration, program, seed, idle, latency=generator.choice((1, 4, 9)))
+    bench = StoreSimulation(configuration, program, seed, idle, latency=generator.choice((1, 4, 9)))
     bench.run()
     bench.check()
 
@@ -137,7 +137,7 @@ def test_aligned_stores_send_a_beat_every_cycle(name, source):
     beats = 4 * configuration.burst_beats
     length = beats * configuration.bus_bytes // 2
     program = [Store(source=source, length=length, local=0, memory=length * i) for i in range(2)]
-    bench = Bench(configuration, program)
+    bench = StoreSimulation(configuration, program)
     bench.run()
     bench.check()
     cycles = bench.memory.beat_cycles
@@ -150,7 +150,7 @@ def test_aligned_stores_send_a_beat_every_cycle(name, source):
 def test_short_runs_lose_no_cycle():
     configuration = CONFIGURATIONS["16x16"].replace(outstanding_bursts=16)
     runs = Loop(40, (16, 32))
-    bench = Bench(
+    bench = StoreSimulation(
         configuration, [Store(source=Memory.ACT, length=16, local=0, memory=0, loops=(runs,))]
     )
     bench.run()
@@ -161,7 +161,7 @@ def test_short_runs_lose_no_cycle():
 
 def test_first_beat_comes_after_the_documented_cycles():
     configuration = CONFIGURATIONS["16x16"]
-    bench = Bench(configuration, [Store(source=Memory.ACT, length=8, local=0, memory=0)])
+    bench = StoreSimulation(configuration, [Store(source=Memory.ACT, length=8, local=0, memory=0)])
     bench.run()
     accepted = bench.source.accepted[0]
     assert bench.scratchpads.read_cycles[0] - accepted == 6
@@ -174,7 +174,7 @@ def test_first_beat_comes_after_the_documented_cycles():
 def test_runs_that_leave_the_window_stop_the_machine(seed):
     configuration, generator = CONFIGURATIONS["4x4"], random.Random(seed)
     program = [random_transfer(generator, configuration, Store, DRAM_BYTES, stays=False)]
-    bench = Bench(configuration, program, seed, idle=0.2)
+    bench = StoreSimulation(configuration, program, seed, idle=0.2)
     assert bench.run_until_error() is Error.OUT_OF_WINDOW
     assert not bench.retired.taken
     window = slice(BASE, BASE + DRAM_BYTES)
@@ -185,7 +185,7 @@ def test_runs_that_leave_the_window_stop_the_machine(seed):
 def test_failed_responses_stop_the_machine():
     configuration = CONFIGURATIONS["8x16"]
     program = [Store(source=Memory.ACT, length=256, local=0, memory=256 * i) for i in range(4)]
-    bench = Bench(configuration, program, failing=frozenset({256 + 128}), latency=10)
+    bench = StoreSimulation(configuration, program, failing=frozenset({256 + 128}), latency=10)
     assert bench.run_until_error() is Error.MEMORY_RESPONSE
     assert len(bench.retired.taken) == 1
 
@@ -193,7 +193,7 @@ def test_failed_responses_stop_the_machine():
 def test_stop_completes_what_was_requested_and_nothing_more():
     configuration = CONFIGURATIONS["16x16"]
     program = [Store(source=Memory.ACT, length=128, local=0, memory=128 * i) for i in range(30)]
-    bench = Bench(configuration, program, idle=0.1, latency=15)
+    bench = StoreSimulation(configuration, program, idle=0.1, latency=15)
 
     def stopped_and_dry(ctx):
         if bench.memory.cycle == 60:

@@ -28,7 +28,7 @@ CASES = {
 }
 
 
-class Bench(wiring.Component):
+class VectorHarness(wiring.Component):
     """VECTOR with its scratchpads; the test fills them."""
 
     def __init__(self, configuration: Configuration):
@@ -53,7 +53,7 @@ class Bench(wiring.Component):
 
 
 def legal_vectors(configuration: Configuration, seed: int, count: int) -> list[Vector]:
-    """VECTOR instructions out of random programs."""
+    """VECTOR instructions taken from random programs."""
     found: list[Vector] = []
     while len(found) < count:
         program, _ = random_program(configuration, seed, length=60, data_bytes=4096)
@@ -62,7 +62,7 @@ def legal_vectors(configuration: Configuration, seed: int, count: int) -> list[V
     return found[:count]
 
 
-async def fill(ctx, bench: Bench, machine: Machine) -> None:
+async def fill(ctx, bench: VectorHarness, machine: Machine) -> None:
     rows = {m: machine.view(m).copy().view(np.uint8) for m in (Memory.ACT, Memory.ACC)}
     await write_rows(ctx, bench.act.write_test, rows[Memory.ACT])
     await write_rows(ctx, bench.acc.write_test, rows[Memory.ACC])
@@ -92,7 +92,7 @@ def test_results_equal_the_definition(name, pause):
     scales = np.exp2(rng.uniform(-10, 0, param.shape[:2])).astype(np.float32)
     param[..., 1] = scales.view(np.uint32)
 
-    bench = Bench(configuration)
+    bench = VectorHarness(configuration)
     outcome = {}
 
     async def commands(ctx):

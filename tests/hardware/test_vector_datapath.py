@@ -1,4 +1,4 @@
-"""VECTOR's data path against NumPy: random instructions, idle cycles everywhere, exact timing."""
+"""VECTOR's datapath against NumPy: random instructions, idle cycles anywhere, exact timing."""
 
 import itertools
 
@@ -39,7 +39,7 @@ GARBAGE_BITS = 32
 
 
 class SplitConstants(wiring.Component):
-    """The data path with one port per constant, each narrow enough for the batch driver."""
+    """The datapath with one port per constant, each narrow enough for the batch driver."""
 
     def __init__(self, configuration: Configuration):
         self.datapath = VectorDatapath(configuration)
@@ -132,7 +132,7 @@ class Stimuli:
             self.inputs[f"constant_{name}"][begin : self.now] = value
 
     def reduction(self, constants: dict[str, int], steps: int, idle: float) -> None:
-        """Append one reduction, and what it must give."""
+        """Append one reduction and its expected result."""
         rng, shape = self.rng, (steps, self.lanes)
         a_acc = (rng.integers(-(2**31), 2**31, shape) >> rng.integers(0, 31, shape)).astype("i4")
         at_ends = rng.choice([-(2**31), 2**31 - 256], shape) + rng.integers(0, 256, shape)

@@ -1,4 +1,4 @@
-"""The Verilog of a core: complete, and the same every time."""
+"""The Verilog of a core is complete, and the same every time."""
 
 import re
 

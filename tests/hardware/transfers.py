@@ -20,13 +20,13 @@ CONFIGURATIONS = {
 
 
 def command_bits(instruction: Instruction, configuration: Configuration) -> int:
-    """What a unit sees of an instruction."""
+    """Return what a unit receives of an instruction."""
     layout = [f for f in instruction.layout(configuration) if f.name not in HEADER]
     return pack(layout, instruction.values(configuration))
 
 
 def equivalent_bits(instruction: Instruction, configuration: Configuration, seed: int) -> int:
-    """The same with garbage where nothing should look, and loops at any levels."""
+    """Do the same with random bits in unused fields, and with loops at any levels."""
     word = int.from_bytes(equivalent_words([instruction], configuration, seed), "little")
     family = type(instruction)
     size = command_layout(family, configuration).size

@@ -1,4 +1,4 @@
-"""The programs that step each level alone do so at every level, and something moves with it."""
+"""The programs that step one loop level alone cover every level, and operands move with it."""
 
 from itertools import combinations
 
@@ -14,7 +14,7 @@ TILES = TINY.wgt_depth // TINY.lanes_in
 
 
 def tile_levels(program, seed=3) -> list[tuple[int, ...]]:
-    """Levels at which the tile loops of each GEMM stand, in order."""
+    """Return the levels of the tile loops of each GEMM, in order."""
     code, size = encode_loosely(program, TINY, seed), word_bytes(TINY)
     found = []
     for number, instruction in enumerate(program):

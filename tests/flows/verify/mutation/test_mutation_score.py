@@ -1,4 +1,4 @@
-"""The measure itself works: the good design passes, faults are found, equal ones are proved."""
+"""The mutation score works: the good design passes, faults are found, equal ones are proved."""
 
 import pytest
 
@@ -15,7 +15,7 @@ FAULTS, SEED = 40, 1
 
 @pytest.fixture(scope="module")
 def score():
-    """The score of some faults; making it, the design without faults has passed everything."""
+    """Score some faults; the design without faults has passed all stimuli then."""
     return score_hardware(CONFIGURATION, FAULTS, SEED, programs=20)
 
 

@@ -1,4 +1,4 @@
-"""Faults in Python: every kind is drawn, and a module with one behaves so wherever it is used."""
+"""Faults in Python: every kind is drawn, and every user of a faulty module sees the fault."""
 
 import multiprocessing
 import types

@@ -1,4 +1,4 @@
-"""A unit's gate: instructions queue, start when their tokens are there, and signal when done."""
+"""A unit's token gate: instructions queue, wait for their tokens, and signal when they retire."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -11,7 +11,7 @@ from .queue import Queue
 
 
 def queued_layout(family: type[Instruction], configuration: Configuration) -> data.StructLayout:
-    """One instruction in a unit's queue; of a SYNC, the command means nothing."""
+    """One instruction in a unit's queue; the command of a SYNC is meaningless."""
     return data.StructLayout(
         {
             "is_sync": 1,
@@ -23,7 +23,7 @@ def queued_layout(family: type[Instruction], configuration: Configuration) -> da
 
 
 def state_signature(configuration: Configuration) -> wiring.Signature:
-    """What a unit does in this cycle, for the host's registers and counters."""
+    """Activity of a unit in one cycle, for the host's registers and counters."""
     return wiring.Signature(
         {
             "working": Out(1),
@@ -35,12 +35,12 @@ def state_signature(configuration: Configuration) -> wiring.Signature:
     )
 
 
-class Gate(wiring.Component):
-    """Hold a unit's instructions until their tokens are there; signal in order of completion.
+class TokenGate(wiring.Component):
+    """Hold a unit's instructions until their tokens are available; signal in program order.
 
-    An instruction can start two cycles after it entered, and one starts and one retires per cycle
-    at most. A SYNC completes as soon as it starts, but like all others it retires, and signals,
-    after those before it.
+    An instruction can start two cycles after it entered. At most one instruction starts and one
+    retires per cycle. A SYNC completes as soon as it starts, but it retires and signals after all
+    instructions before it, as every instruction does.
 
     Parameters
     ----------
@@ -48,13 +48,13 @@ class Gate(wiring.Component):
         The unit's instructions.
     configuration : Configuration
     in_flight : int
-        Instructions between start and retirement that are remembered; more wait in the queue.
+        Most instructions between start and retirement; the others wait in the queue.
 
     Members
     -------
     instructions : In(stream of queued_layout)
     commands : Out(stream of command_layout)
-        Valid when all tokens are there; consumed with the transfer.
+        Valid when all tokens are available; the transfer consumes them.
     retired : In(stream)
         Once per command, in order.
     available, room : In(mask)
@@ -67,7 +67,7 @@ class Gate(wiring.Component):
     dry : Out(1)
         Nothing is queued or in flight.
     state : Out(state_signature)
-        `waiting` for tokens counts only while the unit has nothing else to do.
+        `waiting` is set only while the unit has nothing else to do.
     """
 
     def __init__(self, family: type[Instruction], configuration: Configuration, in_flight: int):

@@ -1,4 +1,4 @@
-"""Delay lines: how a value waits for others that take longer."""
+"""Delay lines: hold a value until slower ones catch up."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 
@@ -6,15 +6,14 @@ from amaranth.hdl import Cat, Module, Signal, Value
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
     """Return the bits of `value` as they were `cycles` clock cycles ago.
 
-    The line is one register that shifts, which simulators update in one operation, and has no
-    reset.
+    The line is one shift register without reset; simulators update it in one operation.
 
     Parameters
     ----------
     m : Module
         Receives the register, in the domain `sync`.
     value : Value
-        What to delay.
+        Value to delay.
     cycles : int
         At least 1.
     name : str

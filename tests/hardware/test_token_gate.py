@@ -1,4 +1,4 @@
-"""Gates with their token counters against a model of the contract's token rules."""
+"""Token gates and counters against a model of the contract's token rules."""
 
 import random
 from collections import deque
@@ -9,8 +9,8 @@ from amaranth.lib import wiring
 from amaranth.sim import Simulator
 
 from tilewright.hardware.dispatcher import FAMILY_OF
-from tilewright.hardware.gate import Gate
 from tilewright.hardware.layouts import MASK_BITS
+from tilewright.hardware.token_gate import TokenGate
 from tilewright.hardware.tokens import TokenCounters
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Unit, peers
@@ -19,11 +19,11 @@ CONFIGURATION = PRESETS["tiny"]
 IN_FLIGHT = 3
 
 
-class Bench(wiring.Component):
-    """All gates and the counters between them; the test plays the units."""
+class GateHarness(wiring.Component):
+    """All token gates with the counters between them; the test acts as the units."""
 
     def __init__(self):
-        self.gates = {unit: Gate(FAMILY_OF[unit], CONFIGURATION, IN_FLIGHT) for unit in Unit}
+        self.gates = {unit: TokenGate(FAMILY_OF[unit], CONFIGURATION, IN_FLIGHT) for unit in Unit}
         self.tokens = TokenCounters(CONFIGURATION)
         super().__init__({})
 
@@ -41,7 +41,7 @@ class Bench(wiring.Component):
         return m
 
 
-def simulate(bench: Bench, process) -> None:
+def simulate(bench: GateHarness, process) -> None:
     simulator = Simulator(bench)
     simulator.add_clock(1e-6)
     simulator.add_testbench(process)
@@ -76,7 +76,7 @@ def mask(unit: Unit, units) -> int:
 def test_instructions_start_and_signal_as_their_tokens_say(seed):
     generator = random.Random(seed)
     program = random_program(generator, 60)
-    bench = Bench()
+    bench = GateHarness()
     queues = {u: deque(p for p in program if p[0] is u) for u in Unit}
     started = {u: deque() for u in Unit}  # started, not yet retired, in order
     running = {u: deque() for u in Unit}  # what a unit works on
@@ -139,7 +139,7 @@ def test_instructions_start_and_signal_as_their_tokens_say(seed):
 
 
 def test_a_full_counter_holds_the_signal_back():
-    bench = Bench()
+    bench = GateHarness()
     gate = bench.gates[Unit.GEMM]
     bit = peers(Unit.GEMM).index(Unit.STORE)
 
@@ -158,7 +158,7 @@ def test_a_full_counter_holds_the_signal_back():
 
 
 def test_a_missing_token_is_shown():
-    bench = Bench()
+    bench = GateHarness()
     gate = bench.gates[Unit.STORE]
 
     async def process(ctx):

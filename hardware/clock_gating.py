@@ -1,8 +1,8 @@
-"""Sleep: in a simulator, a part that is at rest costs nothing.
+"""Clock gating for simulation: a part at rest costs the simulator nothing.
 
-Elsewhere a part at rest simply stays as it is. For the platform SIMULATION its clock stops as
-well, so that Verilator, which schedules logic by clock domain, evaluates none of it. Nothing else
-differs, as long as a part that is not `awake` would not change any state that matters.
+On the platform SIMULATION the clock of a part at rest stops. Verilator schedules logic by clock
+domain, so it evaluates none of that part. On other platforms the clock keeps running. Both behave
+alike as long as a part that is not `awake` has no state to change that matters.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from amaranth.lib import wiring
 from .ram import SIMULATION
 
 SETTLING_CYCLES = 4
-"""A part may take so long to come to rest after the last cycle in which it was `awake`."""
+"""Cycles that a part may need to come to rest after it was last `awake`."""
 
 FALLING = "falling"
 
 
-class Sleepers:
-    """The parts of a module that may sleep.
+class ClockGating:
+    """Add parts to a module whose clocks stop while they are at rest.
 
     Parameters
     ----------
@@ -48,17 +48,17 @@ class Sleepers:
             m.d.comb += ClockSignal(FALLING).eq(ClockSignal())
 
     def add(self, name: str, parts: Mapping[str, wiring.Component], awake: Value) -> None:
-        """Add submodules that sleep and wake together.
+        """Add submodules that stop and wake together.
 
         Parameters
         ----------
         name : str
-            Of their clock domain.
+            Name of their clock domain.
         parts : Mapping[str, wiring.Component]
             By submodule name, in the domain `sync`.
         awake : Value
-            One has something to do, or will be given something in this cycle. Must come from
-            registers, since it is sampled in the middle of the cycle.
+            A part has work, or receives some in this cycle. Must come from registers, since it is
+            sampled in the middle of the cycle.
         """
         m = self.m
         resettable = {key: ResetInserter(self.clear)(part) for key, part in parts.items()}
