@@ -32,7 +32,7 @@ def add_fixes(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class InputOverrides:
     """What is said of a model's inputs before it is imported.
 
     Parameters
@@ -52,10 +52,10 @@ class Wishes:
         return (*fixed, *sorted(self.dims.items()))
 
 
-NO_WISHES = Wishes({}, {})
+NO_OVERRIDES = InputOverrides({}, {})
 
 
-def chosen_wishes(arguments: argparse.Namespace) -> Wishes:
+def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
     """Return what `--fix` and `--dim` say.
 
     Raises
@@ -63,7 +63,7 @@ def chosen_wishes(arguments: argparse.Namespace) -> Wishes:
     UsageError
         For a text that is not a name and numbers.
     """
-    return Wishes(dict(_parse(text) for text in arguments.fixes), chosen_dims(arguments))
+    return InputOverrides(dict(_parse(text) for text in arguments.fixes), chosen_dims(arguments))
 
 
 def _parse(text: str) -> tuple[str, np.ndarray]:
@@ -80,15 +80,15 @@ def _parse(text: str) -> tuple[str, np.ndarray]:
     return name, array
 
 
-def refuse_wishes(artifact: Path, wishes: Wishes) -> None:
-    """Refuse wishes beside an artifact, whose shapes are what they are.
+def refuse_overrides(artifact: Path, overrides: InputOverrides) -> None:
+    """Refuse overrides beside an artifact, whose shapes are what they are.
 
     Raises
     ------
     UsageError
         If there are any.
     """
-    if wishes.fixed or wishes.dims:
+    if overrides.fixed or overrides.dims:
         raise UsageError(
             f"`--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which is "
             "compiled already; give the model"

@@ -40,7 +40,13 @@ from ..calibration_options import (
     chosen_calibration,
     refuse_calibration,
 )
-from ..input_options import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
+from ..input_options import (
+    NO_OVERRIDES,
+    InputOverrides,
+    add_fixes,
+    chosen_overrides,
+    refuse_overrides,
+)
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
 
@@ -94,8 +100,8 @@ def ablation(arguments: argparse.Namespace) -> None:
             f"`--layers {arguments.layers}`: expected no MODEL beside it, got "
             f"`{arguments.source}`; leave one of them out"
         )
-    wishes = chosen_wishes(arguments)
-    graph, configuration = read_graph(arguments.source, configuration, wishes, calibration)
+    overrides = chosen_overrides(arguments)
+    graph, configuration = read_graph(arguments.source, configuration, overrides, calibration)
     ablate_network(graph, configuration, memory, arguments)
 
 
@@ -141,7 +147,7 @@ def chosen_layers(names: str | None) -> list[ConvolutionShape]:
 def read_graph(
     source: Path,
     configuration: Configuration | None,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     calibration: CalibrationOptions | None = None,
 ) -> tuple[Graph, Configuration]:
     """The integer graph of a model or an artifact, and the machine to compile it for.
@@ -152,15 +158,17 @@ def read_graph(
         As the importer or the artifact's reader says.
     """
     if is_artifact(source):
-        refuse_wishes(source, wishes)
+        refuse_overrides(source, overrides)
         refuse_calibration(source, calibration)
         module = load(source)
         return module.graph, configuration or module.configuration
     if calibration is not None:
         with progress_bar() as advance:
-            graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
+            graph = integer_graph(
+                source, calibration, lambda text: advance(text, 0, None), overrides
+            )
     else:
-        graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+        graph = import_and_quantise(source, fixed=overrides.fixed, dims=overrides.dims)
     return graph, configuration or DEFAULT
 
 
