@@ -59,7 +59,7 @@ def write_report(arguments: argparse.Namespace) -> None:
     Raises
     ------
     TilewrightError
-        For whatever is wrong with the model, the arguments or the tools.
+        For a problem with the model, the arguments or the tools.
     """
     check_json(arguments.json)
     if arguments.device not in DEVICES:

@@ -20,7 +20,7 @@ from ..json_output import write_json
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
-"""The default question."""
+"""What is varied by default."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def what_if(arguments: argparse.Namespace) -> None:
     UsageError
         For values that are not numbers, and parameters that the program depends on.
     TilewrightError
-        For whatever is wrong with the model, the machines or the memories.
+        For a problem with the model, the machines or the memories.
     """
     memories, machines = asked(arguments)
     clock_mhz = chosen_clock(arguments)
