@@ -1,4 +1,4 @@
-"""The front end's recipe: a model file -> a graph whose quantised layers have one integer meaning.
+"""The front end: a model file -> a graph whose quantised layers have one exact integer meaning.
 
 The result's integer operators are the accelerator's candidates; everything else is the host's.
 """
@@ -47,7 +47,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
 def recognise_layers(
     graph: Graph,
     last: int = len(RECIPE),
-    told: Callable[[int, str, Graph], None] = lambda position, name, graph: None,
+    on_pass: Callable[[int, str, Graph], None] = lambda position, name, graph: None,
 ) -> Graph:
     """Apply the recipe, verifying the graph after each pass.
 
@@ -57,7 +57,7 @@ def recognise_layers(
         As imported.
     last : int
         How many passes to apply; fewer than all to look at a graph on its way.
-    told
+    on_pass
         Called after each pass with its position, counted from 1, its name, and the graph.
 
     Raises
@@ -67,17 +67,17 @@ def recognise_layers(
     """
     for position, step in enumerate(RECIPE[:last], 1):
         graph = verify(step(graph), step.__name__)
-        told(position, step.__name__, graph)
+        on_pass(position, step.__name__, graph)
     return graph
 
 
-def import_and_quantise(
+def import_model(
     source: str | os.PathLike[str] | bytes,
     batch: int = 1,
     fixed: Mapping[str, np.ndarray] = NOTHING,
     dims: Mapping[str, int] = NOTHING,
 ) -> Graph:
-    """Read an ONNX model and recognise its quantised layers.
+    """Read an ONNX model and recognise its quantised layers; a float model stays in float.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Chains of elementwise operators, in one pass over memory.
 
-A chain grows from its first node over those that read it, as long as one value alone is seen
-outside, and takes in what else feeds them and nobody else reads. All its values have one shape.
+A chain starts at one node and grows over the nodes that read it, while only its last value is
+visible outside. It also takes in nodes that feed the chain alone. All its values have one shape.
 """
 
 import numpy as np
@@ -12,8 +12,9 @@ from ..cpu import Elementwise
 from ..cpu.kernels.formulas import Formula, size_of, value_of
 from ..graph import Node
 from ..graph import operators as ops
-from ..graph.operators import Operator, Where
+from ..graph.operators import Where
 from ..graph.operators.quantisation import along
+from ..rewriting import op
 from .formulas import (
     ELEMENTWISE,
     TYPES,
@@ -26,20 +27,21 @@ from .formulas import (
     shift,
     unary,
 )
-from .kernel import HostKernel, Matcher, Scope
-from .walk import in_order, is_closed
+from .graph_queries import in_order
+from .kernel import HostKernel, HostScope, matcher
 
 MOST_NODES = 48
 """Nodes of one chain."""
 
 MOST_CALLS = 600
-"""Operations of one formula, where what is read twice counts twice."""
+"""Operations of one formula; an operand that is read twice counts twice."""
 
 MOST_OPERANDS = 12
-"""Arrays that one loop goes through."""
+"""Arrays that one loop reads."""
 
 
-def chain(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op(ELEMENTWISE))
+def chain(scope: HostScope, node: Node) -> HostKernel | None:
     """The longest chain that begins at a node."""
     if not _fits(scope, node):
         return None
@@ -53,7 +55,7 @@ def chain(scope: Scope, node: Node) -> HostKernel | None:
     return kernel
 
 
-def _fits(scope: Scope, node: Node) -> bool:
+def _fits(scope: HostScope, node: Node) -> bool:
     """Whether a node may be part of a chain."""
     if not isinstance(node.attributes, ELEMENTWISE) or not scope.is_free(node):
         return False
@@ -61,8 +63,8 @@ def _fits(scope: Scope, node: Node) -> bool:
     return all(kind.dtype in TYPES and kind.elements for kind in kinds)
 
 
-def _grown(scope: Scope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """A chain with what reads its last value, until all meet in one value again; or nothing."""
+def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Extend a chain by readers of its last value until they join in one; () if they do not."""
     shape = nodes[0].output.type.shape
     found = {node.output.name: node for node in nodes}
     last = nodes[-1].output.name
@@ -77,17 +79,17 @@ def _grown(scope: Scope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
             return ()
         found[node.output.name] = node
         _lead(scope, node, found)
-        ordered = in_order(scope, found.values())
+        ordered = in_order(scope.graph, found.values())
         waiting += [user for one in ordered[:-1] for user in scope.graph.users(one.output.name)]
-    ordered = in_order(scope, found.values())
+    ordered = in_order(scope.graph, found.values())
     longer = len(ordered) > len(nodes) and not waiting
-    return ordered if longer and is_closed(scope, ordered) else ()
+    return ordered if longer and scope.is_closed(ordered) else ()
 
 
-def _lead(scope: Scope, node: Node, found: dict[str, Node]) -> None:
-    """Take in what feeds a node alone."""
+def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
+    """Take in the nodes that feed only this node."""
     for name in node.inputs:
-        leader = scope.leader(name) if name not in found else None
+        leader = scope.producer(name) if name not in found and scope.is_private(name) else None
         if leader is None or not _fits(scope, leader):
             continue
         if leader.output.type.shape == node.output.type.shape and len(found) < MOST_NODES:
@@ -95,18 +97,18 @@ def _lead(scope: Scope, node: Node, found: dict[str, Node]) -> None:
             _lead(scope, leader, found)
 
 
-class Operands:
-    """Operands of a formula, as it is written: names, types, shapes and constants.
+class FormulaOperands:
+    """FormulaOperands of a formula while it is written: names, types, shapes and constants.
 
     Parameters
     ----------
     scope
-        Where the nodes stand.
+        The nodes that may be taken.
     shape
-        That all operands broadcast to.
+        Shape that all operands broadcast to.
     """
 
-    def __init__(self, scope: Scope, shape: tuple[int, ...]) -> None:
+    def __init__(self, scope: HostScope, shape: tuple[int, ...]) -> None:
         self.scope, self.shape = scope, shape
         self.types: dict[str, str] = {}
         self.inputs: dict[str, str] = {}
@@ -151,7 +153,7 @@ class Operands:
         return (1,) * (len(self.shape) - len(shape)) + shape
 
     def keep(self, names: set[str]) -> None:
-        """Leave out operands that only dead nodes read."""
+        """Drop operands that only dead nodes read."""
         for held in (self.types, self.inputs, self.constants):
             for name in set(held) - names:
                 del held[name]
@@ -164,11 +166,11 @@ class Operands:
         return tuple((name, shape) for name, shape in shapes.items() if shape != self.shape)
 
 
-def _kernel(scope: Scope, nodes: tuple[Node, ...]) -> HostKernel | None:
-    """The kernel of a chain; None where it has no formula, or too long a one."""
+def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
+    """The kernel of a chain; None if it has no formula, or one that is too long."""
     last = nodes[-1].output
     shape = last.type.shape or (1,)
-    operands = Operands(scope, shape)
+    operands = FormulaOperands(scope, shape)
     formulas: dict[str, Formula] = {}
     exact = True
     try:
@@ -196,20 +198,20 @@ def _kernel(scope: Scope, nodes: tuple[Node, ...]) -> HostKernel | None:
 
 
 def _names(formula: Formula) -> set[str]:
-    """Operands that a formula reads."""
+    """FormulaOperands that a formula reads."""
     if isinstance(formula, tuple):
         return {name for part in formula[1:] for name in _names(part)}
     return {formula} if isinstance(formula, str) else set()
 
 
-def _calls(formula: Formula, operands: Operands) -> int:
+def _calls(formula: Formula, operands: FormulaOperands) -> int:
     """Operations of a formula, as they are emitted."""
     read = {name: te.tensor(name, kind, (1,))[0] for name, kind in operands.types.items()}
     return size_of(value_of(formula, read).tree)
 
 
 def _formula(
-    scope: Scope, node: Node, known: dict[str, Formula], operands: Operands, last: bool
+    scope: HostScope, node: Node, known: dict[str, Formula], operands: FormulaOperands, last: bool
 ) -> tuple[Formula, bool]:
     """A node's formula, and whether it has the definition's bits."""
     operator, types = node.attributes, scope.graph.types
@@ -235,4 +237,4 @@ def _formula(
     return dequantize(parts[0], scale, zero, dtype), True
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = dict.fromkeys(ELEMENTWISE, (chain,))
+MATCHERS = (chain,)

@@ -1,9 +1,9 @@
-"""How large a quantised layer's accumulators can be, and what that says of their requantisation.
+"""Bounds of a quantised layer's accumulators, and when requantisation takes its plain form.
 
 The accelerator's rule is `isa.numbers.requantise`: `round_half_even(float32(float32(a) * scale))`
 limited to +-256, except that accumulators `a` of magnitude 2**24 or more give +-256. A processor
 computes the product and its rounding alike, in IEEE-754 binary32, so that no tie can fall another
-way. What is left out of the plain form (`cpu.Quantised`) makes no difference when
+way. What is left out of the plain form (`cpu.Requantisation`) makes no difference when
 
 * scales are finite;
 * products stay below 2**31, beyond which the conversion to int32 has no meaning. Limiting to
@@ -16,7 +16,8 @@ Weights are known, so that the bounds of each channel's accumulators are exact.
 
 import numpy as np
 
-from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
+from ...isa.numbers import EXACT_LIMIT, INT8_MIN, SATURATED
+from ..passes.check_accumulators import accumulator_bounds
 
 INT32_LIMIT = 1 << 31
 """Accumulators at or beyond it, the graph's definition refuses."""
@@ -39,11 +40,7 @@ def largest_sums(w: np.ndarray, bias: np.ndarray) -> np.ndarray:
     -------
     int64[Co]
     """
-    taps = w.reshape(-1, w.shape[-1]).astype(np.int64)
-    up, down = np.maximum(taps, 0).sum(axis=0), np.minimum(taps, 0).sum(axis=0)
-    wide = bias.astype(np.int64)
-    high = wide + INT8_MAX * up + INT8_MIN * down
-    low = wide + INT8_MIN * up + INT8_MAX * down
+    low, high = accumulator_bounds(w.reshape(1, 1, -1, w.shape[-1]), bias)
     return np.maximum(np.abs(high), np.abs(low))
 
 

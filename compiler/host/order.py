@@ -1,7 +1,7 @@
-"""In which order the host does its part, so that the accelerator waits for nothing needless.
+"""Order of the host's work, chosen so that the accelerator rarely waits.
 
-Before a segment starts, the host does what the segment needs; while it runs, what the next one
-needs, and at the last one whatever else does not wait for it.
+Before a segment starts, the host computes what the segment needs. While the segment runs, it
+computes what the next one needs; while the last one runs, everything that does not depend on it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +24,8 @@ class Named(Protocol):
         ...
 
 
-class Ends(Protocol):
-    """What enters and leaves a segment, which is all of it that the host sees."""
+class SegmentEnds(Protocol):
+    """The values that enter and leave a segment, which is all that the host sees of it."""
 
     @property
     def inputs(self) -> Sequence[Named]:
@@ -39,14 +39,14 @@ class Ends(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
+class RunKernel:
     """Run a kernel."""
 
     kernel: HostKernel
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class RunRecurrence:
     """Run a recurrent layer, step by step."""
 
     recurrence: Recurrence
@@ -54,7 +54,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Compute a node by its definition, in NumPy.
+    """RunKernel a node by its definition, in NumPy.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """See a value in another shape; nothing moves."""
+class Alias:
+    """Show a value in another shape; no data moves."""
 
     node: Node
 
@@ -87,23 +87,23 @@ class Finish:
     segment: int
 
 
-HostEvent = Compute | Repeat | Evaluate | View
+HostEvent = RunKernel | RunRecurrence | Evaluate | Alias
 Event = HostEvent | Start | Finish
 
 
 def order_events(
     graph: Graph,
     steps: Sequence[str | int],
-    segments: Sequence[Ends],
+    segments: Sequence[SegmentEnds],
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence] = (),
 ) -> tuple[Event, ...]:
-    """What happens, one after the other; between a Start and its Finish both sides work.
+    """Return the events of a run, in order; both sides work between a Start and its Finish.
 
     Parameters
     ----------
     graph, steps, segments
-        Of a module; of a segment its ends alone.
+        Of a module; of each segment only its ends.
     kernels, recurrences
         Of the host's nodes.
     """
@@ -138,27 +138,27 @@ def order_events(
 
 
 def kernel_of(event: HostEvent) -> HostKernel | Recurrence | None:
-    """What is compiled for an event of the host; None in NumPy."""
-    if isinstance(event, Compute):
+    """The kernel or recurrence of an event of the host; None for NumPy."""
+    if isinstance(event, RunKernel):
         return event.kernel
-    return event.recurrence if isinstance(event, Repeat) else None
+    return event.recurrence if isinstance(event, RunRecurrence) else None
 
 
 def nodes_of(event: HostEvent) -> tuple[Node, ...]:
     """Nodes that an event of the host computes."""
-    if isinstance(event, Evaluate | View):
+    if isinstance(event, Evaluate | Alias):
         return (event.node,)
-    return event.kernel.nodes if isinstance(event, Compute) else event.recurrence.nodes
+    return event.kernel.nodes if isinstance(event, RunKernel) else event.recurrence.nodes
 
 
-def reads_of(event: Event, segments: Sequence[Ends]) -> tuple[str, ...]:
+def reads_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     """Values that an event reads, constants among them."""
     if isinstance(event, Start):
         return tuple(binding.name for binding in segments[event.segment].inputs)
     return () if isinstance(event, Finish) else _reads(event, segments)
 
 
-def writes_of(event: Event, segments: Sequence[Ends]) -> tuple[str, ...]:
+def writes_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     """Values that an event gives."""
     if isinstance(event, Finish):
         return tuple(binding.name for binding in segments[event.segment].outputs)
@@ -171,7 +171,7 @@ def _atoms(
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence],
 ) -> list[HostEvent | int]:
-    """Segments, kernels at the place of their last nodes, and what is left of the nodes."""
+    """Segments, kernels in place of their last nodes, and the remaining nodes."""
     ending = {kernel.output: kernel for kernel in kernels}
     taken = {node.outputs[0].name for kernel in ending.values() for node in kernel.nodes}
     repeated = {recurrence.output: recurrence for recurrence in recurrences}
@@ -180,37 +180,37 @@ def _atoms(
         if isinstance(step, int):
             atoms.append(step)
         elif step in repeated:
-            atoms.append(Repeat(repeated[step]))
+            atoms.append(RunRecurrence(repeated[step]))
         elif step in ending:
-            atoms.append(Compute(ending[step]))
+            atoms.append(RunKernel(ending[step]))
         elif step not in taken:
             node = graph.producer(step)
             assert node is not None
             is_view = isinstance(node.attributes, Reshape)
-            atoms.append(View(node) if is_view else Evaluate(node, macs_of(graph, node)))
+            atoms.append(Alias(node) if is_view else Evaluate(node, macs_of(graph, node)))
     return atoms
 
 
-def _reads(atom: HostEvent | int, segments: Sequence[Ends]) -> tuple[str, ...]:
+def _reads(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].inputs)
-    if isinstance(atom, Compute):
+    if isinstance(atom, RunKernel):
         return tuple(atom.kernel.inputs.values())
-    return atom.recurrence.inputs if isinstance(atom, Repeat) else atom.node.inputs
+    return atom.recurrence.inputs if isinstance(atom, RunRecurrence) else atom.node.inputs
 
 
-def _writes(atom: HostEvent | int, segments: Sequence[Ends]) -> tuple[str, ...]:
+def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].outputs)
-    if isinstance(atom, Compute):
+    if isinstance(atom, RunKernel):
         return atom.kernel.outputs
-    if isinstance(atom, Repeat):
+    if isinstance(atom, RunRecurrence):
         return atom.recurrence.outputs
     return tuple(value.name for value in atom.node.outputs)
 
 
 def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """All that something needs, directly or not."""
+    """All atoms that an atom needs, directly or not."""
     found: set[int] = set()
     waiting = list(needs[index])
     while waiting:
@@ -222,7 +222,7 @@ def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
 
 
 def _followers(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """Something, and all that needs it, directly or not; what is needed stands before."""
+    """An atom and all later ones that need it, directly or not."""
     found = {index}
     for other in range(index + 1, len(needs)):
         if not found.isdisjoint(needs[other]):

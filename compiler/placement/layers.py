@@ -1,4 +1,4 @@
-"""A placed network's layers, and how long they take with both sides at work."""
+"""Layers of a placed network, and their time with both sides at work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from ..graph import Graph, Node
 from ..host import Finish, HostKernel, Recurrence, Start
 from ..host.order import HostEvent, nodes_of, order_events
 from .costs import Costs
-from .forced import ACCELERATOR, CPU
 from .problem import ns_of
-from .timeline import Passage, Timeline, passage, timeline
+from .timeline import SegmentValues, Timeline, segment_values, timeline
+from .user_placement import ACCELERATOR, CPU
 
 HOST = "host"
 """Where NumPy computes; `cpu` are kernels of the CPU target, on the same processor."""
@@ -93,17 +93,17 @@ def placed_layers(
 def layers_timeline(
     graph: Graph, layers: Sequence[PlacedLayer], times_us: Mapping[str, float], costs: Costs
 ) -> tuple[Timeline, frozenset[str]]:
-    """What layers take, and the outputs of those that work while the other side does.
+    """Return the timeline, and the outputs of layers that run while the other side works.
 
     Parameters
     ----------
     layers
-        All of a network, in order; what stands between two of the host is one segment.
+        All layers of a network, in order; those between two of the host form one segment.
     times_us
-        What each layer takes where it is, by its output, in microseconds.
+        Microseconds of each layer on its side, by its output.
     """
     steps: list[str | int] = []
-    ends: list[Passage] = []
+    ends: list[SegmentValues] = []
     segments: list[list[PlacedLayer]] = []
     for accelerated, group in groupby(layers, lambda layer: layer.accelerated):
         found = list(group)
@@ -111,7 +111,7 @@ def layers_timeline(
             steps += [layer.output for layer in found]
             continue
         steps.append(len(ends))
-        ends.append(passage(graph, [node for layer in found for node in layer.nodes]))
+        ends.append(segment_values(graph, [node for layer in found for node in layer.nodes]))
         segments.append(found)
     kernels = [layer.kernel for layer in layers if isinstance(layer.kernel, HostKernel)]
     repeated = [layer.kernel for layer in layers if isinstance(layer.kernel, Recurrence)]

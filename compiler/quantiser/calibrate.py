@@ -1,4 +1,4 @@
-"""Run the float graph over the calibration samples and keep what choosing ranges takes."""
+"""Run the float graph over the calibration samples and collect statistics for choosing ranges."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ import numpy as np
 
 from ..graph import Graph, Quantisation
 from .batches import Batches
+from .float_layer import FloatLayer
 from .histogram import Histogram, merge
-from .layer import Layer
 from .points import Points
 from .ranges import centred_quantisation, choose_range, quantisation_of_range
 
@@ -88,7 +88,7 @@ def choose_quantisations(
 
 
 class ChannelMean:
-    """Mean over all but the last axis, as the data comes."""
+    """Running mean over all but the last axis."""
 
     def __init__(self) -> None:
         self._sum: np.ndarray | float = 0.0
@@ -105,6 +105,6 @@ class ChannelMean:
         return np.asarray(self._sum) / max(self._count, 1)
 
 
-def channels_last(layer: Layer, values: np.ndarray) -> np.ndarray:
+def channels_last(layer: FloatLayer, values: np.ndarray) -> np.ndarray:
     """Return a weighted layer's values with the output channels on the last axis."""
     return np.moveaxis(values, 1, -1) if layer.kind == "conv" else values

@@ -1,11 +1,11 @@
-"""Where a graph is quantised: the activations that become int8, and which share one scale."""
+"""Points of quantisation: the activations that become int8, and groups that share a scale."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..graph import Graph
 from ..graph import operators as ops
-from .layer import Layer, origin
+from .float_layer import FloatLayer, origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,10 +14,10 @@ class Points:
 
     Attributes
     ----------
-    layers : tuple of Layer
+    layers : tuple of FloatLayer
         What reads and writes them, in topological order.
     replaced : frozenset of str
-        Values of which only the int8 form is left: outputs of layers, and what Concat joins.
+        Values that exist only as int8: outputs of layers, and of Concats between them.
     readers : mapping
         Value that exists in float too -> values of the nodes that read its int8 form.
     groups : tuple of tuple of str
@@ -27,7 +27,7 @@ class Points:
         each operand with another one.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[FloatLayer, ...]
     replaced: frozenset[str]
     readers: Mapping[str, frozenset[str]]
     groups: tuple[tuple[str, ...], ...]
@@ -40,9 +40,9 @@ class Points:
 
 
 def find_points(
-    graph: Graph, layers: Iterable[Layer], apart: frozenset[str] = frozenset()
+    graph: Graph, layers: Iterable[FloatLayer], apart: frozenset[str] = frozenset()
 ) -> Points:
-    """Return what has to be quantised so that every layer reads and writes int8.
+    """Return the values to quantise so that every layer reads and writes int8.
 
     A Concat that feeds layers is quantised with its operands alike: then joining only moves. Those
     whose outputs are in `apart` stay in float.
@@ -100,7 +100,7 @@ def _in_order(graph: Graph) -> Iterable[str]:
 
 
 def _joining(
-    graph: Graph, layers: tuple[Layer, ...], outputs: set[str], apart: frozenset[str]
+    graph: Graph, layers: tuple[FloatLayer, ...], outputs: set[str], apart: frozenset[str]
 ) -> set[str]:
     """Return the outputs of Concats between layers, from the last one back."""
     reads = {origin(graph, name) for layer in layers for name in layer.inputs}

@@ -1,4 +1,4 @@
-"""The quantiser: a float graph and a few samples in, a graph in QDQ form and its account out."""
+"""The quantiser: from a float graph and a few samples to a graph in QDQ form and a report."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from .. import frontend
 from ..graph import Graph
 from .batches import Batches
 from .candidates import Candidate, Progress, best_candidate
-from .layer import Layer, origin
+from .float_layer import FloatLayer, origin
 from .measure import (
     Agreement,
     LayerQuality,
@@ -20,14 +20,14 @@ from .options import DEFAULT_OPTIONS, QuantiserOptions
 from .prepare import prepare
 
 MOST_RESCUED = 4
-"""Layers after which no more are put back into float without being asked for."""
+"""Most layers that are returned to float automatically."""
 
 RESCUE_GAIN_DB = 1.0
-"""What a layer in float must bring at the network's end."""
+"""Least gain at the network's end for which a layer stays in float."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
+class QuantisedNetwork:
     """A quantised network.
 
     Attributes
@@ -67,7 +67,7 @@ def quantise(
     batches: Batches,
     options: QuantiserOptions = DEFAULT_OPTIONS,
     progress: Progress = lambda text: None,
-) -> Quantised:
+) -> QuantisedNetwork:
     """Quantise a float network.
 
     Parameters
@@ -103,7 +103,7 @@ def quantise(
         rescued |= more
     progress("measuring layers")
     qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
-    return Quantised(
+    return QuantisedNetwork(
         best.inserted.graph,
         prepared,
         best.method,
@@ -135,7 +135,7 @@ def _rescue(
     options: QuantiserOptions,
     progress: Progress,
 ) -> tuple[dict[str, str], Candidate] | None:
-    """Put the noisiest layer back into float, alone or with those that it reads.
+    """Return the noisiest layer to float, alone or with the layers that it reads.
 
     Returns the layers, value of the first node -> name, and the new candidate; None where nothing
     helps.
@@ -159,20 +159,20 @@ def _rescue(
     return None
 
 
-def _read_by(best: Candidate, reader: Layer) -> list[Layer]:
+def _read_by(best: Candidate, reader: FloatLayer) -> list[FloatLayer]:
     """Return the layers whose outputs a layer reads."""
     sources = {origin(best.source, name) for name in reader.inputs}
     return [layer for layer in best.points.layers if layer.output in sources]
 
 
 def evaluate_quality(
-    quantised: Quantised, integer: Graph, batches: Batches, labels: np.ndarray | None
+    quantised: QuantisedNetwork, integer: Graph, batches: Batches, labels: np.ndarray | None
 ) -> Agreement:
     """Compare the integer network with the float one.
 
     Parameters
     ----------
-    quantised : Quantised
+    quantised : QuantisedNetwork
         The network.
     integer : Graph
         Its `integer_graph`, which the accelerator computes bit by bit.

@@ -62,10 +62,10 @@ class Placing:
 
     def costs(self) -> "Costs":
         """Return the figures for estimates: as given, measured on this machine, or assumed."""
-        from ...compiler.placement.costs import Costs, Link
+        from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
-        host, link = measured_host(), Link()
+        host, link = measured_host(), LinkSpeed()
         if self.host_gops is not None:
             host = replace(host, int8_gops=self.host_gops, float_gops=self.host_gops)
         if self.host_gbps is not None:

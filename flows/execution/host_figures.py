@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from ...atomic_write import write_atomically
-from ...compiler.cpu import Convolution, Quantised, Target, aligned_empty, compile_kernel
+from ...compiler.cpu import Convolution, CpuTarget, Requantisation, aligned_empty, compile_kernel
 from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ...compiler.host import host_target
-from ...compiler.placement.costs import NS_PER_US, Host, passes_of
+from ...compiler.placement.costs import NS_PER_US, HostSpeed, passes_of
 from ...errors import TilewrightError
 from ...sim.cache import kept_folder
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
@@ -33,7 +33,7 @@ SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
 """A convolution of a usual size, whose operands lie in the second cache."""
 SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
 """One that is done as soon as it is called."""
-BYTES = Quantised("int8", "int8")
+BYTES = Requantisation("int8", "int8")
 COPIED_BYTES = 1 << 24
 """More than caches hold."""
 REPEATED = 5
@@ -41,7 +41,7 @@ REPEATED = 5
 
 
 @cache
-def measured_host() -> Host:
+def measured_host() -> HostSpeed:
     """This machine's figures, measured now or before; the same throughout a process.
 
     Where it has no kernels, those of NumPy stand for them.
@@ -60,20 +60,20 @@ def measured_host() -> Host:
     return measure_host(target)
 
 
-def _kept(path: Path) -> Host | None:
+def _kept(path: Path) -> HostSpeed | None:
     """Figures as they were kept; None where any is missing or none that can be measured."""
     try:
         figures = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
         return None
-    names = {field.name for field in fields(Host)}
+    names = {field.name for field in fields(HostSpeed)}
     if not isinstance(figures, dict) or set(figures) != names:
         return None
     whole = all(isinstance(value, float) and 0 < value < math.inf for value in figures.values())
-    return Host(**figures) if whole else None
+    return HostSpeed(**figures) if whole else None
 
 
-def measure_host(target: Target | None) -> Host:
+def measure_host(target: CpuTarget | None) -> HostSpeed:
     """Measure now.
 
     Parameters
@@ -102,10 +102,12 @@ def measure_host(target: Target | None) -> Host:
         gops = [2 * SHAPE.macs * _kernel_rate(target, SHAPE, kind) for kind in (BYTES, None)]
         kernel_us = 1 / _kernel_rate(target, SMALL, None) / NS_PER_US
     figures = (*gops, gbps, numpy_gops, numpy_ns, call_us, kernel_us)
-    return Host(*(float(f"{figure:.2g}") for figure in figures))
+    return HostSpeed(*(float(f"{figure:.2g}") for figure in figures))
 
 
-def _kernel_rate(target: Target, shape: ConvolutionShape, quantised: Quantised | None) -> float:
+def _kernel_rate(
+    target: CpuTarget, shape: ConvolutionShape, quantised: Requantisation | None
+) -> float:
     """Convolutions a nanosecond, with all threads that a session uses."""
     pad = shape.padding
     description = Convolution(
