@@ -19,7 +19,7 @@ from ..runtime import open_device
 from .cli.arguments import require_tools
 from .cli.main import guarded
 from .execution.compile_graph import compile_graph
-from .execution.run_samples import Outcome, run_samples
+from .execution.run_samples import RunOutcome, run_samples
 from .execution.samples import Samples, read_samples
 from .reports import terminal as report
 
@@ -60,7 +60,7 @@ def demo(
     report.say(f"configuration  {report.configuration_sentence(configuration)}")
     module = compile_graph(import_model(MODEL), configuration, keep_all=True)
     samples = read_samples(SCANS, module.graph)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, RunOutcome] = {}
     for name, count in device_samples.items():
         compare_with = 0 if name == "sim" else count
         with open_device(name, configuration) as device:
@@ -88,7 +88,7 @@ def demo(
     )
 
 
-def device_sentence(name: str, outcome: Outcome) -> str:
+def device_sentence(name: str, outcome: RunOutcome) -> str:
     """One line about a device."""
     tallies = outcome.comparison.tallies if outcome.comparison else []
     values = sum(tally.values for tally in tallies)
@@ -99,7 +99,7 @@ def device_sentence(name: str, outcome: Outcome) -> str:
     )
 
 
-def refuse_differences(name: str, outcome: Outcome) -> None:
+def refuse_differences(name: str, outcome: RunOutcome) -> None:
     """Fail where a device differs from the reference or from `sim`, or was not compared.
 
     Raises

@@ -12,23 +12,11 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Gemm
 from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
-from .gemm_walkers import RowWalker, TileWalker
-from .in_flight import InFlight
-from .layouts import command_layout
-from .mac_array import ELEMENT_BITS, MacArray
-from .registers import delayed
-from .scratchpad import RowFormat, elements
-from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value, signed
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
-from ..isa.configuration import Configuration, Memory
-from ..isa.instructions import Gemm
 from .delay import delayed
 from .gemm_walkers import RowWalker, TileWalker
 from .in_flight import InFlight
 from .layouts import command_layout
 from .mac_array import ELEMENT_BITS, MacArray
-from .ram import READ_LATENCY
 from .scratchpad import RowFormat, elements
 
 ACCUMULATOR_BITS = 32

@@ -10,14 +10,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ..isa.pipeline import LOOKUP_CYCLES, READ_LATENCY
-from .ram import Ram
-from .registers import delayed
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 from .delay import delayed
-from .ram import READ_LATENCY, Ram
+from .ram import Ram
 
 ROW_BYTES = 4
 ROWS = 256 // ROW_BYTES

@@ -18,11 +18,6 @@ from ..isa.numbers import (
     VANISHING_SHIFT,
 )
 from ..isa.pipeline import REQUANTISE_CYCLES
-from .multiplier import Multiplier
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import data, wiring
-from amaranth.lib.wiring import In, Out
-from ..isa.numbers import EXACT_BITS, EXPONENT_BIAS, FRACTION_BITS, PRODUCT_ZEROS, SATURATED, SATURATING_EXPONENT, VANISHING_SHIFT
 from .delay import delayed
 from .multiplier import Multiplier
 

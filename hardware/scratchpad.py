@@ -13,17 +13,8 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
-from .ram import Ram
-from .registers import delayed
-from .selection import choose
-from collections.abc import Sequence
-from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
-from ..isa.configuration import Configuration, Memory
-from ..isa.fields import address_width
 from .delay import delayed
-from .ram import READ_LATENCY, Ram
+from .ram import Ram
 from .selection import choose
 
 WORD_BITS = 64

@@ -15,20 +15,6 @@ from .affine import AffineNest
 from .delay import delayed
 from .in_flight import InFlight
 from .layouts import command_layout
-from .registers import delayed
-from .scratchpad import RowFormat, elements
-from .selection import choose
-from .vector_datapath import VectorDatapath
-from amaranth.hdl import Assert, Cat, Module, Signal, Value
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
-from ..isa.configuration import Configuration, Memory
-from ..isa.instructions import Vector
-from .affine import AffineNest
-from .delay import delayed
-from .in_flight import InFlight
-from .layouts import command_layout
-from .ram import READ_LATENCY
 from .scratchpad import RowFormat, elements
 from .selection import choose
 from .vector_datapath import VectorDatapath

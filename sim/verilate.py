@@ -146,7 +146,10 @@ class _Build:
 
     def run(self, verilog: str, top: str, constants: Mapping[str, int]) -> Path:
         began = time.monotonic()
-        progress(f"building the simulator of {self.label} (once; kept in {cache_folder()})")
+        progress(
+            f"building the simulator of {self.label}, which takes about a minute on two cores "
+            f"(once; kept in {cache_folder()})"
+        )
         self._verilate(verilog, top)
         verilated = time.monotonic()
         (self.folder / "tilewright_core.h").write_text(self._header(constants))

@@ -1,1 +1,1 @@
-"""The ablation study: what each optimisation brings, measured by leaving it out."""
+"""The ablation study: the gain of each optimisation, measured by leaving it out."""

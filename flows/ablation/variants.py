@@ -1,7 +1,7 @@
-"""Ablation: what each thing that makes networks fast brings, measured by leaving it out.
+"""Ablation: the gain of each optimisation, measured by leaving it out.
 
-Every variant is compiled anew, since the compiler chooses other tiles without it, and placed by
-the exact timing model. All variants of a network give the same bits.
+Every variant is compiled again, since the compiler then chooses other tiles, and timed by the exact
+timing model. All variants of a network give the same bits.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,12 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What is left out, and what that means for compiler and machine.
+    """The compiler's options and the machine with something left out.
 
     Parameters
     ----------
     timed
-        Choose among likely schedules by their exact time instead of by an estimate.
+        Whether the exact time chooses among likely schedules, not an estimate.
     """
 
     name: str
@@ -71,7 +71,7 @@ class VariantResult:
     of_peak
         Share of the multipliers' steps that the model's MACs are.
     moved, least
-        What the program reads and writes, and what any program for the network has to.
+        Bytes that the program moves, and bytes that any program for the network must move.
     """
 
     name: str
@@ -82,7 +82,7 @@ class VariantResult:
 
     @property
     def over_least(self) -> float:
-        """How often what must move moves."""
+        """Return the ratio of moved bytes to the lower bound."""
         return self.moved.total_bytes / self.least.total_bytes
 
 
@@ -93,12 +93,12 @@ class LayerResult:
     Parameters
     ----------
     times
-        How often the network has it.
+        Number of such layers in the network.
     macs, least
         Multiplications, and what must move.
     peak_cycles, roofline_cycles
-        At all multipliers' speed; and no program is faster than the latter: the larger one of
-        `peak_cycles` and what the bus needs for `least`.
+        Cycles at the speed of all multipliers, and the lower bound: the larger one of
+        `peak_cycles` and the bus cycles for `least`.
     cycles
         By pipeline depth.
     """
@@ -122,16 +122,16 @@ class LayerResult:
         return self.peak_cycles / self.roofline_cycles
 
     def of_peak(self, depth: int) -> float:
-        """Share of peak that is reached."""
+        """Return the share of peak that the layer reaches."""
         return self.peak_cycles / self.cycles[depth]
 
     def of_bound(self, depth: int) -> float:
-        """Share of `bound` that is reached, at most 1."""
+        """Return the share of `bound` that the layer reaches, at most 1."""
         return self.roofline_cycles / self.cycles[depth]
 
 
 def variants(graph: Graph, configuration: Configuration) -> list[Variant]:
-    """Everything first, then what there is to leave out, one by one, and at last all of that."""
+    """Return the whole first, then one variant per optimisation, at last one without all."""
     whole = Options()
     found = [
         Variant("everything", whole, configuration),
@@ -166,7 +166,7 @@ def measure_variant(
     memory: MemoryModel,
     progress: Progress = lambda line: None,
 ) -> VariantResult:
-    """Compile a variant and place it in time.
+    """Compile a variant and time it.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def module_cycles(module: Module, memory: MemoryModel) -> int:
 def measure_layer(
     shape: ConvolutionShape, configuration: Configuration, memory: MemoryModel
 ) -> LayerResult:
-    """Compile a layer at every depth and place it in time.
+    """Compile a layer at every depth and time it.
 
     Raises
     ------

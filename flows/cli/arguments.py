@@ -16,7 +16,7 @@ from ...isa.configuration import DEFAULT, Configuration, load_configuration
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
 from .calibration_options import CalibrationOptions, refuse_calibration
-from .input_options import NO_WISHES, Wishes, refuse_wishes
+from .input_options import NO_OVERRIDES, InputOverrides, refuse_overrides
 from .placement_options import DEFAULT_PLACING, Placing
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def load_module(
     *,
     keep_all: bool = False,
     calibration: "CalibrationOptions | None" = None,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """A compiled module from a model, which is compiled now, or from an artifact.
@@ -105,7 +105,7 @@ def load_module(
         Compile so that every layer's output can be read.
     calibration
         How to quantise a float model; None for one that is quantised.
-    wishes
+    overrides
         Inputs and dimensions that are given beforehand.
     placing
         Who shall run what; an artifact's network is placed anew where that is said.
@@ -121,7 +121,7 @@ def load_module(
 
     if is_artifact(source):
         refuse_calibration(source, calibration)
-        refuse_wishes(source, wishes)
+        refuse_overrides(source, overrides)
         if source.is_file() and (placing.stated or not placing.is_default):
             return placed_module(source, configuration, placing, keep_all=keep_all)
         return load(source, configuration)
@@ -130,7 +130,7 @@ def load_module(
         configuration or DEFAULT,
         keep_all=keep_all,
         calibration=calibration,
-        wishes=wishes,
+        overrides=overrides,
         placing=placing,
     )
 
@@ -164,14 +164,14 @@ def compile_model(
     *,
     keep_all: bool = False,
     calibration: "CalibrationOptions | None" = None,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr, or take what was compiled before."""
     asked = {
         "keep_all": keep_all,
         "calibration": calibration,
-        "wishes": wishes,
+        "overrides": overrides,
         "placing": placing,
     }
     kept = kept_module(source, configuration, **asked)
@@ -189,13 +189,13 @@ def kept_module(
     *,
     keep_all: bool,
     calibration: "CalibrationOptions | None" = None,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> CompileCache | None:
     """Where the module of a model is kept; None where there is no model."""
     if not source.is_file():
         return None
-    more = (*(calibration.key() if calibration else ()), *wishes.key(), *placing.key())
+    more = (*(calibration.key() if calibration else ()), *overrides.key(), *placing.key())
     return CompileCache.of_model(
         source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
     )
@@ -207,7 +207,7 @@ def compile_anew(
     *,
     keep_all: bool,
     calibration: "CalibrationOptions | None" = None,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
@@ -217,9 +217,11 @@ def compile_anew(
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         if calibration is None:
-            graph = import_model(source, fixed=wishes.fixed, dims=wishes.dims)
+            graph = import_model(source, fixed=overrides.fixed, dims=overrides.dims)
         else:
-            graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
+            graph = integer_graph(
+                source, calibration, lambda text: advance(text, 0, None), overrides
+            )
     return compile_placed(graph, configuration, placing, keep_all=keep_all)
 
 

@@ -1,6 +1,6 @@
-"""`--calibrate` and the options beside it: how a float model is to be quantised.
+"""`--calibrate` and related options: how to quantise a float model.
 
-`quantise_model` does it: a command that finds its network compiled does not wait for that.
+`quantise_model` does the work; a command with a cached network does not import it.
 """
 
 import argparse
@@ -13,20 +13,20 @@ import numpy as np
 from ...errors import InputError, UsageError
 
 METHODS = ("minmax", "percentile", "entropy", "mse", "auto")
-"""Names that the quantiser has for ways to choose ranges; `auto` tries all."""
+"""Ways to choose ranges; `auto` tries all."""
 
 DEFAULT_METHOD = "mse"
 
 MOST_SAMPLES = 100
-"""Samples that calibrate where nothing else is said; more change ranges little."""
+"""Samples for calibration by default; more samples change ranges little."""
 
 FEW_SAMPLES = 40
-"""Of fewer than these none are left out of calibration: ranges would be chance."""
+"""A smaller file calibrates with all its samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """How a float model is to be quantised.
+    """How to quantise a float model.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class CalibrationOptions:
     samples: int | None = None
 
     def key(self) -> tuple[object, ...]:
-        """What a compiled module follows from, the file's bytes included.
+        """Return what a compiled module depends on, with the file's bytes.
 
         Raises
         ------
@@ -73,18 +73,18 @@ def add_calibration(
     Parameters
     ----------
     required
-        Whether there has to be a file.
+        Whether `--calibrate` is required.
     aliases
         Other names of `--calibration-samples`.
     """
     group = parser.add_argument_group("quantisation of float models")
     group.add_argument(
         "--calibrate", type=Path, metavar="FILE", required=required,
-        help=".npz or .npy of typical samples, from which ranges are chosen",
+        help="file of typical samples, .npz or .npy, to choose ranges from",
     )  # fmt: skip
     group.add_argument(
         "--method", choices=METHODS,
-        help=f"how ranges are chosen; auto tries all (default: {DEFAULT_METHOD})",
+        help=f"how to choose ranges; auto tries all (default: {DEFAULT_METHOD})",
     )  # fmt: skip
     group.add_argument(
         "--calibration-samples", *aliases, type=int, metavar="N", dest="calibration_samples",
@@ -93,17 +93,17 @@ def add_calibration(
     )  # fmt: skip
     group.add_argument(
         "--keep-float", action="append", default=[], metavar="NAME",
-        help="a layer that stays in float, or the end of its name; may be repeated",
+        help="keep a layer in float, by its name or the end of it; may be repeated",
     )  # fmt: skip
 
 
 def chosen_calibration(arguments: argparse.Namespace) -> CalibrationOptions | None:
-    """The calibration asked for; None where none was.
+    """Return the calibration asked for, or None.
 
     Raises
     ------
     UsageError
-        For less than one sample, or options of a quantisation without samples.
+        For less than one sample, or options of quantisation without `--calibrate`.
     """
     count = arguments.calibration_samples
     if count is not None and count < 1:
@@ -125,7 +125,7 @@ def refuse_calibration(source: Path, calibration: CalibrationOptions | None) -> 
     Raises
     ------
     UsageError
-        Where it was asked for.
+        If it was asked for.
     """
     if calibration is not None:
         raise UsageError(
@@ -135,14 +135,14 @@ def refuse_calibration(source: Path, calibration: CalibrationOptions | None) -> 
 
 
 def calibration_rows(count: int, asked: int | None) -> np.ndarray:
-    """Which samples of a file calibrate: evenly spread, since files are often in order of classes.
+    """Return which samples calibrate: evenly spread, as files are often sorted by class.
 
     Parameters
     ----------
     count
         Samples in the file.
     asked
-        How many, or None for the default.
+        Number of samples, or None for the default.
 
     Returns
     -------

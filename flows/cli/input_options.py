@@ -1,6 +1,6 @@
-"""`--fix` and `--dim`: inputs that shapes depend on, also taken from the file of samples.
+"""`--fix` and `--dim`: inputs that shapes depend on, and open dimensions.
 
-`compiler.import_with_inputs` is the same for callers in Python, who have the values at hand.
+Values also come from the file of samples. Callers in Python use `compiler.import_with_inputs`.
 """
 
 import argparse
@@ -23,17 +23,17 @@ def add_fixes(parser: argparse.ArgumentParser) -> None:
     """Add `--fix` and `--dim`."""
     parser.add_argument(
         "--fix", action="append", default=[], metavar="NAME=VALUE", dest="fixes",
-        help="give an input that shapes depend on, such as `shape=[2,3]`; may be repeated",
+        help="value of an input that shapes depend on, such as `shape=[2,3]`; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--dim", action="append", default=[], metavar="NAME=EXTENT", dest="dims",
-        help="give a dimension that the model leaves open; may be repeated",
+        help="extent of a dimension that the model leaves open; may be repeated",
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is said of a model's inputs before it is imported.
+class InputOverrides:
+    """Values and extents given for a model's inputs before it is imported.
 
     Parameters
     ----------
@@ -47,23 +47,23 @@ class Wishes:
     dims: Mapping[str, int]
 
     def key(self) -> tuple[object, ...]:
-        """What a compiled module follows from; nothing where nothing is said."""
+        """Return what a compiled module depends on; empty where nothing is given."""
         fixed = [(name, str(a.dtype), a.tolist()) for name, a in sorted(self.fixed.items())]
         return (*fixed, *sorted(self.dims.items()))
 
 
-NO_WISHES = Wishes({}, {})
+NO_OVERRIDES = InputOverrides({}, {})
 
 
-def chosen_wishes(arguments: argparse.Namespace) -> Wishes:
-    """Return what `--fix` and `--dim` say.
+def chosen_overrides(arguments: argparse.Namespace) -> InputOverrides:
+    """Return the values of `--fix` and `--dim`.
 
     Raises
     ------
     UsageError
-        For a text that is not a name and numbers.
+        For text that is not a name and numbers.
     """
-    return Wishes(dict(_parse(text) for text in arguments.fixes), chosen_dims(arguments))
+    return InputOverrides(dict(_parse(text) for text in arguments.fixes), chosen_dims(arguments))
 
 
 def _parse(text: str) -> tuple[str, np.ndarray]:
@@ -80,15 +80,15 @@ def _parse(text: str) -> tuple[str, np.ndarray]:
     return name, array
 
 
-def refuse_wishes(artifact: Path, wishes: Wishes) -> None:
-    """Refuse wishes beside an artifact, whose shapes are what they are.
+def refuse_overrides(artifact: Path, overrides: InputOverrides) -> None:
+    """Refuse overrides beside an artifact, whose shapes are what they are.
 
     Raises
     ------
     UsageError
         If there are any.
     """
-    if wishes.fixed or wishes.dims:
+    if overrides.fixed or overrides.dims:
         raise UsageError(
             f"`--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which is "
             "compiled already; give the model"
@@ -101,7 +101,7 @@ def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
     Raises
     ------
     UsageError
-        For a text that is not a name and a positive number.
+        For text that is not a name and a positive number.
     """
     found = {}
     for text in arguments.dims:
@@ -116,7 +116,7 @@ def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def fixes_of_samples(need: "NeedsInputError", path: Path | None) -> dict[str, np.ndarray]:
-    """Return what an input file says of the inputs that must be known.
+    """Return the values that an input file has for the inputs that must be known.
 
     Parameters
     ----------
@@ -150,4 +150,4 @@ def _same(name: str, rows: np.ndarray, path: Path | None) -> np.ndarray:
 def fixed_sentence(fixed: Iterable[str]) -> str:
     """Say which inputs were fixed."""
     listed = ", ".join(f"`{name}`" for name in fixed)
-    return f"fixed          {listed}, as shapes depend on it; the network is made for this value"
+    return f"fixed          {listed}: shapes depend on it; the network is compiled for this value"

@@ -1,4 +1,4 @@
-"""Options that say how main memory behaves, and what they mean."""
+"""Options for the behaviour of main memory."""
 
 import argparse
 
@@ -13,23 +13,23 @@ MEMORY_DEFAULTS = {
     "outstanding": DEFAULTS.outstanding_bursts,
     "stalls": DEFAULTS.stall_probability,
 }
-"""Of the options that say how main memory behaves."""
+"""Defaults of these options."""
 
 
 def add_memory(parser: argparse.ArgumentParser):
-    """Add the group of options that say how main memory behaves, and return it."""
+    """Add the group of options for main memory, and return it."""
     memory = parser.add_argument_group("main memory (sim, rtl)")
     memory.add_argument(
         "--latency", type=int, default=DEFAULTS.latency_cycles, metavar="CYCLES",
-        help=f"from a read's address to its first beat (default: {DEFAULTS.latency_cycles})",
+        help=f"cycles from a read's address to its first beat (default: {DEFAULTS.latency_cycles})",
     )  # fmt: skip
     memory.add_argument(
         "--bandwidth", default=f"{DEFAULTS.beats}/{DEFAULTS.cycles}", metavar="BEATS/CYCLES",
-        help=f"most beats in so many cycles (default: {DEFAULTS.beats}/{DEFAULTS.cycles})",
+        help=f"bandwidth, as BEATS/CYCLES (default: {DEFAULTS.beats}/{DEFAULTS.cycles})",
     )  # fmt: skip
     memory.add_argument(
         "--outstanding", type=int, default=DEFAULTS.outstanding_bursts, metavar="BURSTS",
-        help=f"bursts under way per direction (default: {DEFAULTS.outstanding_bursts})",
+        help=f"open bursts per direction (default: {DEFAULTS.outstanding_bursts})",
     )  # fmt: skip
     return memory
 
@@ -38,33 +38,33 @@ def add_stalls(memory) -> None:
     """Add `--stalls` to the group that `add_memory` returns."""
     memory.add_argument(
         "--stalls", type=float, default=DEFAULTS.stall_probability, metavar="P",
-        help=f"chance that a cycle stalls a channel (default: {DEFAULTS.stall_probability})",
+        help=f"probability that a cycle stalls a channel (default: {DEFAULTS.stall_probability})",
     )  # fmt: skip
 
 
 def refuse_memory(arguments: argparse.Namespace) -> None:
-    """Refuse these options where nothing follows from them.
+    """Refuse these options where they have no effect.
 
     Raises
     ------
     UsageError
-        When one is given for a device without a main memory of its own.
+        If one is given for a device without a main memory of its own.
     """
     memory = [name for name, usual in MEMORY_DEFAULTS.items() if getattr(arguments, name) != usual]
     if memory and arguments.device in ("cpu", "reference"):
         raise UsageError(
             f"`--{memory[0]}`: expected `--device sim` or `rtl`, got `{arguments.device}`; "
-            "nothing follows from it there, leave it out"
+            "it has no effect there, leave it out"
         )
 
 
 def memory_model(arguments: argparse.Namespace) -> MemoryModel:
-    """Main memory as asked for.
+    """Return the main memory asked for.
 
     Raises
     ------
     UsageError
-        When the bandwidth is not of the form.
+        If the bandwidth does not have the form BEATS/CYCLES.
     """
     beats, _, cycles = arguments.bandwidth.partition("/")
     try:

@@ -1,4 +1,4 @@
-"""What `--placement` and the options beside it mean."""
+"""`--placement` and related options: which side runs each layer."""
 
 import argparse
 from dataclasses import dataclass, field, replace
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
-"""As in `compiler.placement`, which a command that finds its network compiled does not need."""
+"""As in `compiler.placement`, which a command with a cached network does not import."""
 
 FIGURES = ("host_gops", "host_gbps", "link_gbps", "segment_us")
-"""Options that say what the host's and the link's times are estimated from."""
+"""Options for the estimates of the host's and the link's times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Who shall run what, as asked for; figures that nothing was said of are None.
+    """Which side runs each layer, as asked for; None for figures that were not given.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Placing:
     clock, host_gops, host_gbps, link_gbps, segment_us
         See `compiler.placement.costs`.
     stated
-        Whether the user has named a policy, so that an artifact's own does not count.
+        Whether the user named a policy, which then overrides an artifact's own.
     """
 
     policy: str = "accelerator"
@@ -44,24 +44,24 @@ class Placing:
 
     @property
     def is_default(self) -> bool:
-        """Whether the accelerator runs all that it can."""
+        """Whether the accelerator runs every layer that it can."""
         return self.policy == POLICIES[0] and not self.forced
 
     def key(self) -> tuple[object, ...]:
-        """What a compiled module follows from; nothing where it is as by default."""
+        """Return what a compiled module depends on; empty for the default."""
         if self.is_default:
             return ()
         measured = (self.costs(),) if self.policy == "cost" else ()
         return ("placement", self.policy, self.forced, *measured)
 
     def placement(self) -> "Placement":
-        """For the compiler."""
+        """Return the placement for the compiler."""
         from ...compiler.placement import Placement
 
         return Placement(self.policy, self.forced)
 
     def costs(self) -> "Costs":
-        """What times are estimated from: as stated, measured on this machine, or assumed."""
+        """Return the figures for estimates: as given, measured on this machine, or assumed."""
         from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
@@ -81,22 +81,22 @@ DEFAULT_PLACING = Placing()
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Add the options of placement, and the clock, which estimates start from."""
+    """Add the options of placement, and the clock."""
     add_clock(parser)
-    group = parser.add_argument_group("who runs what")
+    group = parser.add_argument_group("placement: which side runs each layer")
     group.add_argument(
         "--placement", choices=POLICIES,
-        help="accelerator: all that it can run (default); cost: the least estimated time; cpu: "
-        "nothing on the accelerator",
+        help="accelerator: every layer that can run there (default); cost: the least estimated "
+        "time; cpu: nothing on the accelerator",
     )  # fmt: skip
     group.add_argument(
         "--place", action="append", default=[], metavar="LAYER=SIDE",
-        help="a node of the model, the end of its name or a pattern with `*`, on `cpu` or "
-        "`accelerator`; may be repeated, the last one counts",
+        help="run a node on `cpu` or `accelerator`; LAYER is its name, the end of it or a pattern "
+        "with `*`; may be repeated, the last match counts",
     )  # fmt: skip
     group.add_argument(
         "--table", action="store_true",
-        help="print who runs each layer, why, and estimated times on both sides",
+        help="print which side runs each layer, why, and estimated times on both sides",
     )  # fmt: skip
     for name, unit, what in (
         ("--host-gops", "N", "10^9 operations a second of the CPU (default: measured here)"),
@@ -108,7 +108,7 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Placing:
-    """What was asked for.
+    """Return the placement asked for.
 
     Parameters
     ----------
@@ -118,8 +118,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
     Raises
     ------
     UsageError
-        For what is not of the form, figures that are not positive, or such as nothing follows
-        from.
+        For a wrong form, figures that are not positive, or options without effect.
     """
     forced = []
     for text in arguments.place:

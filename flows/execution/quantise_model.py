@@ -17,7 +17,7 @@ from ...compiler.quantiser import (
     quantise,
 )
 from ..cli.calibration_options import CalibrationOptions, calibration_rows
-from ..cli.input_options import NO_WISHES, Wishes
+from ..cli.input_options import NO_OVERRIDES, InputOverrides
 from .samples import Samples, read_samples
 
 Progress = Callable[[str], None]
@@ -59,7 +59,7 @@ def quantise_model(
     source: Path,
     calibration: CalibrationOptions,
     progress: Progress,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     check: Callable[[Graph], None] = lambda graph: None,
 ) -> QuantisedModel:
     """Import a float model and quantise it.
@@ -68,7 +68,7 @@ def quantise_model(
     ----------
     progress
         Called with what is being done.
-    wishes
+    overrides
         Inputs and dimensions that are given beforehand.
     check
         Refuses graphs, given the float one as the quantiser takes it; before it calibrates.
@@ -79,7 +79,7 @@ def quantise_model(
         When the model or the samples are not as they should be.
     """
     progress(f"reading {source.name}")
-    graph = import_onnx(source, fixed=wishes.fixed, dims=wishes.dims)
+    graph = import_onnx(source, fixed=overrides.fixed, dims=overrides.dims)
     check(prepare(graph))
     samples = read_samples(calibration.path, graph)
     rows = calibration_rows(samples.count, calibration.samples)
@@ -92,7 +92,10 @@ def quantise_model(
 
 
 def integer_graph(
-    source: Path, calibration: CalibrationOptions, progress: Progress, wishes: Wishes = NO_WISHES
+    source: Path,
+    calibration: CalibrationOptions,
+    progress: Progress,
+    overrides: InputOverrides = NO_OVERRIDES,
 ) -> Graph:
     """A float model as a graph of integer layers; see `quantise_model`."""
-    return quantise_model(source, calibration, progress, wishes).result.integer_graph()
+    return quantise_model(source, calibration, progress, overrides).result.integer_graph()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...compiler.importers import NeedsInputError
 from ..cli.arguments import chosen_configuration, load_module
 from ..cli.calibration_options import chosen_calibration
-from ..cli.input_options import chosen_wishes, fixed_sentence, fixes_of_samples
+from ..cli.input_options import chosen_overrides, fixed_sentence, fixes_of_samples
 from ..cli.placement_options import Placing
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
         As `load_module`; `NeedsInputError` for an input that nothing says anything of.
     """
     configuration = chosen_configuration(arguments)
-    calibration, wishes = chosen_calibration(arguments), chosen_wishes(arguments)
-    given = set(wishes.fixed)
+    calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)
+    given = set(overrides.fixed)
     while True:
         try:
             module = load_module(
@@ -38,7 +38,7 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
                 configuration,
                 keep_all=arguments.compare,
                 calibration=calibration,
-                wishes=wishes,
+                overrides=overrides,
                 placing=placing,
             )
             break
@@ -46,8 +46,8 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
             if calibration is not None:
                 raise
             more = fixes_of_samples(need, arguments.input)
-            wishes = replace(wishes, fixed={**wishes.fixed, **more})
-    found = [name for name in wishes.fixed if name not in given]
+            overrides = replace(overrides, fixed={**overrides.fixed, **more})
+    found = [name for name in overrides.fixed if name not in given]
     if found:
         say(fixed_sentence(found))
     return module

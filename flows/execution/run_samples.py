@@ -24,7 +24,7 @@ WARM_DEVICES = ("cpu", "sim")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What a device gave for a number of samples.
 
     Parameters
@@ -61,7 +61,7 @@ def run_samples(
     *,
     compare: bool = False,
     compare_with: int = 0,
-) -> Outcome:
+) -> RunOutcome:
     """Run every sample.
 
     Parameters
@@ -105,7 +105,7 @@ def run_samples(
     if first.host.seconds and device.name in WARM_DEVICES:
         host += warm_runs(session, samples, WARM_RUNS - len(host))
     profile = profile_of(module, first.results, first.names, first.host.typical(host))
-    return Outcome(
+    return RunOutcome(
         module, device, samples, stacked, profile, first.results, comparison, seconds, len(host)
     )
 

@@ -9,13 +9,13 @@ from ...compiler.graph import is_accelerated
 from ...runtime.profile import Profile
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..cli.console import NO_LAYERS
-from ..execution.run_samples import Outcome
+from ..execution.run_samples import RunOutcome
 from . import terminal as report
 from .speed import speed_of
 
 
 def show(
-    outcome: Outcome,
+    outcome: RunOutcome,
     say: Callable[[str], None] = report.say,
     clock_mhz: float = DEFAULT_CLOCK_MHZ,
 ) -> None:
@@ -62,7 +62,7 @@ def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> Non
         say("use above 100%: the layer overlaps with the one before it")
 
 
-def to_json(outcome: Outcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[str, Any]:
+def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[str, Any]:
     """A run as JSON values.
 
     `macs` of the totals count the accelerator's multiplications, `all_macs` also the host's.

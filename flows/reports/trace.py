@@ -19,7 +19,7 @@ from ...isa.assembly import format_instruction
 from ...isa.instructions import Unit
 from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..execution.timed import TimedSegment
-from .trace_slices import Slice, Track, track_slices
+from .trace_slices import TraceSlice, Track, track_slices
 
 BINS = 512
 """Points of each counter's curve."""
@@ -79,7 +79,7 @@ def _names(number: int, segments: int, used: set[Track]) -> Iterator[Event]:
 
 
 def _slice_event(
-    number: int, begin: int, piece: Slice, segment: TimedSegment, clock: Clock
+    number: int, begin: int, piece: TraceSlice, segment: TimedSegment, clock: Clock
 ) -> Event:
     first, last = begin + piece.begin, begin + piece.end
     arguments: dict[str, Any] = {"cycle": first, "cycles": last - first}
@@ -102,13 +102,17 @@ def _slice_event(
 
 
 def _flows(
-    number: int, begin: int, segment: TimedSegment, slices: Sequence[Slice], flows: Iterator[int]
+    number: int,
+    begin: int,
+    segment: TimedSegment,
+    slices: Sequence[TraceSlice],
+    flows: Iterator[int],
 ) -> Iterator[Event]:
     """An arrow per token, from the end of the work that gives it to the work that takes it.
 
     Times are cycles here and in `_counters`.
     """
-    works: dict[int, list[Slice]] = {}
+    works: dict[int, list[TraceSlice]] = {}
     for piece in slices:
         if piece.kind in ("work", "sync") and piece.track.unit is not None:
             works.setdefault(piece.instruction, []).append(piece)

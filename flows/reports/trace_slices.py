@@ -57,7 +57,7 @@ class Track(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class TraceSlice:
     """A stretch of time on a track.
 
     Parameters
@@ -78,7 +78,7 @@ class Slice:
     end: int
 
 
-def track_slices(segment: TimedSegment) -> Iterator[Slice]:
+def track_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
     """All slices of a segment; from start to retirement alone where the model does not agree."""
     if not segment.agrees:
         for unit in Unit:
@@ -111,18 +111,18 @@ def wait_name(segment: TimedSegment, wait: Wait, by: int) -> str:
     }[wait]
 
 
-def _unit_slices(segment: TimedSegment) -> Iterator[Slice]:
+def _unit_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
     found = segment.activity
     columns = (found.unit, found.instruction, found.wait, found.by, found.begin, found.end)
     for unit, index, kind, by, begin, end in zip(*(c.tolist() for c in columns), strict=True):
         track, wait = Track[Unit(unit).name], Wait(kind)
         if wait is Wait.WORK:
-            yield Slice(track, "work", slice_name(segment, index), index, begin, end)
+            yield TraceSlice(track, "work", slice_name(segment, index), index, begin, end)
         elif wait is not Wait.DONE:
-            yield Slice(track, "wait", wait_name(segment, wait, by), index, begin, end)
+            yield TraceSlice(track, "wait", wait_name(segment, wait, by), index, begin, end)
 
 
-def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
+def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[TraceSlice]:
     """SYNCs pass beside the work of others, so they have a track of their own."""
     links, timing = segment.timing.links, segment.timing
     mine = links.of_unit(unit)
@@ -132,22 +132,22 @@ def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
     for index, start, end in zip(syncs.tolist(), starts.tolist(), retired.tolist(), strict=True):
         begin = max(start, free)
         free = end + 1
-        yield Slice(
+        yield TraceSlice(
             Track[f"{unit.name}_SYNC"], "sync", slice_name(segment, index), index, begin, free
         )
 
 
-def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
+def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[TraceSlice]:
     """From start to retirement; an instruction that starts behind another shows from there on."""
     assert segment.spans is not None
     free, track = 0, Track[unit.name]
     for index in segment.timing.links.of_unit(unit).tolist():
         start, retired = segment.spans[index].tolist()
         begin, free = max(start, free), retired + 1
-        yield Slice(track, "work", slice_name(segment, index), index, begin, free)
+        yield TraceSlice(track, "work", slice_name(segment, index), index, begin, free)
 
 
-def _fetch_slices(segment: TimedSegment) -> Iterator[Slice]:
+def _fetch_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
     """Per word: its way from main memory, its beats, and how long a full queue holds it back."""
     timing = segment.timing
     beats = word_bytes(timing.configuration) // timing.configuration.bus_bytes
@@ -158,19 +158,19 @@ def _fetch_slices(segment: TimedSegment) -> Iterator[Slice]:
             break
         begin = max(free, word - beats)
         if begin > free:
-            yield Slice(Track.FETCH, "wait", "waits for main memory", index, free, begin)
+            yield TraceSlice(Track.FETCH, "wait", "waits for main memory", index, free, begin)
         # HALT enters no queue; the last word is complete in the cycle that its slice ends with.
         free = max(word, entered[index], begin + 1)
-        yield Slice(
+        yield TraceSlice(
             Track.FETCH, "work", slice_name(segment, index), index, begin, max(word, begin + 1)
         )
         if free > max(word, begin + 1):
             unit = Unit(int(timing.links.unit[index])).name
             name = f"waits for {unit}'s full queue"
-            yield Slice(Track.FETCH, "wait", name, index, max(word, begin + 1), free)
+            yield TraceSlice(Track.FETCH, "wait", name, index, max(word, begin + 1), free)
 
 
-def _burst_slices(segment: TimedSegment, track: Track, beats: Beats) -> Iterator[Slice]:
+def _burst_slices(segment: TimedSegment, track: Track, beats: Beats) -> Iterator[TraceSlice]:
     """From the first to the last beat of each burst."""
     if not beats.cycle.size:
         return
@@ -179,6 +179,6 @@ def _burst_slices(segment: TimedSegment, track: Track, beats: Beats) -> Iterator
     columns = (beats.instruction[first], beats.cycle[first], beats.cycle[last])
     for index, begin, end in zip(*(column.tolist() for column in columns), strict=True):
         if index == FETCH:
-            yield Slice(track, "burst", "FETCH: words", NO_INSTRUCTION, begin, end + 1)
+            yield TraceSlice(track, "burst", "FETCH: words", NO_INSTRUCTION, begin, end + 1)
         else:
-            yield Slice(track, "burst", slice_name(segment, index), index, begin, end + 1)
+            yield TraceSlice(track, "burst", slice_name(segment, index), index, begin, end + 1)

@@ -50,9 +50,9 @@ from tilewright.flows.cli.main import guarded, main
         (["compile", "m.onnx", "--link-gbps", "5"], "`--link-gbps`: expected `--placement cost` or "
          "`--table`, which estimate times, got neither; add one, or leave it out"),
         (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
-         "sim` or `rtl`, got `cpu`; nothing follows from it there, leave it out"),
+         "sim` or `rtl`, got `cpu`; it has no effect there, leave it out"),
         (["run", "m.onnx", "--device", "reference", "--latency", "9"], "`--latency`: expected "
-         "`--device sim` or `rtl`, got `reference`; nothing follows from it there, leave it out"),
+         "`--device sim` or `rtl`, got `reference`; it has no effect there, leave it out"),
         (["report", "m.onnx", "--device", "reference"], "`--device reference`: expected one of "
          "sim, rtl; choose one"),
         (["what-if", "m.onnx", "--latency", "low"], "`--latency low`: expected whole numbers with "

@@ -1,4 +1,4 @@
-"""`tilewright ablation`: what pipelining, fusion, gathering and the depthwise mode each bring."""
+"""`tilewright ablation`: measure the gain of pipelining, fusion, gathering and depthwise mode."""
 
 import argparse
 import importlib.util
@@ -40,7 +40,13 @@ from ..calibration_options import (
     chosen_calibration,
     refuse_calibration,
 )
-from ..input_options import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
+from ..input_options import (
+    NO_OVERRIDES,
+    InputOverrides,
+    add_fixes,
+    chosen_overrides,
+    refuse_overrides,
+)
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
 
@@ -56,11 +62,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_configuration(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--layers", metavar="NAME,...", help="without MODEL: some of C2 to C11 (default: all)"
+        "--layers", metavar="NAME,...", help="without MODEL: which of C2 to C11 (default: all)"
     )
     add_json(parser, "the table")
     parser.add_argument(
-        "--figure", type=Path, metavar="FILE.svg", help="draw the table (needs Matplotlib)"
+        "--figure", type=Path, metavar="FILE.svg", help="also draw the table (needs Matplotlib)"
     )
     add_memory(parser)
     add_calibration(parser)
@@ -68,16 +74,16 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def ablation(arguments: argparse.Namespace) -> None:
-    """Measure and print a network's variants, or the layers.
+    """Measure the variants of a network, or single layers, and print them.
 
     Raises
     ------
     UsageError
         For arguments that make no sense together.
     ToolError
-        Without Matplotlib, where a figure is asked for.
+        If a figure is asked for and Matplotlib is missing.
     TilewrightError
-        For whatever is wrong with the model, the machine or the memory.
+        For a problem with the model, the machine or the memory.
     """
     check_json(arguments.json)
     check_figure(arguments.figure)
@@ -94,13 +100,13 @@ def ablation(arguments: argparse.Namespace) -> None:
             f"`--layers {arguments.layers}`: expected no MODEL beside it, got "
             f"`{arguments.source}`; leave one of them out"
         )
-    wishes = chosen_wishes(arguments)
-    graph, configuration = read_graph(arguments.source, configuration, wishes, calibration)
+    overrides = chosen_overrides(arguments)
+    graph, configuration = read_graph(arguments.source, configuration, overrides, calibration)
     ablate_network(graph, configuration, memory, arguments)
 
 
 def check_figure(figure: Path | None) -> None:
-    """Refuse figures that cannot be drawn.
+    """Refuse a figure that cannot be drawn.
 
     Raises
     ------
@@ -119,12 +125,12 @@ def check_figure(figure: Path | None) -> None:
 
 
 def chosen_layers(names: str | None) -> list[ConvolutionShape]:
-    """Layers of ResNet-18 by name, in its order.
+    """Return layers of ResNet-18 by name, in its order.
 
     Raises
     ------
     UsageError
-        For a name that none has.
+        For an unknown name.
     """
     known = {shape.name: shape for shape in RESNET18}
     if names is None:
@@ -141,10 +147,10 @@ def chosen_layers(names: str | None) -> list[ConvolutionShape]:
 def read_graph(
     source: Path,
     configuration: Configuration | None,
-    wishes: Wishes = NO_WISHES,
+    overrides: InputOverrides = NO_OVERRIDES,
     calibration: CalibrationOptions | None = None,
 ) -> tuple[Graph, Configuration]:
-    """The integer graph of a model or an artifact, and the machine to compile it for.
+    """Return the integer graph of a model or an artifact, and the machine to compile it for.
 
     Raises
     ------
@@ -152,15 +158,17 @@ def read_graph(
         As the importer or the artifact's reader says.
     """
     if is_artifact(source):
-        refuse_wishes(source, wishes)
+        refuse_overrides(source, overrides)
         refuse_calibration(source, calibration)
         module = load(source)
         return module.graph, configuration or module.configuration
     if calibration is not None:
         with progress_bar() as advance:
-            graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
+            graph = integer_graph(
+                source, calibration, lambda text: advance(text, 0, None), overrides
+            )
     else:
-        graph = import_model(source, fixed=wishes.fixed, dims=wishes.dims)
+        graph = import_model(source, fixed=overrides.fixed, dims=overrides.dims)
     return graph, configuration or DEFAULT
 
 
@@ -219,7 +227,7 @@ def ablate_layers(
 
 
 def _teller(advance: Advance, text: str, places: range, steps: int) -> Progress:
-    """What moves the bar on by one place per layer; fused ones are fewer than places."""
+    """Return a function that advances the bar by one place per layer."""
     left = iter(places)
     advance(text, places.start, steps)
     return lambda line: advance(text, next(left, places.stop), steps)

@@ -21,7 +21,7 @@ from ..arguments import (
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
 from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
-from ..input_options import add_fixes, chosen_wishes
+from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..placement_options import add_placement, chosen_placing
 
@@ -58,7 +58,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     asked = {
         "keep_all": arguments.keep_all,
         "calibration": chosen_calibration(arguments),
-        "wishes": chosen_wishes(arguments),
+        "overrides": chosen_overrides(arguments),
         "placing": chosen_placing(arguments, places=bool(arguments.json)),
     }
     kept = kept_module(arguments.source, configuration, **asked)

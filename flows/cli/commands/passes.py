@@ -17,7 +17,7 @@ from ...execution.samples import random_samples, read_samples
 from ...reports import terminal as report
 from ..arguments import add_json, progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
-from ..input_options import add_fixes, chosen_wishes
+from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 
 IMPORTED = "import"
@@ -75,15 +75,15 @@ def passes(arguments: argparse.Namespace) -> None:
         When the model, the input or the pass is not as it should be.
     """
     check_json(arguments.json)
-    last, wishes = _position(arguments.print_after), chosen_wishes(arguments)
+    last, overrides = _position(arguments.print_after), chosen_overrides(arguments)
     if calibration := chosen_calibration(arguments):
         with progress_bar() as advance:
             made = quantise_model(
-                arguments.source, calibration, lambda text: advance(text, 0, None), wishes
+                arguments.source, calibration, lambda text: advance(text, 0, None), overrides
             )
         graph = made.result.graph
     else:
-        graph = import_onnx(arguments.source, fixed=wishes.fixed, dims=wishes.dims)
+        graph = import_onnx(arguments.source, fixed=overrides.fixed, dims=overrides.dims)
     inputs: Mapping[str, np.ndarray] = {}
     if arguments.compare or arguments.input:
         given = arguments.input

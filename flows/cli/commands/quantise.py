@@ -11,7 +11,7 @@ from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
 from ..arguments import add_json, progress_bar
 from ..calibration_options import add_calibration, chosen_calibration
-from ..input_options import add_fixes, chosen_wishes
+from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 
 SUFFIX = "_int8.onnx"
@@ -40,14 +40,14 @@ def quantise(arguments: argparse.Namespace) -> None:
         When the model, the samples or a path is not as it should be.
     """
     check_json(arguments.json)
-    calibration, wishes = chosen_calibration(arguments), chosen_wishes(arguments)
+    calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)
     assert calibration is not None, "the option is required"
     with progress_bar() as advance:
         made = quantise_model(
             arguments.source,
             calibration,
             lambda text: advance(text, 0, None),
-            wishes,
+            overrides,
             check_exportable,
         )
     target = arguments.output or Path(arguments.source.stem + SUFFIX)

@@ -23,7 +23,7 @@ from ..arguments import (
 )
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import cycles_text
-from ..input_options import add_fixes, chosen_wishes
+from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
 from ..placement_options import add_placement, chosen_placing
@@ -59,7 +59,7 @@ def write_report(arguments: argparse.Namespace) -> None:
     Raises
     ------
     TilewrightError
-        For whatever is wrong with the model, the arguments or the tools.
+        For a problem with the model, the arguments or the tools.
     """
     check_json(arguments.json)
     if arguments.device not in DEVICES:
@@ -67,14 +67,14 @@ def write_report(arguments: argparse.Namespace) -> None:
             f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
             + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
-    memory, wishes = memory_model(arguments), chosen_wishes(arguments)
+    memory, overrides = memory_model(arguments), chosen_overrides(arguments)
     placing = chosen_placing(arguments, places=True)
     require_tools(arguments.device)
     module = load_module(
         arguments.source,
         chosen_configuration(arguments),
         calibration=chosen_calibration(arguments),
-        wishes=wishes,
+        overrides=overrides,
         placing=placing,
     )
     require_segments(module)

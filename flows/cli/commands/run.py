@@ -1,4 +1,4 @@
-"""`tilewright run`: run a model or an artifact on a device, with a table per layer."""
+"""`tilewright run`: run a model or an artifact on a device and print a table of its layers."""
 
 import argparse
 from pathlib import Path
@@ -38,16 +38,21 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument("--samples", type=int, metavar="N", help="run the first N samples")
     parser.add_argument(
         "--compare", action="store_true",
-        help="compare what every layer gives with the integer reference; nothing is overwritten "
-        "for that, which may change the cycles a little",
+        help="compare the output of every layer with the integer reference; memory is not reused "
+        "for that, which can change the cycles a little",
     )  # fmt: skip
     add_json(parser, "the results")
     add_stalls(add_memory(parser))
-    parser.add_argument("--seed", type=int, default=0, help="of stalls and random inputs")
-    parser.add_argument("--waveform", type=Path, metavar="FILE", help="write an FST (rtl)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of stalls and random inputs")
+    parser.add_argument(
+        "--waveform",
+        type=Path,
+        metavar="FILE",
+        help="write an FST waveform, for GTKWave or Surfer (rtl)",
+    )
     parser.add_argument(
         "--trace", type=Path, metavar="FILE",
-        help="write the first sample's timeline for Perfetto (sim, rtl)",
+        help="write the first sample's timeline for ui.perfetto.dev (sim, rtl)",
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)
@@ -60,8 +65,8 @@ def run(arguments: argparse.Namespace) -> None:
     Raises
     ------
     TilewrightError
-        For whatever is wrong with the model, the inputs, the arguments or the tools; DeviceError
-        where a comparison was asked for and something differs.
+        For a problem with the model, the inputs, the arguments or the tools; DeviceError if a
+        comparison finds a difference.
     """
     check_json(arguments.json)
     check_arguments(arguments)
@@ -141,7 +146,7 @@ def check_arguments(arguments: argparse.Namespace) -> None:
 
 
 def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
-    """From the input file, or random ones; one alone where a waveform is written."""
+    """Return the samples of the input file, or random ones; a single one for a waveform."""
     if arguments.input is None:
         return random_samples(module.graph, arguments.samples or 1, arguments.seed)
     samples = read_samples(arguments.input, module.graph)
@@ -150,7 +155,7 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
 
 
 def waveform_sentence(path: Path) -> str:
-    """What a waveform holds, and how to open it."""
+    """Return what a waveform holds, and how to open it."""
     return (
         f"waveform: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, all signals of the run; open it "
         f"with `gtkwave {path}` or `surfer {path}`"

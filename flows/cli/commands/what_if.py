@@ -15,12 +15,12 @@ from ...reports import terminal as report
 from ..arguments import add_configuration, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
 from ..clock_options import add_clock, chosen_clock, cycles_text, milliseconds_text
-from ..input_options import add_fixes, chosen_wishes
+from ..input_options import add_fixes, chosen_overrides
 from ..json_output import write_json
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
-"""The default question."""
+"""What is varied by default."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -50,16 +50,16 @@ def what_if(arguments: argparse.Namespace) -> None:
     UsageError
         For values that are not numbers, and parameters that the program depends on.
     TilewrightError
-        For whatever is wrong with the model, the machines or the memories.
+        For a problem with the model, the machines or the memories.
     """
     memories, machines = asked(arguments)
     clock_mhz = chosen_clock(arguments)
-    wishes = chosen_wishes(arguments)
+    overrides = chosen_overrides(arguments)
     module = load_module(
         arguments.source,
         chosen_configuration(arguments),
         calibration=chosen_calibration(arguments),
-        wishes=wishes,
+        overrides=overrides,
     )
     require_segments(module)
     for name in machines:

@@ -57,7 +57,7 @@ def cause_of(unit: Unit | None, wait: Wait) -> Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class CausedStep:
     """A step of the critical path.
 
     Parameters
@@ -83,16 +83,18 @@ class Step:
         return self.step.cycles
 
 
-def path_steps(segment: TimedSegment) -> list[Step]:
+def path_steps(segment: TimedSegment) -> list[CausedStep]:
     """Return the critical path of a segment."""
     units = segment.timing.links.unit
-    steps: list[Step] = []
+    steps: list[CausedStep] = []
     for whole in critical_path(segment.timing):
         index = whole.instruction
         known = index != START and units[index] >= 0
         unit = Unit(int(units[index])) if known else None
         layer = int(segment.layer[index]) if known else NO_LAYER
-        steps += [Step(step, unit, layer, cause) for step, cause in _split(segment, whole, unit)]
+        steps += [
+            CausedStep(step, unit, layer, cause) for step, cause in _split(segment, whole, unit)
+        ]
     return steps
 
 
@@ -148,7 +150,7 @@ def _starved_cycles(segment: TimedSegment, index: int) -> int:
     return max(0, starved - (first - start))
 
 
-def by_cause(steps: Sequence[Step]) -> dict[Cause, int]:
+def by_cause(steps: Sequence[CausedStep]) -> dict[Cause, int]:
     """Return the cycles of each cause."""
     cycles = Counter()
     for step in steps:

@@ -21,7 +21,7 @@ from ...execution.retiming import VARIABLE, retime, settings
 from ...execution.timed import TimedSegment
 from .. import terminal as report
 from .bins import activity_bins
-from .causes import CAUSE_TEXT, Step, by_cause, path_steps
+from .causes import CAUSE_TEXT, CausedStep, by_cause, path_steps
 from .layer_rows import LayerFacts, layer_facts, layer_row
 from .sentences import sentence
 from .unit_timeline import timeline
@@ -146,7 +146,7 @@ def _completions(
     return rows
 
 
-def _path(paths: Sequence[Sequence[Step]]) -> dict[str, Any]:
+def _path(paths: Sequence[Sequence[CausedStep]]) -> dict[str, Any]:
     """The critical path by cause, and by unit and what it does."""
     steps = [step for path in paths for step in path]
     cells: Counter[tuple[str, str, str]] = Counter()

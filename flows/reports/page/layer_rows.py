@@ -18,7 +18,7 @@ from ....sim.timing.beats import FETCH
 from ....sim.timing.links import moved_bytes
 from ....sim.timing.stalls import Wait
 from ...execution.timed import TimedSegment
-from .causes import Cause, Step, bound, by_cause
+from .causes import Cause, CausedStep, bound, by_cause
 
 PADDING = "padding"
 WINDOWS = "windows"
@@ -55,7 +55,7 @@ class LayerFacts:
     layer: Layer
     nodes: tuple[Node, ...]
     added_cycles: int
-    steps: Sequence[Step]
+    steps: Sequence[CausedStep]
     gemm_cycles: int
     load_cycles: int
     gemm_multiplications: int
@@ -100,7 +100,9 @@ class LayerFacts:
         return max(self.read_bytes + words, self.written_bytes)
 
 
-def layer_facts(module: Module, segment: TimedSegment, steps: Sequence[Step]) -> list[LayerFacts]:
+def layer_facts(
+    module: Module, segment: TimedSegment, steps: Sequence[CausedStep]
+) -> list[LayerFacts]:
     """The facts of each layer of a segment.
 
     Parameters
@@ -157,7 +159,9 @@ def purpose(segment: TimedSegment, index: int) -> str:
     return "activations" if text.startswith("`") else text
 
 
-def _path_purposes(segment: TimedSegment, layer: int, steps: Sequence[Step]) -> dict[str, int]:
+def _path_purposes(
+    segment: TimedSegment, layer: int, steps: Sequence[CausedStep]
+) -> dict[str, int]:
     read, _ = segment.beats
     found: Counter[str] = Counter()
     for step in (each for each in steps if each.unit is Unit.LOAD):

@@ -9,13 +9,15 @@ from ....isa.instructions import Unit
 from ....runtime.names import short_name
 from ...execution.timed import TimedSegment
 from ..trace_slices import track_slices
-from .causes import Step
+from .causes import CausedStep
 
 MOST_SLICES = 40_000
 """A page with more would be slow to open; the trace has them all."""
 
 
-def timeline(segments: Sequence[TimedSegment], paths: Sequence[Sequence[Step]]) -> dict[str, Any]:
+def timeline(
+    segments: Sequence[TimedSegment], paths: Sequence[Sequence[CausedStep]]
+) -> dict[str, Any]:
     """Slices as [begin, cycles, kind, name, instruction], tracks, names and instructions.
 
     Parameters

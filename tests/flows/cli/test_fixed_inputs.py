@@ -49,7 +49,7 @@ def samples(path, shapes):
 def test_run_fixes_what_the_sample_file_gives(reshaping, tmp_path, tilewright):
     said = tilewright("run", reshaping, "--input", samples(tmp_path / "s.npz", [[3, 4]] * 3))
     assert said.startswith(
-        "fixed          `shape`, as shapes depend on it; the network is made for this value\n"
+        "fixed          `shape`: shapes depend on it; the network is compiled for this value\n"
     )
     assert "3 samples of" in said
 
