@@ -29,17 +29,17 @@ class Outcome:
 
     Parameters
     ----------
-    outputs
+    outputs : ndarray
         The network's first output, [samples, ...].
-    profile
+    profile : Profile
         Of the first sample; what host steps take is the median of all runs.
-    results
+    results : tuple
         What the device said of each segment, for the first sample.
-    comparison
+    comparison : Comparison or None
         None where none was asked for.
-    seconds
+    seconds : float
         The device's time, comparisons included.
-    host_runs
+    host_runs : int
         Runs of which host times are the median.
     """
 
@@ -61,9 +61,9 @@ def run_samples(
 
     Parameters
     ----------
-    compare
+    compare : bool
         Compare every layer and output with the integer reference.
-    beside
+    beside : int
         For the first so many samples, compare whole data windows with those of `sim`.
 
     Raises
