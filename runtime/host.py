@@ -15,14 +15,14 @@ from ..compiler.graph import Graph, Node, evaluate_node
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import (
     LEAST_WORK,
-    Compute,
+    Alias,
     Evaluate,
     Event,
     HostKernel,
     KernelStore,
     Recurrence,
-    Repeat,
-    View,
+    RunKernel,
+    RunRecurrence,
     plan_host,
 )
 from ..compiler.host.plan import host_target
@@ -111,11 +111,11 @@ class HostSide:
 
     def _step(self, event: Event) -> tuple[str, Step]:
         """The first value that an event computes, and the step; an empty one for a segment."""
-        if isinstance(event, Compute):
+        if isinstance(event, RunKernel):
             return event.kernel.output, self._calls[event.kernel.output]
-        if isinstance(event, Repeat):
+        if isinstance(event, RunRecurrence):
             return event.recurrence.output, self._calls[event.recurrence.output]
-        if isinstance(event, View):
+        if isinstance(event, Alias):
             return event.node.output.name, partial(_view, event.node)
         if isinstance(event, Evaluate):
             return event.node.outputs[0].name, partial(self._evaluate, event.node)

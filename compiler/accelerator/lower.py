@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Read, reads_of
-from ...isa.instructions import Instruction, Load
+from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..tensor import Compute, Kernel, Tensor
 from .constants import ConstantPool
@@ -223,7 +223,7 @@ class _Walk:
                     self._emit(load, f"{where}: load `{read.tensor}`")
         return Buffer(Memory.ACT, base, along(read, row_major(box)))
 
-    def _loads(self, tensor: Tensor, box: Box, base: int) -> list[Load]:
+    def _loads(self, tensor: Tensor, box: Box, base: int) -> list[Instruction]:
         source = self.out.residents[tensor.value]
         if tensor.patches is not None:
             return load_patches(source, tensor.patches, box, base, self.configuration)

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from ...errors import CompileError
-from ...isa.configuration import Memory
 from ...isa.expressions import Read, reads_of
+from ...isa.instructions import Role
 from ..tensor import Compute, Kernel
 from .dma import PIXEL_AXES, Box
 from .matching import find_pattern, lane_axes
@@ -99,41 +97,39 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
     """
     steps, product = [], None
     for stage in kernel.stages:
-        if stage.output.dtype == "int32":
+        pattern, _ = find_pattern(stage)
+        if pattern.role(pattern.output) is Role.ACCUMULATOR:
             if product is not None:
                 raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
             product = stage
         else:
-            steps.append(_step(kernel, product, stage))
+            steps.append(_step(product, stage))
             product = None
     if product is not None:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
     return tuple(steps)
 
 
-def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
+def _step(product: Compute | None, finish: Compute) -> Step:
     computes = (product, finish) if product else (finish,)
     streams: dict[str, Read] = {}
     operands: dict[str, Read] = {}
     reads: dict[str, Read] = {}
     reduced = window = None
-    if product is not None:
-        pattern, found = find_pattern(product)
-        lanes = lane_axes(pattern, product, found)
-        inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
-        reduced = inner[0] if inner else None
-        window = window_of(product, found) if pattern.window else None
-        for slot, read in found.reads:
-            if Memory.WGT in pattern.places[slot.operand]:
-                reads["weights"] = read
     for compute in computes:
+        pattern, found = find_pattern(compute)
+        roles = {read: pattern.role(slot) for slot, read in found.reads}
         for read in reads_of(compute.body):
-            if compute is product and read == reads["weights"]:
-                continue
-            if read.tensor in kernel.constants:
-                reads[_role(kernel.constants, read)] = read
+            role = roles[read]
+            if role is not Role.STREAM:
+                reads[role.value] = read
             elif product is None or read.tensor != product.output.name:
                 (streams if compute is product else operands)[read.tensor] = read
+        if compute is product:
+            lanes = lane_axes(pattern, product, found)
+            inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
+            reduced = inner[0] if inner else None
+            window = window_of(product, found) if pattern.window else None
     return Step(
         product=product,
         finish=finish,
@@ -143,11 +139,6 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
         window=window,
         **reads,
     )
-
-
-def _role(constants: Mapping[str, np.ndarray], read: Read) -> str:
-    """The operand that takes a constant of a finishing compute: they differ in type."""
-    return {"int32": "bias", "float32": "scale", "int8": "table"}[str(constants[read.tensor].dtype)]
 
 
 def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Load
+from ...isa.instructions import Instruction
 from .arena import Arena
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters, pack_weights
@@ -111,7 +111,7 @@ class Supplies:
 
     def _weight_loads(
         self, step: Step, box: Box, local: int, places: tuple[Placement, ...]
-    ) -> list[Load]:
+    ) -> list[Instruction]:
         """LOADs of a box of weights: constants as they were packed, or an activation in blocks."""
         assert step.weights is not None
         tensor = self.kernel.tensors[step.weights.tensor]

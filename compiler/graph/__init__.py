@@ -1,6 +1,6 @@
 """The graph IR: what a network computes, before anything is said about loops or the machine."""
 
-from .build import Builder, Rule, drop_unused, rewrite, rewrite_once
+from .build import Builder, drop_unused
 from .evaluate import (
     accelerated_nodes,
     evaluate,
@@ -45,7 +45,6 @@ __all__ = [
     "QSlice",
     "Quantisation",
     "Rearranging",
-    "Rule",
     "TensorType",
     "Value",
     "accelerated_nodes",
@@ -57,7 +56,5 @@ __all__ = [
     "is_accelerated",
     "parse_graph",
     "print_graph",
-    "rewrite",
-    "rewrite_once",
     "verify",
 ]

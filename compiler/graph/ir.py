@@ -189,3 +189,11 @@ class Graph:
     def is_output(self, name: str) -> bool:
         """Tell whether a value is shown by an output of the graph."""
         return any(output.value == name for output in self.outputs)
+
+    def is_private(self, name: str) -> bool:
+        """Tell whether one node alone reads a value, and no output shows it."""
+        return len(self.users(name)) == 1 and not self.is_output(name)
+
+    def only_user(self, name: str) -> Node | None:
+        """Return the one node that reads a private value; None for other values."""
+        return self.users(name)[0] if self.is_private(name) else None

@@ -24,7 +24,7 @@ NS_PER_US = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostSpeed:
     """What a host can do, with one core.
 
     The defaults are round figures of a desktop core with AVX-512, for who measures nothing.
@@ -54,7 +54,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkSpeed:
     """The way between host and accelerator. The defaults are assumptions, not measurements.
 
     Parameters
@@ -85,8 +85,8 @@ class Costs:
     """
 
     clock_mhz: float = 100.0
-    host: Host = Host()
-    link: Link = Link()
+    host: HostSpeed = HostSpeed()
+    link: LinkSpeed = LinkSpeed()
 
     def __post_init__(self) -> None:
         figures = {

@@ -9,7 +9,7 @@ from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Read, reads_of
-from ...isa.instructions import Instruction, Sync
+from ...isa.instructions import Instruction
 from ...isa.tokens import synthesise_tokens
 from ..accelerator.constants import ConstantPool, align
 from ..accelerator.dma import Box, Resident
@@ -61,7 +61,7 @@ def lower(schedule: Schedule) -> Executable:
         configuration=configuration,
         program=woven,
         notes=(
-            *("token" if isinstance(one, Sync) else next(notes) for one in woven[:-1]),
+            *("token" if one.only_tokens else next(notes) for one in woven[:-1]),
             "end",
         ),
         residents=residents,

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Load, Loop
+from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
 from ..accelerator.constants import ConstantPool, pack_parameters
 from ..accelerator.dma import Box, Resident, load_box, load_bytes, store_box
 from ..tensor import Tensor
@@ -66,14 +66,11 @@ class Transfers:
         assert isinstance(instance.node, Copy)
         source, target = instance.node.source, instance.nest.stage
         ways = (_memory(instance, source), _memory(instance, target))
-        if ways in ((Memory.ACT, Memory.DRAM), (Memory.ACC, Memory.DRAM)):
+        problem = transfer_problem(*ways)
+        if problem:
+            raise CompileError(f"copy of `{source}` to `{target}`: {problem}")
+        if ways[1] is Memory.DRAM:
             return self._store(instance, source, target)
-        if ways[0] is not Memory.DRAM or ways[1] in (Memory.DRAM, Memory.ACC):
-            raise CompileError(
-                f"copy of `{source}` to `{target}`: nothing moves data from {ways[0].name} to "
-                f"{ways[1].name}; LOAD fills ACT, WGT, PARAM and LUT from main memory, and STORE "
-                "takes from ACT and ACC"
-            )
         if ways[1] is Memory.PARAM:
             return self._load_parameters(instance, source, target)
         if ways[1] is Memory.WGT:
@@ -94,7 +91,9 @@ class Transfers:
         )
         return [store for some in stores for store in some]
 
-    def _load(self, name: str, box: Box, room: Box, memory: Memory, base: int) -> Iterator[Load]:
+    def _load(
+        self, name: str, box: Box, room: Box, memory: Memory, base: int
+    ) -> Iterator[Instruction]:
         """A box of bytes into a buffer that has room for another."""
         source, pad = self._resident(name), self.program.tensors[name].pad
         byte: Box = ((0, 1),)
@@ -221,17 +220,15 @@ def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
         yield piece, sum((low - first) * stride for (low, _), (first, _), stride in places)
 
 
-def _every_other(memory: int, local: int, count: int, limits: Configuration) -> Iterator[Load]:
+def _every_other(
+    memory: int, local: int, count: int, limits: Configuration
+) -> Iterator[Instruction]:
     """Words that follow each other in main memory, every second one in PARAM."""
     most = 1 << limits.extent_bits
     for start in range(0, count, most):
-        yield Load(
-            destination=Memory.PARAM,
-            length=4,
-            memory=memory + 4 * start,
-            local=local + 8 * start,
-            loops=(Loop(min(most, count - start), (4, 8)),),
-        )
+        base = memory + 4 * start, local + 8 * start
+        loops = (Loop(min(most, count - start), (4, 8)),)
+        yield transfer(Memory.DRAM, Memory.PARAM, 4, base, loops)
 
 
 def _padded(data: np.ndarray, box: Box, pad: int) -> np.ndarray:

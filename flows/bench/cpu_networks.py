@@ -18,7 +18,7 @@ from rich.table import Table
 from ...compiler.compile import compile_graph
 from ...compiler.frontend import import_and_quantise
 from ...compiler.graph import Graph
-from ...compiler.host import Compute, Evaluate, HostKernel
+from ...compiler.host import Evaluate, HostKernel, RunKernel
 from ...compiler.placement import CPU, Placement
 from ...errors import UsageError
 from ...isa.configuration import load_configuration
@@ -116,7 +116,7 @@ def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
 
         mine, theirs = in_turns((ours, peer), turns, threads)
         events = session.host.plan.events
-    kernels = {one.kernel.output: one.kernel for one in events if isinstance(one, Compute)}
+    kernels = {one.kernel.output: one.kernel for one in events if isinstance(one, RunKernel)}
     expected = peer()
     return {
         "name": model.stem,

@@ -61,10 +61,10 @@ class Placing:
 
     def costs(self) -> "Costs":
         """What times are estimated from: as stated, measured on this machine, or assumed."""
-        from ...compiler.placement.costs import Costs, Link
+        from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
-        host, link, base = measured_host(), Link(), Costs()
+        host, link, base = measured_host(), LinkSpeed(), Costs()
         if self.host_gops is not None:
             host = replace(host, int8_gops=self.host_gops, float_gops=self.host_gops)
         if self.host_gbps is not None:

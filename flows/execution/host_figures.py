@@ -22,7 +22,7 @@ from ...compiler.cpu import Convolution, Quantised, Target, aligned_empty, compi
 from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ...compiler.host import host_target
-from ...compiler.placement.costs import NS_PER_US, Host, passes_of
+from ...compiler.placement.costs import NS_PER_US, HostSpeed, passes_of
 from ...errors import TilewrightError
 from ...sim.cache import kept_folder
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
@@ -41,7 +41,7 @@ REPEATED = 5
 
 
 @cache
-def measured_host() -> Host:
+def measured_host() -> HostSpeed:
     """This machine's figures, measured now or earlier; they do not change within a process.
 
     Without kernels for this processor, the figures are NumPy's.
@@ -60,20 +60,20 @@ def measured_host() -> Host:
     return measure_host(target)
 
 
-def _kept(path: Path) -> Host | None:
+def _kept(path: Path) -> HostSpeed | None:
     """Kept figures; None if one is missing or impossible."""
     try:
         figures = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
         return None
-    names = {field.name for field in fields(Host)}
+    names = {field.name for field in fields(HostSpeed)}
     if not isinstance(figures, dict) or set(figures) != names:
         return None
     whole = all(isinstance(value, float) and 0 < value < math.inf for value in figures.values())
-    return Host(**figures) if whole else None
+    return HostSpeed(**figures) if whole else None
 
 
-def measure_host(target: Target | None) -> Host:
+def measure_host(target: Target | None) -> HostSpeed:
     """Measure now.
 
     Parameters
@@ -102,7 +102,7 @@ def measure_host(target: Target | None) -> Host:
         gops = [2 * SHAPE.macs * _kernel_rate(target, SHAPE, kind) for kind in (BYTES, None)]
         kernel_us = 1 / _kernel_rate(target, SMALL, None) / NS_PER_US
     figures = (*gops, gbps, numpy_gops, numpy_ns, call_us, kernel_us)
-    return Host(*(float(f"{figure:.2g}") for figure in figures))
+    return HostSpeed(*(float(f"{figure:.2g}") for figure in figures))
 
 
 def _kernel_rate(target: Target, shape: ConvolutionShape, quantised: Quantised | None) -> float:

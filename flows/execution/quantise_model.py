@@ -10,7 +10,7 @@ from ...compiler.graph import Graph
 from ...compiler.importers import import_onnx
 from ...compiler.quantiser import (
     Batches,
-    Quantised,
+    QuantisedNetwork,
     QuantiserOptions,
     make_batches,
     prepare,
@@ -42,7 +42,7 @@ class QuantisedModel:
         Samples per run of the network.
     """
 
-    result: Quantised
+    result: QuantisedNetwork
     samples: Samples
     rows: np.ndarray
     others: np.ndarray

@@ -48,9 +48,9 @@ def placement_of(
     """
     from ...compiler.graph import is_accelerated
     from ...compiler.placement import Decision
-    from ...compiler.placement.forced import forced_sides
     from ...compiler.placement.node_cycles import cycles_by_node
     from ...compiler.placement.table import placement_report
+    from ...compiler.placement.user_placement import user_sides
     from ...runtime.names import layer_names
 
     graph = module.graph
@@ -58,7 +58,7 @@ def placement_of(
     there = frozenset(name for layer in layers if layer.accelerated for name in layer.keys)
     idle = [n for n in graph.nodes if is_accelerated(n) and n.outputs[0].name not in there]
     cycles = cycles_by_node(graph, module.configuration, DEFAULT_OPTIONS) if idle else {}
-    decision = Decision(there, forced_sides(graph, placing.forced), cycles)
+    decision = Decision(there, user_sides(graph, placing.forced), cycles)
     found = placement_report(graph, layers, placing.placement(), decision, placing.costs())
     names = layer_names(module)
     for row in found["rows"]:

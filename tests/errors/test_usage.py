@@ -110,7 +110,7 @@ def test_a_parameter_that_no_machine_has(fail, model):
 def test_a_memory_that_no_memory_is(fail, model):
     assert fail("what-if", model, "--config", "8x8", "--latency", "64,0") == (
         1,
-        "error: memory model: `latency_cycles` must lie in 1 to 1048576, not 0",
+        "error: memory model: `latency_cycles` must be from 1 to 1048576, not 0",
     )
 
 

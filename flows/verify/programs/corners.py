@@ -13,7 +13,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ....isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ....isa.configuration import Configuration, Memory
 from ....isa.footprints import (
     Footprint,
     bank_mask,
@@ -24,6 +24,7 @@ from ....isa.footprints import (
 )
 from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ....isa.instructions.common import nest_addresses
+from ....isa.pipeline import GEMM_REVISIT_STEPS
 from ....isa.vector_operations import Operation
 from .number_corners import corners_of_numbers
 from .possible_corners import (

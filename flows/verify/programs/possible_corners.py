@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from ....isa.assembly import plain_fields
-from ....isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ....isa.configuration import Configuration, Memory
 from ....isa.instructions import FAMILIES, Gemm, Instruction, Load, Store, Unit, Vector
 from ....isa.instructions.store import SOURCES
+from ....isa.pipeline import GEMM_REVISIT_STEPS
 from ....isa.vector_operations import Operation
 from .number_corners import NUMBER_CORNERS
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ....isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ....isa.configuration import Configuration, Memory
 from ....isa.instructions import Gemm, Instruction, Load, Loop, Reduce, Store, Sync, Unit, Vector
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
+from ....isa.pipeline import GEMM_REVISIT_STEPS
 
 Window = tuple[int, int]
 """First byte of a part of a memory, and first byte beyond."""

@@ -6,10 +6,11 @@ A scene needs no tokens: those come from the conflicts once the whole program is
 from collections.abc import Callable
 from typing import Any
 
-from ....isa.configuration import GEMM_REVISIT_STEPS, Memory
+from ....isa.configuration import Memory
 from ....isa.instructions import Combine, Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
+from ....isa.pipeline import GEMM_REVISIT_STEPS
 from .possible_corners import (
     LOCAL,
     LONG_BYTES,

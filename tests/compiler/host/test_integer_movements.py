@@ -16,7 +16,7 @@ from tilewright.compiler.graph.operators import (
     Quantize,
     Transpose,
 )
-from tilewright.compiler.host import Scope
+from tilewright.compiler.host import HostScope
 from tilewright.compiler.host.integer_movements import match_transpose
 
 from ...processor import levels, target_at
@@ -85,4 +85,4 @@ def test_scales_along_an_axis_and_other_types_are_left_to_others() -> None:
     moved = builder.emit(Transpose((0, 2, 3, 1)), [made])
     graph = builder.graph([Output("out", moved)])
     assert node is not None
-    assert match_transpose(Scope(graph, frozenset([made, moved]), host()), node) is None
+    assert match_transpose(HostScope(graph, frozenset([made, moved]), host()), node) is None

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tilewright.compiler import compile as compiler
 from tilewright.compiler import placement
-from tilewright.compiler.placement.costs import Host
+from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.errors import DeviceError
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
@@ -27,7 +27,7 @@ COMMON = ("--config", "8x8")
 @pytest.fixture(autouse=True)
 def figures(monkeypatch):
     """A host that every test knows."""
-    host = Host(100.0, 50.0, 10.0, 5.0, 1.0, 20.0, 5.0)
+    host = HostSpeed(100.0, 50.0, 10.0, 5.0, 1.0, 20.0, 5.0)
     monkeypatch.setattr(host_figures, "measured_host", lambda: host)
     return host
 

@@ -5,11 +5,11 @@ from dataclasses import asdict
 
 import pytest
 
-from tilewright.compiler.placement.costs import Host
+from tilewright.compiler.placement.costs import HostSpeed
 from tilewright.flows.execution import host_figures
 from tilewright.flows.execution.host_figures import measured_host
 
-FIGURES = Host(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+FIGURES = HostSpeed(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def measured(monkeypatch, tmp_path):
     seen = []
 
     def measure(_):
-        seen.append(Host(FIGURES.int8_gops + len(seen), *list(asdict(FIGURES).values())[1:]))
+        seen.append(HostSpeed(FIGURES.int8_gops + len(seen), *list(asdict(FIGURES).values())[1:]))
         return seen[-1]
 
     monkeypatch.setattr(host_figures, "measure_host", measure)

@@ -8,7 +8,7 @@ from ..passes.sink_dequantize import MOVES
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class FloatLayer:
     """Float nodes that the accelerator computes as one.
 
     Attributes

@@ -16,12 +16,12 @@ LISTED = 5
 """Most names in a message."""
 
 
-def forced_sides(graph: Graph, wishes: Sequence[tuple[str, str]]) -> dict[str, str]:
+def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The chosen side of each node that has one, by the node's first output.
 
     Parameters
     ----------
-    wishes
+    choices
         Names with sides. A name is a node's, the end of one node's, or a pattern; later ones count
         more.
 
@@ -33,7 +33,7 @@ def forced_sides(graph: Graph, wishes: Sequence[tuple[str, str]]) -> dict[str, s
     """
     sides: dict[str, str] = {}
     there = {node.output.name for node in accelerated_nodes(graph)}
-    for wanted, side in wishes:
+    for wanted, side in choices:
         found = _nodes_called(graph, wanted)
         able = [node for node in found if node.outputs[0].name in there]
         if side == ACCELERATOR and not able:

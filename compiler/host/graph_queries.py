@@ -1,17 +1,18 @@
-"""What matchers ask about nodes: numbers, rows of constants, whether nodes end in one value."""
+"""What matchers ask about graphs: numbers, rows of constants, the order of nodes."""
 
 from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from ..graph import Graph, Node
-from .kernel import Scope
+from ..rewriting import GraphView
 
 
-def scalar(scope: Scope, name: str) -> float | None:
+def scalar(view: GraphView, name: str) -> float | None:
     """A constant of one element as a number; None for other values."""
-    data = scope.constant(name)
-    return float(data.reshape(())) if data is not None and data.size == 1 else None
+    if not view.is_constant(name) or view.types[name].elements != 1:
+        return None
+    return float(view.data(name).reshape(()))
 
 
 def per_column(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np.ndarray | None:
@@ -22,9 +23,9 @@ def per_column(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np
     return np.array(rows[0]) if (rows == rows[0]).all() else None
 
 
-def in_order(scope: Scope, nodes: Iterable[Node]) -> tuple[Node, ...]:
+def in_order(graph: Graph, nodes: Iterable[Node]) -> tuple[Node, ...]:
     """Nodes in the graph's order, each once."""
-    places = _places(scope.graph)
+    places = _places(graph)
     found = {places[node.outputs[0].name]: node for node in nodes}
     return tuple(found[place] for place in sorted(found))
 
@@ -38,19 +39,3 @@ def _places(graph: Graph) -> Mapping[str, int]:
         places = {node.outputs[0].name: place for place, node in enumerate(graph.nodes)}
         _known[:] = [(graph, places)]
     return _known[0][1]
-
-
-def is_closed(scope: Scope, nodes: Iterable[Node]) -> bool:
-    """Whether nodes, in the graph's order, are free and only the last one's value is seen outside.
-
-    Nodes of no output, or of several, are never closed.
-    """
-    nodes = tuple(nodes)
-    names = {node.outputs[0].name for node in nodes}
-    if not all(scope.is_free(node) and len(node.outputs) == 1 for node in nodes):
-        return False
-    return all(
-        not scope.graph.is_output(node.output.name)
-        and all(user.outputs[0].name in names for user in scope.graph.users(node.output.name))
-        for node in nodes[:-1]
-    )
