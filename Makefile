@@ -18,11 +18,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help demo test verify fuzz damage mutation lint format digits bench ablation wheel \
+.PHONY: help setup demo test verify fuzz damage mutation lint format digits bench ablation wheel \
     clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
+	@echo "make setup   install the tools for tests and linting into .venv, pytest and ruff among them"
 	@echo "make test    all tests: unit, co-simulation, whole networks (PYTEST_ARGS=... for some)"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
@@ -36,6 +37,9 @@ help:
 	@echo "make digits  train the demo's network again, into examples/digits"
 	@echo "make wheel   dist/tilewright-*.whl"
 	@echo "make clean   remove all of the above, .venv included"
+
+setup: $(VENV)/.installed-dev
+	@echo "setup: done; run some tests with \`$(BIN)/python -m pytest tests/isa\`"
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.demo

@@ -62,10 +62,10 @@ def demo(
     samples = read_samples(SCANS, module.graph)
     outcomes: dict[str, Outcome] = {}
     for name, count in device_samples.items():
-        beside = 0 if name == "sim" else count
+        compare_with = 0 if name == "sim" else count
         with open_device(name, configuration) as device:
             outcomes[name] = run_samples(
-                module, device, samples.first(count), compare=True, beside=beside
+                module, device, samples.first(count), compare=True, compare_with=compare_with
             )
         report.say(device_sentence(name, outcomes[name]))
     report.say("")

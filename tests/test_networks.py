@@ -73,7 +73,7 @@ def test_every_accelerator_layer_equals_the_integer_reference(name, configuratio
     module = compile_graph(import_and_quantise(model), machine, keep_all=True)
     samples = read_samples(model.with_suffix(".npz"), module.graph).first(network.samples[device])
     with open_device(device, machine) as opened:
-        outcome = run_samples(module, opened, samples, compare=True, beside=device != "sim")
+        outcome = run_samples(module, opened, samples, compare=True, compare_with=device != "sim")
     comparison = outcome.comparison
     assert comparison is not None
     assert comparison.equal, comparison.first_difference()

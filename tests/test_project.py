@@ -95,8 +95,8 @@ def test_what_the_processor_cannot_run_is_reported(pytester, monkeypatch):
     pytester.makeini("[pytest]\nmarkers = cpu_kernels")
     pytester.makepyfile(
         "import pytest\n"
-        "from tilewright.compiler.cpu import Softmax, compile_kernel, generic\n"
-        "def test_code(): compile_kernel(Softmax(2, 3), generic('sse2'))\n"
+        "from tilewright.compiler.cpu import RowSoftmax, compile_kernel, generic\n"
+        "def test_code(): compile_kernel(RowSoftmax(2, 3), generic('sse2'))\n"
         "@pytest.mark.cpu_kernels\ndef test_kernels(): assert False\n"
         "def test(): ..."
     )

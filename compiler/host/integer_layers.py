@@ -1,4 +1,4 @@
-"""Quantised layers that compute, with the accelerator's very bits."""
+"""Requantisation layers that compute, with the accelerator's very bits."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from ..cpu import (
     Convolution,
     DepthwiseConvolution,
     GroupedConvolution,
-    Quantised,
+    Requantisation,
     Residual,
 )
 from ..cpu.kernels.byte_winograd import LIMIT
@@ -33,9 +33,9 @@ ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutativ
 """What a convolution takes with it."""
 
 
-def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Quantised:
+def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
     points = (zero_point_in, layer.zero_point_y, layer.low, layer.high)
-    return Quantised("int8", "int8", *points, folded=True)
+    return Requantisation("int8", "int8", *points, folded=True)
 
 
 # Convolutions and dense layers -------------------------------------------------------------------
@@ -145,7 +145,7 @@ def match_pool(
     """A QAvgPool or QMaxPool."""
     window = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
     if isinstance(layer, QMaxPool):
-        limits = Quantised("int8", "int8", low=layer.low, high=layer.high, folded=True)
+        limits = Requantisation("int8", "int8", low=layer.low, high=layer.high, folded=True)
         more = {"quantised": limits, "dilations": layer.dilations}
     else:
         size = -INT8_MIN * layer.kernel[0] * layer.kernel[1] + abs(layer.constant)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cpu import Description, Target
+from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node, TensorType
 from ..graph.operator import Operator
 from ..rewriting import GraphMatch, value
@@ -79,7 +79,7 @@ class HostScope:
 
     graph: Graph
     free: frozenset[str]
-    target: Target
+    target: CpuTarget
 
     @property
     def types(self) -> Mapping[str, TensorType]:

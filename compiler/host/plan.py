@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ...errors import CompileError, ProcessorError
-from ..cpu import Description, Kernel, Target, compile_kernel, host, load_kernel
+from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, host, load_kernel
 from ..cpu.execution.kernel import key_of
 from ..graph import Graph
 from ..module import Segment
@@ -34,7 +34,7 @@ class HostPlan:
         all is computed in NumPy.
     """
 
-    target: Target | None
+    target: CpuTarget | None
     kernels: tuple[HostKernel, ...]
     recurrences: tuple[Recurrence, ...]
     events: tuple[Event, ...]
@@ -51,7 +51,7 @@ def plan_host(
     graph: Graph,
     steps: Sequence[str | int],
     segments: Sequence[Segment],
-    target: Target | None,
+    target: CpuTarget | None,
     *,
     keep_all: bool = False,
     least_work: int = LEAST_WORK,
@@ -84,7 +84,7 @@ def plan_host(
     return HostPlan(target, kernels, recurrences, events, memory)
 
 
-def host_target() -> Target | None:
+def host_target() -> CpuTarget | None:
     """This machine; None where the CPU target has no schedules for it."""
     try:
         return host()
@@ -141,12 +141,12 @@ class KernelStore:
         Threads that share a kernel's parallel loops.
     """
 
-    target: Target
+    target: CpuTarget
     code: Mapping[str, bytes]
     threads: int
-    _loaded: dict[str, Kernel] = field(default_factory=dict)
+    _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
 
-    def get(self, description: Description) -> Kernel:
+    def get(self, description: Description) -> CompiledKernel:
         """The machine code of a kernel; small ones do their work on one thread.
 
         Raises

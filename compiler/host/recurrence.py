@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import Convolution, Description, matrix_product
-from ..cpu.kernels.recurrent import GruState, LstmCell, LstmState
+from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
 
@@ -103,9 +103,11 @@ class Recurrence:
 
     def updates(self) -> tuple[Description, ...]:
         """Kernels of a step that follow the product, in order."""
-        size = (self.samples, self.hidden)
-        kinds = {"LSTM": (LstmCell(*size), LstmState(*size)), "GRU": (GruState(*size),)}
-        return kinds.get(self.operator.kind, ())
+        kinds = {"LSTM": ("lstm_cell", "lstm_state"), "GRU": ("gru_state",)}
+        return tuple(
+            RecurrentUpdate(kind, self.samples, self.hidden)
+            for kind in kinds.get(self.operator.kind, ())
+        )
 
     def descriptions(self) -> tuple[Description, ...]:
         """All its kernels."""

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ..cpu import LayerNormalisation, Reduction, Softmax
+from ..cpu import LayerNormalisation, RowReduction, RowSoftmax
 from ..graph import Node
 from ..graph import operators as ops
 from ..graph.operators import Binary, Cast, Reduce, Reshape, Unary
@@ -46,7 +46,7 @@ def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostK
     if columns > (MOST_COLUMNS if inner == 1 else MOST_ACROSS):
         return None
     rows = math.prod(shape) // (columns * inner)
-    return HostKernel(Softmax(rows, columns, softmax.log, inner), {"x": x}, nodes=(node,))
+    return HostKernel(RowSoftmax(rows, columns, softmax.log, inner), {"x": x}, nodes=(node,))
 
 
 @matcher(op(Reduce, value("x", constant=False), capture="reduce", where=lambda r: r.kind in KINDS))
@@ -55,7 +55,7 @@ def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKerne
     rows, columns, inner = _extents(scope, node)
     if not columns:
         return None
-    description = Reduction(rows, columns, KINDS[reduce.kind], inner)
+    description = RowReduction(rows, columns, KINDS[reduce.kind], inner)
     return HostKernel(description, {"x": x}, nodes=(node,))
 
 

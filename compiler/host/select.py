@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..cpu import Description, Target
+from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node
 from .kernel import HostKernel, HostScope
 from .matchers import MATCHERS
@@ -22,7 +22,7 @@ PASSES = 8
 
 
 def select_kernels(
-    graph: Graph, nodes: Iterable[Node], target: Target, least_work: int = LEAST_WORK
+    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
 ) -> tuple[HostKernel, ...]:
     """Kernels for nodes of the host.
 

@@ -6,7 +6,7 @@ every layer found here turns into one integer operator.
 
 from collections.abc import Iterable
 
-from ...errors import CompileError
+from ...errors import CompileError, did_you_mean
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from .float_layer import FloatLayer
@@ -175,7 +175,8 @@ def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) ->
                 several = f", which is the end of {len(meant)} names" if meant else ""
                 raise CompileError(
                     f"graph `{graph.name}`: expected a layer to keep in float, got `{name}`"
-                    f"{several}; choose of {known}"
+                    f"{several}; choose one of {known}"
+                    + did_you_mean(name, (layer.name for layer in meant or layers))
                 )
         matching += meant
     return matching

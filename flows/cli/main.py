@@ -7,6 +7,7 @@ Exit codes: 0 success, 1 an error in the user's model, design or data, 2 usage, 
 import argparse
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -14,22 +15,28 @@ from importlib import import_module
 from typing import NoReturn
 
 from ... import __version__
-from ...errors import TilewrightError, UsageError
+from ...errors import TilewrightError, UsageError, did_you_mean
 
 COMMANDS: Mapping[str, str] = {
     "run": "run a model or an artifact",
-    "report": "write a page about where a network's cycles went",
-    "what-if": "time one program under other memories and machines",
-    "ablation": "measure what each thing that makes networks fast brings",
+    "report": "write a page that shows where a network's cycles went",
+    "what-if": "time the same program with other memories and hardware",
+    "ablation": "measure what each optimisation gains",
     "compile": "compile a model into one file",
     "inspect": "disassemble an artifact",
-    "passes": "follow a model through the front end's passes",
-    "config": "list, show, check configurations",
+    "passes": "show what each pass of the front end does to a model",
+    "config": "list, explain and check configurations",
     "doctor": "check the tools",
     "quantise": "quantise a float model with a few samples",
     "conformance": "run ONNX's own operator tests on the host",
 }
-"""Files of `commands/` with what they do, in the order in which `--help` shows them."""
+"""What each file of `commands/` does, in the order of `--help`."""
+
+SPELLINGS = {"quantize": "quantise"}
+"""Other spellings of commands, which `--help` leaves out."""
+
+INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
+"""What argparse says of a word that is none of several."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -39,6 +46,18 @@ class _Parser(argparse.ArgumentParser):
     """Raises what argparse would print, so that all errors look alike."""
 
     def error(self, message: str) -> NoReturn:
+        if found := INVALID_CHOICE.fullmatch(message):
+            option, word, listed = found.groups()
+            known = re.findall(r"[\w-]+", listed)
+            if option in ("COMMAND", "ACTION"):
+                raise UsageError(
+                    f"unknown {option.lower()} `{word}`"
+                    + did_you_mean(word, known, f"; `{self.prog} --help` lists them")
+                )
+            raise UsageError(
+                f"`{option} {word}`: expected one of {', '.join(known)}"
+                + did_you_mean(word, known, "; choose one")
+            )
         raise UsageError(f"{message}; `{self.prog} --help` shows what there is")
 
 
@@ -81,16 +100,30 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     return made
 
 
+def command_word(word: str) -> str:
+    """Return a command's name as it is typed, from any spelling of it."""
+    usual = word.lower().replace("_", "-")
+    return SPELLINGS.get(usual, usual if usual in COMMANDS else word)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    at = next((at for at, word in enumerate(given) if not word.startswith("-")), None)
+    if at is not None:
+        given[at] = command_word(given[at])
 
     def call() -> None:
         parsed, unknown = parser(given).parse_known_args(given)
         if unknown:
+            options = [f"--{name.replace('_', '-')}" for name in vars(parsed)]
             raise UsageError(
-                f"unknown arguments `{' '.join(unknown)}`; `tilewright {parsed.command} --help` "
-                "shows what there is"
+                f"unknown arguments `{' '.join(unknown)}`"
+                + did_you_mean(
+                    unknown[0].partition("=")[0],
+                    options,
+                    f"; `tilewright {parsed.command} --help` shows what there is",
+                )
             )
         parsed.function(parsed)
 

@@ -362,7 +362,7 @@ def test_damaged_bytes_never_escape_as_other_errors(a: int, b: int, c: int, d: i
 def test_a_batch_that_the_model_does_not_have_is_refused() -> None:
     data = model([node("Relu", ["x"], ["y"])], IMAGE, ["y"]).SerializeToString()
     message = (
-        "model `model`: input `x`: expected a batch of 4 as asked, got a model fixed to 1; export "
+        "model `model`: input `x`: expected a batch of 4, got a model fixed to 1; export "
         "the model with an open leading dimension"
     )
     with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):

@@ -161,8 +161,8 @@ def test_columns_alone_and_several_steps_are_one_resize():
         (
             {"coordinate_transformation_mode": "centred"},
             "expected `coordinate_transformation_mode` align_corners or asymmetric or half_pixel "
-            "or half_pixel_symmetric or pytorch_half_pixel or tf_half_pixel_for_nn, got `centred`; "
-            "correct the model",
+            "or half_pixel_symmetric or pytorch_half_pixel or tf_half_pixel_for_nn or "
+            "tf_crop_and_resize, got `centred`; correct the model",
         ),
     ],
 )

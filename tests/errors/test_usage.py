@@ -47,7 +47,7 @@ from tilewright.flows.cli.main import guarded, main
          "correct it"),
         (["run", "m.onnx", "--host-gops", "3", "--json"], "`--host-gops`: expected `--placement "
          "cost` or `--table`, which estimate times, got neither; add one, or leave it out"),
-        (["compile", "m.onnx", "--clock", "50"], "`--clock`: expected `--placement cost` or "
+        (["compile", "m.onnx", "--link-gbps", "5"], "`--link-gbps`: expected `--placement cost` or "
          "`--table`, which estimate times, got neither; add one, or leave it out"),
         (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
          "sim` or `rtl`, got `cpu`; nothing follows from it there, leave it out"),
@@ -151,6 +151,50 @@ def test_a_reader_that_goes_away_is_no_error():
     with os.fdopen(writing, "w") as pipe:
         done = subprocess.run(run, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnu", "m.onnx"], "unknown command `rnu`; did you mean `run`?"),
+        (["frobnicate"], "unknown command `frobnicate`; `tilewright --help` lists them"),
+        (["config", "shwo"], "unknown action `shwo`; did you mean `show`?"),
+        (["run", "m.onnx", "--device", "simm"], "`--device simm`: expected one of reference, sim, "
+         "rtl, cpu; did you mean `sim`?"),
+        (["run", "m.onnx", "--placement", "costs"], "`--placement costs`: expected one of "
+         "accelerator, cost, cpu; did you mean `cost`?"),
+        (["run", "m.onnx", "--placment", "cost"], "unknown arguments `--placment cost`; did you "
+         "mean `--placement`?"),
+    ],
+)  # fmt: skip
+def test_the_nearest_word_is_suggested(fail, words, message):
+    assert fail(*words) == (2, f"error: {message}")
+
+
+def test_a_layer_that_is_misspelt(fail, model, tmp_path, capsys):
+    path = tmp_path / "digits.tw"
+    assert main(["compile", str(model), "-o", str(path)]) == 0
+    capsys.readouterr()
+    code, said = fail("inspect", path, "--layer", "desne")
+    assert (code, said.rpartition("; ")[2]) == (2, "did you mean `dense`?")
+
+
+def test_a_parameter_that_is_misspelt(fail):
+    code, said = fail("config", "show", "16x16", "--set", "act_dpeth=8")
+    assert (code, said.rpartition("; ")[2]) == (1, "did you mean `act_depth`?")
+
+
+def test_other_spellings_mean_the_same(capsys):
+    for words in (["CONFIG", "check", "16X16"], ["config", "check", "Tiny"]):
+        assert main(words) == 0
+    assert capsys.readouterr().out.startswith("legal: 16x16 (")
+    with pytest.raises(SystemExit) as stopped:
+        main(["quantize", "--help"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: tilewright quantise ")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "quantize" not in capsys.readouterr().out
 
 
 def test_output_that_has_no_room_is_told():

@@ -1,21 +1,22 @@
-"""`tilewright config`: list the presets, show a configuration, check a file of parameters."""
+"""`tilewright config`: list the presets, explain a configuration, check a file of parameters."""
 
 import argparse
 
-from ....isa.configuration import PRESETS, Configuration, Memory, load_configuration
+from ....isa.configuration import PARAMETERS, PRESETS, Configuration, Memory, load_configuration
 from ....isa.encoding import word_bytes
 from ..arguments import changed
 from ..console import configuration_sentence, say
-from ..tables import stdout, table
+from ..tables import stdout, table, terminal_columns
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    actions.add_parser("list", parents=[common], help="the presets").set_defaults(function=list_)
+    listing = actions.add_parser("list", parents=[common], help="list the presets")
+    listing.set_defaults(function=list_)
     for name, text, function in (
-        ("show", "all parameters and what follows from them", show),
-        ("check", "say whether the parameters are legal", check),
+        ("show", "explain every parameter of a configuration", show),
+        ("check", "check whether the parameters are legal", check),
     ):
         action = actions.add_parser(name, parents=[common], help=text)
         action.add_argument("config", metavar="NAME|FILE", help="preset or JSON file")
@@ -26,7 +27,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         action.set_defaults(function=function)
         if name == "show":
             action.add_argument(
-                "--json", action="store_true", help="as a file that `--config` reads"
+                "--json", action="store_true", help="print a file that `--config` reads"
             )
 
 
@@ -51,21 +52,29 @@ def list_(arguments: argparse.Namespace) -> None:
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print one configuration.
+    """Print one configuration: value, meaning and legal values of each parameter.
 
     Raises
     ------
     ConfigurationError
-        When there is none, or it breaks a rule.
+        If there is none, or it breaks a rule.
     """
     configuration = _chosen(arguments)
     if arguments.json:
         say(configuration.to_json())
         return
-    rows = [(name, str(value)) for name, value in configuration.parameters().items()]
+    rows = [
+        (name, str(configuration.parameters()[name]), about.meaning, about.legal)
+        for name, about in PARAMETERS.items()
+    ]
     console = stdout()
     say(f"configuration {configuration_sentence(configuration)}")
-    console.print(table(["parameter", "value"], rows))
+    say("")
+    explained = table(["parameter", "value", "meaning", "legal values"], rows, left=4)
+    for column, share in zip(explained.columns[2:], (3, 2), strict=True):
+        column.no_wrap, column.overflow, column.ratio = False, "fold", share
+    console.width = terminal_columns()
+    console.print(explained)
     derived = [
         (memory.name, f"{configuration.rows(memory)} x {configuration.row_bytes(memory)}",
          str(configuration.banks(memory)), f"{configuration.size_bytes(memory):,}")
@@ -73,6 +82,8 @@ def show(arguments: argparse.Namespace) -> None:
     ]  # fmt: skip
     say("")
     console.print(table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
+    if configuration.extra_operations:
+        say(f"\nextra operations: {'; '.join(configuration.extra_operations)}")
     say(f"\ninstruction words of {word_bytes(configuration)} bytes")
 
 
@@ -82,7 +93,7 @@ def check(arguments: argparse.Namespace) -> None:
     Raises
     ------
     ConfigurationError
-        When it is not, with every broken rule.
+        If it is not, with every broken rule.
     """
     say(f"legal: {configuration_sentence(_chosen(arguments))}")
 

@@ -11,7 +11,7 @@ import numpy as np
 from ....compiler.frontend import RECIPE, recognise_layers
 from ....compiler.graph import Graph, evaluate, is_accelerated, print_graph
 from ....compiler.importers import import_onnx
-from ....errors import UsageError
+from ....errors import UsageError, did_you_mean
 from ...execution.quantise_model import quantise_model
 from ...execution.samples import random_samples, read_samples
 from ...reports import terminal as report
@@ -155,7 +155,7 @@ def _position(name: str | None) -> int:
         listed = ", ".join(f"`{one}`" for one in dict.fromkeys(names))
         raise UsageError(
             f"`--print-after {name}`: expected a position from 0 to {len(RECIPE)} or one of "
-            f"{listed}; `tilewright passes MODEL` lists them"
+            f"{listed}" + did_you_mean(name, names, "; `tilewright passes MODEL` lists them")
         )
     return len(names) - 1 - names[::-1].index(name)
 

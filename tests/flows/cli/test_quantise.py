@@ -95,7 +95,7 @@ def test_a_compiled_float_model_knows_how_it_was_quantised(tilewright, float_mod
     tilewright(*arguments, "--keep-float", "conv0")
     said = tilewright("run", target, "--input", samples, "--samples", "2")
     assert re.search(r"\bconv\b", said.splitlines()[0]), "the first layer runs on the host"
-    assert "signal to noise of the outputs beside those: " in said
+    assert "signal to noise, against the input file's outputs: " in said
     tilewright(*arguments)
     said = tilewright("run", target, "--input", samples, "--samples", "2")
     assert not re.search(r"\bconv\b", said.splitlines()[0]), "kept modules follow from the options"
