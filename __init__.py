@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .compiler import te
-    from .compiler.frontend import import_and_quantise
+    from .compiler.frontend import import_model
     from .compiler.pytorch import from_torch
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
@@ -28,7 +28,7 @@ _HOMES = {
     "TilewrightError": ".errors",
     "compile_graph": ".flows.execution.compile_graph",
     "from_torch": ".compiler.pytorch",
-    "import_and_quantise": ".compiler.frontend",
+    "import_model": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.configuration",
     "open_device": ".runtime",
@@ -46,7 +46,7 @@ __all__ = [
     "TilewrightError",
     "compile_graph",
     "from_torch",
-    "import_and_quantise",
+    "import_model",
     "load",
     "load_configuration",
     "open_device",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..compiler.frontend import import_and_quantise
+from ..compiler.frontend import import_model
 from ..errors import DeviceError
 from ..isa.configuration import DEFAULT, Configuration
 from ..runtime import open_device
@@ -58,7 +58,7 @@ def demo(
         require_tools(name)
     report.say(f"model          {MODEL.name}")
     report.say(f"configuration  {report.configuration_sentence(configuration)}")
-    module = compile_graph(import_and_quantise(MODEL), configuration, keep_all=True)
+    module = compile_graph(import_model(MODEL), configuration, keep_all=True)
     samples = read_samples(SCANS, module.graph)
     outcomes: dict[str, Outcome] = {}
     for name, count in device_samples.items():

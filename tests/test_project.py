@@ -143,7 +143,7 @@ def test_an_artifact_runs_without_the_compiler(tmp_path):
     """A second interpreter, since here everything has been imported long ago."""
     digits = ROOT / "examples" / "digits" / "digits_int8_qdq.onnx"
     path = tmp_path / "digits.tw"
-    tilewright.save(tilewright.compile_graph(tilewright.import_and_quantise(digits)), path)
+    tilewright.save(tilewright.compile_graph(tilewright.import_model(digits)), path)
     code = f"""
 import sys
 import numpy as np
@@ -183,7 +183,7 @@ def _printed(code: str) -> str:
 
 
 def test_what_the_python_prompt_shows_is_short():
-    graph = tilewright.import_and_quantise(ROOT / "examples" / "digits" / "digits_int8_qdq.onnx")
+    graph = tilewright.import_model(ROOT / "examples" / "digits" / "digits_int8_qdq.onnx")
     module = tilewright.compile_graph(graph)
     (segment,) = module.segments
     with tilewright.open_device("sim", module.configuration) as sim:

@@ -1,4 +1,4 @@
-"""How large a quantised layer's accumulators can be, and what that says of their requantisation.
+"""Bounds of a quantised layer's accumulators, and when requantisation takes its plain form.
 
 The accelerator's rule is `isa.numbers.requantise`: `round_half_even(float32(float32(a) * scale))`
 limited to +-256, except that accumulators `a` of magnitude 2**24 or more give +-256. A processor

@@ -1,7 +1,8 @@
 """Recurrent layers on the host: one product for the inputs of all steps, then a loop of kernels.
 
-Taken are float32 layers of whole sequences with ONNX's usual activations and constant weights; GRU
-with the reset gate behind the product, as exporters write it. All others are computed in NumPy.
+Supported are float32 layers of whole sequences with ONNX's default activations and constant
+weights, and GRU with the reset gate after the product, as exporters write it. NumPy computes all
+others.
 """
 
 from collections.abc import Iterable, Mapping

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from ...atomic_write import write_output
 from ...compiler.compile import compile_graph
-from ...compiler.frontend import import_and_quantise
+from ...compiler.frontend import import_model
 from ...isa.configuration import Configuration, load_configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
@@ -66,7 +66,7 @@ def programs(
 ) -> Iterator[tuple[str, tuple[Instruction, ...], np.ndarray]]:
     """Name, program and memory image of everything that is measured."""
     for model in models:
-        for segment in compile_graph(import_and_quantise(model), configuration).segments:
+        for segment in compile_graph(import_model(model), configuration).segments:
             zeros = {each.name: np.zeros(each.shape, dtype=np.int8) for each in segment.inputs}
             yield model.stem, segment.program, segment.image(zeros)
     for shape in RESNET18:

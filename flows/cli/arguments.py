@@ -211,13 +211,13 @@ def compile_anew(
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
-    from ...compiler.frontend import import_and_quantise
+    from ...compiler.frontend import import_model
     from ..execution.quantise_model import integer_graph
 
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         if calibration is None:
-            graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+            graph = import_model(source, fixed=wishes.fixed, dims=wishes.dims)
         else:
             graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
     return compile_placed(graph, configuration, placing, keep_all=keep_all)

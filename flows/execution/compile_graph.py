@@ -33,7 +33,7 @@ def compile_graph(
     Parameters
     ----------
     graph : Graph
-        As `import_and_quantise` gives it.
+        As `import_model` gives it.
     configuration : Configuration
         The accelerator.
     progress : callable

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate, print_graph
 from tilewright.compiler.quantiser import QuantiserOptions, accelerated_share
 from tilewright.errors import ImportModelError, InputError, ToolError, install_command
@@ -60,7 +60,7 @@ def torch(monkeypatch, proto):
 
 def test_a_module_is_what_pytorch_exports(torch, proto):
     graph = tilewright.from_torch(Network(), "image")
-    assert print_graph(graph) == print_graph(import_and_quantise(proto.SerializeToString()))
+    assert print_graph(graph) == print_graph(import_model(proto.SerializeToString()))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 from onnx import numpy_helper
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate, is_accelerated
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Comparison, Session, open_device
@@ -190,7 +190,7 @@ def test_activations_neither_die_nor_saturate(small, name):
 
 @every_network
 def test_small_networks_agree_with_onnxruntime(small, name):
-    graph = import_and_quantise(model_in(small, name))
+    graph = import_model(model_in(small, name))
     layers = [node for node in graph.nodes if is_accelerated(node)]
     assert len(layers) == PUBLISHED[name].layers
     hosts = {node.op for node in graph.nodes if not is_accelerated(node)}
@@ -206,7 +206,7 @@ def test_small_networks_agree_with_onnxruntime(small, name):
 def test_every_layer_equals_the_integer_reference_on_sim(script, name, tmp_path):
     script.main([name, str(tmp_path)])
     assert_alive(tmp_path, name)
-    graph = import_and_quantise(model_in(tmp_path, name))
+    graph = import_model(model_in(tmp_path, name))
     module = compile_graph(graph, DEFAULT, keep_all=True)
     samples = np.load(images_in(tmp_path, name))
     assert samples["outputs"].shape == (script.TEST_IMAGES, script.CLASSES)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.module import Module
@@ -24,7 +24,7 @@ SMALL = PRESETS["8x16"]
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     return compile_graph(graph, SMALL, keep_all=True)
 
 
@@ -99,7 +99,7 @@ def test_data_windows_of_two_devices_are_equal(module, scans):
 
 
 def test_reused_places_are_not_compared_but_listed(scans):
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     module = compile_graph(graph, SMALL)
     comparison = Comparison(module)
     with open_device("sim", SMALL) as sim:

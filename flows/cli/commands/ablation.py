@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from ....compiler.frontend import import_and_quantise
+from ....compiler.frontend import import_model
 from ....compiler.graph import Graph
 from ....errors import ToolError, UsageError, install_command
 from ....isa.configuration import DEFAULT, Configuration
@@ -160,7 +160,7 @@ def read_graph(
         with progress_bar() as advance:
             graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
     else:
-        graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+        graph = import_model(source, fixed=wishes.fixed, dims=wishes.dims)
     return graph, configuration or DEFAULT
 
 

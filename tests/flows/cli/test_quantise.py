@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.quantiser import AUTO, METHODS, QuantiserOptions
 from tilewright.flows.cli import calibration_options
 from tilewright.flows.cli.calibration_options import calibration_rows
@@ -58,7 +58,7 @@ def test_the_report_says_what_each_layer_and_the_whole_lose(tilewright, float_mo
     assert accuracy.startswith("accuracy: 100.00% in float, ")
     assert any(line.startswith("same class as in float: ") for line in said)
     assert said[-1] == f"{target}: {target.stat().st_size:,} bytes"
-    integer = import_and_quantise(target)
+    integer = import_model(target)
     assert sum(node.op.startswith("q") for node in integer.nodes) >= 6
 
 

@@ -15,7 +15,7 @@ import pytest
 import tilewright as package
 from tilewright.atomic_write import write_atomically
 from tilewright.compiler import compile as compiler
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
 from tilewright.errors import CompileError
 from tilewright.flows import demo
@@ -353,7 +353,7 @@ def test_a_full_disk_costs_the_cache_alone(compilations, monkeypatch, tmp_path, 
 
 
 def test_the_api_takes_what_it_compiled_before(compilations):
-    graph = import_and_quantise(MODEL)
+    graph = import_model(MODEL)
     first = package.compile_graph(graph, PRESETS["8x8"])
     again = package.compile_graph(graph, PRESETS["8x8"])
     assert compilations == ["8x8"]
@@ -367,7 +367,7 @@ def test_the_api_takes_what_it_compiled_before(compilations):
 @pytest.mark.parametrize("config", ["8x8", "16x16"])
 def test_all_ways_to_compile_give_the_same_program(tilewright, config, tmp_path, capsys):
     """The API, the commands and the demo; with every layer kept too, which moves data alone."""
-    machine, graph = PRESETS[config], import_and_quantise(MODEL)
+    machine, graph = PRESETS[config], import_model(MODEL)
     report = package.compile_graph(graph, machine).report
     assert package.compile_graph(graph, machine, keep_all=True).report["cycles"] == report["cycles"]
     path = tmp_path / "digits.tw"

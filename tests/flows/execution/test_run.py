@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.host import plan as host_plan
 from tilewright.errors import DeviceError
 from tilewright.flows.cli.main import main
@@ -204,7 +204,7 @@ def test_a_changed_parameter_is_told(tilewright, model):
 
 
 def test_random_inputs_follow_their_seed(model):
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     one, same, other = (random_samples(graph, 3, seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one.inputs["scan"], same.inputs["scan"])
     assert (one.inputs["scan"] != other.inputs["scan"]).any()
@@ -212,7 +212,7 @@ def test_random_inputs_follow_their_seed(model):
 
 
 def test_input_files_with_and_without_batch_axis_are_the_same(model, scans, tmp_path):
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     rows = read_samples(scans, graph)
     assert (rows.count, rows.inputs["scan"].shape) == (360, (360, 1, 1, 8, 8))
     np.save(tmp_path / "batches.npy", rows.inputs["scan"])
