@@ -19,7 +19,7 @@ class TilewrightError(Exception):
 
 
 class UsageError(TilewrightError):
-    """A command was called with arguments that make no sense together."""
+    """The arguments of a command do not fit together."""
 
     exit_code = 2
 
@@ -63,7 +63,7 @@ class ArtifactError(TilewrightError):
 
 
 class InputError(TilewrightError):
-    """Data given to a network is not what it takes."""
+    """The data do not fit the inputs of the network."""
 
 
 class DeviceError(TilewrightError):

@@ -43,9 +43,9 @@ def demo(
 
     Parameters
     ----------
-    configuration
+    configuration : Configuration
         The machine.
-    device_samples
+    device_samples : mapping
         Samples for each device, `sim` first; the last one's profile is shown.
 
     Raises

@@ -9,24 +9,24 @@ from collections.abc import Mapping
 from ..errors import ArtifactError
 
 ZIP_MAGIC = b"PK\x03\x04"
-"""First bytes of a zip file."""
+"""The first bytes of a zip file."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Every entry's time: the earliest that a zip file can say."""
+"""The time of every entry: the earliest one that a zip file can hold."""
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 AGAIN = "copy it again, or compile the model again"
-"""What helps against damage, for messages."""
+"""The remedy for a damaged file, for messages."""
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, KeyError,
     OverflowError, RuntimeError,
 )  # fmt: skip
-"""What `zipfile` raises over files that are not as they were written."""
+"""What `zipfile` raises for damaged files."""
 
 
 def pack(entries: Mapping[str, bytes], level: int) -> bytes:
-    """A zip file of entries by name; `level` is how hard to compress, 0 (not at all) to 9."""
+    """Pack entries into a zip file; `level` is the compression, from 0 (none) to 9."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in sorted(entries.items()):
@@ -39,12 +39,12 @@ def pack(entries: Mapping[str, bytes], level: int) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """Inverse of `pack`.
+    """Unpack what `pack` made.
 
     Raises
     ------
     ArtifactError
-        When the file is not whole.
+        When the file is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

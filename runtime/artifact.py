@@ -2,10 +2,10 @@
 
 A zip file of `manifest.json` (what there is, with a SHA-256 of every other entry), the encoded
 programs, the constants, the graph as text with its arrays as `.npy`, and machine code of the host's
-kernels; nothing is pickled. Equal modules give equal bytes. What a file says is proved again when
-it is loaded: the graph is verified and the checker walks every program. Machine code cannot be
-proved: it runs where it was made for this processor by this release, and like any executable only
-from a source that is trusted (`load(code=False)` leaves it out and compiles it anew).
+kernels; nothing is pickled. Equal modules give equal bytes. Loading verifies the graph and checks
+every program again. Machine code cannot be checked: it is used if it was made for this processor by
+this release. Like any executable, it must come from a trusted source; `load(code=False)` ignores it
+and compiles it anew.
 """
 
 import hashlib
@@ -30,26 +30,26 @@ from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
 FORMAT_VERSION = 4
-"""Counts incompatible changes of the file."""
+"""The version of the file format; every incompatible change increments it."""
 
 SUFFIX = ".tw"
 MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
 CODE = "code/"
-"""Folder of the host kernels' machine code, by their keys."""
+"""The folder with the machine code of the host's kernels, by key."""
 
 
 def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> None:
-    """Write a module; an older file of that name stays whole until the new one is.
+    """Write a module to a file; the old file stays until the new one is complete.
 
     Parameters
     ----------
-    module
-        As `compile_graph` gives it; its report (times, for instance) is left out.
-    path
+    module : Module
+        As `compile_graph` returns it; the file does not hold its report.
+    path : str or path
         The file.
-    level
-        How hard to compress, 0 (not at all) to 9.
+    level : int
+        The compression, from 0 (none) to 9.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
 
 
 def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
-    """The content of the file that `save` writes; the parameters are the same."""
+    """The content of the file that `save` writes, with the same parameters."""
     entries = {GRAPH: print_graph(module.graph).encode()}
     for index, constant in enumerate(module.graph.constants):
         entries[_array_entry(index)] = _to_npy(constant.data)
@@ -95,26 +95,26 @@ def load(
     trusted: bool = False,
     code: bool = True,
 ) -> Module:
-    """Read a module.
+    """Read a module from a file.
 
     Parameters
     ----------
-    path
+    path : str or path
         The file.
-    configuration
-        The machine that it shall run on; the file's own if None.
-    trusted
-        Whether this very program wrote the file, so that undamaged bytes are enough and the
-        checker need not walk the program again.
-    code
-        Whether to take the host kernels' machine code from the file; False compiles it anew, for a
-        file from a source that is not trusted to bring executables.
+    configuration : Configuration or None
+        The machine that will run it; None for the one that it was compiled for.
+    trusted : bool
+        Whether Tilewright itself wrote the file on this machine: the programs are then not checked
+        again.
+    code : bool
+        Whether to use the machine code in the file. False compiles it anew, for a file from an
+        untrusted source.
 
     Raises
     ------
     ArtifactError
-        When the file is unreadable, no artifact, damaged, of another version, or built for another
-        configuration.
+        When the file cannot be read, is damaged or not an artifact, or was built by another version
+        or for another configuration.
     """
     where = f"artifact `{path}`"
     try:
@@ -136,7 +136,7 @@ def load(
 
 
 def is_artifact(path: str | os.PathLike[str]) -> bool:
-    """Whether a file is meant as an artifact: by its first bytes, or else by its suffix."""
+    """Whether a file is an artifact, by its first bytes or its suffix."""
     try:
         with Path(path).open("rb") as file:
             return file.read(len(ZIP_MAGIC)) == ZIP_MAGIC or Path(path).suffix == SUFFIX

@@ -28,16 +28,16 @@ class Tally:
 
     Parameters
     ----------
-    name
+    name : str
         A layer's short name, an output or a data window.
-    values, differing
+    values, differing : int
         How many were compared, and how many of them differ.
-    first
+    first : str
         The first difference, as text; empty without one.
-    tolerance
+    tolerance : float
         Largest difference that counts as none, relative to the largest magnitude; 0 for bits. Of
         integers, 1 is allowed then.
-    largest
+    largest : float
         Largest difference there was, relative likewise.
     """
 
@@ -53,7 +53,7 @@ class Tally:
 
         Parameters
         ----------
-        where
+        where : str
             Which sample, for the text of a difference.
         """
         self.values += expected.size
@@ -114,7 +114,7 @@ class Comparison:
 
     Parameters
     ----------
-    module
+    module : Module
         Compiled with `keep_all` where every layer shall be compared; without, layers whose place
         a later one takes are listed with no values. A session with `keep_all` shows what each of
         the host's steps gave; without, whole outputs are compared, to within `TOLERANCE` where

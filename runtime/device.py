@@ -1,4 +1,4 @@
-"""A device: what runs a program, behind one interface, and what a run gives."""
+"""The interface of all devices, and the result of a run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from ..isa.instructions import Instruction
 from ..sim.memory_model import MemoryModel
 
 Program = bytes | Sequence[Instruction]
-"""Instruction words, or instructions."""
+"""Encoded or decoded instructions."""
 
 
 class LoadedProgram:
-    """A program in both forms, each made when it is first asked for and then kept.
+    """A program in both forms, encoded and decoded; each is made at first use and kept.
 
     Parameters
     ----------
-    program
-        Words or instructions.
+    program : bytes or tuple
+        Encoded or decoded.
     """
 
     def __init__(self, program: bytes | tuple[Instruction, ...], configuration: Configuration):
@@ -49,24 +49,23 @@ _load_words = lru_cache(maxsize=16)(LoadedProgram)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run of a program gave.
+    """The result of running a program.
 
     Parameters
     ----------
-    device
+    device : str
         Name of the device.
-    dram
-        The data window after the run: the array that was given.
-    cycles
-        From start to done; None where the device knows no time.
-    exact
-        Whether cycles, spans and counters are the hardware's; False where random stalls are left
-        out.
-    spans
+    dram : ndarray
+        The data window after the run; the same array that was passed in.
+    cycles : int or None
+        From start to done; None if the device does not measure time.
+    exact : bool
+        Whether cycles, spans and counters equal the hardware's; False if random stalls are ignored.
+    spans : ndarray or None
         int64[instructions, 2]: cycles in which each instruction started and retired, -1 for HALT;
-        None where the device knows no time.
-    counters
-        Performance counters by register name, as far as the device knows them.
+        None if the device does not measure time.
+    counters : dict
+        The performance counters that the device has, by register name.
     """
 
     device: str
@@ -103,15 +102,15 @@ class Device(ABC):
 
         Parameters
         ----------
-        program
-            Instruction words or instructions; legal by the checker.
-        dram
-            uint8[bytes]: the data window with constants and inputs. Changed in place.
+        program : Program
+            Encoded or decoded; the checker accepts it.
+        dram : ndarray
+            uint8[bytes]: the data window with constants and inputs; the run changes it.
 
         Raises
         ------
         DeviceError
-            When the data window is not such an array, or the device fails.
+            When the data window is not of this form, or the device fails.
         """
         if dram.dtype != np.uint8 or dram.ndim != 1 or not dram.flags.c_contiguous:
             raise DeviceError(
@@ -123,7 +122,7 @@ class Device(ABC):
         return self._run(self._load(program), dram)
 
     def _load(self, program: Program) -> LoadedProgram:
-        """A program run again is not encoded or decoded again."""
+        """The program in both forms; kept, so that running it again does not encode it again."""
         if isinstance(program, bytes | bytearray | memoryview):
             return _load_words(bytes(program), self.configuration)
         instructions = tuple(program)
@@ -137,10 +136,10 @@ class Device(ABC):
 
     @abstractmethod
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """Contents of every scratchpad after the last run, uint8[bytes]."""
+        """The contents of every scratchpad after the last run, uint8[bytes]."""
 
     def close(self) -> None:
-        """Give back what the device holds; the simulators in Python hold nothing."""
+        """Free what the device holds."""
         return
 
     def __enter__(self) -> "Device":

@@ -1,8 +1,8 @@
-"""The devices that there are: each runs a program its own way, behind the interface of `device`.
+"""All devices, and `open_device`.
 
-`reference` executes the definition, `sim` the fast functional simulator beside the exact timing
-model, `rtl` the hardware itself. All leave the same bytes in main memory. `cpu` is no accelerator
-at all, for networks that the host runs alone.
+`reference` executes the definition of the instructions, `sim` the fast functional simulator and the
+exact timing model, `rtl` the hardware itself. All leave the same bytes in main memory. `cpu` has no
+accelerator: the host runs the whole network.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from .device import Device, LoadedProgram, Result
 
 
 class ReferenceDevice(Device):
-    """The executable semantics, in program order; no time."""
+    """The executable semantics, in program order; it does not measure time."""
 
     name = "reference"
 
@@ -45,10 +45,10 @@ class ReferenceDevice(Device):
 
 
 class SimDevice(ReferenceDevice):
-    """The fast functional simulator with the exact timing model, compiled where that is possible.
+    """The fast functional simulator with the exact timing model, compiled if there is a compiler.
 
-    Cycles, spans and counters are the RTL's, unless the memory stalls at random. They do not depend
-    on data: they are computed once for any number of runs of a program.
+    Cycles, spans and counters equal the RTL's, unless the memory stalls at random. They do not
+    depend on data, so they are computed once per program.
     """
 
     name = "sim"
@@ -86,10 +86,10 @@ class RtlDevice(Device):
 
     Parameters
     ----------
-    trace
-        Write an FST waveform here; much slower.
-    max_cycles
-        Give up a run after so many cycles.
+    trace : Path or str or None
+        Write an FST waveform to this file, which makes a run much slower.
+    max_cycles : int
+        Stop a run with an error after this many cycles.
     """
 
     name = "rtl"
@@ -129,7 +129,7 @@ class RtlDevice(Device):
 
 
 class CpuDevice(Device):
-    """No accelerator: a session of it runs what the host runs, and nothing else."""
+    """No accelerator: its sessions run networks that are the host's alone."""
 
     name = "cpu"
 
@@ -141,7 +141,7 @@ class CpuDevice(Device):
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """None: there is no accelerator."""
+        """Empty: there is no accelerator."""
         return {}
 
 
@@ -158,21 +158,21 @@ def open_device(
 
     Parameters
     ----------
-    name
+    name : str
         `reference`, `sim`, `rtl` or `cpu`.
-    configuration
+    configuration : Configuration
         The machine.
-    memory
-        How main memory behaves; the default model if None.
+    memory : MemoryModel or None
+        The model of main memory; the default one if None.
     **options
         For `rtl`: `trace` (path of an FST waveform), `max_cycles`.
 
     Raises
     ------
     DeviceError
-        For an unknown device, or an option that it does not have.
+        When the device is unknown or does not have an option.
     ToolError
-        When `rtl` misses Verilator or a compiler.
+        When Verilator or a C++ compiler is missing, for `rtl`.
     """
     if name not in DEVICES:
         raise DeviceError(f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}")

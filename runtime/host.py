@@ -1,6 +1,6 @@
-"""The host's part of a module: kernels on values in one arena, and NumPy for the rest.
+"""The host's part of a module: kernels that work in one arena, and NumPy for the rest.
 
-Machine code comes with the module; for another processor it is compiled when the module is loaded.
+The module brings machine code; for another processor it is compiled when the module is loaded.
 """
 
 import os
@@ -34,37 +34,37 @@ Values = dict[str, np.ndarray]
 """Arrays by the graph's value names."""
 
 Step = Callable[[Values], None]
-"""Adds what it computes to the values."""
+"""Computes values and adds them to those given."""
 
 
 MARGIN = 1 << 16
-"""Bytes of memory on either side of the arena: more than a row of most images."""
+"""Bytes before and after the arena: more than a row of most images."""
 
 
 class HostSide:
-    """What the host does for a module, ready to be run.
+    """The host's steps of a module, ready to run.
 
     Parameters
     ----------
-    module
+    module : Module
         As compiled or loaded.
-    threads
+    threads : int or None
         Threads that share a kernel's loops; None for all processors that this process may use.
-    keep_all
-        Keep every value that the host gives, each in a place of its own, until the next run.
-    least_work
-        Operations that make a kernel worth while; None to compute everything by its definition, in
-        NumPy.
+    keep_all : bool
+        Keep every value that the host computes until the next run.
+    least_work : int or None
+        The fewest operations for which a kernel is used; None to compute everything in NumPy, by
+        its definition.
 
     Attributes
     ----------
     plan
         Kernels, order and memory.
-    seconds
-        Of the last run, by the value that a step gave.
-    refused
-        Kernels that could not be compiled, by the value that they give, with the reason; NumPy
-        computes their nodes.
+    seconds : dict
+        Time of each step in the last run, by the value that it computed.
+    refused : dict
+        Why a kernel could not be compiled, by the value that it computes; NumPy computes its nodes
+        instead.
     """
 
     def __init__(
@@ -98,19 +98,19 @@ class HostSide:
         self._steps = [self._step(event) for event in self.plan.events]
 
     def run(self, position: int, values: Values) -> None:
-        """Do one step of the plan; what it gives is added to the values."""
+        """Run one step of the plan, which adds to the values."""
         began = time.perf_counter()
         name, step = self._steps[position]
         step(values)
         self.seconds[name] = time.perf_counter() - began
 
     def forget(self, position: int, values: Values) -> None:
-        """Drop what nobody reads after an event of the plan."""
+        """Drop the values that no step after an event of the plan reads."""
         for name in self.plan.memory.dying[position]:
             values.pop(name, None)
 
     def _step(self, event: Event) -> tuple[str, Step]:
-        """The value that a step gives first, and what does it; segments are not the host's."""
+        """The first value that an event computes, and the step; an empty one for a segment."""
         if isinstance(event, RunKernel):
             return event.kernel.output, self._calls[event.kernel.output]
         if isinstance(event, RunRecurrence):
@@ -130,7 +130,7 @@ class HostSide:
             values[value.name] = array
 
     def _prepare(self, code: Mapping[str, bytes]) -> None:
-        """Load the machine code and bind constants; without code for a kernel NumPy steps in."""
+        """Load the machine code and bind constants; NumPy replaces a kernel that has no code."""
         if self.plan.target is None:
             return
         store = KernelStore(self.plan.target, code, self.threads)
@@ -146,7 +146,7 @@ class HostSide:
             self._calls[step.output] = call
 
     def _evaluate_all(self, step: HostKernel | Recurrence, values: Values) -> None:
-        """The nodes of a kernel in NumPy, at the kernel's place."""
+        """Compute the nodes of a kernel in NumPy, in its place."""
         inside = dict(values)
         for node in step.nodes:
             self._evaluate(node, inside)
@@ -158,7 +158,7 @@ class HostSide:
             values[name] = inside[name]
 
     def _call(self, kernel: HostKernel, store: KernelStore) -> Step:
-        """A kernel with its constants bound and its places filled in, as far as they are known."""
+        """A kernel with its constants bound and all known addresses filled in."""
         bound = store.get(kernel.description).bind(**kernel.constants)
         frame, positions = bound.frame()
         description = kernel.description
@@ -200,15 +200,15 @@ class HostSide:
 
 
 def _view(node: Node, values: Values) -> None:
-    """A value in another shape."""
+    """Give a value another shape."""
     values[node.output.name] = values[node.inputs[0]].reshape(node.output.type.shape)
 
 
 def _arena(size: int) -> np.ndarray:
-    """Memory for values, with some around it that is there, not only promised.
+    """Memory for values, with mapped pages before and after it.
 
-    Lanes of a border are read under a mask. That is no fault where no memory is, but hundreds of
-    times as slow.
+    Kernels read the lanes of a border with masked loads. Masked loads from unmapped pages do not
+    fault, but they are hundreds of times slower.
     """
     room = aligned_empty((MARGIN + size + MARGIN,), "uint8")
     room[:MARGIN] = room[MARGIN + size :] = 0

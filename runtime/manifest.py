@@ -1,6 +1,6 @@
-"""What an artifact says about its module besides bytes: plain JSON values, checked when read.
+"""The manifest of an artifact: everything about a module but its bytes, as plain JSON values.
 
-Nothing that is read is trusted: every value has its type checked, and every place and name is
+Nothing that is read is trusted: the type of every value is checked, and every place and name is
 checked against the graph and the data window before a device sees it.
 """
 
@@ -16,7 +16,7 @@ from ..isa.instructions import Instruction
 
 
 def describe_segment(segment: Segment) -> dict[str, Any]:
-    """A segment but for its program and constants, as JSON values."""
+    """A segment without its program and constants, as JSON values."""
     return {
         "notes": list(segment.notes),
         "layers": [dataclasses.asdict(layer) for layer in segment.layers],
@@ -31,7 +31,7 @@ def describe_segment(segment: Segment) -> dict[str, Any]:
 def read_segment(
     described: Mapping[str, Any], program: tuple[Instruction, ...], constants: bytes
 ) -> Segment:
-    """Inverse of `describe_segment`.
+    """Make a segment from what `describe_segment` returned.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def read_segment(
 
 
 def take(values: object, key: str, kind: type | UnionType) -> Any:
-    """A value of a JSON object, of the type that it must have.
+    """Return a value of a JSON object, with its type checked.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def take(values: object, key: str, kind: type | UnionType) -> Any:
 
 
 def numbers(values: object, key: str) -> list[int]:
-    """A list of whole numbers; see `take`."""
+    """Return a list of integers; see `take`."""
     found = take(values, key, list)
     for value in found:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -157,12 +157,12 @@ def _check_segment(segment: Segment) -> None:
 
 
 def check_steps(steps: Sequence[object], segments: Sequence[Segment], graph: Graph) -> None:
-    """Refuse steps that do not compute the graph.
+    """Reject steps that do not compute the graph.
 
     Raises
     ------
     ArtifactError
-        Naming the step, or the value that nothing produces before it is read.
+        With the name of the step, or of the value that is read before it is produced.
     """
     ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
     for step in steps:
@@ -205,7 +205,7 @@ def _check_types(segment: Segment, graph: Graph) -> None:
 def module_of(
     graph: Graph, configuration: Any, manifest: Mapping, segments: Sequence[Segment]
 ) -> Module:
-    """Put the parts together.
+    """Make a module from the graph, the manifest and the segments.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What layers are called: short names that say which nodes of the model a layer holds.
+"""Short names of layers, which say what nodes of the model a layer holds.
 
 A layer is a node, or several that pass values to each other on chip.
 """
@@ -19,9 +19,9 @@ def short_name(name: str) -> str:
 
 
 def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
-    """Nodes of each accelerator layer in order, by the value that the layer gives.
+    """The nodes of each accelerator layer in order, by the value that the layer computes.
 
-    What neither a layer nor a host step gives stays on chip, in the layer that reads it.
+    A value that neither a layer nor a host step outputs stays on chip, in the layer that reads it.
     """
     outputs = [layer.output for segment in module.segments for layer in segment.layers]
     hosted = {step for step in module.steps if isinstance(step, str)}
@@ -40,9 +40,9 @@ def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
 def layer_names(module: Module) -> dict[str, str]:
     """A short name for each step, by the value that it produces.
 
-    Of the nodes of a fused layer it holds the paths without the operators, which reports show
-    beside it, as far as that tells them apart: `conv3 + residual + pool`. Where two accelerator
-    layers would share a name, a number follows.
+    The name of a fused layer joins the paths of its nodes, without the operators, which reports
+    show in another column: `conv3 + residual + pool`. If two accelerator layers would share a name,
+    a number follows.
     """
     names: dict[str, str] = {}
     taken: dict[str, int] = {}
@@ -73,7 +73,7 @@ def _owner(short: str) -> str:
 
 
 def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
-    """Accelerator layers with this full or short name, or else those that hold such a node.
+    """Find accelerator layers by their full or short name, or by the name of a node.
 
     Returns
     -------
@@ -96,5 +96,5 @@ def _is_called(node: Node, wanted: str) -> bool:
 
 
 def on_chip(module: Module) -> list[str]:
-    """Short names of the nodes whose values never leave the chip: all but the last of a layer."""
+    """Short names of the nodes whose values stay on chip: all but the last of a layer."""
     return [short_name(node.name) for nodes in layer_nodes(module).values() for node in nodes[:-1]]

@@ -1,10 +1,10 @@
-"""Where the time and the bytes of a run went, layer by layer.
+"""The profile of a run: time and memory traffic, layer by layer.
 
-Layers overlap in time: the next one's loads begin while this one computes. A layer's cycles are
-therefore what it adds to the completion time, the last retirement of its own instructions minus
-the last retirement of all layers before it. They are never negative and sum to the completion of
-the last layer; start-up counts to the first one, and the few cycles after the last retirement to
-none.
+Layers overlap in time: the loads of the next layer begin while this one computes. The cycles of a
+layer are how much later the run ends because of it: the last retirement of its instructions minus
+the last retirement of all layers before it. They are never negative, and their sum is the last
+retirement of the last layer. Start-up counts towards the first layer; the few cycles after the last
+retirement count towards none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,27 +29,27 @@ class LayerProfile:
 
     Parameters
     ----------
-    name, short
-        The model's name for it, joined with ` + ` where nodes are fused, and a short one that is
-        unique on the accelerator.
-    op
-        What it computes, joined with `+`.
-    target
+    name, short : str
+        The model's name, joined with ` + ` for fused nodes, and a short name that is unique on the
+        accelerator.
+    op : str
+        The operators, joined with `+`.
+    target : str
         `accelerator`, `cpu` for kernels of the CPU target, or `host` for NumPy.
-    macs
-        Multiplications as the model defines them.
-    instructions
-        Of the accelerator's program.
-    read_bytes, written_bytes
-        What its LOAD and STORE instructions move from and to main memory.
-    cycles
-        Added to the completion time; None where the device knows no time, and on the host.
-    utilisation
-        `macs` over what the array could have done in `cycles`; None without cycles. More than one
-        where part of the work was done before the layers ahead were complete.
-    microseconds
-        On the host: what the run took, or several typically, by the clock; None on the
-        accelerator. Profiles are compared without it.
+    macs : int
+        Multiplications, as the model defines them.
+    instructions : int
+        Number in the accelerator's program.
+    read_bytes, written_bytes : int
+        Bytes that its LOADs and STOREs move from and to main memory.
+    cycles : int or None
+        See above; None on the host, or if the device does not measure time.
+    utilisation : float or None
+        `macs` divided by what the array can do in `cycles`; None without cycles. Above 1, the layer
+        overlaps with the one before it.
+    microseconds : float or None
+        Time on the host, of one run or the median of several; None on the accelerator. Not part of
+        a comparison.
     """
 
     name: str
@@ -67,21 +67,21 @@ class LayerProfile:
 
 @dataclass(frozen=True, slots=True)
 class HostRun:
-    """What the host did in a run.
+    """The host's steps in a run.
 
     Parameters
     ----------
-    kernels
+    kernels : tuple
         Nodes that ran as kernels; all other host steps ran in NumPy.
-    seconds
-        How long each step took, by the value that it gave.
+    seconds : mapping
+        Time of each step, by the value that it computed.
     """
 
     kernels: tuple[HostKernel | Recurrence, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def typical(self, seconds: Sequence[Mapping[str, float]]) -> "HostRun":
-        """The same with the median time that each step took in several runs."""
+        """The same steps with the median of their times in several runs."""
         return HostRun(
             self.kernels,
             {name: float(np.median([run[name] for run in seconds])) for name in self.seconds},
@@ -90,19 +90,19 @@ class HostRun:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A run's layers in order, and the cycles of all segments from start to done.
+    """The layers of a run in order, and the cycles of all segments.
 
     Parameters
     ----------
-    layers
-        Host steps too.
-    cycles
-        None where the device knows no time.
-    exact
-        Whether cycles are the hardware's; False where random stalls are left out.
-    utilisation
-        Of the multiplier array over `cycles`.
-    counters
+    layers : tuple
+        With the host's steps.
+    cycles : int or None
+        From start to done; None if the device does not measure time.
+    exact : bool
+        Whether the cycles equal the hardware's; False if random stalls are ignored.
+    utilisation : float or None
+        Of the multiplier array, over `cycles`.
+    counters : mapping
         The device's performance counters, summed over segments.
     """
 
@@ -123,12 +123,12 @@ class Profile:
 
     @property
     def all_macs(self) -> int:
-        """Multiplications of all layers that count them, whoever runs them."""
+        """Multiplications of all layers, on the accelerator and the host."""
         return sum(layer.macs for layer in self.layers)
 
     @property
     def read_bytes(self) -> int:
-        """Bytes from main memory, the program left out."""
+        """Bytes from main memory, without the program."""
         return sum(layer.read_bytes for layer in self.layers)
 
     @property
@@ -168,11 +168,11 @@ def profile_of(
 
     Parameters
     ----------
-    results
+    results : sequence
         Of each segment.
-    names
+    names : mapping
         Short name of each value, from `layer_names`.
-    host
+    host : HostRun
         What the host did.
     """
     rows: list[LayerProfile] = []
@@ -241,7 +241,7 @@ def _host_row(
 
 
 def utilisation(macs: int, cycles: int | None, configuration: Configuration) -> float | None:
-    """Share of the multiplier array's steps that were of use; None without cycles."""
+    """The used share of the multiplier array; None without cycles."""
     if not cycles:
         return None
     return macs / (cycles * configuration.lanes_in * configuration.lanes_out)
@@ -271,11 +271,11 @@ def _segment_rows(
 
 
 def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]:
-    """What each layer adds to the completion time; None for each without spans.
+    """How much later the run ends because of each layer; None for each without spans.
 
     Parameters
     ----------
-    spans
+    spans : ndarray or None
         int64[instructions, 2]: start and retirement of every instruction.
     """
     if spans is None:

@@ -1,4 +1,4 @@
-"""A recurrent layer of the host, step by step: kernels called on addresses that move along."""
+"""Recurrent layers on the host: kernels that are called once per time step on moving addresses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +18,10 @@ class RecurrenceCall:
 
     Parameters
     ----------
-    recurrence
+    recurrence : Recurrence
         The layer.
-    load
-        Gives a kernel's machine code.
+    load : Load
+        Returns the machine code of a kernel.
     """
 
     def __init__(self, recurrence: Recurrence, load: Load) -> None:
@@ -30,7 +30,7 @@ class RecurrenceCall:
         self._runs = [_DirectionCall(d, recurrence, updates, load) for d in recurrence.directions]
 
     def __call__(self, values: dict[str, np.ndarray]) -> None:
-        """Compute all outputs from the values of the inputs, and add them."""
+        """Compute all outputs from the inputs and add them to the values."""
         x, *states = (np.ascontiguousarray(values[name]) for name in self._recurrence.inputs)
         rows = [run(x, *(state[index] for state in states)) for index, run in enumerate(self._runs)]
         every, *last = zip(*rows, strict=True)
@@ -86,7 +86,7 @@ class _DirectionCall:
 
 
 class _Call:
-    """A bound kernel whose operands are told as addresses, by name."""
+    """A bound kernel whose operands are given as addresses, by name."""
 
     def __init__(self, bound: BoundKernel) -> None:
         frame, places = bound.frame()
@@ -95,11 +95,11 @@ class _Call:
         self._bound = bound  # holds the constants that the frame points to
 
     def place(self, **addresses: int) -> None:
-        """Say where operands lie, from now on."""
+        """Set the addresses of operands for the calls that follow."""
         for name, address in addresses.items():
             self._frame[self._places[name]] = address
 
     def run(self, **addresses: int) -> None:
-        """Compute, with these operands at these places."""
+        """Compute, with these addresses of operands."""
         self.place(**addresses)
         self._bound.kernel.call(self._frame)

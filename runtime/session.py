@@ -1,8 +1,8 @@
-"""A session runs a module: segments on a device, the host's steps beside them.
+"""Sessions run modules: the segments on a device, the other steps on the host.
 
-While a segment runs, the host does what does not wait for it. The data windows and the host's
-memory live as long as the session, so constants are written once and each sample writes its inputs
-alone.
+While a segment runs, the host runs the steps that do not depend on it. The data windows and the
+host's memory live as long as the session, so constants are written once, and each sample writes
+only its inputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,31 +26,32 @@ from .names import layer_names
 from .profile import HostRun, Profile, profile_of
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
-"""Arrays by input name; one array where the network has one input."""
+"""Arrays by input name, or one array if the network has one input."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a network gave for one set of inputs.
+    """The result of running a network on one sample.
 
     Parameters
     ----------
-    outputs
+    outputs : dict
         The network's outputs by name.
-    layers
-        Output of each accelerator layer by value name, int8[N, H, W, C], as far as a later layer
-        has not taken its place (`compile_graph(keep_all=True)` keeps all). What passes between
-        nodes of one layer stays on chip.
-    results
-        What the device said of each segment; `dram` is the session's own array, which the next
-        run changes.
-    host
-        What the host did: its kernels, and how long each of its steps took.
-    values
-        What the host's steps gave and segments read and wrote, where the session keeps all; the
-        next run changes them. Otherwise what segments read, where kernels round in their own way.
+    layers : dict
+        Output of each accelerator layer by value name, int8[N, H, W, C], unless a later layer has
+        overwritten it (`compile_graph(keep_all=True)` prevents that). Values between the nodes of a
+        fused layer stay on chip.
+    results : tuple
+        What the device returned for each segment; `dram` is the session's own array, which the
+        next run changes.
+    host : HostRun
+        The host's kernels, and the time of each of its steps.
+    values : dict
+        If the session keeps all: every value of the host's steps, and what segments read and
+        wrote; the next run changes them. Otherwise what segments read, if a kernel of the host
+        rounds in its own way.
     module, names
-        What ran, and short names of its layers.
+        The module, and the short names of its layers.
     """
 
     outputs: dict[str, np.ndarray]
@@ -71,24 +72,24 @@ class Run:
 
 
 class Session:
-    """A module on a device, ready to run; one run at a time, others wait for it.
+    """A module on a device, ready to run; one run at a time, other threads wait.
 
-    Kernels whose machine code was changed or cannot be made are computed in NumPy; `host.refused`
-    names them.
+    NumPy replaces a kernel whose machine code was changed or cannot be compiled; `host.refused`
+    lists these.
 
     Parameters
     ----------
-    module
-        As `compile_graph` or `artifact.load` gives it.
-    device
-        Of the module's configuration; the caller closes it.
-    threads
-        Of the host's kernels; None for all processors that this process may use.
-    keep_all
-        Keep all that the host's steps give, for comparing (`Run.values`).
-    least_work
-        Operations that make a kernel of the host worth while; None to compute all its steps by
-        their definition, in NumPy.
+    module : Module
+        As `compile_graph` or `load` returns it.
+    device : Device
+        Of the same configuration; the caller closes it.
+    threads : int or None
+        Threads of the host's kernels; None for all processors that this process may use.
+    keep_all : bool
+        Keep every value of the host's steps in `Run.values`, for comparing.
+    least_work : int or None
+        The fewest operations for which the host uses a kernel; None to compute all its steps in
+        NumPy, by their definition.
 
     Raises
     ------
@@ -135,13 +136,13 @@ class Session:
 
         Parameters
         ----------
-        inputs
-            Of exactly the network's types and shapes.
+        inputs : Inputs
+            With the types and shapes of the network's inputs; one sample.
 
         Raises
         ------
         InputError
-            When an input is missing, unknown, or of another type or shape.
+            When an input is missing or unknown, or has another type or shape.
         DeviceError
             When the device fails.
         """
@@ -150,7 +151,7 @@ class Session:
             return self._run(given)
 
     def _run(self, given: Mapping[str, np.ndarray]) -> Run:
-        """One run; memory and windows are the session's own."""
+        """Run once, in the session's own memory and windows."""
         module, graph = self.module, self.module.graph
         values = {**self._constants, **given}
         layers: dict[str, np.ndarray] = {}
@@ -190,7 +191,7 @@ class Session:
         return Run(outputs, layers, ordered, did, shown, module, self._names)
 
     def _start(self, index: int, values: dict[str, np.ndarray]) -> Callable[[], Result]:
-        """Let a segment begin; what is returned waits for its end."""
+        """Start a segment; the function that is returned waits for its end."""
         window = self._windows[index]
         for binding in self.module.segments[index].inputs:
             binding.write(window, values[binding.name])
@@ -201,7 +202,7 @@ class Session:
 
 
 def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:
-    """An output; a copy where it shows an input, whose memory is the caller's."""
+    """An output; copied if it shares memory with an input, which is the caller's."""
     return array.copy() if any(np.may_share_memory(array, one) for one in given) else array
 
 
@@ -214,7 +215,7 @@ def data_window(segment: Segment) -> np.ndarray:
 
 
 def kept_layers(segment: Segment) -> list[Binding]:
-    """Layer outputs whose place no later layer takes."""
+    """Outputs of layers that no later layer overwrites."""
     places = {binding.name: binding for binding in segment.activations}
     outputs = [places[layer.output] for layer in segment.layers]
     return [
@@ -225,12 +226,12 @@ def kept_layers(segment: Segment) -> list[Binding]:
 
 
 def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Inputs by name, refused unless they are what the network takes.
+    """Inputs by name, checked against the network.
 
     Raises
     ------
     InputError
-        Naming the input, what it expects and what it got.
+        With the name of the input, and what was expected and given.
     """
     names = [value.name for value in graph.inputs]
     listed = ", ".join(f"`{name}`" for name in names)

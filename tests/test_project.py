@@ -132,7 +132,7 @@ def test_the_advice_to_install_fits_the_installation(monkeypatch, has_pip):
 
 
 NOT_FOR_RUNNING = (
-    *("onnx", "rich"),
+    *("onnx", "amaranth", "rich"),
     *("tilewright.compiler.passes", "tilewright.compiler.importers"),
     *("tilewright.compiler.quantiser", "tilewright.compiler.kernels", "tilewright.flows"),
 )

@@ -1,7 +1,7 @@
 """Arguments that several commands share, and what they mean.
 
-What only compiling, loading or a progress bar needs is imported there: a command that finds its
-network compiled waits for none of it.
+Functions that compile, load or show progress import what they need themselves: a command that finds
+its network in the cache does not wait for these imports.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def add_configuration(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add `--json [FILE.json]`; `what` is said of its content."""
+    """Add `--json [FILE.json]`; `what` describes its content."""
     parser.add_argument(
         "--json", nargs="?", const="-", metavar="FILE.json",
         help=f"{what} for machines, to stdout or to a file",
@@ -44,7 +44,7 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
-    """The configuration asked for; None where nothing was said of it.
+    """The configuration that the user chose; None for no choice.
 
     Raises
     ------
@@ -60,14 +60,14 @@ def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
 
 
 def changed(configuration: Configuration, changes: list[str]) -> Configuration:
-    """A configuration with `PARAM=VALUE` changes; its name tells them.
+    """A configuration with `PARAM=VALUE` changes, which its name lists.
 
     Raises
     ------
     ConfigurationError
         For an unknown parameter or a broken rule.
     UsageError
-        For a change that is not of that form.
+        For a change of another form.
     """
     if not changes:
         return configuration
@@ -95,27 +95,27 @@ def load_module(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
-    """A compiled module from a model, which is compiled now, or from an artifact.
+    """Return the module of an artifact, or of a model, which is compiled or taken from the cache.
 
     Parameters
     ----------
-    configuration
+    configuration : Configuration or None
         None for the default, or an artifact's own.
-    keep_all
+    keep_all : bool
         Compile so that every layer's output can be read.
-    calibration
-        How to quantise a float model; None for one that is quantised.
-    overrides
-        Inputs and dimensions that are given beforehand.
-    placing
-        Who shall run what; an artifact's network is placed anew where that is said.
+    calibration : CalibrationOptions or None
+        How to quantise a float model; None for a quantised one.
+    overrides : InputOverrides
+        Inputs and dimensions that the user fixed.
+    placing : Placing
+        Who runs what; an artifact's network is compiled again if the user says so.
 
     Raises
     ------
     UsageError
-        For an artifact that is to be quantised, or whose inputs are to be fixed.
+        When an artifact should be quantised, or its inputs fixed.
     TilewrightError
-        As the importer, the quantiser, the compiler or the artifact's reader says.
+        As the importer, the quantiser, the compiler or `load` raise it.
     """
     from ...runtime.artifact import is_artifact, load
 
@@ -138,10 +138,10 @@ def load_module(
 def placed_module(
     artifact: Path, configuration: Configuration | None, placing: Placing, *, keep_all: bool
 ) -> "Module":
-    """An artifact's network, compiled with a placement of the user's or taken from the cache.
+    """Compile an artifact's network with the user's placement, or take it from the cache.
 
-    It is kept like a model's, under the artifact's bytes, what was asked for and this processor.
-    Parameters and errors are those of `load_module`.
+    The cache key is the artifact's bytes, the options and this processor. Parameters and errors are
+    those of `load_module`.
     """
     from ...compiler.host import host_target
     from ...runtime.artifact import load
@@ -167,7 +167,7 @@ def compile_model(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
-    """Import, quantise and compile with progress on stderr, or take what was compiled before."""
+    """Import, quantise and compile with progress on stderr, or take the module from the cache."""
     asked = {
         "keep_all": keep_all,
         "calibration": calibration,
@@ -192,7 +192,7 @@ def kept_module(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> CompileCache | None:
-    """Where the module of a model is kept; None where there is no model."""
+    """The place of a model's module in the cache; None if the model is not a file."""
     if not source.is_file():
         return None
     more = (*(calibration.key() if calibration else ()), *overrides.key(), *placing.key())
@@ -250,17 +250,17 @@ def compile_placed(
             keep_all=keep_all,
             placement=placing.placement(),
             costs=costs,
-            cache=False,  # the callers keep it under the file that it is from
+            cache=False,  # the callers keep the module under its file
         )
 
 
 def require_tools(device: str) -> None:
-    """Look for the tools of a device before anything long begins.
+    """Look for the tools of a device before a long computation.
 
     Raises
     ------
     ToolError
-        When `rtl` misses Verilator or a compiler.
+        When Verilator or a C++ compiler is missing, for `rtl`.
     """
     if device == "rtl":
         find_verilator()
@@ -268,12 +268,12 @@ def require_tools(device: str) -> None:
 
 
 Advance = Callable[[str, int, int | None], None]
-"""Called with what is being done, how much of it is, and how much there is in all."""
+"""Called with a description, the number of steps done, and the total."""
 
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Advance]:
-    """A bar on stderr while something long runs; nothing where stderr is no terminal."""
+    """A progress bar on stderr; nothing if stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

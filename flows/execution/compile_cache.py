@@ -58,7 +58,7 @@ class CompileCache:
     ----------
     name : str
         Of the network.
-    digest
+    digest : hashlib._Hash
         SHA-256 of the network, to which the rest is added.
     configuration : Configuration or None
         None for an artifact's own.

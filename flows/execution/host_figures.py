@@ -1,6 +1,6 @@
-"""What this machine can do as a host, measured once and kept: half a second the first time.
+"""The speed of this machine as a host, measured once and kept; the first time takes half a second.
 
-Figures are rounded to two digits: a machine that does other things too gives no better ones.
+Figures are rounded to two digits: other work on the machine makes them no more precise than that.
 """
 
 import contextlib
@@ -30,21 +30,21 @@ from ..bench.resnet18_layers import ConvolutionShape, layer_graph
 KIND = "host"
 """The folder inside the cache."""
 SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
-"""A convolution of a usual size, whose operands lie in the second cache."""
+"""A convolution of a common size, whose operands fit the second-level cache."""
 SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
-"""One that is done as soon as it is called."""
+"""One so small that its time is the time of a call."""
 BYTES = Requantisation("int8", "int8")
 COPIED_BYTES = 1 << 24
-"""More than caches hold."""
+"""More than the caches hold."""
 REPEATED = 5
-"""The best of so many runs counts."""
+"""Number of runs, of which the fastest counts."""
 
 
 @cache
 def measured_host() -> HostSpeed:
-    """This machine's figures, measured now or before; the same throughout a process.
+    """This machine's figures, measured now or earlier; they do not change within a process.
 
-    Where it has no kernels, those of NumPy stand for them.
+    Without kernels for this processor, the figures are NumPy's.
     """
     target = host_target()
     known = (platform.node(), np.__version__, target, code_generator_digest())
@@ -61,7 +61,7 @@ def measured_host() -> HostSpeed:
 
 
 def _kept(path: Path) -> HostSpeed | None:
-    """Figures as they were kept; None where any is missing or none that can be measured."""
+    """Kept figures; None if one is missing or impossible."""
     try:
         figures = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
@@ -78,7 +78,7 @@ def measure_host(target: CpuTarget | None) -> HostSpeed:
 
     Parameters
     ----------
-    target
+    target : Target or None
         What kernels are compiled for; None where there are none.
     """
     graph = layer_graph(SHAPE)
@@ -108,7 +108,7 @@ def measure_host(target: CpuTarget | None) -> HostSpeed:
 def _kernel_rate(
     target: CpuTarget, shape: ConvolutionShape, quantised: Requantisation | None
 ) -> float:
-    """Convolutions a nanosecond, with all threads that a session uses."""
+    """Convolutions per nanosecond, with all threads that a session uses."""
     pad = shape.padding
     description = Convolution(
         1,
@@ -137,7 +137,7 @@ def _addition(kind: TensorType) -> Graph:
 
 
 def _per_ns(count: int, call: Callable[[], object]) -> float:
-    """How many of something a call does in a nanosecond, at its best."""
+    """Operations per nanosecond of the fastest call, which does `count` of them."""
     call()
     times = []
     for _ in range(REPEATED):

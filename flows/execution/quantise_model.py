@@ -1,4 +1,4 @@
-"""Import a float model and quantise it with samples from a file, as `calibration_options` says."""
+"""Import a float model and quantise it with samples from a file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class QuantisedModel:
-    """A quantised model and the samples around it.
+    """A quantised model, and the samples of the file.
 
     Parameters
     ----------
-    result
+    result : Quantised
         The network.
-    samples
-        All of the file.
-    rows
-        Those that calibrated.
-    others
-        Those that did not.
-    size
-        Samples that the network takes at a time.
+    samples : Samples
+        All samples of the file.
+    rows : ndarray
+        Indices of the samples that calibrated the model.
+    others : ndarray
+        Indices of the other samples.
+    size : int
+        Samples per run of the network.
     """
 
     result: QuantisedNetwork
@@ -49,7 +49,7 @@ class QuantisedModel:
     size: int
 
     def batches(self, rows: np.ndarray) -> Batches:
-        """Some of the samples."""
+        """Some of the samples, in batches."""
         return Batches(
             {name: array[rows] for name, array in self.samples.inputs.items()}, self.size
         )
@@ -66,17 +66,17 @@ def quantise_model(
 
     Parameters
     ----------
-    progress
-        Called with what is being done.
-    overrides
-        Inputs and dimensions that are given beforehand.
-    check
-        Refuses graphs, given the float one as the quantiser takes it; before it calibrates.
+    progress : Progress
+        Called with a description of each step.
+    overrides : InputOverrides
+        Inputs and dimensions that the user fixed.
+    check : callable
+        Called with the prepared float graph before calibration; raises to reject it.
 
     Raises
     ------
     TilewrightError
-        When the model or the samples are not as they should be.
+        When the model or the samples are invalid.
     """
     progress(f"reading {source.name}")
     graph = import_onnx(source, fixed=overrides.fixed, dims=overrides.dims)

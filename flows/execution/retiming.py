@@ -1,7 +1,7 @@
-"""What-if: one compiled network, placed in time under many memories and machines.
+"""What-if: the time of one compiled network with many memories and machines.
 
-Only parameters that leave every instruction word and every token as they are can be varied. The
-compiler might choose other tiles for another machine; here it does not get the chance.
+The hardware changes, the program does not: it is not compiled again, so only parameters that leave
+every instruction word and every token as they are can be varied.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,11 +24,11 @@ VARIABLE = ("queue_depth", "outstanding_bursts", "bus_bits", "burst_beats")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A machine and a memory, and what was chosen to get there.
+    """A machine and a memory, with the parameters that were varied.
 
     Parameters
     ----------
-    chosen
+    chosen : mapping
         The varied parameters by name, as text for a table.
     """
 
@@ -43,15 +43,15 @@ def settings(
     memories: Mapping[str, Sequence[Any]],
     machines: Mapping[str, Sequence[int]],
 ) -> list[Setting]:
-    """All combinations, the last parameter fastest.
+    """All combinations; the last parameter varies fastest.
 
     Parameters
     ----------
     configuration, memory
-        What holds where nothing is varied.
-    memories
+        The machine and memory of the parameters that are not varied.
+    memories : mapping
         Values of `latency` and `outstanding`, and pairs (beats, cycles) of `bandwidth`.
-    machines
+    machines : mapping
         Values of parameters in `VARIABLE`.
 
     Raises
@@ -59,7 +59,7 @@ def settings(
     UsageError
         For a parameter that the program depends on.
     ConfigurationError, DeviceError
-        For a machine or memory that cannot be.
+        For an impossible machine or memory.
     """
     for name in machines:
         check_variable(configuration, name)
@@ -78,12 +78,12 @@ def settings(
 
 
 def check_variable(configuration: Configuration, name: str) -> None:
-    """Refuse a parameter that the program depends on.
+    """Reject a parameter that the program depends on.
 
     Raises
     ------
     UsageError
-        Saying what to do instead.
+        With the alternative.
     """
     if name in VARIABLE:
         return
@@ -115,7 +115,7 @@ def _memory(memory: MemoryModel, given: Mapping[str, Any]) -> MemoryModel:
 
 
 def retime(module: Module, chosen: Iterable[Setting]) -> list[int]:
-    """Cycles of the whole network under each setting."""
+    """Cycles of the whole network with each setting."""
     pairs = [(setting.machine, setting.memory) for setting in chosen]
     total = np.zeros(len(pairs), dtype=np.int64)
     for segment in module.segments:

@@ -1,4 +1,4 @@
-"""The network that `tilewright run` is given, made for what the file of samples says of inputs."""
+"""The module of `tilewright run`; the file of samples fixes inputs that shapes depend on."""
 
 from argparse import Namespace
 from collections.abc import Callable
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], None]) -> "Module":
-    """The module; inputs that shapes depend on are fixed at what the input file says of them.
+    """Return the module; the input file gives the values of inputs that shapes depend on.
 
     Parameters
     ----------
-    say
-        Told which inputs were fixed.
+    say : callable
+        Called with a sentence about the inputs that were fixed.
 
     Raises
     ------
     TilewrightError
-        As `load_module`; `NeedsInputError` for an input that nothing says anything of.
+        As `load_module`; `NeedsInputError` for an input that has no value.
     """
     configuration = chosen_configuration(arguments)
     calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)

@@ -29,17 +29,17 @@ class RunOutcome:
 
     Parameters
     ----------
-    outputs
+    outputs : ndarray
         The network's first output, [samples, ...].
-    profile
+    profile : Profile
         Of the first sample; what host steps take is the median of all runs.
-    results
+    results : tuple
         What the device said of each segment, for the first sample.
-    comparison
+    comparison : Comparison or None
         None where none was asked for.
-    seconds
+    seconds : float
         The device's time, comparisons included.
-    host_runs
+    host_runs : int
         Runs of which host times are the median.
     """
 
@@ -66,9 +66,9 @@ def run_samples(
 
     Parameters
     ----------
-    compare
+    compare : bool
         Compare every layer and output with the integer reference.
-    compare_with
+    compare_with : int
         Number of samples, the first ones, whose whole data windows are compared with `sim`.
 
     Raises

@@ -1,8 +1,8 @@
-"""Input files: an `.npz` or `.npy` of samples, and what is known of their outputs.
+"""Input files: an `.npz` or `.npy` of samples, with expected outputs if they are known.
 
-An `.npz` holds `inputs`, one sample per row without the batch axis, and where known `outputs` and
-`labels`; for a network of several inputs, one array for each by its name. An `.npy` holds the
-inputs alone.
+An `.npz` holds `inputs`, one sample per row without the batch axis, and optionally `outputs` and
+`labels`. For a network of several inputs it holds one array for each, by name. An `.npy` holds only
+the inputs.
 """
 
 import zipfile
@@ -24,18 +24,18 @@ EXPECTED = ("outputs", "labels")
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Inputs of a number of runs, and what is expected of them.
+    """The inputs of one or more runs, with the expected results.
 
     Parameters
     ----------
-    source
-        Where they are from, for the report.
-    inputs
-        Per input of the network: [samples, *shape].
-    outputs
-        Expected first output, [samples, ...], or None.
-    labels
-        Expected class, int[samples], or None.
+    source : str
+        Their origin, for the report.
+    inputs : mapping
+        By input of the network: [samples, *shape].
+    outputs : ndarray or None
+        The expected first output, [samples, ...], or None.
+    labels : ndarray or None
+        The expected class, int[samples], or None.
     """
 
     source: str
@@ -53,7 +53,7 @@ class Samples:
             yield {name: array[index] for name, array in self.inputs.items()}
 
     def first(self, count: int) -> "Samples":
-        """The first samples; all where there are not so many."""
+        """The first samples, or all if there are fewer."""
         return Samples(
             self.source,
             {name: array[:count] for name, array in self.inputs.items()},
@@ -63,9 +63,9 @@ class Samples:
 
 
 def random_samples(graph: "Graph", count: int, seed: int) -> Samples:
-    """Seeded inputs: all values of whole-number types, a normal distribution for floats.
+    """Random inputs: uniform over the range of integer types, normal for floats.
 
-    What picks rows of a table, as words do, stays within it.
+    Indices into a table, such as words, stay within the table.
     """
     generator = np.random.default_rng(seed)
     inputs = {}
@@ -84,7 +84,7 @@ def random_samples(graph: "Graph", count: int, seed: int) -> Samples:
 
 
 def _rows_to_pick(graph: "Graph", name: str) -> int | None:
-    """Return the extent that a value's elements are indices of, the least one; None if of none."""
+    """Return the smallest extent that a value indexes; None if it indexes nothing."""
     from ...compiler.graph.operators import Cast, Gather, Reshape, Transpose
 
     found: list[int] = []
@@ -106,7 +106,7 @@ def read_samples(path: Path, graph: "Graph") -> Samples:
     Raises
     ------
     InputError
-        When it is not readable, or not what the network takes.
+        When the file cannot be read or does not fit the network.
     """
     arrays = read_arrays(path)
     if len(graph.inputs) == 1 and graph.inputs[0].name not in arrays:
@@ -141,12 +141,12 @@ def read_samples(path: Path, graph: "Graph") -> Samples:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of an input file by name.
+    """Read the arrays of an input file, by name.
 
     Raises
     ------
     InputError
-        When it is not readable.
+        When the file cannot be read.
     """
     try:
         loaded = np.load(path, allow_pickle=False)
@@ -167,7 +167,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _rows(path: Path, name: str, array: np.ndarray, value: "Value") -> np.ndarray:
-    """An input as [samples, *shape of the network's input]."""
+    """Return an input as [samples, *shape of the network's input]."""
     kind = value.type
     row = kind.shape[1:] if kind.shape[:1] == (1,) else kind.shape
     if str(array.dtype) == kind.dtype and array.ndim:

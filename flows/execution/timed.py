@@ -1,6 +1,6 @@
-"""A network's segments placed in time: what traces, reports and what-if tables start from.
+"""The segments of a network with their exact times, for traces, reports and what-if tables.
 
-Segments run one after the other; what the host does between them takes no time here.
+Segments run one after the other; the host's time between them is not counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,12 +30,12 @@ class TimedSegment:
     Parameters
     ----------
     segment, timing
-        The program, and when everything in it happens.
-    names
-        Short name of each layer, by the value that it produces.
-    spans
-        int64[instructions, 2]: start and retirement as a device measured them; None where none
-        did.
+        The program, and the times of its instructions.
+    names : mapping
+        The short name of each layer, by the value that it computes.
+    spans : ndarray or None
+        int64[instructions, 2]: start and retirement, as a device measured them; None without such a
+        device.
     """
 
     segment: Segment
@@ -45,44 +45,44 @@ class TimedSegment:
 
     @property
     def program(self) -> Sequence[Instruction]:
-        """Its instructions."""
+        """The instructions."""
         return self.segment.program
 
     @property
     def agrees(self) -> bool:
-        """Whether what was measured, if anything, is what the model says."""
+        """Whether the measured times, if there are any, equal those of the model."""
         return self.spans is None or bool((self.spans == self.timing.spans).all())
 
     @cached_property
     def activity(self) -> Activity:
-        """Every cycle of every unit, named."""
+        """The name of every cycle of every unit."""
         return activity(self.timing)
 
     @cached_property
     def beats(self) -> tuple[Beats, Beats]:
-        """Every beat read, and written."""
+        """Every beat that is read or written."""
         return beats(self.timing)
 
     @cached_property
     def layer(self) -> np.ndarray:
-        """Index of each instruction's layer in the segment, int64[instructions]."""
+        """The index of each instruction's layer in the segment, int64[instructions]."""
         layers = np.full(len(self.program), NO_LAYER, dtype=np.int64)
         for number, layer in enumerate(self.segment.layers):
             layers[layer.first : layer.last] = number
         return layers
 
     def layer_name(self, index: int) -> str:
-        """Short name of the layer of an instruction; empty for HALT."""
+        """The short name of an instruction's layer; empty for HALT."""
         number = int(self.layer[index])
         return self.names[self.segment.layers[number].output] if number != NO_LAYER else ""
 
     def label(self, index: int) -> str:
-        """What an instruction is called: its layer and its mnemonic."""
+        """The label of an instruction: its layer and its mnemonic."""
         name, mnemonic = self.layer_name(index), self.program[index].mnemonic
         return f"{name}: {mnemonic}" if name else mnemonic
 
     def note(self, index: int) -> str:
-        """What an instruction is there for: its tile and its part in it."""
+        """The purpose of an instruction: its tile and its part of the work."""
         number = int(self.layer[index])
         if number == NO_LAYER:
             return ""
@@ -91,12 +91,12 @@ class TimedSegment:
 
 
 def require_segments(module: Module) -> None:
-    """Refuse a network of which nothing runs on the accelerator: there is no time to speak of.
+    """Reject a network that does not use the accelerator: it takes no cycles.
 
     Raises
     ------
     CompileError
-        Saying what to do.
+        With the remedy.
     """
     if not module.segments:
         cure = "quantise the model to int8 first (`tilewright quantise`)"
@@ -111,14 +111,14 @@ def require_segments(module: Module) -> None:
 def time_segments(
     module: Module, memory: MemoryModel | None = None, results: Sequence[Result] = ()
 ) -> list[TimedSegment]:
-    """Place every segment.
+    """Time every segment.
 
     Parameters
     ----------
-    memory
-        Main memory; the default model if None. Its random stalls are left out.
-    results
-        What a device measured of each segment; only those of hardware are taken.
+    memory : MemoryModel or None
+        Main memory; the default model if None. Its random stalls are ignored.
+    results : sequence
+        What a device measured for each segment; only measurements of hardware are used.
     """
     names = layer_names(module)
     measured = [result.spans if result.device == "rtl" else None for result in results]

@@ -1,0 +1,25 @@
+"""Bounds of the accumulators of a layer, over all its inputs."""
+
+import numpy as np
+
+
+def accumulator_bounds(weights: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lowest and the highest accumulator of each channel over all int8 inputs.
+
+    Parameters
+    ----------
+    weights : int8[KH, KW, Ci / groups, Co]
+        Of a QConv.
+    bias : int32[Co]
+        Of a QConv.
+
+    Returns
+    -------
+    int64[Co], int64[Co]
+    """
+    wide = weights.astype(np.int64)
+    positive = np.maximum(wide, 0).sum(axis=(0, 1, 2))
+    negative = np.minimum(wide, 0).sum(axis=(0, 1, 2))
+    lowest = -128 * positive + 127 * negative + bias
+    highest = 127 * positive - 128 * negative + bias
+    return lowest, highest
