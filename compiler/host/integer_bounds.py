@@ -17,7 +17,7 @@ Weights are known, so that the bounds of each channel's accumulators are exact.
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT, INT8_MIN, SATURATED
-from ..passes.check_accumulators import accumulator_bounds
+from ..accumulators import accumulator_bounds
 
 INT32_LIMIT = 1 << 31
 """Accumulators at or beyond it, the graph's definition refuses."""

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.compiler.accumulators import accumulator_bounds
 from tilewright.compiler.graph import Quantisation
-from tilewright.compiler.passes.check_accumulators import accumulator_bounds
 from tilewright.compiler.quantiser.weights import least_error_scales, quantise_weights
 from tilewright.isa.numbers import EXACT_LIMIT
 
