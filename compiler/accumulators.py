@@ -1,6 +1,9 @@
-"""Bounds of the accumulators of a layer, over all its inputs."""
+"""Bounds of a quantised layer's accumulators, for passes, quantiser and host kernels."""
 
 import numpy as np
+
+SMALL_SCALE = 2.0**-16
+"""Scales below do not bring 2**24 out of int8's range."""
 
 
 def accumulator_bounds(weights: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

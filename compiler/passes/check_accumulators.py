@@ -8,12 +8,9 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.numbers import EXACT_LIMIT
-from ..accumulators import accumulator_bounds
+from ..accumulators import SMALL_SCALE, accumulator_bounds
 from ..graph import Graph, Node
 from ..graph import operators as ops
-
-SMALL_SCALE = 2.0**-16
-"""Scales below do not bring 2**24 out of int8's range."""
 
 
 def check_accumulators(graph: Graph) -> Graph:

@@ -8,10 +8,10 @@ those whose sums the machine might not requantise exactly.
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT
+from ..accumulators import SMALL_SCALE
 from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import GraphPattern, Site, either, first_match, op, rewrite, rule, value
-from .check_accumulators import SMALL_SCALE
 from .patterns import (
     dequantised,
     known,

@@ -8,8 +8,7 @@ input, side by side in the channels, with the terms as their weights: `x * w = x
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT
-from ..accumulators import accumulator_bounds
-from .check_accumulators import SMALL_SCALE
+from ..accumulators import SMALL_SCALE, accumulator_bounds
 
 
 def split_weights(weights: np.ndarray) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ from ..graph import Builder, Constant, Graph, Node, Output, drop_unused
 from ..graph.operator import Operator
 from .rules import Rule
 
-MOST_REWRITES = 1000
+MOST_REWRITES = 100
 """Replacements, beside as many for each node of the graph, after which rules undo each other."""
 
 DEEPEST = 16
@@ -112,7 +112,7 @@ class Rewriter(Builder):
         if not self.is_private(name):
             return None
         (key,) = self._readers[name]
-        return self._live[key]
+        return self._live.get(key)
 
     # Sweeps ----------------------------------------------------------------------------------
 
@@ -134,7 +134,11 @@ class Rewriter(Builder):
                 continue
             rewritten = self._rewritten = True
             for woken in self._replace(key, name):
-                if woken not in waiting and woken in self._live and self._rules_for(woken):
+                if woken in waiting or woken not in self._live or not self._rules_for(woken):
+                    continue
+                if self._positions[woken] < position:
+                    self._waiting.add(woken)  # it looked down, at what has changed since
+                else:
                     waiting.add(woken)
                     heappush(queue, (self._positions[woken], woken))
         return rewritten
@@ -176,7 +180,9 @@ class Rewriter(Builder):
         self._before.setdefault(key, self._live.pop(key).inputs)
         woken: list[str] = []
         for reader in self._readers.get(key, ()):
-            old = self._live[reader]
+            old = self._live.get(reader)
+            if old is None:
+                continue
             self._before.setdefault(reader, old.inputs)
             inputs = tuple(name if one == key else one for one in old.inputs)
             node = self._live[reader] = Node(old.name, old.attributes, inputs, old.outputs)
@@ -209,7 +215,7 @@ class Rewriter(Builder):
             if self._is_dead(name):
                 dying += self._drop(name)
                 touched.add(name)
-        self._waiting = self._born & self._live.keys()
+        self._waiting |= self._born & self._live.keys()
         self._waiting.update(one for name in touched for one in self._lookers.get(name, ()))
         self._before, self._born = {}, set()
         self._added.clear()
