@@ -61,10 +61,10 @@ class Operator:
         """
         low, high = self.arity
         if not low <= len(types) <= high:
-            expected = str(low) if low == high else f"{low} to {high}"
+            expected = f"{low} to {high}" if low < high else str(low)
             raise CompileError(
-                f"`{self.op}`: expected {expected} inputs, got {len(types)}; give the missing ones "
-                "or drop the surplus ones"
+                f"`{self.op}`: expected {expected} input{'s' if high > 1 else ''}, got "
+                f"{len(types)}; give the missing ones or drop the surplus ones"
             )
         found = self.result_type(types)
         return tuple(map(check_size, found if isinstance(found, tuple) else (found,)))

@@ -1,6 +1,8 @@
 """Operators that cut, surround, repeat and pick elements -> Slice, Pad, Gather, Where."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +52,7 @@ def _crop(node: OnnxNode, before: list[int], after: list[int]) -> str:
 
 
 def _pad_by_elements(
-    node: OnnxNode, x: str, before: tuple[int, ...], after: tuple[int, ...], mode
+    node: OnnxNode, x: str, before: tuple[int, ...], after: tuple[int, ...], mode: Any
 ) -> str:
     """Emit a Gather for each axis that grows: which element stands where is known."""
     for axis, size in enumerate(node.builder.types[x].shape):
@@ -117,7 +119,7 @@ def import_split(node: OnnxNode) -> list[str]:
     return parts_of(node, axis, sizes, node.proto.output)
 
 
-def parts_of(node: OnnxNode, axis: int, sizes, names) -> list[str]:
+def parts_of(node: OnnxNode, axis: int, sizes: Sequence[int], names: Sequence[str]) -> list[str]:
     """Emit a Slice of the first operand for each of the sizes along an axis."""
     size, x = node.type(0).shape[axis], node.input(0)
     if sum(sizes) != size or min(sizes, default=0) < 0:

@@ -72,7 +72,7 @@ def _operand(node: OnnxNode, index: int, shape: tuple[int, ...], dtype: str) -> 
     return node.array(np.zeros(shape, DTYPES[dtype]), f"{node.label}.zeros")
 
 
-def _state(node: OnnxNode, index: int, shape, dtype: str, last: bool) -> str:
+def _state(node: OnnxNode, index: int, shape: tuple[int, ...], dtype: str, last: bool) -> str:
     if node.has(index):
         return _swap(node, node.input(index), (1, 0, 2), last)
     return _operand(node, index, shape, dtype)

@@ -235,7 +235,7 @@ BROKEN = {
     ),
     "arity": (
         changed(dataclasses.replace(POOL, inputs=POOL.inputs * 2)),
-        "graph `small`: node `pool/1;2:0` (`qmaxpool`): `qmaxpool`: expected 1 inputs, got 2; give "
+        "graph `small`: node `pool/1;2:0` (`qmaxpool`): `qmaxpool`: expected 1 input, got 2; give "
         "the missing ones or drop the surplus ones",
     ),
     "clamp": (

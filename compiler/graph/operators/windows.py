@@ -34,53 +34,31 @@ def window_extents(
     ----------
     operator
         With `strides`, `pads`, and `overhang` if it has one.
-    """
-    count = len(sizes)
-    pads, overhang = operator.pads, getattr(operator, "overhang", (0,) * count)
-    return tuple(
-        window_extent(
-            sizes[i],
-            kernel[i],
-            operator.strides[i],
-            pads[i] + pads[i + count],
-            dilations[i],
-            overhang[i],
-        )
-        for i in range(count)
-    )
-
-
-def window_extent(
-    size: int, kernel: int, stride: int, padding: int, dilation: int, overhang: int = 0
-) -> int:
-    """Return how many windows fit on an axis.
-
-    Parameters
-    ----------
-    size, kernel, stride, dilation : int
-        Elements on the axis, taps, steps between windows and between taps.
-    padding, overhang : int
-        Padding of both sides together; reach of the last window beyond it.
 
     Raises
     ------
     CompileError
         If not even one window fits, or the padding is absurdly large.
     """
-    span = (kernel - 1) * dilation + 1
-    free = size + padding + overhang - span
-    if padding > LARGEST_PADDING:
-        raise CompileError(
-            f"window: expected padding of at most {LARGEST_PADDING:,} elements on an axis, got "
-            f"{padding:,}; correct the model's padding"
-        )
-    if free < 0 or min(size, kernel, stride, dilation) < 1:
-        raise CompileError(
-            f"window: expected it to fit the padded input of {size + padding} elements, got a "
-            f"span of {span} (kernel {kernel}, stride {stride}, dilation {dilation}); correct the "
-            "model's kernel or padding"
-        )
-    return free // stride + 1
+    count, extents = len(sizes), []
+    more = getattr(operator, "overhang", (0,) * count)
+    for i, (size, taps, dilation) in enumerate(zip(sizes, kernel, dilations, strict=True)):
+        span, stride = (taps - 1) * dilation + 1, operator.strides[i]
+        padding = operator.pads[i] + operator.pads[i + count]
+        free = size + padding + more[i] - span
+        if padding > LARGEST_PADDING:
+            raise CompileError(
+                f"window: expected padding of at most {LARGEST_PADDING:,} elements on an axis, got "
+                f"{padding:,}; correct the model's padding"
+            )
+        if free < 0 or min(size, taps, stride, dilation) < 1:
+            raise CompileError(
+                f"window: expected it to fit the padded input of {size + padding} elements, got a "
+                f"span of {span} (kernel {taps}, stride {stride}, dilation {dilation}); correct "
+                "the model's kernel or padding"
+            )
+        extents.append(free // stride + 1)
+    return tuple(extents)
 
 
 def windows(
