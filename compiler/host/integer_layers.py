@@ -56,7 +56,8 @@ def match_layer(scope: Scope, node: Node) -> HostKernel | None:
         )
         return HostKernel(described, inputs, constants, (node,), exact=True)
     described = GroupedConvolution(
-        *(shape[0], shape[1], shape[2], shape[3], w.shape[3], layer.groups),
+        *(shape[0], shape[1], shape[2], shape[3], w.shape[3]),
+        groups=layer.groups,
         kernel=(w.shape[0], w.shape[1]),
         strides=layer.strides,
         pads=layer.pads,

@@ -128,7 +128,7 @@ def match_convolution(scope: Scope, node: Node) -> HostKernel | None:
         description = DepthwiseConvolution(*extents, *window)
         w = w.reshape(*window[0], channels)
     else:
-        description = GroupedConvolution(*extents, out, conv.groups, *window)
+        description = GroupedConvolution(*extents, out, *window, groups=conv.groups)
     inputs = {"x": node.inputs[0]}
     if after.residual is not None:
         inputs["residual"] = after.residual
