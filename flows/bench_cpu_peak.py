@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 
 from ..compiler.cpu import CpuTarget
-from ..compiler.cpu.codegen.machine_code import Library, assemble
+from ..compiler.cpu.codegen.machine_code import ObjectCode, assemble
 
 CHAINS = 12
 """Sums that are carried along: as many as two instructions per cycle keep busy, in registers."""
@@ -37,7 +37,7 @@ def peak_rates(target: CpuTarget) -> Mapping[str, float]:
 
 
 def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int) -> float:
-    library = Library(assemble(_code(target, name, sums, factors), target, "peak"), target)
+    library = ObjectCode(assemble(_code(target, name, sums, factors), target, "peak"), target)
     run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
     data = (ctypes.c_char * 64)()
     least = float("inf")
