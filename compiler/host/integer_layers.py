@@ -86,7 +86,7 @@ def match_layer(
         narrow = plain and are_narrow(kernel, addends)
         described = DepthwiseConvolution(*shape, **window, narrow=narrow)
     else:
-        described = GroupedConvolution(*shape, kernel.shape[3], layer.groups, **window)
+        described = GroupedConvolution(*shape, kernel.shape[3], groups=layer.groups, **window)
     return HostKernel(described, {"x": x}, constants, (node,), exact=True)
 
 

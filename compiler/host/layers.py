@@ -82,7 +82,7 @@ def match_convolution(
         description = DepthwiseConvolution(*shape, *window)
         constants["w"] = kernel.reshape(*taps, channels)
     else:
-        description = GroupedConvolution(*shape, out, conv.groups, *window)
+        description = GroupedConvolution(*shape, out, *window, groups=conv.groups)
     inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
     return HostKernel(description, inputs, constants, (node, *after.nodes))
 

@@ -75,6 +75,7 @@ def run(module: Module, x: np.ndarray, **options) -> Run:
         return Session(module, sim, **options).run(x)
 
 
+@pytest.mark.cpu_kernels
 def test_kernels_agree_with_numpy(module, graph):
     ran = run(module, inputs())
     assert len(ran.host.kernels) >= 3
@@ -90,6 +91,7 @@ def test_without_kernels_all_is_numpy(module, graph):
     assert {layer.target for layer in ran.profile.layers} == {"host"}
 
 
+@pytest.mark.cpu_kernels
 def test_products_in_numpy_count_their_multiplications():
     """One that is worth a kernel, and one that is not."""
     shapes = {"x": (4, 32, 48), "z": (2, 8)}
@@ -192,6 +194,7 @@ def test_a_step_that_fails_leaves_the_accelerator_idle(monkeypatch):
     assert len(ended) == 1
 
 
+@pytest.mark.cpu_kernels
 def test_an_artifact_brings_the_machine_code(module, tmp_path, monkeypatch):
     assert module.code
     save(module, tmp_path / "host.tw")
@@ -227,6 +230,7 @@ def test_changed_code_is_not_run(module, graph):
         np.testing.assert_array_equal(ran.outputs[name], expected)
 
 
+@pytest.mark.cpu_kernels
 def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph):
     """One damaged kernel at a time; those that read its value look for it in the arena."""
     module = compile_graph(graph, SMALL)
@@ -243,6 +247,7 @@ def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph):
     assert refused & set(session.host.plan.memory.offsets)
 
 
+@pytest.mark.cpu_kernels
 def test_each_kernel_is_compared_with_its_meaning(module):
     comparison = Comparison(module)
     comparison.add({"x": inputs()}, run(module, inputs(), keep_all=True))
@@ -251,6 +256,7 @@ def test_each_kernel_is_compared_with_its_meaning(module):
     assert any(0 < tally.largest < TOLERANCE / 8 for tally in rounded)
 
 
+@pytest.mark.cpu_kernels
 def test_a_wrong_kernel_is_found_and_named(module):
     """The comparison can fail: one element of a kernel's result is a thousandth too large."""
     ran = run(module, inputs(), keep_all=True)
@@ -265,6 +271,7 @@ def test_a_wrong_kernel_is_found_and_named(module):
     assert "1 of 32768 values differ (sample 0: at [0, 7]" in sentence
 
 
+@pytest.mark.cpu_kernels
 def test_without_kept_values_outputs_are_compared_to_within_the_tolerance(module):
     comparison = Comparison(module)
     comparison.add({"x": inputs()}, run(module, inputs()))

@@ -62,6 +62,7 @@ def parted() -> Module:
     return compile_graph(graph, SMALL, placement=Placement(forced=(("conv2", "cpu"),)))
 
 
+@pytest.mark.cpu_kernels
 def test_products_count_in_kernels_and_in_numpy(products):
     macs = {"by.x": 4 * 32 * 48 * 40, "by.z": 2 * 8 * 4, "flat.x": 0, "flat.z": 0}
     for host, product in ((kernels_of(products), "cpu"), (HostRun(), "host")):

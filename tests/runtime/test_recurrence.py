@@ -78,6 +78,7 @@ def run(graph: Graph, inputs: dict[str, np.ndarray], **options) -> Run:
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize(("samples", "hidden"), [(1, 32), (3, 19)])
+@pytest.mark.cpu_kernels
 def test_kernels_agree_with_the_definition(kind, direction, samples, hidden):
     graph = layer(kind, direction, samples=samples, hidden=hidden)
     inputs = inputs_of(graph)
@@ -91,6 +92,7 @@ def test_kernels_agree_with_the_definition(kind, direction, samples, hidden):
     assert len(comparison.kernels) == len(graph.outputs)
 
 
+@pytest.mark.cpu_kernels
 def test_a_relu_layer_is_a_kernel_too():
     graph = layer("RNN", activations=("Relu",))
     inputs = inputs_of(graph)

@@ -59,15 +59,7 @@ class ByteProduct(HeadProduct):
 
 
 class ByteProductPlanner:
-    """Plan one product for one target.
-
-    Parameters
-    ----------
-    product
-        The product.
-    target
-        The processor that it is compiled for.
-    """
+    """The declaration and schedule of one product for one target."""
 
     def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
         self.product, self.target = product, target

@@ -84,15 +84,7 @@ _INVERSE_OF_9 = pow(9, -1, 1 << 32)
 
 
 class ByteWinogradPlanner(TilePlanner):
-    """Plan one convolution of bytes for one target.
-
-    Parameters
-    ----------
-    conv
-        The convolution, with windows of 3x3 and steps of 1.
-    target
-        The processor that it is compiled for.
-    """
+    """The declaration and schedule of one convolution of bytes for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         assert conv.quantised is not None

@@ -15,30 +15,23 @@ from .byte_winograd import ByteWinogradPlanner
 from .description import Array, KernelSchedule
 from .direct_convolution import DirectPlanner
 from .quantised import Requantisation, Residual
-from .windows import Pair, WindowLayer
+from .windows import DenseWindows
 from .winograd import WinogradPlanner
 
 ConvolutionPlanner = DirectPlanner | WinogradPlanner | ByteWinogradPlanner
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution(WindowLayer):
+class Convolution(DenseWindows):
     """`out[n, y, x, o] = sum(x[n, y * s + ky * d - top, ..., i] * w[ky, kx, i, o]) + bias[o]`.
 
     Operands are `x` as [N, H, W, I], `w` as [KH, KW, I, O], `bias` [O] (float32, or int32 for
     bytes), for bytes `scale` float32[O], and `residual` like the output where there is one. The
-    output is [N, OH, OW, O]. All but `x` and `residual` are constants.
+    output is [N, OH, OW, O]. All but `x` and `residual` are constants. `DenseWindows` has the other
+    parameters.
 
     Parameters
     ----------
-    batch, height, width, channels_in, channels_out
-        Extents.
-    kernel, strides, dilations
-        Of the window, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
-    activation
-        Follows a float32 kernel, one of `ACTIVATIONS`.
     residual
         Whether an array is added before the activation; float32 alone.
     quantised
@@ -53,16 +46,6 @@ class Convolution(WindowLayer):
         For bytes, how a residual of bytes is added to the kernel's own.
     """
 
-    batch: int
-    height: int
-    width: int
-    channels_in: int
-    channels_out: int
-    kernel: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
-    activation: str = ""
     residual: bool = False
     quantised: Requantisation | None = None
     winograd: bool = True
@@ -71,7 +54,7 @@ class Convolution(WindowLayer):
     title = "convolution"
 
     def __post_init__(self) -> None:
-        WindowLayer.__post_init__(self)
+        DenseWindows.__post_init__(self)
         if self.quantised and (self.residual or self.activation):
             raise CompileError(
                 "convolution: a quantised kernel has neither residual nor activation; give its "
@@ -83,13 +66,13 @@ class Convolution(WindowLayer):
     @property
     def operands(self) -> Mapping[str, Array]:
         """Arrays that the kernel takes, in the order of a call."""
-        found = WindowLayer.operands.__get__(self)
+        found = DenseWindows.operands.__get__(self)
         return {**found, "residual": self.output} if self.residual or self.added else found
 
     @property
     def output(self) -> Array:
         """The array that the kernel computes."""
-        found = WindowLayer.output.__get__(self)
+        found = DenseWindows.output.__get__(self)
         return Array(self.added.quantised.dtype_out, found.shape) if self.added else found
 
     def planner(self, target: CpuTarget) -> ConvolutionPlanner:

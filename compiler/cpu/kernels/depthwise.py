@@ -16,7 +16,7 @@ from ... import te
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
 from .quantised import Requantisation
-from .windows import Pair, WindowLayer
+from .windows import ChannelWindows, Pair, WeightedWindows
 
 LARGEST = 49
 """Taps of the largest window that is unrolled; larger ones would compile for minutes."""
@@ -35,19 +35,14 @@ SEVERAL = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DepthwiseConvolution(WindowLayer):
+class DepthwiseConvolution(ChannelWindows, WeightedWindows):
     """`out[n, y, x, c] = sum(x[n, y * s + ky * d - top, ..., c] * w[ky, kx, c]) + bias[c]`.
 
     Operands are `x` as [N, H, W, C], `w` as [KH, KW, C], `bias` [C] and, for bytes, `scale` [C].
+    `ChannelWindows` has the other parameters.
 
     Parameters
     ----------
-    batch, height, width, channels
-        Extents.
-    kernel, strides, dilations
-        Of the window, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
     activation
         Follows a float32 kernel.
     quantised
@@ -57,21 +52,15 @@ class DepthwiseConvolution(WindowLayer):
         which is exact and takes half the instructions, as there is no fused multiply-add of int32.
     """
 
-    batch: int
-    height: int
-    width: int
-    channels: int
     kernel: Pair = (3, 3)
-    strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
-    dilations: Pair = (1, 1)
     activation: str = ""
     quantised: Requantisation | None = None
     narrow: bool = False
     title = "depthwise convolution"
 
     def __post_init__(self) -> None:
-        WindowLayer.__post_init__(self)
+        WeightedWindows.__post_init__(self)
         if self.quantised and self.activation:
             raise CompileError(
                 "depthwise convolution: a quantised kernel has no activation; give its limits "

@@ -35,15 +35,7 @@ SAFE_ROWS = 4
 
 
 class DirectPlanner:
-    """Plan one convolution for one target.
-
-    Parameters
-    ----------
-    conv
-        The convolution.
-    target
-        The processor that it is compiled for.
-    """
+    """The declaration and schedule of one convolution for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target

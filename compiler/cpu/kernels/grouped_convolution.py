@@ -18,40 +18,33 @@ from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
 from .quantised import Requantisation
 from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
-from .windows import Pair, WindowLayer
+from .windows import DenseWindows, Pair
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedConvolution(WindowLayer):
+class GroupedConvolution(DenseWindows):
     """`out[n, y, x, o]` of the window at `x[n, y * s - top, ...]` and the channels of o's group.
 
     Operands are `x` as [N, H, W, I], `w` as [KH, KW, I / groups, O], `bias` [O] (float32, or int32
-    for bytes) and, for bytes, `scale` float32[O]. The output is [N, OH, OW, O].
+    for bytes) and, for bytes, `scale` float32[O]. The output is [N, OH, OW, O]. `DenseWindows` has
+    the other parameters.
 
     Parameters
     ----------
-    batch, height, width, channels_in, channels_out, groups
-        Extents; the groups divide both numbers of channels.
-    kernel, strides, pads, dilations, activation, quantised
-        As in `Convolution`.
+    groups
+        Number of groups; divides both numbers of channels.
+    quantised
+        None for float32.
     """
 
-    batch: int
-    height: int
-    width: int
-    channels_in: int
-    channels_out: int
-    groups: int
     kernel: Pair = (3, 3)
-    strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
-    dilations: Pair = (1, 1)
-    activation: str = ""
+    groups: int = 1
     quantised: Requantisation | None = None
     title = "grouped convolution"
 
     def __post_init__(self) -> None:
-        WindowLayer.__post_init__(self)
+        DenseWindows.__post_init__(self)
         if self.channels_in % self.groups or self.channels_out % self.groups:
             raise CompileError(
                 f"grouped convolution: {self.groups} groups do not divide {self.channels_in} and "
@@ -75,15 +68,7 @@ class GroupedConvolution(WindowLayer):
 
 
 class GroupedPlanner:
-    """Plan one grouped convolution for one target.
-
-    Parameters
-    ----------
-    conv
-        The convolution.
-    target
-        The processor that it is compiled for.
-    """
+    """The declaration and schedule of one grouped convolution for one target."""
 
     def __init__(self, conv: GroupedConvolution, target: CpuTarget) -> None:
         self.conv, self.target = conv, target

@@ -15,38 +15,18 @@ from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks
 from .tiles import TILES, panel_of, panels, schedule_tiles
-from .windows import Pair, WindowLayer
+from .windows import DenseWindows, Pair
 
 
 @dataclass(frozen=True, slots=True)
-class PlanarConvolution(WindowLayer):
+class PlanarConvolution(DenseWindows):
     """`out[n, y, x, o] = sum(x[n, i, y * s + ky * d - top, ...] * w[ky, kx, i, o]) + bias[o]`.
 
     Operands are `x` as [N, I, H, W], `w` as [KH, KW, I, O] and `bias` [O], all float32. The output
-    is [N, OH, OW, O].
-
-    Parameters
-    ----------
-    batch, height, width, channels_in, channels_out
-        Extents.
-    kernel, strides, dilations
-        Of the window, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
-    activation
-        Follows the sum, one of `ACTIVATIONS`.
+    is [N, OH, OW, O]. Parameters are those of `DenseWindows`.
     """
 
-    batch: int
-    height: int
-    width: int
-    channels_in: int
-    channels_out: int
     kernel: Pair = (3, 3)
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
-    activation: str = ""
     title = "planar convolution"
 
     @property

@@ -4,7 +4,7 @@ The image is read as it is: rows and tiles at its border have code of their own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...te.declare import FLOAT32_MAX
 from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks
 from .quantised import Requantisation
-from .windows import Pair, Windowed
+from .windows import ChannelWindows, Pair
 
 UNROLLED = 64
 """Most reads of a float32 tile whose window is unrolled."""
@@ -26,12 +26,11 @@ SIDE_BY_SIDE = 4
 sums do not wait for each other."""
 
 
-class PoolingWindow(Windowed):
+class PoolingWindow(ChannelWindows):
     """A kernel that reduces the windows of every channel."""
 
     __slots__ = ()
     dtype = "float32"
-    channels: int
 
     @property
     def operands(self) -> Mapping[str, Array]:
@@ -59,16 +58,10 @@ class Pooling(PoolingWindow):
     """`out[n, y, x, c] = largest or mean of x[n, y * s + ky * d - top, ..., c]` over the window.
 
     The operand is `x` as [N, H, W, C], float32. Padding is never the largest, unless a window has
-    nothing else.
+    nothing else. `ChannelWindows` has the other parameters.
 
     Parameters
     ----------
-    batch, height, width, channels
-        Extents.
-    kernel, strides, dilations
-        Of the window, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
     average
         Whether the mean is wanted, not the largest value.
     count_include_pad
@@ -77,14 +70,6 @@ class Pooling(PoolingWindow):
         Rows and columns that the last windows extend beyond the padding; never counted.
     """
 
-    batch: int
-    height: int
-    width: int
-    channels: int
-    kernel: Pair
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
     average: bool = False
     count_include_pad: bool = False
     overhang: Pair = (0, 0)
@@ -156,16 +141,10 @@ class BytePooling(PoolingWindow):
     """`out[n, y, x, c]` of the window at `x[n, y * s - top, x * s - left, c]`, int8[N, H, W, C].
 
     The largest element, limited to `low`..`high`; or, where there is a scale, the sum of the window
-    and `constant`, requantised.
+    and `constant`, requantised. `ChannelWindows` has the other parameters.
 
     Parameters
     ----------
-    batch, height, width, channels
-        Extents.
-    kernel, strides, dilations
-        Of the window, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
     quantised
         Limits of the output; for sums also the zero points.
     constant
@@ -174,15 +153,7 @@ class BytePooling(PoolingWindow):
         None for the largest element.
     """
 
-    batch: int
-    height: int
-    width: int
-    channels: int
-    kernel: Pair
-    strides: Pair
-    pads: tuple[int, int, int, int]
-    quantised: Requantisation
-    dilations: Pair = (1, 1)
+    quantised: Requantisation = field(kw_only=True)
     constant: int = 0
     scale: float | None = None
     dtype = "int8"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -15,11 +16,7 @@ Pair = tuple[int, int]
 
 
 class Windowed(Description):
-    """A kernel with windows over NHWC images. Pairs are vertical first.
-
-    Subclasses are dataclasses with the fields below; `pads` are the pixels at the top, left, bottom
-    and right.
-    """
+    """A kernel with windows over NHWC images; subclasses are dataclasses with the fields below."""
 
     __slots__ = ()
     title: ClassVar[str] = "pooling"
@@ -77,8 +74,32 @@ class Windowed(Description):
         return self.dilations[axis] * (self.kernel[axis] - 1) + 1
 
 
-class WindowLayer(Windowed):
-    """A kernel with windows and weights: float32, or bytes that are requantised.
+@dataclass(frozen=True, slots=True)
+class ChannelWindows(Windowed):
+    """Windows that stay within their channel.
+
+    Parameters
+    ----------
+    batch, height, width, channels
+        Extents of the image.
+    kernel, strides, dilations
+        Extents of the window and its steps, vertical first.
+    pads
+        Pixels at the top, left, bottom and right.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    kernel: Pair
+    strides: Pair = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
+
+
+class WeightedWindows(Windowed):
+    """Windows with weights: float32, or bytes that are requantised.
 
     Operands are `x`, `w`, `bias` (float32[O], or int32[O] for bytes) and, for bytes, `scale`
     float32[O]. All but `x` are constants.
@@ -147,3 +168,31 @@ class WindowLayer(Windowed):
         w = constants["w"].astype(np.int64)
         moved = self.quantised.moved + shift
         return constants["bias"] - moved * w.sum(axis=tuple(range(w.ndim - 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class DenseWindows(WeightedWindows):
+    """Weighted windows over all channels.
+
+    Parameters
+    ----------
+    batch, height, width, channels_in, channels_out
+        Extents.
+    kernel, strides, dilations
+        Extents of the window and its steps, vertical first.
+    pads
+        Pixels at the top, left, bottom and right.
+    activation
+        Follows a float32 kernel, one of `ACTIVATIONS`.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels_in: int
+    channels_out: int
+    kernel: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
+    activation: str = ""

@@ -73,15 +73,7 @@ class TilePlanner:
 
 
 class WinogradPlanner(TilePlanner):
-    """Plan one float32 convolution for one target.
-
-    Parameters
-    ----------
-    conv
-        The convolution, with windows of 3x3 and steps of 1.
-    target
-        The processor that it is compiled for.
-    """
+    """The declaration and schedule of one float32 convolution for one target."""
 
     def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         super().__init__(conv, target, TILE)

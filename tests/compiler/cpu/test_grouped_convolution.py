@@ -18,10 +18,10 @@ from ...processor import target_at
 from .arrays import convolved, normal, requantised, whole
 
 SHAPES = {
-    "groups that fill vectors": GroupedConvolution(1, 9, 10, 32, 64, 2),
-    "joined groups": GroupedConvolution(2, 7, 9, 32, 32, 8, strides=(2, 1)),
-    "few channels in all": GroupedConvolution(1, 6, 8, 6, 4, 2, pads=(0, 1, 2, 0)),
-    "more channels out than in": GroupedConvolution(1, 8, 8, 12, 36, 12, dilations=(1, 2)),
+    "groups that fill vectors": GroupedConvolution(1, 9, 10, 32, 64, groups=2),
+    "joined groups": GroupedConvolution(2, 7, 9, 32, 32, groups=8, strides=(2, 1)),
+    "few channels in all": GroupedConvolution(1, 6, 8, 6, 4, groups=2, pads=(0, 1, 2, 0)),
+    "more channels out than in": GroupedConvolution(1, 8, 8, 12, 36, groups=12, dilations=(1, 2)),
 }
 
 
@@ -89,9 +89,9 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 
 def test_groups_divide_the_channels() -> None:
     with pytest.raises(CompileError, match="4 groups do not divide 6 and 8 channels"):
-        GroupedConvolution(1, 8, 8, 6, 8, 4)
+        GroupedConvolution(1, 8, 8, 6, 8, groups=4)
 
 
 def test_a_window_larger_than_its_image_is_refused() -> None:
     with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
-        GroupedConvolution(1, 3, 3, 4, 4, 2, (5, 5), pads=(0, 0, 0, 0))
+        GroupedConvolution(1, 3, 3, 4, 4, (5, 5), groups=2, pads=(0, 0, 0, 0))
