@@ -65,7 +65,7 @@ PROFILES: dict[str, Profile] = {
     "gemm": Profile(
         {
             "gemm": 50, "load": 10, "wraps": 8, "soonest": 4, "spans": 4, "banks": 6,
-            "greatest": 2, "vector": 8, "store": 8,
+            "greatest": 2, "vector": 8, "store": 14,
         }
     ),
     "vector": Profile(
