@@ -13,6 +13,7 @@ from itertools import groupby
 import numpy as np
 
 from ....isa.configuration import Configuration, Memory
+from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.footprints import (
     Footprint,
     bank_mask,
@@ -27,7 +28,6 @@ from ....isa.pipeline import GEMM_REVISIT_STEPS
 from .number_corners import corners_of_numbers
 from .possible_corners import (
     MANY_RUNS,
-    PAGE_BYTES,
     STRETCH,
     TINY_RUN,
     choices,

@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....isa.configuration import Configuration, Memory
+from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.instructions import FAMILIES, Gemm, Instruction, Load, Store, Unit, Vector
 from ....isa.instructions.load import DESTINATIONS
 from ....isa.instructions.store import SOURCES
 from ....isa.pipeline import GEMM_REVISIT_STEPS
 from .number_corners import NUMBER_CORNERS
-
-PAGE_BYTES = 4096
-"""AXI4 bursts end at multiples of this."""
 
 LONG_CYCLES = 6000
 """Cycles that one instruction of a random program may take."""

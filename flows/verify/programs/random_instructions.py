@@ -38,7 +38,7 @@ def parameter_bytes(data_bytes: int) -> int:
     return data_bytes // 8 // 8 * 8
 
 
-class Drawing:
+class ProgramDrawing:
     """One program being drawn: its generator of chance, and where it mostly works."""
 
     def __init__(self, configuration: Configuration, seed: int, data_bytes: int) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....isa.configuration import Memory
+from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
@@ -15,14 +16,13 @@ from .possible_corners import (
     LOCAL,
     LONG_BYTES,
     MOVING,
-    PAGE_BYTES,
     READS,
     TINY_RUN,
     WRITES,
     granules,
     greatest_extent_fits,
 )
-from .random_instructions import Drawing, make_loops
+from .random_instructions import ProgramDrawing, make_loops
 
 Scene = list[Instruction]
 
@@ -33,7 +33,7 @@ TOUCHES = 200
 """Draws of an instruction that is to touch one place."""
 
 
-class Scenes(Drawing):
+class Scenes(ProgramDrawing):
     """Draws scenes; each method returns one."""
 
     # Transfers ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tilewright.flows.verify.programs import (
     possible_corners,
     random_instructions,
 )
-from tilewright.flows.verify.programs.random_instructions import Drawing
+from tilewright.flows.verify.programs.random_instructions import ProgramDrawing
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.fields import Field
 from tilewright.isa.instructions import Gemm
@@ -47,9 +47,9 @@ class NewGemm(Gemm):
 
 
 @pytest.fixture
-def drawing(monkeypatch) -> Drawing:
+def drawing(monkeypatch) -> ProgramDrawing:
     monkeypatch.setattr(random_instructions, "Gemm", NewGemm)
-    return Drawing(TINY, seed=1, data_bytes=1 << 14)
+    return ProgramDrawing(TINY, seed=1, data_bytes=1 << 14)
 
 
 def test_a_new_field_is_drawn_with_all_its_values(drawing):
