@@ -22,9 +22,6 @@ RESPONSE_OKAY = 0
 WINDOW_BITS = 32
 """Width of `DATA_BYTES` and `PROGRAM_BYTES`."""
 
-PAGE_BYTES = 4096
-"""`DATA_BASE` is a multiple of it: no burst may cross such a boundary."""
-
 
 def read_port(configuration: Configuration) -> wiring.Signature:
     """Channels AR and R, seen from the master; names without prefix, as in the specification."""

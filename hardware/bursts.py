@@ -5,10 +5,11 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
+from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.instructions import Load, Store
 from ..isa.pipeline import QUEUED_BURSTS
 from .affine import AffineNest
-from .axi import LEN_BITS, PAGE_BYTES, WINDOW_BITS
+from .axi import LEN_BITS, WINDOW_BITS
 from .layouts import command_layout
 from .queue import Queue
 

@@ -11,15 +11,15 @@ from .vector_operations import operations_with
 if TYPE_CHECKING:
     from .configuration import Configuration
 
-BURST_LIMIT_BYTES = 4096
-"""No burst of AXI4 crosses a multiple of this (ARM IHI 0022, A3.4.1)."""
+PAGE_BYTES = 4096
+"""No burst of AXI4 crosses a multiple of this (ARM IHI 0022, A3.4.1); data windows begin at one."""
 
 COUPLED: dict[str, Callable[[Mapping[str, Any]], int]] = {
     "vector_lanes": lambda of: min(of["vector_lanes"], of["lanes_in"], of["lanes_out"]),
     "depthwise_taps": lambda of: min(of["depthwise_taps"], of["lanes_in"]),
     "wgt_depth": lambda of: max(of["wgt_depth"], of["lanes_in"]),
     "bus_bits": lambda of: min(of["bus_bits"], 32 * of["lanes_in"]),
-    "burst_beats": lambda of: min(of["burst_beats"], 8 * BURST_LIMIT_BYTES // of["bus_bits"]),
+    "burst_beats": lambda of: min(of["burst_beats"], 8 * PAGE_BYTES // of["bus_bits"]),
 }
 """Parameters that others bound, and the nearest value that fits; later ones see earlier ones."""
 
@@ -94,7 +94,7 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
         f"crosses a bank, not {machine.wgt_depth}",
     )
     yield (
-        machine.burst_bytes <= BURST_LIMIT_BYTES,
+        machine.burst_bytes <= PAGE_BYTES,
         f"a burst of {machine.burst_bytes} bytes (burst_beats x bus_bits / 8) would cross the "
         "4096-byte boundary of AXI4; lower `burst_beats`",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from .configuration import Configuration, Memory
 from .expressions import Call, Expression, Hole, Immediate, Maybe, OneOf, Op, Reduction, Slot
@@ -22,8 +23,6 @@ class Pattern:
         Lane name to the configuration parameter that says how many there are.
     output, body
         The law; lanes of `body` that `output` lacks are reduced over.
-    places
-        For each operand the scratchpads it may lie in, with the fields that say so.
     fields
         What the instruction's other fields hold.
     window
@@ -35,13 +34,22 @@ class Pattern:
     lanes: Mapping[str, str]
     output: Slot
     body: Expression
-    places: Mapping[str, Mapping[Memory, Mapping[str, int]]] = field(default_factory=dict)
     fields: Mapping[str, int] = field(default_factory=dict)
     window: str = ""
+
+    @property
+    def places(self) -> Mapping[str, Mapping[Memory, Mapping[str, Any]]]:
+        """For each slot the scratchpads it may lie in, with the fields that say so."""
+        return _places(self.family)
 
     def role(self, slot: Slot) -> Role:
         """What the operand of a slot is to the instruction."""
         return self.family.roles[slot.operand]
+
+
+@cache
+def _places(family: type[Instruction]) -> Mapping[str, Mapping[Memory, Mapping[str, Any]]]:
+    return {slot: family.places[slot.partition(".")[0]] for slot in family.roles}
 
 
 GEMM = Pattern(
@@ -49,11 +57,6 @@ GEMM = Pattern(
     lanes={"i": "lanes_in", "o": "lanes_out"},
     output=Slot("acc", ("o",)),
     body=Reduction(Op.ADD, Call(Op.MULTIPLY, (Slot("act", ("i",)), Slot("wgt", ("i", "o"))))),
-    places={
-        "act": {Memory.ACT: {}},
-        "wgt": {Memory.WGT: {}},
-        "acc": {Memory.ACC: {}},
-    },
 )
 
 DEPTHWISE = Pattern(
@@ -61,7 +64,6 @@ DEPTHWISE = Pattern(
     lanes={"t": "depthwise_taps", "o": "lanes_out"},
     output=Slot("acc", ("o",)),
     body=Reduction(Op.ADD, Call(Op.MULTIPLY, (Slot("act", ("o",)), Slot("wgt", ("t", "o"))))),
-    places=GEMM.places,
     fields={"depthwise": 1},
     window="t",
 )
@@ -106,14 +108,6 @@ def vector_pattern(operations: tuple[Operation, ...]) -> Pattern:
         lanes={"v": "vector_lanes"},
         output=Slot("dst", ("v",)),
         body=vector_law(operations),
-        places={
-            "dst": {Memory.ACT: {"to_acc": 0}, Memory.ACC: {"to_acc": 1}},
-            "a": {Memory.ACT: {"a_from_acc": 0}, Memory.ACC: {"a_from_acc": 1}},
-            "b": {Memory.ACT: {}},
-            "param.bias": {Memory.PARAM: {}},
-            "param.scale": {Memory.PARAM: {}},
-            "table": {Memory.LUT: {}},
-        },
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import DeviceError, HardwareError
 from ..isa.configuration import Configuration, Memory
+from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
 from ..isa.registers import OFFSETS, UNIT_COUNTERS, Error
@@ -30,7 +31,6 @@ from .verilate import build_library, runtime_in_background
 TOP = "core"
 """Top module of the generated Verilog."""
 
-PAGE_BYTES = 4096
 SLICE_CYCLES = 4_000_000
 """Cycles between two looks at whether the user has interrupted: a few seconds."""
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from ...atomic_write import write_output
 from ...errors import TilewrightError, UsageError
 from ...isa.configuration import Configuration, load_configuration
-from .comparison import Tally, verify_programs
+from .comparison import VerifyTally, verify_programs
 from .programs.random_configurations import verification_configurations
 
 CHUNK_PROGRAMS = 20
@@ -46,7 +46,7 @@ def chunks(names: Sequence[str], programs: int, seed: int) -> Iterator[tuple[str
         left[name] -= count
 
 
-def table(tallies: Sequence[Tally]) -> Table:
+def table(tallies: Sequence[VerifyTally]) -> Table:
     """What was run, and how far model and RTL were apart."""
     out = Table(title="Random programs: definition, sim and RTL")
     for name in (
@@ -62,7 +62,7 @@ def table(tallies: Sequence[Tally]) -> Table:
         "against RTL",
     ):
         out.add_column(name, justify="left" if name == "configuration" else "right")
-    total = Tally("all")
+    total = VerifyTally("all")
     for tally in tallies:
         out.add_row(*_row(tally))
         total.add(tally)
@@ -71,7 +71,7 @@ def table(tallies: Sequence[Tally]) -> Table:
     return out
 
 
-def _row(tally: Tally) -> list[str]:
+def _row(tally: VerifyTally) -> list[str]:
     return [
         tally.configuration,
         f"{tally.programs:,}",
@@ -127,7 +127,7 @@ def _verify(options: argparse.Namespace) -> int:
     if options.programs < 1 or options.jobs < 1 or options.length < 1:
         raise UsageError("`--programs`, `--jobs` and `--length` must be at least 1")
     configurations = chosen_configurations(options.configurations)
-    tallies = {name: Tally(name) for name in configurations}
+    tallies = {name: VerifyTally(name) for name in configurations}
     console = Console(stderr=True)
     deadline = time.monotonic() + (options.budget or 1e9)
     work = chunks(list(configurations), options.programs, options.seed)
@@ -143,7 +143,7 @@ def _verify(options: argparse.Namespace) -> int:
         ) as bar,
     ):
         task = bar.add_task("programs", total=options.programs)
-        running: set[Future[Tally]] = set()
+        running: set[Future[VerifyTally]] = set()
         while True:
             while len(running) < options.jobs and time.monotonic() < deadline:
                 chunk = next(work, None)
@@ -165,14 +165,16 @@ def _verify(options: argparse.Namespace) -> int:
     return _report(list(tallies.values()), options)
 
 
-def _say_progress(console: Console, tallies: Mapping[str, Tally], programs: int, more: int) -> None:
+def _say_progress(
+    console: Console, tallies: Mapping[str, VerifyTally], programs: int, more: int
+) -> None:
     """Where there is no terminal for a bar, a line for every tenth."""
     done = sum(tally.programs for tally in tallies.values())
     if not console.is_terminal and 10 * done // programs != 10 * (done - more) // programs:
         console.print(f"verify: {done} of {programs} programs")
 
 
-def _report(tallies: Sequence[Tally], options: argparse.Namespace) -> int:
+def _report(tallies: Sequence[VerifyTally], options: argparse.Namespace) -> int:
     seen = [tally for tally in tallies if tally.programs]
     Console(width=130).print(table(seen))
     if options.json:

@@ -41,7 +41,7 @@ SHRINK_TRIES = 400
 
 
 @dataclass
-class Tally:
+class VerifyTally:
     """What was seen of one configuration.
 
     Parameters
@@ -71,7 +71,7 @@ class Tally:
     definition_s: float = 0.0
     definition_instructions: int = 0
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "VerifyTally") -> None:
         """Take in another one of the same configuration."""
         for name, value in vars(other).items():
             if name == "largest_error":
@@ -89,7 +89,7 @@ def _core(configuration: Configuration) -> RtlCore:
 
 def verify_programs(
     configuration: Configuration, seeds: Sequence[int], length: int, keep: Path | None = None
-) -> Tally:
+) -> VerifyTally:
     """Run the programs of some seeds everywhere and compare.
 
     Parameters
@@ -99,7 +99,7 @@ def verify_programs(
     keep
         Folder for failing programs, made as small as possible, as `.tw` files.
     """
-    tally = Tally(configuration.name)
+    tally = VerifyTally(configuration.name)
     core = _core(configuration)
     for seed in seeds:
         program, image = random_program(configuration, seed, length, DATA_BYTES)
@@ -114,7 +114,11 @@ def verify_programs(
 
 
 def first_difference(
-    core: RtlCore, program: Sequence[Instruction], image: np.ndarray, seed: int, tally: Tally
+    core: RtlCore,
+    program: Sequence[Instruction],
+    image: np.ndarray,
+    seed: int,
+    tally: VerifyTally,
 ) -> str:
     """What differs first between the machines; nothing where all agree."""
     try:
@@ -134,7 +138,7 @@ def _keep(
     """Write the smallest program found that still fails."""
 
     def fails(smaller: Sequence[Instruction]) -> bool:
-        return bool(first_difference(core, smaller, image, seed, Tally("")))
+        return bool(first_difference(core, smaller, image, seed, VerifyTally("")))
 
     configuration, memory = core.configuration, memory_of(seed)
     small = shrink(program, configuration, image.size, fails, SHRINK_TRIES)
@@ -154,7 +158,11 @@ def _keep(
 
 
 def _differences(
-    core: RtlCore, program: Sequence[Instruction], image: np.ndarray, seed: int, tally: Tally
+    core: RtlCore,
+    program: Sequence[Instruction],
+    image: np.ndarray,
+    seed: int,
+    tally: VerifyTally,
 ) -> Iterator[str]:
     configuration = core.configuration
     reference = Machine(configuration, image.copy())
@@ -208,7 +216,7 @@ def _values(core: RtlCore, reference: Machine, dram: np.ndarray) -> Iterator[str
             yield f"the RTL differs from the definition in {memory.name}, byte {place}"
 
 
-def _times(timing: Timing, cycles: int, spans: np.ndarray, tally: Tally) -> Iterator[str]:
+def _times(timing: Timing, cycles: int, spans: np.ndarray, tally: VerifyTally) -> Iterator[str]:
     errors = np.abs(timing.spans - spans).max(axis=1)
     worst = max(int(errors.max()), abs(timing.cycles - cycles))
     tally.largest_error = max(tally.largest_error, worst)
@@ -220,7 +228,9 @@ def _times(timing: Timing, cycles: int, spans: np.ndarray, tally: Tally) -> Iter
         )
 
 
-def _definition(program: Sequence[Instruction], timing: Timing, tally: Tally) -> Iterator[str]:
+def _definition(
+    program: Sequence[Instruction], timing: Timing, tally: VerifyTally
+) -> Iterator[str]:
     began = time.perf_counter()
     cycles, times = Model(program, timing.configuration, timing.memory).run()
     tally.definition_s += time.perf_counter() - began

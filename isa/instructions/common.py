@@ -5,7 +5,7 @@ assembly, address streams and footprints follow from the declaration alone. Loop
 dropped by the constructor, so equal meanings compare equal.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum, IntEnum
 from functools import cache
@@ -146,6 +146,10 @@ class Instruction:
     roles
         What each operand is. Where one operand holds two things, or a field stands for a whole
         table, each has an entry of its own: `param.bias`, `table`.
+    places
+        For each operand the memories that it may lie in, each with the fields that say so.
+    forgotten
+        Fields that the constructor sets to their defaults where they take no effect.
     nests
         Loop nests, outermost first, with the operands that their loops move.
     reduction_nest
@@ -165,6 +169,8 @@ class Instruction:
     time: ClassVar[str]
     operands: ClassVar[tuple[Operand, ...]] = ()
     roles: ClassVar[dict[str, Role]] = {}
+    places: ClassVar[dict[str, dict[Memory, dict[str, Any]]]] = {}
+    forgotten: ClassVar[tuple[str, ...]] = ()
     nests: ClassVar[dict[str, tuple[str, ...]]] = {}
     reduction_nest: ClassVar[str] = ""
     continue_field: ClassVar[str] = ""
@@ -185,6 +191,11 @@ class Instruction:
             if self.home is None and units:
                 raise IsaError(f"{self.mnemonic} neither waits nor signals")
             object.__setattr__(self, mask, units)
+        for flag in _flags(type(self)):
+            object.__setattr__(self, flag, bool(getattr(self, flag)))
+        for name in self.forgotten:
+            if not self.takes_effect(name):
+                object.__setattr__(self, name, _defaults(type(self))[name])
         for nest, moved in self.nests.items():
             loops = tuple(loop for loop in getattr(self, nest) if loop.extent != 1)
             for loop in loops:
@@ -236,13 +247,44 @@ class Instruction:
         """Loop levels of a nest."""
         return getattr(configuration, nest)
 
+    @classmethod
+    def granule(cls, operand: str, memory: Memory, configuration: Configuration) -> int:
+        """Bytes that one address step of an operand in a memory stands for; one unless said."""
+        return 1
+
+    @classmethod
+    def legal_values(cls, name: str, configuration: Configuration) -> Sequence[Any]:
+        """Values, the least first, that an immediate field may have on a machine.
+
+        They follow from the field's type and bits; a family adds what its fields mean.
+        """
+        field = next(field for field in cls.own_fields(configuration) if field.name == name)
+        kind = next(each.type for each in fields(cls) if each.name == name)
+        if kind is Memory:
+            given = [
+                told[name] for at in cls.places.values() for told in at.values() if name in told
+            ]
+            return tuple(given)
+        if isinstance(kind, type) and issubclass(kind, IntEnum):
+            return tuple(kind)
+        if kind is bool:
+            return (False, True)[: 1 << field.bits]
+        return range(field.low, field.high + 1)
+
+    def takes_effect(self, name: str) -> bool:
+        """Whether the value of an immediate field matters to this instruction."""
+        return True
+
     def memory_of(self, operand: str) -> Memory:
         """Where an operand lies."""
-        raise IsaError(f"{self.mnemonic} has no operand `{operand}`")
+        for memory, told in self.places[operand].items():
+            if all(getattr(self, name) == value for name, value in told.items()):
+                return memory
+        raise AssertionError(f"{self.mnemonic}: `{operand}` lies nowhere")
 
     def granule_bytes(self, operand: str, configuration: Configuration) -> int:
         """Bytes that one address step of an operand stands for."""
-        raise IsaError(f"{self.mnemonic} has no operand `{operand}`")
+        return self.granule(operand, self.memory_of(operand), configuration)
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:
         """Bytes touched at each address; a granule unless the family says otherwise."""
@@ -392,6 +434,16 @@ class Instruction:
             for loop in getattr(self, nest):
                 total *= loop.extent
         return total
+
+
+@cache
+def _flags(family: type[Instruction]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(family) if field.type is bool)
+
+
+@cache
+def _defaults(family: type[Instruction]) -> dict[str, Any]:
+    return {field.name: field.default for field in fields(family)}
 
 
 @cache

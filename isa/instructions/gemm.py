@@ -1,7 +1,8 @@
 """GEMM: one activation vector against a stationary weight tile per cycle."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
@@ -66,6 +67,12 @@ class Gemm(Instruction):
         "tile_loops": ("act", "wgt", "acc"),
         "row_loops": ("act", "acc"),
     }
+    places: ClassVar[dict[str, dict[Memory, dict[str, Any]]]] = {
+        "act": {Memory.ACT: {}},
+        "wgt": {Memory.WGT: {}},
+        "acc": {Memory.ACC: {}},
+    }
+    forgotten: ClassVar[tuple[str, ...]] = ("part",)
     reduction_nest: ClassVar[str] = "tile_loops"
     continue_field: ClassVar[str] = "accumulate"
     lane_group_field: ClassVar[str] = "part"
@@ -78,13 +85,6 @@ class Gemm(Instruction):
     acc: int
     tile_loops: tuple[Loop, ...] = ()
     row_loops: tuple[Loop, ...] = ()
-
-    def __post_init__(self) -> None:
-        super(Gemm, self).__post_init__()
-        for flag in ("accumulate", "depthwise"):
-            object.__setattr__(self, flag, bool(getattr(self, flag)))
-        if not self.depthwise:
-            object.__setattr__(self, "part", 0)
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
@@ -122,14 +122,22 @@ class Gemm(Instruction):
         }
         return address_width(rows[operand])
 
-    def memory_of(self, operand: str) -> Memory:
-        """Each operand has its own scratchpad."""
-        return {"act": Memory.ACT, "wgt": Memory.WGT, "acc": Memory.ACC}[operand]
-
-    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
+    @classmethod
+    def granule(cls, operand: str, memory: Memory, configuration: Configuration) -> int:
         """A row, or a tile."""
-        row = configuration.row_bytes(self.memory_of(operand))
+        row = configuration.row_bytes(memory)
         return row * configuration.lanes_in if operand == "wgt" else row
+
+    @classmethod
+    def legal_values(cls, name: str, configuration: Configuration) -> Sequence[Any]:
+        """No part beyond the groups of a row of ACT."""
+        if name == "part":
+            return range(configuration.depthwise_parts if configuration.depthwise_taps else 1)
+        return super(Gemm, cls).legal_values(name, configuration)
+
+    def takes_effect(self, name: str) -> bool:
+        """The part, in a depthwise GEMM alone."""
+        return name != "part" or self.depthwise
 
     def tiles(self) -> int:
         """Iterations of the tile loops."""

@@ -1,7 +1,7 @@
 """LOAD: byte runs from main memory, or of one constant byte, into a scratchpad."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
@@ -46,6 +46,11 @@ class Load(Instruction):
         Operand("local", writes=True),
     )
     roles: ClassVar[dict[str, Role]] = {"memory": Role.SOURCE, "local": Role.DESTINATION}
+    forgotten: ClassVar[tuple[str, ...]] = ("value",)
+    places: ClassVar[dict[str, dict[Memory, dict[str, Any]]]] = {
+        "memory": {Memory.DRAM: {}},
+        "local": {memory: {"destination": memory} for memory in DESTINATIONS},
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {"loops": ("memory", "local")}
 
     destination: Memory
@@ -62,13 +67,10 @@ class Load(Instruction):
         if destination not in DESTINATIONS:
             raise IsaError(f"load: `destination` cannot be {destination.name}")
         object.__setattr__(self, "destination", destination)
-        object.__setattr__(self, "fill", bool(self.fill))
         if self.fill:
             object.__setattr__(self, "memory", 0)
             loops = tuple(Loop(loop.extent, (0, loop.strides[1])) for loop in self.loops)
             object.__setattr__(self, "loops", loops)
-        else:
-            object.__setattr__(self, "value", 0)
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
@@ -90,13 +92,9 @@ class Load(Instruction):
         """`dma_loops` levels."""
         return configuration.dma_loops
 
-    def memory_of(self, operand: str) -> Memory:
-        """Main memory, or the destination."""
-        return Memory.DRAM if operand == "memory" else self.destination
-
-    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
-        """Addresses count bytes."""
-        return 1
+    def takes_effect(self, name: str) -> bool:
+        """The byte, in a fill alone."""
+        return name != "value" or self.fill
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:
         """A run."""

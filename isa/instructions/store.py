@@ -1,7 +1,7 @@
 """STORE: byte runs from ACT or ACC to main memory."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
@@ -41,6 +41,10 @@ class Store(Instruction):
         Operand("memory", writes=True),
     )
     roles: ClassVar[dict[str, Role]] = {"local": Role.SOURCE, "memory": Role.DESTINATION}
+    places: ClassVar[dict[str, dict[Memory, dict[str, Any]]]] = {
+        "memory": {Memory.DRAM: {}},
+        "local": {memory: {"source": memory} for memory in SOURCES},
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {"loops": ("local", "memory")}
 
     source: Memory
@@ -81,14 +85,6 @@ class Store(Instruction):
     def levels(cls, nest: str, configuration: Configuration) -> int:
         """`dma_loops` levels."""
         return configuration.dma_loops
-
-    def memory_of(self, operand: str) -> Memory:
-        """Main memory, or the source."""
-        return Memory.DRAM if operand == "memory" else self.source
-
-    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
-        """Addresses count bytes."""
-        return 1
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:
         """A run."""

@@ -1,6 +1,6 @@
 """VECTOR: bias, requantisation, residuals, pooling and look-ups over ACC and ACT."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar
@@ -77,6 +77,13 @@ class Vector(Instruction):
         "param.scale": Role.SCALE,
         "table": Role.TABLE,
     }
+    places: ClassVar[dict[str, dict[Memory, dict[str, Any]]]] = {
+        "dst": {Memory.ACT: {"to_acc": False}, Memory.ACC: {"to_acc": True}},
+        "a": {Memory.ACT: {"a_from_acc": False}, Memory.ACC: {"a_from_acc": True}},
+        "b": {Memory.ACT: {}},
+        "param": {Memory.PARAM: {}},
+        "table": {Memory.LUT: {}},
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {
         "map_loops": ("dst", "a", "b", "param"),
         "reduce_loops": ("a", "b"),
@@ -112,8 +119,6 @@ class Vector(Instruction):
                 f"`Configuration.operations`, not {self.combine!r}"
             )
         object.__setattr__(self, "reduce", Reduce(self.reduce))
-        for flag in ("a_from_acc", "to_acc", "bias", "scale", "lookup"):
-            object.__setattr__(self, flag, bool(getattr(self, flag)))
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
@@ -179,19 +184,32 @@ class Vector(Instruction):
         """Whether anything follows the bias; a clamp and a zero point count with any constant."""
         return bool(found.get("scale") or found.get("lookup") or {"zero_point", "low"} & set(found))
 
-    def memory_of(self, operand: str) -> Memory:
-        """ACT or ACC as the flags say; `b` always lies in ACT."""
-        if operand == "param":
-            return Memory.PARAM
-        from_acc = {"dst": self.to_acc, "a": self.a_from_acc, "b": False}[operand]
-        return Memory.ACC if from_acc else Memory.ACT
-
-    def granule_bytes(self, operand: str, configuration: Configuration) -> int:
+    @classmethod
+    def granule(cls, operand: str, memory: Memory, configuration: Configuration) -> int:
         """A slice of bytes or of 32-bit integers; a row of PARAM."""
-        memory = self.memory_of(operand)
         if memory is Memory.PARAM:
             return configuration.row_bytes(memory)
         return configuration.vector_lanes * (4 if memory is Memory.ACC else 1)
+
+    @classmethod
+    def legal_values(cls, name: str, configuration: Configuration) -> Sequence[Any]:
+        """The machine's operations and tables; others as their bits say."""
+        if name == "combine":
+            return configuration.operations
+        if name == "table":
+            return range(configuration.lut_tables)
+        return super(Vector, cls).legal_values(name, configuration)
+
+    def takes_effect(self, name: str) -> bool:
+        """What the law reads, and what follows the bias in a result for ACT."""
+        if name in ("a_multiplier", "b_multiplier"):
+            factor_of_acc = self.a_from_acc and name in self.unscaled_fields.values()
+            return self.combine.reads(name) and not factor_of_acc
+        if name in ("zero_point", "low", "high", "lookup", "scale"):
+            return not self.to_acc
+        if name == "table":
+            return self.lookup and not self.to_acc
+        return name != "reduce" or bool(self.reduce_loops)
 
     def active(self, operand: Operand) -> bool:
         """`b` only when the law reads it; `param` only when a bias or a scale is taken."""

@@ -17,7 +17,7 @@ from tilewright.compiler.accelerator.plan import Plan
 from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
-from tilewright.flows.verify.fuzz.fuzz_runs import Runner
+from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
 from tilewright.flows.verify.fuzz.graph_specs import Number, Shape, Sketch, Step, realise
 from tilewright.isa.configuration import PRESETS, Configuration
 
@@ -217,7 +217,7 @@ CONFIGURATIONS = tuple(
 def run_chains(seeds: range, device: str = "sim") -> int:
     """Compile and run chains on configurations in turn; how many were equal."""
     equal = 0
-    with Runner() as run:
+    with FuzzRunner() as run:
         for seed, sketch in chains(seeds):
             configuration = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
             outcome = run(realise(sketch), configuration, seed, device)
@@ -264,7 +264,7 @@ def every_schedule(sketch: Sketch, configuration: Configuration, monkeypatch) ->
             return replace(legal[-1], estimated_cycles=0)
 
         monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", nth)
-        with Runner() as run:
+        with FuzzRunner() as run:
             outcome = run(realise(sketch), configuration, 1, "sim")
         assert outcome.kind == "equal", f"schedule {place}: {outcome.text}"
         yield plans[-1]

@@ -6,9 +6,10 @@ import pytest
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data
 
-from tilewright.hardware.axi import PAGE_BYTES, WINDOW_BITS
+from tilewright.hardware.axi import WINDOW_BITS
 from tilewright.hardware.bursts import BurstIssuer
 from tilewright.isa.configuration import PRESETS, Configuration
+from tilewright.isa.configuration_rules import PAGE_BYTES
 from tilewright.isa.instructions import Load, Store
 
 from .bench import ProofBench, probe

@@ -28,7 +28,7 @@ from ....errors import TilewrightError, UsageError
 from ....isa.configuration import PRESETS
 from ...cli.json_output import write_json
 from ...cli.main import guarded
-from ..fuzz.fuzz_runs import Runner
+from ..fuzz.fuzz_runs import FuzzRunner
 from ..fuzz.random_models import random_model
 from .file_damage import damaged
 
@@ -66,7 +66,7 @@ class Count:
             self.failures.append(result)
 
 
-def try_model(model: bytes, seed: int, runner: Runner) -> tuple[str, str]:
+def try_model(model: bytes, seed: int, runner: FuzzRunner) -> tuple[str, str]:
     """Import, compile and run a file; return what became of it, and in which words."""
     step = "importing"
     try:
@@ -85,7 +85,7 @@ def try_model(model: bytes, seed: int, runner: Runner) -> tuple[str, str]:
 def _work(pipe: Connection, limit_bytes: int) -> None:
     """Try files that come through a pipe until it closes."""
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-    with Runner() as runner:
+    with FuzzRunner() as runner:
         try:
             while True:
                 seed, model = pipe.recv()

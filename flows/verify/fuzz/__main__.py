@@ -18,7 +18,7 @@ from ....errors import CompileError, ImportModelError, UsageError
 from ....isa.configuration import PRESETS, Configuration
 from ...cli.json_output import write_json
 from ...cli.main import guarded
-from .fuzz_runs import Failure, Outcome, Run, Runner, Tally, configuration_of
+from .fuzz_runs import Failure, FuzzOutcome, FuzzRunner, FuzzTally, Run, configuration_of
 from .graph_specs import Sketch, realise
 from .random_graphs import random_sketch
 from .random_models import MOST_STEPS, random_model
@@ -39,8 +39,8 @@ def fuzz(
     *,
     budget_s: float = float("inf"),
     rtl_share: float = 0.0,
-    told: Callable[[Tally], None] = lambda tally: None,
-) -> Tally:
+    told: Callable[[FuzzTally], None] = lambda tally: None,
+) -> FuzzTally:
     """Try graphs until the seeds or the time are used up.
 
     Parameters
@@ -56,7 +56,7 @@ def fuzz(
     told
         Called after each graph.
     """
-    tally, started = Tally(), time.monotonic()
+    tally, started = FuzzTally(), time.monotonic()
     for seed in seeds:
         if time.monotonic() - started > budget_s:
             break
@@ -83,10 +83,10 @@ def fuzz_models(
     run: Run,
     *,
     budget_s: float = float("inf"),
-    told: Callable[[Tally], None] = lambda tally: None,
-) -> Tally:
+    told: Callable[[FuzzTally], None] = lambda tally: None,
+) -> FuzzTally:
     """Try ONNX models through the whole front door; see `fuzz`."""
-    tally, started = Tally(), time.monotonic()
+    tally, started = FuzzTally(), time.monotonic()
     for seed in seeds:
         if time.monotonic() - started > budget_s:
             break
@@ -107,14 +107,14 @@ def fuzz_models(
     return tally
 
 
-def _try_model(seed: int, steps: int, run: Run) -> Outcome:
+def _try_model(seed: int, steps: int, run: Run) -> FuzzOutcome:
     """Import a model and run its graph."""
     try:
         graph = import_model(random_model(seed, steps))
     except (ImportModelError, CompileError) as refusal:
-        return Outcome("refused", str(refusal))
+        return FuzzOutcome("refused", str(refusal))
     except Exception as problem:
-        return Outcome("failed", f"{IMPORT_FAILS} {type(problem).__name__}: {problem}")
+        return FuzzOutcome("failed", f"{IMPORT_FAILS} {type(problem).__name__}: {problem}")
     return run(graph, configuration_of(seed), seed, "sim")
 
 
@@ -123,7 +123,7 @@ def _shrunk(
     configuration: Configuration,
     seed: int,
     device: str,
-    outcome: Outcome,
+    outcome: FuzzOutcome,
     run: Run,
 ) -> Failure:
     kind = outcome.text.split(":", 1)[0].split("`", 1)[0]
@@ -137,7 +137,7 @@ def _shrunk(
     return Failure(seed, configuration.name, device, outcome.text, smallest, text)
 
 
-def report(tally: Tally) -> str:
+def report(tally: FuzzTally) -> str:
     """What a person reads at the end."""
     lines = [
         f"fuzz: {tally.graphs} graphs and {tally.models} models in {tally.seconds:.0f} s: "
@@ -156,7 +156,7 @@ def report(tally: Tally) -> str:
     return "\n".join(lines)
 
 
-def figures(tally: Tally) -> dict[str, object]:
+def figures(tally: FuzzTally) -> dict[str, object]:
     """What a machine reads."""
     return {
         "graphs": tally.graphs,
@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "fuzz: expected --graphs and --models of at least 0 and --rtl-share from 0 to 1"
             )
         first, budget = options.seed, options.budget
-        with Runner() as run:
+        with FuzzRunner() as run:
             seeds = range(first, first + options.graphs)
             tally = fuzz(seeds, run, budget_s=budget, rtl_share=options.rtl_share, told=_tell)
             seeds = range(first, first + options.models)
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code or int(failed)
 
 
-def _tell(tally: Tally) -> None:
+def _tell(tally: FuzzTally) -> None:
     tried = tally.graphs + tally.models
     if tried % 50 == 0:
         print(

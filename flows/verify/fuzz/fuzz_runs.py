@@ -32,7 +32,7 @@ TIGHT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FuzzOutcome:
     """What became of one graph.
 
     Parameters
@@ -72,7 +72,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Tally:
+class FuzzTally:
     """What a run of the fuzzer has seen."""
 
     graphs: int = 0
@@ -87,7 +87,7 @@ class Tally:
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
 
-    def passes(self, outcome: Outcome, configuration: Configuration) -> bool:
+    def passes(self, outcome: FuzzOutcome, configuration: Configuration) -> bool:
         """Count an outcome; False asks for a failure to be shrunk and kept."""
         self.layers += outcome.layers
         self.values += outcome.values
@@ -97,22 +97,22 @@ class Tally:
             self.refusals[_alike(outcome.text, configuration)] += 1
         return outcome.kind != "failed"
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "FuzzTally") -> "FuzzTally":
         """Both together."""
         pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return Tally(**{name: ours + theirs for name, ours, theirs in pairs})
+        return FuzzTally(**{name: ours + theirs for name, ours, theirs in pairs})
 
 
-Run = Callable[[Graph, Configuration, int, str], Outcome]
+Run = Callable[[Graph, Configuration, int, str], FuzzOutcome]
 
 
-class Runner:
+class FuzzRunner:
     """Compiles and runs graphs; keeps the devices that it has opened."""
 
     def __init__(self) -> None:
         self._devices: dict[tuple[str, int], Device] = {}
 
-    def __enter__(self) -> "Runner":
+    def __enter__(self) -> "FuzzRunner":
         return self
 
     def __exit__(self, *_) -> None:
@@ -128,7 +128,7 @@ class Runner:
 
     def __call__(
         self, graph: Graph, configuration: Configuration, seed: int, device: str
-    ) -> Outcome:
+    ) -> FuzzOutcome:
         """Compile, run on random inputs, compare all that can be read.
 
         Places of activations are reused for odd seeds; even ones keep every layer. For half of the
@@ -137,15 +137,15 @@ class Runner:
         try:
             module = compile_graph(graph, configuration, keep_all=seed % 2 == 0)
         except CompileError as refusal:
-            return Outcome("refused", str(refusal))
+            return FuzzOutcome("refused", str(refusal))
         except Exception as problem:
-            return Outcome("failed", f"compiling raises {type(problem).__name__}: {problem}")
+            return FuzzOutcome("failed", f"compiling raises {type(problem).__name__}: {problem}")
         try:
             return self.compare(module, seed, device)
         except Exception as problem:
-            return Outcome("failed", f"running raises {type(problem).__name__}: {problem}")
+            return FuzzOutcome("failed", f"running raises {type(problem).__name__}: {problem}")
 
-    def compare(self, module: Module, seed: int, device: str) -> Outcome:
+    def compare(self, module: Module, seed: int, device: str) -> FuzzOutcome:
         """Run on random inputs and compare all that can be read with the definition.
 
         Raises
@@ -161,8 +161,8 @@ class Runner:
         comparison.add(inputs, session.run(inputs))
         difference = comparison.first_difference()
         if difference is not None:
-            return Outcome("failed", f"on `{device}`, {difference}")
-        return Outcome(
+            return FuzzOutcome("failed", f"on `{device}`, {difference}")
+        return FuzzOutcome(
             "equal",
             layers=sum(bool(tally.values) for tally in comparison.layers.values()),
             values=sum(tally.values for tally in comparison.tallies),

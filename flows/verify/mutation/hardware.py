@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ....isa.configuration import Configuration
 from .equivalence import prove_equal, reached_registers
-from .netlist import Fault, build_faulty_core
-from .outcome import MutantStatus, Outcome, Score, progress
+from .netlist import NetlistFault, build_faulty_core
+from .outcome import FaultOutcome, MutantStatus, Score, progress
 from .score import Crash, Kill, Suite, try_all
 from .stimuli import LONG, stimuli
 from .survivors import beyond_reach, reason
@@ -77,11 +77,11 @@ def score_hardware(
 
 def _outcome(
     configuration: Configuration,
-    fault: Fault,
+    fault: NetlistFault,
     found: dict[int, object],
     equal: bool,
     registers: tuple[str, ...],
-) -> Outcome:
+) -> FaultOutcome:
     source = source_of(fault)
     verdict, by = MutantStatus.SURVIVED, ""
     result = found.get(fault.number, fault)
@@ -98,7 +98,7 @@ def _outcome(
     else:
         listed = ", ".join(registers[:4]) + (", ..." if len(registers) > 4 else "")
         by = beyond_reach(fault.place) or f"can change {listed}"
-    return Outcome(fault.number, fault.unit, fault.place, source, verdict, by)
+    return FaultOutcome(fault.number, fault.unit, fault.place, source, verdict, by)
 
 
 def _kind(stimulus: str) -> str:
@@ -106,7 +106,7 @@ def _kind(stimulus: str) -> str:
     return stimulus.rstrip("0123456789 ")
 
 
-def source_of(fault: Fault) -> str:
+def source_of(fault: NetlistFault) -> str:
     """The most telling line of the description that a fault comes from, with its text."""
     if not fault.sources:
         return ""

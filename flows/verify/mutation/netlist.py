@@ -75,7 +75,7 @@ _OPTION = re.compile(r"-(\w+) (\S+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class NetlistFault:
     """One fault that the netlist can have.
 
     Parameters
@@ -132,7 +132,7 @@ class Fault:
 class FaultyCore:
     """Faults, the simulator that has them all, and the netlist for `equivalence`."""
 
-    faults: tuple[Fault, ...]
+    faults: tuple[NetlistFault, ...]
     library: Path
     netlist: str
 
@@ -163,7 +163,7 @@ def build_faulty_core(configuration: Configuration, count: int, seed: int) -> Fa
 
     kept = json.loads(keep_text(parts, "faulty.json", make))
     faults = tuple(
-        Fault(**{**values, "sources": tuple(values["sources"])}) for values in kept["faults"]
+        NetlistFault(**{**values, "sources": tuple(values["sources"])}) for values in kept["faults"]
     )
     constants = {
         "BUS_BYTES": configuration.bus_bytes,
@@ -197,7 +197,7 @@ def core_rtlil(core: Core) -> str:
     return rtlil.convert(core, name=FAULTY, emit_src=True, platform=None)
 
 
-def _parse(line: str) -> Fault:
+def _parse(line: str) -> NetlistFault:
     """A line of Yosys' list."""
     found: dict[str, str] = {}
     sources = []
@@ -211,7 +211,7 @@ def _parse(line: str) -> Fault:
         raise ToolError(f"mutation: not a fault that Yosys lists: `{line}`")
     root = f"{Path(__file__).parents[3]}/"
     wire = found.get("wire", "")
-    return Fault(
+    return NetlistFault(
         number=int(number[1]),
         mode=found["mode"],
         module=found["module"],

@@ -21,7 +21,7 @@ class MutantStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FaultOutcome:
     """One fault and its end.
 
     Parameters
@@ -57,7 +57,7 @@ class Score:
     """
 
     target: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[FaultOutcome, ...]
     seconds: float
 
     def count(self, *verdicts: MutantStatus) -> int:
@@ -116,7 +116,7 @@ def print_score(score: Score) -> None:
     )
 
 
-def _print_list(verdict: MutantStatus, outcomes: Sequence[Outcome]) -> None:
+def _print_list(verdict: MutantStatus, outcomes: Sequence[FaultOutcome]) -> None:
     if not outcomes:
         return
     print(f"{verdict.value}:")

@@ -12,14 +12,14 @@ from itertools import combinations, cycle
 import numpy as np
 
 from ....isa.configuration import Configuration
+from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.encoding import decode_program, encode_program, word_bytes
 from ....isa.fields import pack, width
 from ....isa.instructions import Instruction, Load, Store
 from ....isa.semantics import Machine
 from ....sim.memory_model import MemoryModel
-from .session import Run
+from .session import StimulusRun
 
-PAGE_BYTES = 4096
 QUICK = MemoryModel(latency_cycles=3)
 
 
@@ -56,7 +56,7 @@ def prepare(
     program: tuple[Instruction, ...],
     image: np.ndarray,
     memory: MemoryModel | None = None,
-) -> Run:
+) -> StimulusRun:
     """A run of a legal program, with what the definition leaves."""
     machine = Machine(configuration, image.copy())
     machine.run(program)
@@ -68,7 +68,7 @@ def prepare(
     assert decode_program(code, configuration) == tuple(_shifted(i, shift) for i in program)
     mood = memory or moody_memory(chance)
     window = place_of_data - shift, shift + image.size
-    return Run(code, image, mood, machine, program_base, None, place_of_data, *window)
+    return StimulusRun(code, image, mood, machine, program_base, None, place_of_data, *window)
 
 
 def _shifted(instruction: Instruction, by: int) -> Instruction:

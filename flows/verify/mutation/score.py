@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ....errors import DeviceError, HardwareError
 from ....isa.configuration import Configuration
-from .session import Kind, Observation, Session, Stimulus
+from .session import FaultSession, Observation, ObservationKind, Stimulus
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Kill:
     """What found a fault: the stimulus, how the fault showed, and where."""
 
     stimulus: str
-    kind: Kind
+    kind: ObservationKind
     seen: str
 
 
@@ -48,12 +48,14 @@ class Suite:
         self, library: Path, configuration: Configuration, stimuli: dict[str, Stimulus]
     ) -> None:
         self.library, self.configuration, self.stimuli = library, configuration, stimuli
-        session = Session(library, configuration)
+        session = FaultSession(library, configuration)
         self.expected = {name: list(apply(session)) for name, apply in stimuli.items()}
         self.durations = session.durations
         session.close()
         for name, seen in self.expected.items():
-            broken = next((o.name for o in seen if o.kind is Kind.RULE and o.value), None)
+            broken = next(
+                (o.name for o in seen if o.kind is ObservationKind.RULE and o.value), None
+            )
             if broken is not None:
                 raise HardwareError(f"mutation: the core without faults, {name}: {broken}")
         again = self.try_fault(0)
@@ -62,7 +64,7 @@ class Suite:
 
     def try_fault(self, number: int, leave_out: frozenset[str] = frozenset()) -> Kill | None:
         """Apply stimuli until one tells the fault; None where all see the good core."""
-        session = Session(self.library, self.configuration, number, iter(self.durations))
+        session = FaultSession(self.library, self.configuration, number, iter(self.durations))
         try:
             for name, apply in self.stimuli.items():
                 if name in leave_out:
@@ -74,16 +76,18 @@ class Suite:
             session.close()
         return None
 
-    def _tell(self, session: Session, name: str, apply: Stimulus) -> Kill | None:
+    def _tell(self, session: FaultSession, name: str, apply: Stimulus) -> Kill | None:
         found = apply(session)
         try:
             for expected in self.expected[name]:
                 seen: Observation | None = next(found, None)
                 if seen != expected:
-                    shown = seen if seen is not None and seen.kind is Kind.RULE else expected
+                    shown = (
+                        seen if seen is not None and seen.kind is ObservationKind.RULE else expected
+                    )
                     return Kill(name, shown.kind, shown.name)
         except DeviceError:
-            return Kill(name, Kind.HANG, "register port")
+            return Kill(name, ObservationKind.HANG, "register port")
         return None
 
 

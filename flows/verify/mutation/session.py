@@ -32,7 +32,7 @@ PATIENCE_CYCLES = 300
 """So much longer than the core without faults may a run take."""
 
 
-class Kind(StrEnum):
+class ObservationKind(StrEnum):
     """How a fault shows."""
 
     RULE = "rule of a port, or assertion"
@@ -45,16 +45,16 @@ class Kind(StrEnum):
 class Observation(NamedTuple):
     """Something seen of a core, comparable."""
 
-    kind: Kind
+    kind: ObservationKind
     name: str
     value: object
 
 
-Stimulus = Callable[["Session"], Iterator[Observation]]
+Stimulus = Callable[["FaultSession"], Iterator[Observation]]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StimulusRun:
     """A program, where it and its data lie, and the memory behind the port.
 
     Parameters
@@ -82,7 +82,7 @@ class Run:
     data_bytes: int | None = None
 
 
-class Session:
+class FaultSession:
     """A core with one fault or none.
 
     Parameters
@@ -133,7 +133,7 @@ class Session:
         self.harness.write("ID", value)
         self.knobs[3] = 0
 
-    def begin(self, run: Run) -> None:
+    def begin(self, run: StimulusRun) -> None:
         """Clear everything, set the registers and start."""
         harness = self.harness
         self.dram, self.words = run.image.copy(), np.frombuffer(run.code, dtype=np.uint8)
@@ -164,30 +164,30 @@ class Session:
 
     def _outcome(self, outcome: int) -> Observation:
         if outcome == VIOLATED or self.harness.violation:
-            return Observation(Kind.RULE, self.harness.violation, self.harness.violation)
-        return Observation(Kind.HANG, "interrupt", outcome == INTERRUPTED)
+            return Observation(ObservationKind.RULE, self.harness.violation, self.harness.violation)
+        return Observation(ObservationKind.HANG, "interrupt", outcome == INTERRUPTED)
 
-    def results(self, run: Run | None = None) -> Iterator[Observation]:
+    def results(self, run: StimulusRun | None = None) -> Iterator[Observation]:
         """Everything that a run has left: memories, registers, times."""
-        yield Observation(Kind.VALUE, "DRAM", self.dram.tobytes())
+        yield Observation(ObservationKind.VALUE, "DRAM", self.dram.tobytes())
         try:
             pads = self.scratchpads.read()
         except HardwareError as problem:
-            yield Observation(Kind.VALUE, "LUT", str(problem))
+            yield Observation(ObservationKind.VALUE, "LUT", str(problem))
             return
         for memory, contents in pads.items():
-            yield Observation(Kind.VALUE, memory.name, contents.tobytes())
+            yield Observation(ObservationKind.VALUE, memory.name, contents.tobytes())
         if run is not None and run.expected is not None and self.known is None:
             self._compare(run.expected, pads)
         yield from self.registers()
         yield self.violation()
-        yield Observation(Kind.TIME, "cycles", self.harness.cycles)
-        yield Observation(Kind.TIME, "beats", self.harness.beats())
+        yield Observation(ObservationKind.TIME, "cycles", self.harness.cycles)
+        yield Observation(ObservationKind.TIME, "beats", self.harness.beats())
         for unit in Unit:
             for retirements in (False, True):
                 times = self.harness.events(unit, retirements=retirements)
                 name = f"{unit.name} {'retirements' if retirements else 'starts'}"
-                yield Observation(Kind.TIME, name, times.tobytes())
+                yield Observation(ObservationKind.TIME, name, times.tobytes())
 
     def _compare(self, expected: Machine, pads: dict[Memory, np.ndarray]) -> None:
         found = {**pads, Memory.DRAM: self.dram}
@@ -205,18 +205,18 @@ class Session:
 
     def register(self, name: str) -> Observation:
         """One register."""
-        return Observation(Kind.REGISTER, name, self.harness.read(name))
+        return Observation(ObservationKind.REGISTER, name, self.harness.read(name))
 
     def every_offset(self) -> Iterator[Observation]:
         """Every word of the register space, the bits inside a word anything."""
         for offset in range(0, REGISTER_SPACE_BYTES, 4):
             inside = offset // 4 * 7 % 4
             value = self.read_offset(offset + inside)
-            yield Observation(Kind.REGISTER, f"offset {offset:#04x}", value)
+            yield Observation(ObservationKind.REGISTER, f"offset {offset:#04x}", value)
 
     def violation(self) -> Observation:
         """A rule broken since the last start."""
-        return Observation(Kind.RULE, self.harness.violation, self.harness.violation)
+        return Observation(ObservationKind.RULE, self.harness.violation, self.harness.violation)
 
     def close(self) -> None:
         """Free the simulator."""

@@ -26,7 +26,7 @@ from ....sim.timing.native import TimedProgram
 from ..programs.mutants import mutants
 from ..programs.random_configurations import verification_configurations
 from ..programs.random_programs import random_program
-from .outcome import MutantStatus, Outcome, Score, progress
+from .outcome import FaultOutcome, MutantStatus, Score, progress
 from .python_faults import PythonFault, draw_faults, put_fault
 from .reasons import software_reason
 from .score import Crash, try_all
@@ -124,7 +124,7 @@ def _score(
     return Score(f"{target}, seed {seed}", outcomes, time.monotonic() - began)
 
 
-def _outcome(number: int, fault: PythonFault, found: dict[int, object]) -> Outcome:
+def _outcome(number: int, fault: PythonFault, found: dict[int, object]) -> FaultOutcome:
     module = fault.module.partition(".")[2].replace(".", "/")
     file = ROOT / f"{module}.py"
     text = file.read_text().splitlines()[fault.line - 1].strip()
@@ -139,7 +139,7 @@ def _outcome(number: int, fault: PythonFault, found: dict[int, object]) -> Outco
         verdict, by = MutantStatus.KILLED, result
     elif argument := software_reason(fault.text, text):
         verdict, by = MutantStatus.ARGUED, argument
-    return Outcome(number, fault.module.rpartition(".")[2], fault.text, source, verdict, by)
+    return FaultOutcome(number, fault.module.rpartition(".")[2], fault.text, source, verdict, by)
 
 
 # The checker ------------------------------------------------------------------------------------

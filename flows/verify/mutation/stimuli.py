@@ -1,4 +1,4 @@
-"""What is done to every faulty core: registers, programs in any mood of the memory, and mishaps.
+"""What is done to every faulty core: registers, programs in any mood of the memory, and errors.
 
 Ordered from what finds many faults quickly to what takes long; a fault is run until the first
 difference.
@@ -14,14 +14,14 @@ from ....isa.instructions import Halt, Unit
 from ....isa.registers import OFFSETS, REGISTERS
 from ..programs.random_programs import random_program
 from .directed import lengths, near_ties, small_sums
+from .error_stimuli import ErrorStimuli, error_stimuli
 from .loops import lonely_loops, long_loops, tireless_rows, wrapping_runs, wrapping_tiles
-from .mishaps import Mishaps, mishaps
 from .runs import QUICK, encode_loosely, prepare
-from .session import Kind, Observation, Run, Session, Stimulus
+from .session import FaultSession, Observation, ObservationKind, Stimulus, StimulusRun
 
 START = 1
 EARLY_PROGRAMS = 5
-"""Random programs before the mishaps: they find most faults in a few milliseconds."""
+"""Random programs before the errors: they find most faults in a few milliseconds."""
 
 LONG = "long waits"
 """Name of the stimulus that only faults in the counters need."""
@@ -39,8 +39,8 @@ def stimuli(configuration: Configuration, programs: int) -> dict[str, Stimulus]:
     for seed in range(programs):
         found[f"program {seed}"] = _program(configuration, seed)
         if seed == EARLY_PROGRAMS:
-            found |= mishaps(configuration) | directed(configuration)
-    return found | {LONG: Mishaps(configuration).long_waits}
+            found |= error_stimuli(configuration) | directed(configuration)
+    return found | {LONG: ErrorStimuli(configuration).long_waits}
 
 
 def directed(configuration: Configuration) -> dict[str, Stimulus]:
@@ -57,12 +57,12 @@ def directed(configuration: Configuration) -> dict[str, Stimulus]:
         ("loops of runs that wrap", wrapping_runs(configuration)),
     ):
         code = encode_loosely([*body, Halt()], configuration, 6)
-        found[name] = _run(Run(code, image, QUICK))
+        found[name] = _run(StimulusRun(code, image, QUICK))
     return found
 
 
-def _run(run: Run) -> Stimulus:
-    def stimulus(session: Session) -> Iterator[Observation]:
+def _run(run: StimulusRun) -> Stimulus:
+    def stimulus(session: FaultSession) -> Iterator[Observation]:
         session.begin(run)
         yield session.finish()
         yield from session.results(run)
@@ -70,7 +70,7 @@ def _run(run: Run) -> Stimulus:
     return stimulus
 
 
-def registers(session: Session) -> Iterator[Observation]:
+def registers(session: FaultSession) -> Iterator[Observation]:
     """Every word of the register space, read and written whole and in part."""
     yield from session.every_offset()
     names = [register.name for register in REGISTERS if register.name != "CONTROL"]
@@ -106,7 +106,7 @@ def _program(configuration: Configuration, seed: int) -> Stimulus:
     hesitation = chance.choice((0, 0, 6, 12))
     pace = chance.randint(3, 90)
 
-    def stimulus(session: Session) -> Iterator[Observation]:
+    def stimulus(session: FaultSession) -> Iterator[Observation]:
         session.set_bench(hesitation)
         session.begin(run)
         if style != "alone":
@@ -118,11 +118,11 @@ def _program(configuration: Configuration, seed: int) -> Stimulus:
     return stimulus
 
 
-def _watch(session: Session, pace: int, *, interfering: bool) -> Iterator[Observation]:
+def _watch(session: FaultSession, pace: int, *, interfering: bool) -> Iterator[Observation]:
     """Read what the units do while they do it; writes and starts must not disturb them."""
     for look in range(40):
         outcome = session.go(pace)
-        if outcome.kind is Kind.RULE or outcome.value is True:
+        if outcome.kind is ObservationKind.RULE or outcome.value is True:
             return
         for unit in Unit:
             yield session.register(f"{unit.name}_STATE")

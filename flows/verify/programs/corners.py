@@ -8,12 +8,12 @@ by executing: `corners_of_numbers` in `number_corners`.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from itertools import groupby
 
 import numpy as np
 
 from ....isa.configuration import Configuration, Memory
+from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.footprints import (
     Footprint,
     bank_mask,
@@ -25,16 +25,15 @@ from ....isa.footprints import (
 from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ....isa.instructions.common import nest_addresses
 from ....isa.pipeline import GEMM_REVISIT_STEPS
-from ....isa.vector_operations import Operation
 from .number_corners import corners_of_numbers
 from .possible_corners import (
     MANY_RUNS,
-    PAGE_BYTES,
     STRETCH,
     TINY_RUN,
+    choices,
     ends,
-    immediates,
     possible_corners,
+    shown,
 )
 
 
@@ -83,37 +82,13 @@ def program_corners(
     return met
 
 
-def _takes_effect(instruction: Instruction, name: str) -> bool:
-    """Whether the value of a field matters to this instruction."""
-    if isinstance(instruction, Load):
-        return name != "value" or instruction.fill
-    if isinstance(instruction, Gemm):
-        return name != "part" or instruction.depthwise
-    if isinstance(instruction, Vector):
-        if name in ("a_multiplier", "b_multiplier"):
-            unused = name == "a_multiplier" and instruction.a_from_acc
-            return instruction.combine.reads(name) and not unused
-        if name in ("zero_point", "low", "high", "lookup", "scale"):
-            return not instruction.to_acc
-        if name == "table":
-            return instruction.lookup and not instruction.to_acc
-        if name == "reduce":
-            return bool(instruction.reduce_loops)
-    return True
-
-
 def _fields(instruction: Instruction, configuration: Configuration) -> Iterator[str]:
     family = type(instruction)
     yield f"opcode {family.mnemonic}"
-    bits = {field.name: field.bits for field in family.layout(configuration)}
-    for name, kind in immediates(family):
-        if not bits[name] or not _takes_effect(instruction, name):
-            continue
+    for name in choices(family, configuration):
         value = getattr(instruction, name)
-        if issubclass(kind, IntEnum | Operation):
-            yield f"{family.mnemonic}.{name}={value.name}"
-        elif kind is bool or value in ends(family, name, configuration):
-            yield f"{family.mnemonic}.{name}={value}"
+        if instruction.takes_effect(name) and value in ends(family, name, configuration):
+            yield f"{family.mnemonic}.{name}={shown(value)}"
 
 
 def _nests(instruction: Instruction, configuration: Configuration) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ....isa.configuration import Configuration
 from ....isa.encoding import word_bytes
 from ....isa.fields import Field, pack, width
-from ....isa.instructions import Gemm, Instruction, Load
+from ....isa.instructions import Instruction, Load
 
 
 def equivalent_words(
@@ -39,11 +39,10 @@ def _word(instruction: Instruction, configuration: Configuration, chance: random
 
 def _free(instruction: Instruction, fields: Iterable[str]) -> list[str]:
     """Fields that mean nothing to this instruction."""
+    free = [name for name in instruction.forgotten if not instruction.takes_effect(name)]
     if isinstance(instruction, Load) and instruction.fill:
-        return [name for name in fields if name.rpartition(".")[2] == "memory"]
-    if isinstance(instruction, Load):
-        return ["value"]
-    return ["part"] if isinstance(instruction, Gemm) and not instruction.depthwise else []
+        free += [name for name in fields if name.rpartition(".")[2] == "memory"]
+    return free
 
 
 def _scatter(

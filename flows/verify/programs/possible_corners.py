@@ -5,18 +5,15 @@ own corners; `corners` recognises in a program what is named here.
 """
 
 from collections.abc import Iterator
-from enum import IntEnum
+from typing import Any
 
-from ....isa.assembly import plain_fields
 from ....isa.configuration import Configuration, Memory
+from ....isa.configuration_rules import PAGE_BYTES
 from ....isa.instructions import FAMILIES, Gemm, Instruction, Load, Store, Unit, Vector
+from ....isa.instructions.load import DESTINATIONS
 from ....isa.instructions.store import SOURCES
 from ....isa.pipeline import GEMM_REVISIT_STEPS
-from ....isa.vector_operations import Operation
 from .number_corners import NUMBER_CORNERS
-
-PAGE_BYTES = 4096
-"""AXI4 bursts end at multiples of this."""
 
 LONG_CYCLES = 6000
 """Cycles that one instruction of a random program may take."""
@@ -31,42 +28,35 @@ STRETCH = 8
 TINY_RUN = 4
 """Instructions of one step on end that make a run of tiny ones."""
 
-LOCAL = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
+LOCAL = DESTINATIONS
+"""Scratchpads that LOAD fills."""
 
-PLACES: dict[type[Instruction], dict[str, tuple[Memory, ...]]] = {
-    Load: {"memory": (Memory.DRAM,), "local": LOCAL},
-    Gemm: {"act": (Memory.ACT,), "wgt": (Memory.WGT,), "acc": (Memory.ACC,)},
-    Vector: {
-        "dst": (Memory.ACT, Memory.ACC),
-        "a": (Memory.ACT, Memory.ACC),
-        "b": (Memory.ACT,),
-        "param": (Memory.PARAM,),
-    },
-    Store: {"local": SOURCES, "memory": (Memory.DRAM,)},
-}
-"""Memories that each operand may lie in."""
+MOVING = tuple(family for family in FAMILIES if family.operands)
+"""Families that touch memory."""
 
-READS = {
-    Unit.LOAD: {Memory.DRAM},
-    Unit.GEMM: {Memory.ACT, Memory.WGT, Memory.ACC},
-    Unit.VECTOR: {Memory.ACT, Memory.ACC, Memory.PARAM, Memory.LUT},
-    Unit.STORE: {Memory.ACT, Memory.ACC},
-}
-WRITES = {
-    Unit.LOAD: set(LOCAL),
-    Unit.GEMM: {Memory.ACC},
-    Unit.VECTOR: {Memory.ACT, Memory.ACC},
-    Unit.STORE: {Memory.DRAM},
-}
+
+def _memories(unit: Unit, writes: bool) -> set[Memory]:
+    """Memories that instructions of a unit may read, or write; a table has no operand."""
+    found = set()
+    for family in MOVING:
+        if family.unit is unit:
+            operands = {o.name for o in family.operands if (o.writes if writes else o.reads)}
+            tables = set() if writes else family.places.keys() - {o.name for o in family.operands}
+            found |= {memory for name in operands | tables for memory in family.places[name]}
+    return found
+
+
+READS = {unit: _memories(unit, writes=False) for unit in Unit}
+WRITES = {unit: _memories(unit, writes=True) for unit in Unit}
 
 
 def possible_corners(configuration: Configuration, data_bytes: int, length: int = 40) -> set[str]:
     """Corners for which some program of `length` instructions exists."""
     return {
         *(f"opcode {family.mnemonic}" for family in FAMILIES),
-        *(name for family in FAMILIES for name in _possible_fields(family, configuration)),
+        *(name for family in FAMILIES for name in possible_fields(family, configuration)),
         *_possible_places(configuration, data_bytes),
-        *(name for family in PLACES for name in _possible_nests(family, configuration)),
+        *(name for family in MOVING for name in _possible_nests(family, configuration)),
         *_possible_transfers(configuration, data_bytes),
         *_possible_gemm(configuration),
         *_possible_vector(configuration),
@@ -75,47 +65,39 @@ def possible_corners(configuration: Configuration, data_bytes: int, length: int 
     }
 
 
-def ends(family: type[Instruction], name: str, configuration: Configuration) -> tuple[int, int]:
-    """Least and greatest value of a field that means something."""
-    field = next(f for f in family.layout(configuration) if f.name == name)
-    return field.low, configuration.lut_tables - 1 if name == "table" else field.high
+def ends(family: type[Instruction], name: str, configuration: Configuration) -> tuple[Any, ...]:
+    """Values of a field that programs must meet: of a number its ends, otherwise all."""
+    values = family.legal_values(name, configuration)
+    return (values[0], values[-1]) if isinstance(values, range) else tuple(values)
 
 
-def immediates(family: type[Instruction]) -> Iterator[tuple[str, type]]:
-    """Names and types of the plain fields that are no operands and no lengths."""
-    operands = {operand.name for operand in family.operands}
-    for field in plain_fields(family):
-        if field.name not in operands and field.name != "length":
-            yield field.name, field.type if isinstance(field.type, type) else int
+def shown(value: Any) -> str:
+    """A value in the name of a corner."""
+    return getattr(value, "name", str(value))
 
 
-def _possible_fields(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
-    bits = {field.name: field.bits for field in family.layout(configuration)}
-    for name, kind in immediates(family):
-        if not bits[name]:
-            continue
-        if kind is Memory:
-            codes = LOCAL if family is Load else SOURCES
-            yield from (f"{family.mnemonic}.{name}={code.name}" for code in codes)
-        elif kind is Operation:
-            yield from (f"{family.mnemonic}.{name}={o.name}" for o in configuration.operations)
-        elif issubclass(kind, IntEnum):
-            yield from (f"{family.mnemonic}.{name}={code.name}" for code in kind)
-        elif kind is bool:
-            yield from (f"{family.mnemonic}.{name}={value}" for value in (False, True))
-        else:
-            for value in ends(family, name, configuration):
-                yield f"{family.mnemonic}.{name}={value}"
+def choices(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
+    """Immediate fields that leave a choice; a length is drawn with its loops."""
+    for field in family.own_fields(configuration):
+        if field.bits and field.name != "length":
+            yield field.name
+
+
+def possible_fields(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
+    """Corners of a family's immediate fields."""
+    for name in choices(family, configuration):
+        for value in ends(family, name, configuration):
+            yield f"{family.mnemonic}.{name}={shown(value)}"
 
 
 def _possible_places(configuration: Configuration, data_bytes: int) -> Iterator[str]:
-    for family, operands in PLACES.items():
-        for operand, memories in operands.items():
-            for memory in memories:
-                where = f"{family.mnemonic}.{operand}@{memory.name}"
+    for family in MOVING:
+        for operand in family.operands:
+            for memory in family.places[operand.name]:
+                where = f"{family.mnemonic}.{operand.name}@{memory.name}"
                 yield f"{where} first"
                 yield f"{where} last"
-                if granules(family, operand, memory, configuration, data_bytes) > 1:
+                if granules(family, operand.name, memory, configuration, data_bytes) > 1:
                     yield f"{where} spans forward"
                     yield f"{where} spans backward"
     for memory in LOCAL:
@@ -132,15 +114,7 @@ def granules(
     """Places for an operand in a memory."""
     if memory is Memory.DRAM:
         return data_bytes
-    granule = 1
-    if family is Gemm:
-        granule = configuration.row_bytes(memory)
-        granule *= configuration.lanes_in if memory is Memory.WGT else 1
-    elif family is Vector and memory is Memory.PARAM:
-        granule = configuration.row_bytes(memory)
-    elif family is Vector:
-        granule = configuration.vector_lanes * (4 if memory is Memory.ACC else 1)
-    return configuration.size_bytes(memory) // granule
+    return configuration.size_bytes(memory) // family.granule(operand, memory, configuration)
 
 
 def _possible_nests(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
@@ -151,7 +125,7 @@ def _possible_nests(family: type[Instruction], configuration: Configuration) -> 
         if greatest_extent_fits(family, nest, configuration):
             yield f"{family.mnemonic}.{nest} greatest extent"
         for operand in moved:
-            memory = PLACES[family][operand][0]
+            memory = next(iter(family.places[operand]))
             if granules(family, operand, memory, configuration, PAGE_BYTES) > 1:
                 yield f"{family.mnemonic}.{nest} {operand} forward"
                 yield f"{family.mnemonic}.{nest} {operand} backward"

@@ -5,13 +5,14 @@ of the memories, and kept only if the checker's own rules for one instruction ac
 Scratchpads are used near the ends of their banks, so that programs read what they wrote.
 """
 
+import dataclasses
 import random
 from collections.abc import Sequence
 from math import prod
 from typing import Any
 
 from ....isa.configuration import Configuration, Memory
-from ....isa.instructions import Gemm, Instruction, Load, Loop, Reduce, Store, Sync, Unit, Vector
+from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
 from ....isa.pipeline import GEMM_REVISIT_STEPS
@@ -22,8 +23,8 @@ Window = tuple[int, int]
 STEP_BUDGETS = (8, 40, 160)
 """Steps of a unit that one instruction may take; long ones are rare."""
 
-DENSE_SHARE = 0.6
-"""Share of GEMMs that are not depthwise, where a machine has that mode."""
+SHARES = {"depthwise": 0.4, "accumulate": 0.4, "scale": 0.7, "lookup": 0.3}
+"""How often flags are set that are not set in half of the instructions."""
 
 LONGEST_SHARE = 0.004
 """Share of GEMMs and VECTORs that may take as many steps as one loop can count."""
@@ -37,7 +38,7 @@ def parameter_bytes(data_bytes: int) -> int:
     return data_bytes // 8 // 8 * 8
 
 
-class Drawing:
+class ProgramDrawing:
     """One program being drawn: its generator of chance, and where it mostly works."""
 
     def __init__(self, configuration: Configuration, seed: int, data_bytes: int) -> None:
@@ -145,15 +146,31 @@ class Drawing:
             return min(4096, 1 << self.configuration.extent_bits)
         return self.budget()
 
-    def byte(self) -> int:
-        """A signed byte, corners often."""
-        corner = self.chance.choice((-128, 127, -1, 1))
-        return self.chance.choices((0, corner, self.chance.randint(-128, 127)), (4, 2, 4))[0]
+    def number(self, values: range, usual: int) -> int:
+        """One of some numbers: often the usual one or a corner, else most likely a small one."""
+        corners = [each for each in (values[0], values[-1], -1, 0, 1, 128) if each in values]
+        low, high = max(values[0], -128), min(values[-1], 255)
+        drawn = usual, self.chance.choice(corners), self.chance.randint(low, high)
+        return self.chance.choices(drawn, (4, 3, 3))[0]
 
-    def multiplier(self) -> int:
-        """A factor of 16 bits."""
-        corner = self.chance.choice((0, -1, -32768, 32767))
-        return self.chance.choices((1, corner, self.chance.randint(-128, 127)), (3, 3, 4))[0]
+    def fields(self, family: type[Instruction], **given: Any) -> dict[str, Any]:
+        """Legal values for the immediate fields of a family, those that are given kept."""
+        defaults = {field.name: field.default for field in dataclasses.fields(family)}
+        for field in family.own_fields(self.configuration):
+            if field.name in given:
+                continue
+            values = family.legal_values(field.name, self.configuration)
+            if isinstance(values, range):
+                usual = defaults[field.name]
+                given[field.name] = self.number(values, usual if usual in values else values[0])
+            elif len(values) == 2:
+                share = SHARES.get(field.name, 0.5)
+                given[field.name] = values[self.chance.random() < share]
+            else:
+                # The first ones are the plainest, and most use.
+                weights = (4, 3, *[1] * len(values))[: len(values)]
+                given[field.name] = self.chance.choices(values, weights)[0]
+        return given
 
     # Families ----------------------------------------------------------------------------------
 
@@ -167,15 +184,8 @@ class Drawing:
         if destination is Memory.PARAM and unit == 8:
             remote = self.pairs()
         (memory, local), loops = self._ends(length, extents, unit, (remote, ends))
-        return Load(
-            destination=destination,
-            fill=fill,
-            value=self.chance.choice((0, 128, 255, self.chance.randrange(256))),
-            length=length,
-            memory=memory,
-            local=local,
-            loops=loops,
-        )
+        fields = self.fields(Load, destination=destination, fill=fill, length=length)
+        return Load(**fields, memory=memory, local=local, loops=loops)
 
     def store(self, budget: int | None = None) -> Store:
         """A copy back."""
@@ -183,7 +193,8 @@ class Drawing:
         length, extents, unit, ends = self._copy(source, budget or self.budget())
         remote = self.window(Memory.DRAM)
         (local, memory), loops = self._ends(length, extents, unit, (ends, remote))
-        return Store(source=source, length=length, local=local, memory=memory, loops=loops)
+        fields = self.fields(Store, source=source, length=length)
+        return Store(**fields, local=local, memory=memory, loops=loops)
 
     def _copy(self, memory: Memory, budget: int) -> tuple[int, list[int], int, Window]:
         """Run length in bytes, extents, alignment of everything in bytes, and local window."""
@@ -230,9 +241,8 @@ class Drawing:
             longest = max(least, min(2 * budget, 4096) // duration)
             tiles = self.extents(levels, 1 if most == 1 else longest)
             bases, moves = [], []
-            for name, memory in (("act", Memory.ACT), ("wgt", Memory.WGT), ("acc", Memory.ACC)):
-                granule = configuration.row_bytes(memory)
-                granule *= configuration.lanes_in if name == "wgt" else 1
+            for name, (memory,) in Gemm.places.items():
+                granule = Gemm.granule(name, memory, configuration)
                 extents = tiles if name == "wgt" else tiles + rows
                 base, strides = self.operand(extents, memory, granule, self.window(memory))
                 if name == "acc" and len(tiles) > 0 and self.chance.random() < 0.6:
@@ -240,8 +250,7 @@ class Drawing:
                 bases.append(base)
                 moves.append(strides)
             instruction = Gemm(
-                accumulate=self.chance.random() < 0.4,
-                **self.channels(),
+                **self.fields(Gemm),
                 act=bases[0],
                 wgt=bases[1],
                 acc=bases[2],
@@ -251,15 +260,6 @@ class Drawing:
             if not has_faults(instruction, configuration, self.data_bytes):
                 return instruction
         raise AssertionError("a GEMM without loops is legal")
-
-    def channels(self) -> dict[str, Any]:
-        """Whether a GEMM is depthwise, and which part of the rows it takes."""
-        if not self.configuration.depthwise_taps or self.chance.random() < DENSE_SHARE:
-            return {}
-        return {
-            "depthwise": True,
-            "part": self.chance.randrange(self.configuration.depthwise_parts),
-        }
 
     def vector(self, budget: int | None = None) -> Vector:
         """Any operation; drawn again until its operands keep apart."""
@@ -272,7 +272,6 @@ class Drawing:
 
     def _vector(self, budget: int) -> Vector:
         configuration, chance = self.configuration, self.chance
-        operations = configuration.operations
         maps = self.extents(configuration.map_loops, budget)
         reduces = self.extents(configuration.reduce_loops, max(1, budget // prod(maps)))
         if chance.random() < 0.4:
@@ -294,25 +293,12 @@ class Drawing:
         row = configuration.row_bytes(Memory.PARAM)
         param, param_moves = self.operand(maps, Memory.PARAM, row, self.window(Memory.PARAM))
         moves = [dst_moves, a_moves[: len(maps)], b_moves[: len(maps)], param_moves]
-        low, high = self.byte(), self.byte()
+        fields = self.fields(Vector, a_from_acc=from_acc, to_acc=to_acc)
         if chance.random() < 0.8:
-            low, high = min(low, high), max(low, high)
-        if chance.random() < 0.4:
-            low, high = -128, 127
+            bounds = fields["low"], fields["high"]
+            fields |= {"low": min(bounds), "high": max(bounds)}
         return Vector(
-            a_from_acc=from_acc,
-            to_acc=to_acc,
-            combine=chance.choices(operations, (4, 3, *[1] * (len(operations) - 2)))[0],
-            reduce=chance.choice(tuple(Reduce)),
-            a_multiplier=self.multiplier(),
-            b_multiplier=self.multiplier(),
-            bias=chance.random() < 0.5,
-            scale=chance.random() < 0.7,
-            zero_point=self.byte(),
-            low=low,
-            high=high,
-            lookup=chance.random() < 0.3,
-            table=chance.randrange(configuration.lut_tables),
+            **fields,
             dst=dst,
             a=a,
             b=b,

@@ -24,7 +24,7 @@ FILLS = 13
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ProgramProfile:
     """How often each scene is drawn, by the name of its method of `Scenes`.
 
     Parameters
@@ -45,30 +45,30 @@ class Profile:
     blocks: bool = False
 
 
-PROFILES: dict[str, Profile] = {
-    "mixed": Profile(
+PROFILES: dict[str, ProgramProfile] = {
+    "mixed": ProgramProfile(
         {"load": 30, "gemm": 20, "vector": 28, "store": 16, "sync": 6}, redundant=(0.0, 0.03, 0.15)
     ),
-    "transfers": Profile(
+    "transfers": ProgramProfile(
         {
             "load": 12, "store": 12, "boundaries": 22, "long_run": 7, "byte_runs": 12, "pads": 6,
             "spans": 8, "gemm": 5, "vector": 8, "greatest": 2,
         }
     ),
-    "tokens": Profile(
+    "tokens": ProgramProfile(
         {"hazard": 60, "load": 4, "gemm": 4, "vector": 4, "store": 4, "bare_syncs": 4},
         tight=True, redundant=(0.0, 0.3, 1.0), blocks=True,
     ),
-    "tiny-instructions": Profile(
+    "tiny-instructions": ProgramProfile(
         {"tiny_run": 30, "flood": 40, "bare_syncs": 4, "hazard": 10, "byte_runs": 6}, tight=True
     ),
-    "gemm": Profile(
+    "gemm": ProgramProfile(
         {
             "gemm": 50, "load": 10, "wraps": 8, "soonest": 4, "spans": 4, "banks": 6,
-            "greatest": 2, "vector": 8, "store": 8,
+            "greatest": 2, "vector": 8, "store": 14,
         }
     ),
-    "vector": Profile(
+    "vector": ProgramProfile(
         {
             "vector": 60, "load": 10, "wraps": 6, "spans": 8, "banks": 6, "greatest": 2, "gemm": 6,
             "store": 8,

@@ -7,30 +7,33 @@ from collections.abc import Callable
 from typing import Any
 
 from ....isa.configuration import Memory
-from ....isa.instructions import Combine, Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
+from ....isa.configuration_rules import PAGE_BYTES
+from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ....isa.instructions.store import SOURCES
 from ....isa.legality import has_faults
 from ....isa.pipeline import GEMM_REVISIT_STEPS
 from .possible_corners import (
     LOCAL,
     LONG_BYTES,
-    PAGE_BYTES,
-    PLACES,
+    MOVING,
     READS,
     TINY_RUN,
     WRITES,
     granules,
     greatest_extent_fits,
 )
-from .random_instructions import Drawing, make_loops
+from .random_instructions import ProgramDrawing, make_loops
 
 Scene = list[Instruction]
 
 TRIES = 30
 """Draws of an instruction before a plain one is taken."""
 
+TOUCHES = 200
+"""Draws of an instruction that is to touch one place."""
 
-class Scenes(Drawing):
+
+class Scenes(ProgramDrawing):
     """Draws scenes; each method returns one."""
 
     # Transfers ---------------------------------------------------------------------------------
@@ -169,52 +172,39 @@ class Scenes(Drawing):
     def _two_steps(self, family: type[Instruction], draw: Callable[[int], int]) -> Scene:
         nest = self.chance.choice(tuple(family.nests))
         for _ in range(TRIES):
-            places, moves, plain = {}, {}, self._plain(family)
-            for operand in family.operands:
-                memory = plain.pop(f"{operand.name}@", PLACES[family][operand.name][0])
-                count = granules(
-                    family, operand.name, memory, self.configuration, self.data_bytes
-                ) - (plain.get("length", 1) - 1)
-                stride = draw(count - 1) if operand.name in family.nests[nest] else 0
+            lies, fields = self._plain(family)
+            places, moves = {}, {}
+            for operand, memory in lies.items():
+                count = granules(family, operand, memory, self.configuration, self.data_bytes)
+                count -= fields.get("length", 1) - 1
+                stride = draw(count - 1) if operand in family.nests[nest] else 0
                 low, high = max(0, -stride), count - 1 - max(0, stride)
-                places[operand.name] = self.chance.randint(min(low, high), max(low, high))
-                moves[operand.name] = stride
+                places[operand] = self.chance.randint(min(low, high), max(low, high))
+                moves[operand] = stride
             strides = tuple(moves[operand] for operand in family.nests[nest])
             loops: dict[str, Any] = {nest: (Loop(2, strides),)}
-            made = family(**plain, **places, **loops)
+            made = family(**fields, **places, **loops)
             if not has_faults(made, self.configuration, self.data_bytes):
                 return [made]
         return [self.vector()]
 
-    def _plain(self, family: type[Instruction]) -> dict[str, Any]:
-        """Arguments that are neither operands nor loops; `name@` says where an operand lies."""
-        chance = self.chance
-        if family is Load:
-            place = chance.choice(LOCAL)
-            filled = chance.random() < 0.2
-            length = chance.choice((1, 1, 2, 8))
-            return {"destination": place, "local@": place, "fill": filled, "length": length}
-        if family is Store:
-            place = chance.choice(SOURCES)
-            return {"source": place, "local@": place, "length": chance.choice((1, 1, 2, 8))}
-        if family is Gemm:
-            return {"accumulate": chance.random() < 0.5, **self.channels()}
-        from_acc, to_acc = chance.random() < 0.5, chance.random() < 0.4
-        return {
-            "a_from_acc": from_acc,
-            "a@": Memory.ACC if from_acc else Memory.ACT,
-            "to_acc": to_acc,
-            "dst@": Memory.ACC if to_acc else Memory.ACT,
-            "combine": chance.choice(self.configuration.operations),
-            "bias": chance.random() < 0.5,
-            "scale": chance.random() < 0.7,
-        }
+    def _plain(
+        self, family: type[Instruction], length: int = 0
+    ) -> tuple[dict[str, Memory], dict[str, Any]]:
+        """Where each operand lies, and values for all fields but operands and loops."""
+        lies = {o.name: self.chance.choice(tuple(family.places[o.name])) for o in family.operands}
+        told: dict[str, Any] = {}
+        for operand, memory in lies.items():
+            told |= family.places[operand][memory]
+        if "length" in {field.name for field in family.own_fields(self.configuration)}:
+            told["length"] = length or self.chance.choice((1, 1, 2, 8))
+        return lies, self.fields(family, **told)
 
     def greatest(self) -> Scene:
         """A loop of the greatest extent, once a program; else something plain."""
         nests = [
             (family, nest)
-            for family in PLACES
+            for family in MOVING
             for nest in family.nests
             if greatest_extent_fits(family, nest, self.configuration)
         ]
@@ -227,21 +217,19 @@ class Scenes(Drawing):
         if inner:
             extents.append(4)
         for _ in range(TRIES):
-            places, moves, plain = {}, {}, self._plain(family)
-            if "length" in plain:
-                plain["length"] = 1
-            for operand in family.operands:
-                memory = plain.pop(f"{operand.name}@", PLACES[family][operand.name][0])
-                room = granules(family, operand.name, memory, self.configuration, self.data_bytes)
-                moved = operand.name in family.nests[nest]
+            lies, fields = self._plain(family, length=1)
+            places, moves = {}, {}
+            for operand, memory in lies.items():
+                room = granules(family, operand, memory, self.configuration, self.data_bytes)
+                moved = operand in family.nests[nest]
                 place, strides = self.walk(extents if moved else [], 1, room)
-                if operand.name == "acc" and nest == "row_loops":
+                if operand == "acc" and nest == "row_loops":
                     strides = [0, 1] if inner else [1]
                     place = self.chance.randint(0, room - (4 if inner else extents[0]))
-                places[operand.name], moves[operand.name] = place, strides
+                places[operand], moves[operand] = place, strides
             strides = [moves[operand] for operand in family.nests[nest]]
             loops: dict[str, Any] = {nest: make_loops(extents, strides)}
-            made = family(**plain, **places, **loops)
+            made = family(**fields, **places, **loops)
             if not has_faults(made, self.configuration, self.data_bytes):
                 return [made]
         return [self.vector()]
@@ -286,70 +274,37 @@ class Scenes(Drawing):
             return self.hazard()
         memory, earlier, later = self.chance.choice(kinds)
         if memory is Memory.DRAM:
-            row = self.chance.randrange(self.data_bytes - 64)
-            return [self.touch(unit, memory, row) for unit in (first, second)]
-        rows = self.configuration.rows(memory)
-        row = other = self.chance.randrange(rows)
-        if earlier == later and self.chance.random() < 0.7:
+            row = other = self.chance.randrange(self.data_bytes - 64)
+        else:
+            row = other = self.chance.randrange(self.configuration.rows(memory))
+        if memory is not Memory.DRAM and earlier == later and self.chance.random() < 0.7:
             depth = self.configuration.depth(memory)
             other = row // depth * depth + self.chance.randrange(depth)
         return [self.touch(first, memory, row, earlier), self.touch(second, memory, other, later)]
 
     def touch(self, unit: Unit, memory: Memory, row: int, writes: bool = False) -> Instruction:
         """A tiny instruction that reads or writes a row of a scratchpad, or a byte of memory."""
-        configuration, chance = self.configuration, self.chance
-        if memory is Memory.DRAM:
-            source = chance.choice(SOURCES)
-            if unit is Unit.STORE:
-                return Store(source=source, length=1 + row % 4, local=0, memory=row)
-            return Load(destination=Memory.ACT, length=1 + row % 4, local=0, memory=row)
-        size = configuration.row_bytes(memory)
-        if unit in (Unit.LOAD, Unit.STORE):
-            length = chance.choice((1, size))
-            start = chance.randint(0, (self.data_bytes - length) // 8) * 8
-            place = row * size
-            if unit is Unit.STORE:
-                return Store(source=memory, length=length, local=place, memory=start)
-            length = size if memory is Memory.PARAM else length
-            start = min(start, (self.pairs()[1] - length) // 8 * 8)
-            return Load(destination=memory, length=length, local=place, memory=start)
-        if unit is Unit.GEMM:
-            made = self.gemm(1)
-            if memory is Memory.WGT:
-                return Gemm(act=made.act, wgt=row // configuration.lanes_in, acc=made.acc)
-            if memory is Memory.ACT:
-                return Gemm(act=row, wgt=made.wgt, acc=made.acc)
-            return Gemm(accumulate=not writes, act=made.act, wgt=made.wgt, acc=row)
-        return self._touching_vector(memory, row, writes)
-
-    def _touching_vector(self, memory: Memory, row: int, writes: bool) -> Vector:
-        chance, lanes = self.chance, self.configuration.vector_lanes
-        act = chance.randrange(self.configuration.size_bytes(Memory.ACT) // lanes)
-        acc = chance.randrange(self.configuration.size_bytes(Memory.ACC) // (4 * lanes))
-        a_from_acc, to_acc = chance.random() < 0.5, chance.random() < 0.5
-        row_lanes = self.configuration.row_bytes(memory) // (4 if memory is Memory.ACC else 1)
-        place = row * row_lanes // lanes
-        if memory is Memory.PARAM:
-            bias = chance.random() < 0.5
-            a = acc if a_from_acc else act
-            dst = acc if to_acc else act
-            return Vector(
-                a_from_acc=a_from_acc, to_acc=to_acc, bias=bias, scale=not bias,
-                a=a, dst=dst, param=row,
-            )  # fmt: skip
-        if memory is Memory.LUT:
-            return Vector(a_from_acc=True, lookup=True, table=row // 64, a=acc, dst=act)
-        in_acc = memory is Memory.ACC
-        if writes:
-            return Vector(
-                a_from_acc=a_from_acc, to_acc=in_acc, a=acc if a_from_acc else act, dst=place
-            )
-        if not in_acc and chance.random() < 0.4:
-            return Vector(
-                a_from_acc=True, to_acc=to_acc, combine=Combine.ADD,
-                a=acc, b=place, dst=acc if to_acc else act,
-            )  # fmt: skip
-        return Vector(a_from_acc=in_acc, to_acc=to_acc, a=place, dst=acc if to_acc else act)
+        (family,) = (family for family in MOVING if family.unit is unit)
+        byte = row if memory is Memory.DRAM else row * self.configuration.row_bytes(memory)
+        for _ in range(TOUCHES):
+            lies, fields = self._plain(family)
+            places = {}
+            for operand, found in lies.items():
+                granule = family.granule(operand, found, self.configuration)
+                count = granules(family, operand, found, self.configuration, self.data_bytes)
+                last = count - fields.get("length", 1)
+                near = found is memory and self.chance.random() < 0.8
+                places[operand] = byte // granule if near else self.chance.randint(0, last)
+            made = family(**fields, **places)
+            if has_faults(made, self.configuration, self.data_bytes):
+                continue
+            if any(
+                (access.memory, access.writes) == (memory, writes)
+                and access.low <= byte <= access.high
+                for access in made.accesses(self.configuration)
+            ):
+                return made
+        return self.tiny(unit)
 
     # Numbers -----------------------------------------------------------------------------------
 
@@ -365,7 +320,7 @@ class Scenes(Drawing):
         reading = min(reading, configuration.rows(Memory.ACT) - 3)
         tile = self._filled(Memory.WGT, configuration.lanes_in * configuration.lanes_out)
         again = Loop(2, (1, 0, 0))
-        low, high = self.byte(), self.byte()
+        low, high = (self.number(range(-128, 128), 0) for _ in range(2))
         return [
             Load(destination=Memory.PARAM, length=row_bytes, memory=0, local=param * row_bytes),
             Vector(

@@ -16,7 +16,7 @@ from tilewright.flows.verify.damage.__main__ import (
     try_model,
     try_models,
 )
-from tilewright.flows.verify.fuzz.fuzz_runs import Runner, random_inputs
+from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner, random_inputs
 from tilewright.flows.verify.fuzz.random_models import random_model
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -50,7 +50,7 @@ def test_damaged_operators_are_refused_or_right(worker):
 @pytest.mark.parametrize(("source", "seed"), [(random_model(21116), 21116), (DIGITS, 22226)])
 def test_shapes_that_would_take_a_million_instructions_are_refused_at_once(source, seed):
     """A batch, and an image's height, of 65,536."""
-    with Runner() as runner:
+    with FuzzRunner() as runner:
         kind, text = try_model(damage.damaged(source, seed), seed, runner)
     assert kind == "refused"
     assert text.startswith("the program needs about ")
@@ -72,7 +72,7 @@ def test_shapes_that_would_take_a_million_instructions_are_refused_at_once(sourc
 def test_operators_that_were_once_damaged_into_failures(name):
     """By odd element types, by nodes without work, by pools that look like convolutions."""
     (model,) = (model for other, model in damaged_models.operator_models() if other == name)
-    with Runner() as runner:
+    with FuzzRunner() as runner:
         assert try_model(model, 0, runner) == ("equal", "")
 
 

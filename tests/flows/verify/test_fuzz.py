@@ -14,7 +14,7 @@ from tilewright.compiler.graph import Graph, QConv, evaluate, verify
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.__main__ import fuzz, fuzz_models, main, report
-from tilewright.flows.verify.fuzz.fuzz_runs import Outcome, Runner, random_inputs
+from tilewright.flows.verify.fuzz.fuzz_runs import FuzzOutcome, FuzzRunner, random_inputs
 from tilewright.flows.verify.fuzz.graph_specs import REALISE, Sketch, Step, realise
 from tilewright.flows.verify.fuzz.random_graphs import random_sketch
 from tilewright.flows.verify.fuzz.random_models import random_model
@@ -30,7 +30,7 @@ ADD = {"multipliers": (3, -2), "constant": 5, "gain": 0, "zero_point_y": 1, "low
 
 
 def test_a_hundred_graphs_are_equal_in_every_layer():
-    with Runner() as run:
+    with FuzzRunner() as run:
         tally = fuzz(range(1, 101), run)
     assert tally.failures == [], report(tally)
     assert tally.graphs == 100
@@ -53,7 +53,7 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
         return chance.choice(legal)
 
     monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", any_schedule)
-    with Runner() as run:
+    with FuzzRunner() as run:
         tally = fuzz(range(500, 540), run)
     assert tally.failures == [], report(tally)
     assert tally.equal > 30
@@ -62,7 +62,7 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
 
 @pytest.mark.slow
 def test_graphs_are_equal_on_the_hardware():
-    with Runner() as run:
+    with FuzzRunner() as run:
         for seed in (2, 12, 22):
             outcome = run(realise(random_sketch(seed)), PRESETS["4x4"], seed, "rtl")
             assert outcome.kind == "equal", f"seed {seed}: {outcome.text}"
@@ -136,7 +136,7 @@ def test_activations_may_be_called_as_the_tensors_of_a_kernel():
 
 
 def test_models_are_equal_in_every_layer_and_have_the_bits_of_onnxruntime():
-    with Runner() as run:
+    with FuzzRunner() as run:
         tally = fuzz_models(range(1, 41), run)
     assert tally.failures == [], report(tally)
     assert tally.equal + tally.refused == tally.models == 40
@@ -163,9 +163,9 @@ def test_fewer_steps_give_the_beginning_of_a_model():
 
 
 def test_a_failing_model_is_cut_to_its_first_steps_that_fail():
-    def fails(graph: Graph, configuration: Configuration, seed: int, device: str) -> Outcome:
+    def fails(graph: Graph, configuration: Configuration, seed: int, device: str) -> FuzzOutcome:
         convolutions = [node for node in graph.nodes if isinstance(node.attributes, QConv)]
-        return Outcome("failed", "wrong") if len(convolutions) > 1 else Outcome("equal")
+        return FuzzOutcome("failed", "wrong") if len(convolutions) > 1 else FuzzOutcome("equal")
 
     tally = fuzz_models(range(1, 30), fails)
     assert len(tally.failures) > 5
@@ -175,13 +175,15 @@ def test_a_failing_model_is_cut_to_its_first_steps_that_fail():
     assert f"smallest: {tally.failures[0].smallest}" in report(tally)
 
 
-def refuses_strides(graph: Graph, configuration: Configuration, seed: int, device: str) -> Outcome:
+def refuses_strides(
+    graph: Graph, configuration: Configuration, seed: int, device: str
+) -> FuzzOutcome:
     """A compiler with a mistake: convolutions of stride 2 on more than two channels."""
     for node in graph.nodes:
         channels = graph.types[node.inputs[0]].shape[3]
         if isinstance(node.attributes, QConv) and node.attributes.strides[0] > 1 and channels > 2:
-            return Outcome("failed", "wrong")
-    return Outcome("equal", layers=1)
+            return FuzzOutcome("failed", "wrong")
+    return FuzzOutcome("equal", layers=1)
 
 
 def test_a_failing_graph_is_shrunk_to_the_operator_that_fails():
@@ -225,7 +227,7 @@ def test_an_illegal_program_is_a_failure_and_no_refusal(monkeypatch):
         "tilewright.compiler.compile.synthesise_tokens",
         lambda stream, configuration: (*stream, Halt()),
     )
-    with Runner() as run:
+    with FuzzRunner() as run:
         outcome = run(realise(random_sketch(1)), PRESETS["8x8"], 1, "sim")
     assert outcome.kind == "failed"
     assert "ProgramError" in outcome.text
@@ -233,7 +235,7 @@ def test_an_illegal_program_is_a_failure_and_no_refusal(monkeypatch):
 
 def test_a_wrong_result_is_a_failure(monkeypatch):
     graph = realise(Sketch(((1, 3, 3, 4),), (Step("table", (0,), {"seed": 3}),), (1,)))
-    with Runner() as run:
+    with FuzzRunner() as run:
         assert run(graph, PRESETS["4x4"], 1, "sim").kind == "equal"
         monkeypatch.setattr(
             "tilewright.compiler.module.Binding.read",

@@ -12,7 +12,7 @@ from ....isa.fields import pack
 from ....isa.instructions import Gemm, Halt, Instruction, Load, Loop, Store, Sync, Unit, Vector
 from ..programs.random_programs import random_program
 from .runs import QUICK, moody_memory, prepare
-from .session import Observation, Run, Session, Stimulus
+from .session import FaultSession, Observation, Stimulus, StimulusRun
 
 START, STOP = 1, 2
 LONG_CYCLES = (1 << 19) + (1 << 17)
@@ -22,9 +22,9 @@ MORE_CYCLES = tuple(cycles for bit in range(10, 18) for cycles in (1 << bit, 33)
 """Of the longest stimulus after that: a count has each bit set, once even and once odd."""
 
 
-def mishaps(configuration: Configuration) -> dict[str, Stimulus]:
+def error_stimuli(configuration: Configuration) -> dict[str, Stimulus]:
     """Everything that stops a run before its end, and that the next run is a good one."""
-    bench = Mishaps(configuration)
+    bench = ErrorStimuli(configuration)
     return {
         "illegal words": bench.illegal_words,
         "programs without HALT": bench.no_halt,
@@ -39,7 +39,7 @@ def mishaps(configuration: Configuration) -> dict[str, Stimulus]:
     }
 
 
-class Mishaps:
+class ErrorStimuli:
     """Programs that go wrong, prepared once; each method is a stimulus."""
 
     def __init__(self, configuration: Configuration) -> None:
@@ -56,14 +56,16 @@ class Mishaps:
             for seed in range(1001, 1006)
         ]
 
-    def again(self, session: Session) -> Iterator[Observation]:
+    def again(self, session: FaultSession) -> Iterator[Observation]:
         """A good program runs as ever."""
         session.harness.set_fault(0, 0)
         session.begin(self.good)
         yield session.finish()
         yield from session.results(self.good)
 
-    def fail(self, session: Session, run: Run, *, recovers: bool = True) -> Iterator[Observation]:
+    def fail(
+        self, session: FaultSession, run: StimulusRun, *, recovers: bool = True
+    ) -> Iterator[Observation]:
         """Start and run to the interrupt; the next program runs as ever."""
         session.begin(run)
         yield session.finish()
@@ -71,15 +73,15 @@ class Mishaps:
         if recovers:
             yield from self.again(session)
 
-    def run(self, code: bytes, **changes) -> Run:
+    def run(self, code: bytes, **changes) -> StimulusRun:
         """A run of words that may mean nothing."""
-        return replace(Run(code, self.image, QUICK), **changes)
+        return replace(StimulusRun(code, self.image, QUICK), **changes)
 
     def encode(self, *program: Instruction) -> bytes:
         """Words of this configuration."""
         return encode_program(program, self.configuration)
 
-    def illegal_words(self, session: Session) -> Iterator[Observation]:
+    def illegal_words(self, session: FaultSession) -> Iterator[Observation]:
         """Every opcode there is not; a VECTOR that combines by no known law; HALT with tokens."""
         good = self.good.code
         for opcode in range(16):
@@ -100,14 +102,14 @@ class Mishaps:
             words[bit // 8] |= 1 << bit % 8
             yield from self.fail(session, self.run(bytes(words)), recovers=False)
 
-    def no_halt(self, session: Session) -> Iterator[Observation]:
+    def no_halt(self, session: FaultSession) -> Iterator[Observation]:
         """Ends of programs at every beat and none at all."""
         load = Load(destination=Memory.ACT, length=4 * self.row, memory=256, local=0)
         code = self.encode(load, Sync(target=Unit.GEMM), load, Sync(target=Unit.STORE))
         for size in (0, 4, self.word, self.word + 4, 2 * self.word - 4, len(code)):
             yield from self.fail(session, self.run(code[:size] or b""), recovers=size == 4)
 
-    def declared_sizes(self, session: Session) -> Iterator[Observation]:
+    def declared_sizes(self, session: FaultSession) -> Iterator[Observation]:
         """Programs that end long before the size that the host gives for them."""
         load = Load(destination=Memory.ACT, length=4 * self.row, memory=256, local=0)
         code = self.encode(*[load] * 6, Halt())
@@ -117,7 +119,7 @@ class Mishaps:
                 run = self.run(code + bytes(4096), program_bytes=size)
                 yield from self.fail(session, run, recovers=False)
 
-    def out_of_window(self, session: Session) -> Iterator[Observation]:
+    def out_of_window(self, session: FaultSession) -> Iterator[Observation]:
         """By a byte, by a lot, above and below; at the exact end nothing is wrong."""
         chance = random.Random(3)
         for length in (1, 8, 33):
@@ -148,7 +150,7 @@ class Mishaps:
                 run = self.run(self.encode(instruction, Halt()))
                 yield from self.fail(session, run)
 
-    def failed_responses(self, session: Session) -> Iterator[Observation]:
+    def failed_responses(self, session: FaultSession) -> Iterator[Observation]:
         """Reads of the program and of data, and writes, that memory answers with an error."""
         load = Load(
             destination=Memory.ACT, length=16, memory=256, local=0, signal=frozenset({Unit.STORE})
@@ -168,7 +170,7 @@ class Mishaps:
                 session.harness.set_fault(low, size)
                 yield from self.fail(session, replace(run, memory=memory))
 
-    def missing_tokens(self, session: Session) -> Iterator[Observation]:
+    def missing_tokens(self, session: FaultSession) -> Iterator[Observation]:
         """Every unit waits for every other one; the host sees which, and stops it."""
         for unit in Unit:
             for other in Unit:
@@ -185,7 +187,7 @@ class Mishaps:
                 yield from session.registers()
             yield from self.again(session)
 
-    def full_counters(self, session: Session) -> Iterator[Observation]:
+    def full_counters(self, session: FaultSession) -> Iterator[Observation]:
         """Units that may not signal yet, after a SYNC and after real work; then they may, or not.
 
         The checker refuses such programs, since none needs them; the hardware still waits.
@@ -217,7 +219,7 @@ class Mishaps:
                     yield session.register("STATUS")
             yield from self.again(session)
 
-    def errors_while_waiting(self, session: Session) -> Iterator[Observation]:
+    def errors_while_waiting(self, session: FaultSession) -> Iterator[Observation]:
         """Units wait for tokens, or to signal, when another one fails: counters stand still."""
         limit = self.configuration.token_limit
         for unit in Unit:
@@ -237,7 +239,7 @@ class Mishaps:
                 yield from session.registers()
         yield from self.again(session)
 
-    def long_waits(self, session: Session) -> Iterator[Observation]:
+    def long_waits(self, session: FaultSession) -> Iterator[Observation]:
         """Long enough that counters carry far: all units wait for tokens, then all to signal.
 
         A bit that another one inverts in every cycle is right again in every second one.
@@ -254,7 +256,7 @@ class Mishaps:
             session.harness.write("CONTROL", STOP)
             yield session.register("STATUS")
 
-    def stops(self, session: Session) -> Iterator[Observation]:
+    def stops(self, session: FaultSession) -> Iterator[Observation]:
         """At any moment, also of a run that has failed or is over; nothing stays behind."""
         chance = random.Random(7)
         for number, run in enumerate(self.busy * 12):
@@ -270,7 +272,7 @@ class Mishaps:
                 yield session.go(50)
             yield from self.again(session)
 
-    def resets(self, session: Session) -> Iterator[Observation]:
+    def resets(self, session: FaultSession) -> Iterator[Observation]:
         """At any moment; settings are gone, and a program runs as ever."""
         chance = random.Random(8)
         for run in self.busy * 2:
