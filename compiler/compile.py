@@ -2,8 +2,9 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from ..isa.checker import check
 from ..isa.configuration import Configuration
@@ -14,6 +15,7 @@ from .accelerator.lower import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
 from .fusion import form_groups
 from .gaps import LayerGap, layer_gap, report_of
+from .given_schedules import joined, refuse_unknown_layers, with_given
 from .graph import Graph, Node
 from .host import compile_host, host_target, plan_host, report_of_host
 from .measure import Measure, Stopwatch
@@ -36,6 +38,9 @@ from .transposes import transpose_on_host
 
 Progress = Callable[[str], None]
 
+NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
+"""All schedules are the compiler's."""
+
 
 def compile_graph(
     graph: Graph,
@@ -47,6 +52,7 @@ def compile_graph(
     measure: Measure | None = None,
     placement: Placement = DEFAULT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -70,6 +76,9 @@ def compile_graph(
         Who runs what; the accelerator all it can by default.
     costs
         What times are estimated from, where `placement` asks for the least, and in the report.
+    schedules
+        Steps for some layers, by the layer's name, in the place of those that the compiler chooses;
+        see `given_schedules`.
 
     Returns
     -------
@@ -97,7 +106,7 @@ def compile_graph(
             if decision.on_accelerator(group[0]):
                 steps.append(len(segments))
                 segment, found, placed, plan = _compile_segment(
-                    graph, group, configuration, progress, keep_all, options, measure
+                    graph, group, configuration, progress, keep_all, options, measure, schedules
                 )
                 segments.append(segment)
                 gaps.append(found)
@@ -105,6 +114,7 @@ def compile_graph(
                 plans.append(plan)
             else:
                 steps += [node.outputs[0].name for node in group]
+    refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
     exact = measure and sum(measure(segment.program, configuration) for segment in segments)
     host = plan_host(graph, steps, segments, host_target())
     code = compile_host(host, progress)
@@ -153,6 +163,7 @@ def _compile_segment(
     keep_all: bool,
     options: Options,
     measure: Measure | None,
+    schedules: Mapping[str, str],
 ) -> tuple[Segment, list[LayerGap], list[PlacedLayer], MemoryPlan]:
     drafted = draft(graph, nodes, configuration, options)
     inputs, outputs, homes = drafted.inputs, drafted.outputs, drafted.homes
@@ -172,16 +183,20 @@ def _compile_segment(
     lowering = Lowering(configuration, residents, pool, options.most_instructions)
     ends: list[int] = []
     gaps: list[LayerGap] = []
+    texts: list[str] = []
     for group in groups:
-        for kernel, schedule in group.work:
-            lowering.lower(kernel, schedule)
+        parts = with_given(group.name, group.output, group.work, schedules)
+        scheduled = [choice.schedule(kernel, configuration) for kernel, choice in parts]
+        for schedule in scheduled:
+            lowering.lower(schedule)
         ends.append(len(lowering.stream))
-        gaps.append(layer_gap(group.name, group.work, configuration, stopwatch))
-        progress("; ".join([str(gaps[-1]), *(str(schedule) for _, schedule in group.work)]))
+        gaps.append(layer_gap(group.name, parts, configuration, stopwatch))
+        texts.append(joined(scheduled))
+        progress(str(gaps[-1]))
     program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)
     notes, positions = _annotate(program, lowering.stream)
     layers, first = [], 0
-    for group, end in zip(groups, ends, strict=True):
+    for group, end, text in zip(groups, ends, texts, strict=True):
         last = positions[end - 1] + 1 if end else 0
         layers.append(
             Layer(
@@ -189,7 +204,7 @@ def _compile_segment(
                 op=group.op,
                 output=group.output,
                 macs=sum(kernel.macs for kernel, _ in group.work),
-                schedule="; ".join(str(schedule) for _, schedule in group.work) or "in place",
+                schedule=text,
                 first=first,
                 last=last,
             )

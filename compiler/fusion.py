@@ -13,8 +13,8 @@ from types import MappingProxyType
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.schedule import Schedule, choose_schedule, legal_schedules
-from .accelerator.steps import steps_of
+from .accelerator.phases import phases_of
+from .accelerator.search import Candidate, choose_candidate, legal_candidates
 from .graph import MOVEMENTS, Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
@@ -41,7 +41,7 @@ class Group:
     nodes: tuple[Node, ...]
     parts: tuple[Kernel, ...]
     kernel: Kernel
-    schedule: Schedule
+    candidate: Candidate
 
     @property
     def name(self) -> str:
@@ -69,9 +69,9 @@ class Group:
         return self.nodes[-1].output.name
 
     @property
-    def work(self) -> tuple[tuple[Kernel, Schedule], ...]:
+    def work(self) -> tuple[tuple[Kernel, Candidate], ...]:
         """What is lowered."""
-        return ((self.kernel, self.schedule),)
+        return ((self.kernel, self.candidate),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Movement:
     """A node that computes nothing, and the copies that it takes nevertheless."""
 
     nodes: tuple[Node, ...]
-    work: tuple[tuple[Kernel, Schedule], ...]
+    work: tuple[tuple[Kernel, Candidate], ...]
 
     @property
     def name(self) -> str:
@@ -180,16 +180,16 @@ def images_that_fit(
         (reader,) = graph.users(name)
         kernel = build_kernel(reader, graph, configuration, {name: image})
         depth = options.pipeline_depth
-        if next(legal_schedules(kernel, configuration, depth), None) is not None:
+        if next(legal_candidates(kernel, configuration, depth), None) is not None:
             images[name] = image
     return images
 
 
 def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
     """Whether a convolution that keeps channels apart stands before or behind."""
-    (step,) = steps_of(group.kernel)
-    return step.window is not None or any(
-        steps_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
+    (phase,) = phases_of(group.kernel)
+    return phase.window is not None or any(
+        phases_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
     )
 
 
@@ -208,10 +208,10 @@ def _group(
 ) -> Group:
     kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
     if stopwatch is None:
-        schedule = choose_schedule(kernel, configuration, options.pipeline_depth)
+        candidate = choose_candidate(kernel, configuration, options.pipeline_depth)
     else:
-        schedule = stopwatch.choose(kernel, options, rival)
-    return Group(nodes, tuple(kernels), kernel, schedule)
+        candidate = stopwatch.choose(kernel, options, rival)
+    return Group(nodes, tuple(kernels), kernel, candidate)
 
 
 def _join(
@@ -225,9 +225,9 @@ def _join(
     kernels = (*first.parts, *second.parts)
     if not _hands_over(first.kernel, second.kernel):
         return None
-    parts = [(group.kernel, group.schedule) for group in (first, second)]
+    parts = [(group.kernel, group.candidate) for group in (first, second)]
     if stopwatch is None:
-        apart = sum(schedule.estimated_cycles for _, schedule in parts)
+        apart = sum(candidate.estimated_cycles for _, candidate in parts)
     else:
         apart = stopwatch.cycles(*parts)
     nodes = (*first.nodes, *second.nodes)
@@ -235,9 +235,9 @@ def _join(
         joined = _group(kernels, nodes, configuration, options, stopwatch, apart)
     except CompileError:
         return None
-    together = joined.schedule.estimated_cycles
+    together = joined.candidate.estimated_cycles
     if stopwatch is not None:
-        together = stopwatch.cycles((joined.kernel, joined.schedule))
+        together = stopwatch.cycles((joined.kernel, joined.candidate))
     return joined if together <= apart else None
 
 

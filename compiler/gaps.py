@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.bounds import NOTHING, Demand, demand_of
-from .measure import Part, Stopwatch
+from .accelerator.lower_bound import NOTHING, Demand, demand_of
+from .accelerator.search import Candidate
+from .given_schedules import GivenSchedule, Part
+from .measure import Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,23 @@ def layer_gap(
     stopwatch
         Tells the time; without it, the estimate does.
     """
-    cycles = sum(schedule.estimated_cycles for _, schedule in parts)
-    if parts and stopwatch is not None:
+    if not parts:
+        cycles = 0
+    elif stopwatch is not None:
         cycles = stopwatch.cycles(*parts)
+    else:
+        cycles = sum(_estimated(choice) for _, choice in parts)
     demand = chained([demand_of(kernel, configuration) for kernel, _ in parts])
     return LayerGap(name, cycles, stopwatch is not None, demand)
+
+
+def _estimated(choice: Candidate | GivenSchedule) -> int:
+    if isinstance(choice, GivenSchedule):
+        raise CompileError(
+            f"schedule of layer `{choice.layer}`: no estimate knows its cycles; give "
+            "`compile_graph` a `measure`"
+        )
+    return choice.estimated_cycles
 
 
 def chained(demands: Sequence[Demand]) -> Demand:

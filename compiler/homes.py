@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .accelerator.constants import align
-from .accelerator.dma import Resident
+from .accelerator.dma import DramTensor
 from .graph import Graph, Node, QConcat, QResize, QSlice
 from .kernels.movement import Copy
 from .memory_plan import Lifetime
@@ -44,10 +44,10 @@ class Home:
     strides: tuple[int, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
 
-    def resident(self, offset: int) -> Resident:
+    def resident(self, offset: int) -> DramTensor:
         """The value in main memory, where the whole one begins at byte `offset`."""
         base = offset + self.first
-        return Resident(base, self.shape, self.strides, self.channels, self.copies)
+        return DramTensor(base, self.shape, self.strides, self.channels, self.copies)
 
     @property
     def end(self) -> int:
@@ -95,7 +95,7 @@ class Homes:
         sizes = self.sizes
         return [Lifetime(name, sizes[name], *span) for name, span in merged.items()]
 
-    def residents(self, offsets: Mapping[str, int]) -> dict[str, Resident]:
+    def residents(self, offsets: Mapping[str, int]) -> dict[str, DramTensor]:
         """All that have a place in main memory, by the offsets of the places."""
         return {
             name: home.resident(offsets[home.whole])
@@ -103,7 +103,7 @@ class Homes:
             if home.whole in offsets
         }
 
-    def apart(self) -> tuple[dict[str, Resident], int]:
+    def apart(self) -> tuple[dict[str, DramTensor], int]:
         """All of them, every place for itself, and the bytes that these take together."""
         offsets, size = {}, 0
         for name, bytes_ in self.sizes.items():

@@ -13,18 +13,17 @@ from ..isa.configuration import Configuration
 from ..isa.expressions import Call, Constant, Expression, Reduction
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
-from .accelerator.bounds import demand_of
 from .accelerator.constants import ConstantPool
-from .accelerator.dma import Resident
+from .accelerator.dma import DramTensor
 from .accelerator.lower import Lowering
-from .accelerator.schedule import Schedule, likely_schedules
+from .accelerator.lower_bound import demand_of
+from .accelerator.search import Candidate, likely_candidates
+from .given_schedules import Part
 from .options import Options
 from .tensor import Kernel
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
 """Cycles of a program that the checker would accept."""
-
-Part = tuple[Kernel, Schedule]
 
 NEAR = 1.01
 """A schedule this near to what any takes at least is good enough: no other is timed."""
@@ -52,7 +51,7 @@ class Stopwatch:
 
     def __init__(
         self,
-        residents: Mapping[str, Resident],
+        residents: Mapping[str, DramTensor],
         size: int,
         configuration: Configuration,
         measure: Measure,
@@ -61,11 +60,11 @@ class Stopwatch:
         self.measure = measure
         self.residents, self.size = residents, size
         self.known: dict[object, int] = {}
-        self.chosen: dict[object, Schedule] = {}
+        self.chosen: dict[object, Candidate] = {}
         self.instructions = 0
         """So many have been timed."""
 
-    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """The fastest of the likely schedules; equal layers with equal rivals get the same one.
 
         Parameters
@@ -83,9 +82,9 @@ class Stopwatch:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]
 
-    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Schedule:
+    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
-        likely = likely_schedules(
+        likely = likely_candidates(
             kernel, self.configuration, options.pipeline_depth, options.candidates * PATIENCE
         )
         best, least, before = likely[0], math.inf, self.instructions
@@ -102,11 +101,11 @@ class Stopwatch:
 
     def cycles(self, *parts: Part) -> int:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
-        key = tuple((self._form(kernel), schedule) for kernel, schedule in parts)
+        key = tuple((self._form(kernel), candidate) for kernel, candidate in parts)
         if key not in self.known:
             lowering = Lowering(self.configuration, self.residents, ConstantPool(self.size))
-            for kernel, schedule in parts:
-                lowering.lower(kernel, schedule)
+            for kernel, candidate in parts:
+                lowering.lower(candidate.schedule(kernel, self.configuration))
             instructions = [emitted.instruction for emitted in lowering.stream]
             program = synthesise_tokens(instructions, self.configuration)
             self.instructions += len(program)

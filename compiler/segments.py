@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.dma import Resident
+from .accelerator.dma import DramTensor
 from .fusion import Group, Movement, images_that_fit
 from .graph import Graph, Node, accelerated_nodes
 from .homes import Home, Homes, find_homes
@@ -125,7 +125,7 @@ def lifetimes(
     return {name: (step, last[name]) for name, step in first.items()}
 
 
-def bind(place: Binding, home: Home, resident: Resident) -> Binding:
+def bind(place: Binding, home: Home, resident: DramTensor) -> Binding:
     """Where a value lies in memory."""
     if not home.strides:
         return replace(place, offset=resident.base)

@@ -9,11 +9,12 @@ from functools import lru_cache
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from ..accelerator.bounds import demand_of
-from ..accelerator.schedule import Schedule, choose_schedule
+from ..accelerator.lower_bound import demand_of
+from ..accelerator.search import Candidate, choose_candidate
 from ..fusion import Movement, form_groups
+from ..given_schedules import Part
 from ..graph import Graph, Node, accelerated_nodes
-from ..measure import Part, Stopwatch
+from ..measure import Stopwatch
 from ..options import Options
 from ..segments import draft, partition
 from ..tensor import Kernel
@@ -28,12 +29,12 @@ class Estimator(Stopwatch):
     def __init__(self, configuration: Configuration) -> None:
         super().__init__({}, 0, configuration, lambda program, _: len(program))
 
-    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """The schedule with the least estimate, whatever the rival takes."""
         return super().choose(kernel, options)
 
-    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Schedule:
-        return choose_schedule(kernel, self.configuration, options.pipeline_depth)
+    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
+        return choose_candidate(kernel, self.configuration, options.pipeline_depth)
 
     def cycles(self, *parts: Part) -> int:
         """Estimated cycles of the kernels with these schedules."""

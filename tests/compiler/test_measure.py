@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tilewright.compiler import measure as timing
-from tilewright.compiler.accelerator.bounds import demand_of
-from tilewright.compiler.accelerator.dma import Resident
-from tilewright.compiler.accelerator.schedule import likely_schedules
+from tilewright.compiler.accelerator.dma import DramTensor
+from tilewright.compiler.accelerator.lower_bound import demand_of
+from tilewright.compiler.accelerator.search import likely_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.gaps import LayerGap
 from tilewright.compiler.graph import Graph, QConv
@@ -46,7 +46,7 @@ class Told:
         """A stopwatch for one kernel's activations."""
         names = [*kernel.inputs, kernel.output.name]
         shapes = {kernel.tensors[name].value: kernel.tensors[name].shape for name in names}
-        residents = {name: Resident(1 << 20, shape) for name, shape in shapes.items()}
+        residents = {name: DramTensor(1 << 20, shape) for name, shape in shapes.items()}
         return Stopwatch(residents, 1 << 21, MACHINE, self)
 
 
@@ -76,13 +76,13 @@ def test_the_fastest_that_was_timed_is_chosen():
     kernel = kernel_of(GRAPH)
     told = Told(10**6, falling=1)
     chosen = told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS)
-    assert chosen == likely_schedules(kernel, MACHINE, 0, told.programs)[-1]
+    assert chosen == likely_candidates(kernel, MACHINE, 0, told.programs)[-1]
 
 
 def test_what_is_estimated_to_be_slower_than_its_rival_is_not_timed():
     kernel = kernel_of(GRAPH)
     told = Told(1)
-    best = likely_schedules(kernel, MACHINE, 0, 1)[0]
+    best = likely_candidates(kernel, MACHINE, 0, 1)[0]
     rival = best.estimated_cycles / timing.HOPELESS - 1
     assert told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS, rival) == best
     assert told.programs == 0
@@ -95,7 +95,7 @@ def test_a_schedule_that_was_not_timed_because_of_a_rival_is_timed_without_it():
     stopwatch.choose(kernel, DEFAULT_OPTIONS, rival=1)
     assert told.programs == 0
     chosen = stopwatch.choose(kernel, DEFAULT_OPTIONS)
-    assert chosen == likely_schedules(kernel, MACHINE, 0, told.programs)[-1]
+    assert chosen == likely_candidates(kernel, MACHINE, 0, told.programs)[-1]
 
 
 def test_layers_that_differ_in_numbers_alone_are_timed_once():
@@ -141,7 +141,7 @@ def test_the_report_has_exact_cycles_and_bounds():
 def test_without_a_timing_model_the_report_has_estimates():
     lines: list[str] = []
     report = compile_graph(GRAPH, MACHINE, lines.append).report
-    estimated = likely_schedules(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
+    estimated = likely_candidates(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
     layers = report["layers"]
     assert isinstance(layers, list)
     assert (report["cycles"], report["gap"]) == (None, None)

@@ -1,7 +1,7 @@
-"""A kernel's stages as steps: a matrix product with the compute that finishes it, or one alone.
+"""A kernel's stages in phases: a matrix product with the compute that finishes it, or one alone.
 
-A step takes tiles of activations to a tile of activations; between steps of a fused kernel the
-data stay on chip.
+A phase takes tiles of activations to a tile of activations; between the phases of a fused kernel
+the data stay on chip.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,12 @@ from .dma import PIXEL_AXES, Box
 from .matching import find_pattern, lane_axes
 from .sliding import Window, window_of
 
+Tile = Mapping[str, int]
+"""Extent of every axis in a tile."""
+
 
 @dataclass(frozen=True)
-class Step:
+class Phase:
     """One or two stages that work on the same tile.
 
     Parameters
@@ -89,7 +92,7 @@ class Step:
         return self.bias or self.scale
 
 
-def steps_of(kernel: Kernel) -> tuple[Step, ...]:
+def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
     """The steps of a kernel, in order.
 
     Raises
@@ -111,7 +114,7 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
+def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Phase:
     computes = (product, finish) if product else (finish,)
     streams: dict[str, Read] = {}
     operands: dict[str, Read] = {}
@@ -134,7 +137,7 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Step:
                 reads[_role(kernel.constants, read)] = read
             elif product is None or read.tensor != product.output.name:
                 (streams if compute is product else operands)[read.tensor] = read
-    return Step(
+    return Phase(
         product=product,
         finish=finish,
         reduced=reduced,
@@ -164,7 +167,7 @@ def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box
     return tuple(box)
 
 
-def is_pointwise(read: Read, step: Step) -> bool:
+def is_pointwise(read: Read, step: Phase) -> bool:
     """Whether a read takes, of an activation, just the element that the step computes."""
     axes = step.finish.axes
     return len(read.index) == len(axes) and all(
