@@ -49,13 +49,13 @@ verify: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
 
 fuzz: $(VENV)/.installed-test
-	@$(BIN)/python -m tilewright.flows.fuzz $(FUZZ_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.fuzz $(FUZZ_ARGS)
 
 damage: $(VENV)/.installed-test
-	@$(BIN)/python -m tilewright.flows.damaged_models --operators $(DAMAGE_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.damage --operators $(DAMAGE_ARGS)
 
 mutation: $(VENV)/.installed-test
-	@$(BIN)/python -m tilewright.flows.mutation $(MUTATION_ARGS)
+	@$(BIN)/python -m tilewright.flows.verify.mutation $(MUTATION_ARGS)
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
@@ -73,9 +73,9 @@ digits: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.bench
-	@$(BIN)/python -m tilewright.flows.bench_timing $(MODELS)
-	@$(BIN)/python -m tilewright.flows.bench_cpu
-	@$(if $(MODELS),$(BIN)/python -m tilewright.flows.bench_networks $(MODELS))
+	@$(BIN)/python -m tilewright.flows.bench.timing_model $(MODELS)
+	@$(BIN)/python -m tilewright.flows.bench.cpu_kernels
+	@$(if $(MODELS),$(BIN)/python -m tilewright.flows.bench.cpu_networks $(MODELS))
 
 ablation: $(VENV)/.installed
 	@$(BIN)/tilewright ablation $(MODEL) $(ABLATION_ARGS)

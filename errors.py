@@ -49,6 +49,10 @@ class CompileError(TilewrightError):
     """A graph cannot be compiled for the chosen configuration."""
 
 
+class ProcessorError(CompileError):
+    """This machine's processor cannot run the kernel that is asked for."""
+
+
 class ArtifactError(TilewrightError):
     """A compiled artifact is damaged, or was built for another configuration."""
 

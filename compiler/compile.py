@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ..isa.checker import check
 from ..isa.configuration import Configuration
-from ..isa.instructions import Instruction, Sync
+from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.lower import Emitted, Lowering
@@ -236,7 +236,7 @@ def _annotate(
     """Notes for every instruction, and where each emitted one went; tokens added SYNCs."""
     notes, positions, emitted = [], [], iter(stream)
     for position, instruction in enumerate(program[:-1]):
-        if isinstance(instruction, Sync):
+        if instruction.only_tokens:
             notes.append("token")
             continue
         item = next(emitted)

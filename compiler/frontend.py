@@ -47,7 +47,7 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
 def recognise_layers(
     graph: Graph,
     last: int = len(RECIPE),
-    told: Callable[[int, str, Graph], None] = lambda position, name, graph: None,
+    on_pass: Callable[[int, str, Graph], None] = lambda position, name, graph: None,
 ) -> Graph:
     """Apply the recipe, verifying the graph after each pass.
 
@@ -57,7 +57,7 @@ def recognise_layers(
         As imported.
     last : int
         How many passes to apply; fewer than all to look at a graph on its way.
-    told
+    on_pass
         Called after each pass with its position, counted from 1, its name, and the graph.
 
     Raises
@@ -67,7 +67,7 @@ def recognise_layers(
     """
     for position, step in enumerate(RECIPE[:last], 1):
         graph = verify(step(graph), step.__name__)
-        told(position, step.__name__, graph)
+        on_pass(position, step.__name__, graph)
     return graph
 
 
@@ -91,7 +91,7 @@ def import_and_quantise(
     Returns
     -------
     Graph
-        Integer operators on int8[N, H, W, C] (`graph.ACCELERATED`) and host operators; inputs and
+        Integer operators on int8[N, H, W, C] (`is_accelerated`) and host operators; inputs and
         outputs are the model's.
 
     Raises

@@ -15,7 +15,7 @@ from ..errors import CompileError
 from ..isa.configuration import Configuration
 from .accelerator.phases import phases_of
 from .accelerator.search import Candidate, choose_candidate, legal_candidates
-from .graph import MOVEMENTS, Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, Rearranging
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
@@ -134,7 +134,7 @@ def form_groups(
     """
     groups: dict[str, Group | Movement] = {}
     for node in nodes:
-        if isinstance(node.attributes, MOVEMENTS):
+        if isinstance(node.attributes, Rearranging):
             kernels = [
                 copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]
             ]

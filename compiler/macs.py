@@ -4,8 +4,7 @@ import math
 
 from .graph import Graph, Node
 from .graph import operators as ops
-from .graph.recurrent import Recurrent
-from .graph.volumes import ConvTranspose, VolumeConv
+from .graph.operators import ConvTranspose, Recurrent, VolumeConv
 
 
 def macs_of(graph: Graph, node: Node) -> int:

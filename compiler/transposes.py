@@ -10,32 +10,30 @@ from dataclasses import replace
 from ..isa.configuration import Configuration
 from ..isa.durations import tile_cycles
 from .accelerator.estimate import LATENCY_CYCLES
-from .graph import Builder, Graph, Node, QMatMul, rewrite
+from .graph import Graph, QMatMul
 from .graph.operators import Reshape, Transpose
 from .kernels.matmul import passes
+from .rewriting import Site, op, rewrite, rule, value
 
 
 def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
     """Replace transposed operands that LOAD would be too slow for by a Transpose."""
 
-    def rule(builder: Builder, node: Node, old: Graph) -> str | None:
-        operator = node.attributes
-        if not isinstance(operator, QMatMul) or not operator.transposed:
+    @rule(op(QMatMul, value("a"), value("b"), capture="product", where=lambda p: p.transposed))
+    def transpose(site: Site, product: QMatMul, a: str, b: str) -> str | None:
+        """QMatMul(a, b transposed) -> QMatMul(a, Transpose(b)), where LOAD is the slower one."""
+        shape = site.shape_of(b)
+        product_takes = product_cycles(product, site.shape_of(a), shape, configuration)
+        if load_cycles(shape, configuration) <= product_takes:
             return None
-        a, b = (builder.types[name].shape for name in node.inputs)
-        if load_cycles(b, configuration) <= product_cycles(operator, a, b, configuration):
-            return None
-        x = node.inputs[1]
-        first, joined, last = operator.joined
+        first, joined, last = product.joined
         if joined:
-            split = (b[0], b[2], operator.heads, b[3] // operator.heads)
-            x = builder.emit(Reshape(split), [x], node.name)
-        x = builder.emit(Transpose((0, 2, 3, 1) if joined else (0, 1, 3, 2)), [x], node.name)
-        plain = replace(operator, transposed=False, joined=(first, False, last))
-        quantisation = node.output.type.quantisation
-        return builder.emit(plain, [node.inputs[0], x], node.name, quantisation=quantisation)
+            split = (shape[0], shape[2], product.heads, shape[3] // product.heads)
+            b = site.emit(Reshape(split), b)
+        b = site.emit(Transpose((0, 2, 3, 1) if joined else (0, 1, 3, 2)), b)
+        return site.become(replace(product, transposed=False, joined=(first, False, last)), a, b)
 
-    return rewrite(graph, rule)
+    return rewrite(graph, transpose)
 
 
 def load_cycles(shape: tuple[int, ...], configuration: Configuration) -> int:

@@ -17,11 +17,11 @@ from ..compiler.frontend import import_and_quantise
 from ..errors import DeviceError
 from ..isa.configuration import DEFAULT, Configuration
 from ..runtime import open_device
-from . import report
-from .arguments import require_tools
-from .command import guarded
-from .running import Outcome, run_samples
-from .samples import Samples, read_samples
+from .cli.arguments import require_tools
+from .cli.main import guarded
+from .execution.run_samples import Outcome, run_samples
+from .execution.samples import Samples, read_samples
+from .reports import terminal as report
 
 FOLDER = Path(__file__).parents[1] / "examples" / "digits"
 MODEL = FOLDER / "digits_int8_qdq.onnx"

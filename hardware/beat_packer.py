@@ -8,14 +8,11 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.instructions import Store
 from ..isa.instructions.store import SOURCES
+from ..isa.pipeline import QUEUED_BEATS, READ_LATENCY
 from .axi import write_beat_layout
 from .bytes import mask_between, rotate_bytes
 from .pieces import piece_layout
 from .queue import Queue
-from .ram import READ_LATENCY
-
-QUEUED_BEATS = READ_LATENCY + 6
-"""Beats between a read and the port: enough that reads never pause while the port takes beats."""
 
 
 def read_client(memory: Memory, configuration: Configuration) -> wiring.Signature:

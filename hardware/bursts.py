@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Load, Store
+from ..isa.pipeline import QUEUED_BURSTS
 from .affine import AffineNest
 from .axi import LEN_BITS, PAGE_BYTES, WINDOW_BITS
 from .layouts import command_layout
@@ -13,9 +14,6 @@ from .queue import Queue
 
 MEMORY_CODE = {Load: "destination", Store: "source"}
 """The command's field that selects a scratchpad."""
-
-QUEUED_BURSTS = 2
-"""Bursts at the output: enough for one per cycle without a ready that passes through."""
 
 
 def burst_layout(family: type[Load] | type[Store], configuration: Configuration):

@@ -8,6 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 from ..isa.configuration import Configuration, Memory
+from ..isa.durations import commands_in_flight
 from ..isa.instructions import Unit
 from ..isa.registers import Error
 from .axi import read_port, write_port
@@ -17,7 +18,6 @@ from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
 from .gate import Gate
 from .gemm import GemmUnit
-from .in_flight import commands_in_flight
 from .load import LoadUnit
 from .read_arbiter import ReadArbiter
 from .read_buffer import ReadBuffer

@@ -8,20 +8,14 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
+from ..isa.durations import fetch_beats
 from ..isa.encoding import word_bytes
 from ..isa.instructions import FAMILIES, Halt, Sync, Vector
+from ..isa.pipeline import FETCH_BURSTS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
 from .layouts import dispatch_layout, instruction_fields
 from .queue import Queue
-from .read_arbiter import FETCH_BURSTS
-
-BUFFERED_WORDS = 4
-"""Instruction words that the buffer of fetched beats holds."""
-
-
-def _power_of_two_from(value: int) -> int:
-    return 1 << (value - 1).bit_length()
 
 
 class FetchUnit(wiring.Component):
@@ -59,12 +53,7 @@ class FetchUnit(wiring.Component):
         self.configuration = configuration
         bus_bytes = configuration.bus_bytes
         self.word_beats = word_bytes(configuration) // bus_bytes
-        self.burst_beats = min(
-            configuration.burst_beats, _power_of_two_from(BUFFERED_WORDS * self.word_beats) // 2
-        )
-        self.buffer_beats = max(
-            _power_of_two_from(BUFFERED_WORDS * self.word_beats), 2 * self.burst_beats
-        )
+        self.burst_beats, self.buffer_beats = fetch_beats(configuration)
         super().__init__(
             {
                 "start": In(1),

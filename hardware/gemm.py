@@ -11,21 +11,15 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Gemm
+from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
 from .gemm_walkers import RowWalker, TileWalker
 from .in_flight import InFlight
 from .layouts import command_layout
 from .mac_array import ELEMENT_BITS, MacArray
-from .ram import READ_LATENCY
 from .registers import delayed
 from .scratchpad import RowFormat, elements
 
-IN_FLIGHT = 4
-"""Commands between their first ACT row and their retirement; the pipeline holds no more."""
-
 ACCUMULATOR_BITS = 32
-
-ISSUE_DELAY = 1
-"""Cycles from the decision to issue a row to its address at ACT."""
 
 
 class GemmUnit(wiring.Component):
@@ -77,7 +71,7 @@ class GemmUnit(wiring.Component):
         )
         m.submodules.tiles = tiles = TileWalker(configuration)
         m.submodules.rows = rows = RowWalker(configuration)
-        m.submodules.in_flight = in_flight = InFlight(IN_FLIGHT)
+        m.submodules.in_flight = in_flight = InFlight(GEMMS_IN_FLIGHT)
         step = rows.step
 
         # Both walkers read the command at the head; it is taken when its rows begin.
@@ -109,14 +103,14 @@ class GemmUnit(wiring.Component):
         ]
 
         # Activations: issued from registers, so that deciding and reading are separate cycles.
-        vector_delay = ISSUE_DELAY + READ_LATENCY
+        vector_delay = GEMM_ISSUE_CYCLES + READ_LATENCY
         sums_delay = vector_delay + array.latency
         steps = _history(m, step.valid, sums_delay + 1, "steps")
         swaps = _history(m, step.valid & step.first_row, vector_delay, "swaps")
         with m.If(step.valid):
             m.d.sync += self.act.address.eq(step.act)
         m.d.comb += [
-            self.act.enable.eq(steps[ISSUE_DELAY]),
+            self.act.enable.eq(steps[GEMM_ISSUE_CYCLES]),
             array.valid.eq(steps[vector_delay]),
             array.swap.eq(swaps[vector_delay]),
             *_assign(array.vector, elements(self.act.data, ELEMENT_BITS)),

@@ -4,9 +4,10 @@ from amaranth.hdl import Assert, Cat, Const, Module, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..isa.configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.instructions import Gemm
+from ..isa.pipeline import GEMM_REVISIT_STEPS
 from .affine import AffineNest
 from .layouts import command_layout
 

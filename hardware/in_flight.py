@@ -4,16 +4,6 @@ from amaranth.hdl import Assert, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..isa.configuration import Configuration
-
-MOST_COMMANDS = 8
-"""More commands in flight would not hide more latency: bursts run out first."""
-
-
-def commands_in_flight(configuration: Configuration) -> int:
-    """Return how many commands LOAD, and STORE, work on at a time."""
-    return min(MOST_COMMANDS, configuration.outstanding_bursts)
-
 
 class InFlight(wiring.Component):
     """Count commands between acceptance and retirement, in order.

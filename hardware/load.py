@@ -9,19 +9,18 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
+from ..isa.durations import commands_in_flight
 from ..isa.fields import address_width
 from ..isa.instructions import Load
+from ..isa.instructions.load import DESTINATIONS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
 from .bursts import BurstIssuer, burst_layout
 from .bytes import mask_between, rotate_bytes
-from .in_flight import InFlight, commands_in_flight
+from .in_flight import InFlight
 from .layouts import command_layout
 from .pieces import PieceCutter
 from .queue import Queue
-
-DESTINATIONS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
-"""Scratchpads by destination code."""
 
 
 def write_client(memory: Memory, configuration: Configuration) -> wiring.Signature:

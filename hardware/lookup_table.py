@@ -9,7 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from .ram import READ_LATENCY, Ram
+from ..isa.pipeline import LOOKUP_CYCLES, READ_LATENCY
+from .ram import Ram
 from .registers import delayed
 
 ROW_BYTES = 4
@@ -47,7 +48,7 @@ class LookupTable(wiring.Component):
         Which of them to write.
     """
 
-    LATENCY = READ_LATENCY + 1
+    LATENCY = LOOKUP_CYCLES
 
     def __init__(self, tables: int):
         self.tables = tables

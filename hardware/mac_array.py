@@ -9,6 +9,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..isa.pipeline import GEMM_ARRAY_CYCLES
 from .selection import choose
 
 ELEMENT_BITS = 8
@@ -63,7 +64,7 @@ class MacArray(wiring.Component):
         self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
         self.channels = min(lanes_in, lanes_out)
         self.levels = (lanes_in - 1).bit_length()
-        self.latency = 2 + self.levels
+        self.latency = GEMM_ARRAY_CYCLES + self.levels
         mode = {
             "depthwise": In(1),
             "begins": In(1),

@@ -8,6 +8,8 @@ from amaranth.hdl import Module, Shape, ShapeLike, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..isa.pipeline import MULTIPLIER_CYCLES
+
 
 class Multiplier(wiring.Component):
     """Multiply two integers exactly, one pair per cycle.
@@ -27,7 +29,7 @@ class Multiplier(wiring.Component):
         Product of the operands `LATENCY` cycles ago.
     """
 
-    LATENCY = 3
+    LATENCY = MULTIPLIER_CYCLES
 
     def __init__(self, left_shape: ShapeLike, right_shape: ShapeLike):
         left, right = Shape.cast(left_shape), Shape.cast(right_shape)

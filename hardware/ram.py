@@ -13,9 +13,6 @@ from ..errors import HardwareError
 SIMULATION = "simulation"
 """The platform for which Verilog is written that simulates fast and means the same."""
 
-READ_LATENCY = 2
-"""Cycles from a read's address to its data: the RAM and its output register."""
-
 
 class Ram(wiring.Component):
     """One word read and one written per cycle; contents zero at power-up.

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
+from ..isa.pipeline import FETCH_BURSTS
 from .axi import (
     RESPONSE_OKAY,
     assign_address,
@@ -13,9 +14,6 @@ from .axi import (
     request_layout,
 )
 from .queue import Queue
-
-FETCH_BURSTS = 4
-"""Most bursts that FETCH has in flight; with LOAD's they fit the order of owners."""
 
 
 class ReadArbiter(wiring.Component):

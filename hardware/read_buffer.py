@@ -5,11 +5,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
+from ..isa.pipeline import READ_BUFFER_BEATS
 from .axi import RESPONSE_BITS, read_port
 from .queue import Queue
-
-DEPTH = 2
-"""Beats that keep the channel going while ready takes a cycle to follow."""
 
 
 class ReadBuffer(wiring.Component):
@@ -32,7 +30,7 @@ class ReadBuffer(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.beats = beats = Queue(self.layout, DEPTH)
+        m.submodules.beats = beats = Queue(self.layout, READ_BUFFER_BEATS)
         core, memory = self.core, self.memory
         m.d.comb += [
             memory.araddr.eq(core.araddr),

@@ -17,6 +17,7 @@ from ..isa.numbers import (
     SATURATING_EXPONENT,
     VANISHING_SHIFT,
 )
+from ..isa.pipeline import REQUANTISE_CYCLES
 from .multiplier import Multiplier
 from .registers import delayed
 
@@ -49,7 +50,7 @@ class Requantizer(wiring.Component):
         For the total `LATENCY` cycles ago.
     """
 
-    LATENCY = Multiplier.LATENCY + 5
+    LATENCY = REQUANTISE_CYCLES
 
     total: In(signed(32))
     scale: In(32)

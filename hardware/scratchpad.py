@@ -12,7 +12,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
-from .ram import READ_LATENCY, Ram
+from ..isa.pipeline import READ_LATENCY
+from .ram import Ram
 from .registers import delayed
 from .selection import choose
 

@@ -5,6 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
+from ..isa.durations import commands_in_flight
 from ..isa.instructions import Store
 from ..isa.instructions.store import SOURCES
 from ..isa.registers import Error
@@ -17,7 +18,7 @@ from .axi import (
 )
 from .beat_packer import BeatPacker, read_client
 from .bursts import BurstIssuer, burst_layout
-from .in_flight import InFlight, commands_in_flight
+from .in_flight import InFlight
 from .layouts import command_layout
 from .pieces import PieceCutter
 from .queue import Queue

@@ -10,26 +10,23 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Vector
+from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES
 from .affine import AffineNest
 from .in_flight import InFlight
 from .layouts import command_layout
-from .ram import READ_LATENCY
 from .registers import delayed
 from .scratchpad import RowFormat, elements
 from .selection import choose
 from .vector_datapath import VectorDatapath
-
-OPERAND_DELAY = READ_LATENCY + 1
-"""Cycles from a step's read to its operands' registers."""
 
 
 class VectorUnit(wiring.Component):
     """dst = finish(reduce(combine(a, b))), one step per cycle.
 
     Timing: the first step is read in the cycle after the command was accepted, the others cycle by
-    cycle; a slice is written OPERAND_DELAY + TOTALS_LATENCY (to ACC) or RESULTS_LATENCY (to ACT)
-    cycles after its last step was read. The next command is accepted in the cycle after the last
-    write, in which this one retires.
+    cycle; a slice is written VECTOR_OPERAND_CYCLES + TOTALS_LATENCY (to ACC) or RESULTS_LATENCY
+    (to ACT) cycles after its last step was read. The next command is accepted in the cycle after
+    the last write, in which this one retires.
 
     Members
     -------
@@ -127,9 +124,9 @@ class VectorUnit(wiring.Component):
             for code, operation in enumerate(self.configuration.operations)
             if not operation.reads("b")
         ).all()
-        valids = Signal(OPERAND_DELAY)
+        valids = Signal(VECTOR_OPERAND_CYCLES)
         flags = Cat(steps.zeros[level:].all(), steps.ends[level])
-        first, last = delayed(m, flags, OPERAND_DELAY, "flags")
+        first, last = delayed(m, flags, VECTOR_OPERAND_CYCLES, "flags")
         m.d.sync += valids.eq(Cat(steps.active, valids))
         m.d.comb += [
             datapath.valid.eq(valids[-1]),
@@ -156,7 +153,7 @@ class VectorUnit(wiring.Component):
 
     def _read_parameters(self, m: Module, constants, steps: AffineNest, nest: AffineNest) -> None:
         """Read the row of an output so that it meets the last step of its reduction."""
-        ends = Signal(OPERAND_DELAY + self.datapath.PARAM_DELAY - READ_LATENCY)
+        ends = Signal(VECTOR_OPERAND_CYCLES + self.datapath.PARAM_DELAY - READ_LATENCY)
         m.d.sync += ends.eq(Cat(steps.active & steps.ends[self.configuration.map_loops], ends))
         m.d.comb += [
             nest.advance.eq(ends[-1]),

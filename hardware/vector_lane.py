@@ -7,6 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.instructions import Reduce
+from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .multiplier import Multiplier
 from .registers import delayed
@@ -47,9 +48,9 @@ class VectorLane(wiring.Component):
     result : Out(int8)
     """
 
-    REDUCE_DELAY = Multiplier.LATENCY + 1
+    REDUCE_DELAY = VECTOR_REDUCE_CYCLES
     PARAM_DELAY = REDUCE_DELAY + 1
-    TOTAL_LATENCY = PARAM_DELAY + 1
+    TOTAL_LATENCY = REDUCE_DELAY + VECTOR_BIAS_CYCLES
     RESULT_LATENCY = TOTAL_LATENCY + Requantizer.LATENCY
 
     def __init__(self, constants_layout: data.StructLayout, operations: Sequence[Operation]):

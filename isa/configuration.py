@@ -5,7 +5,6 @@ and says which one is broken. Sizes that follow from parameters are properties, 
 twice.
 """
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, fields
@@ -14,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigurationError
-from .configuration_rules import rules
+from .configuration_rules import coupled_defaults, fitted, rules
+from .parameters import Parameter, parameter
 from .vector_operations import OPERATIONS, Operation, operations_with
 
 CONTRACT_VERSION = 1
 """Counts incompatible changes of instruction layouts, semantics and register map."""
-
-GEMM_REVISIT_STEPS = 4
-"""An accumulator row may be visited again this many GEMM steps later, not earlier."""
 
 
 class Memory(IntEnum):
@@ -42,43 +39,12 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Parameters of one accelerator.
+    """Parameters of one accelerator; each field says what it means and which values are legal.
 
-    Parameters
-    ----------
-    name
-        What messages call it; not part of the machine and not of its hash.
-    lanes_in, lanes_out
-        Channels a GEMM step reduces over, and produces.
-    vector_lanes
-        Channels VECTOR works on in a step.
-    act_banks, act_depth
-        Activation scratchpad; a row is `lanes_in` bytes.
-    wgt_banks, wgt_depth
-        Weight scratchpad; a row is `lanes_out` bytes, a tile is `lanes_in` rows.
-    acc_banks, acc_depth
-        Accumulators; a row is `lanes_out` 32-bit integers.
-    param_depth
-        Rows of `vector_lanes` pairs of a 32-bit bias and a binary32 scale.
-    lut_tables
-        Tables of 256 bytes.
-    bus_bits, burst_beats, outstanding_bursts
-        Memory port: data width, longest burst, and reads in flight for LOAD.
-    queue_depth
-        Instructions that wait in front of each unit.
-    token_bits
-        Width of a token counter.
-    extent_bits
-        Width of a loop extent.
-    tile_loops, row_loops, map_loops, reduce_loops, dma_loops
-        Loop levels of GEMM (outer, inner), VECTOR (outer, inner), and LOAD and STORE.
-    address_bits
-        Width of a memory address and of the offsets in instructions.
-    depthwise_taps
-        ACT rows that a depthwise GEMM combines in a step; 0 for a machine without that mode.
-    extra_operations
-        VECTOR operations beyond those of every machine, each a text such as
-        `absolute_difference = abs(a - b)`.
+    Where `vector_lanes` and `depthwise_taps` are not given, they are as large as the lanes allow,
+    up to their defaults. `name` is what messages call the machine, no part of its hash.
+    `extra_operations` are VECTOR operations beyond those of every machine, each a text such as
+    `absolute_difference = abs(a - b)`.
 
     Raises
     ------
@@ -87,33 +53,88 @@ class Configuration:
     """
 
     name: str
-    lanes_in: int = 16
-    lanes_out: int = 16
-    vector_lanes: int = 16
-    act_banks: int = 4
-    act_depth: int = 2048
-    wgt_banks: int = 2
-    wgt_depth: int = 2048
-    acc_banks: int = 2
-    acc_depth: int = 1024
-    param_depth: int = 128
-    lut_tables: int = 2
-    bus_bits: int = 64
-    burst_beats: int = 16
-    outstanding_bursts: int = 32
-    queue_depth: int = 8
-    token_bits: int = 4
-    extent_bits: int = 12
-    tile_loops: int = 4
-    row_loops: int = 2
-    map_loops: int = 4
-    reduce_loops: int = 2
-    dma_loops: int = 4
-    address_bits: int = 32
-    depthwise_taps: int = 3
+    lanes_in: int = parameter(
+        16, "channels that a GEMM step reduces over", 2, 64, power_of_two=True
+    )
+    lanes_out: int = parameter(16, "channels that a GEMM step produces", 2, 64, power_of_two=True)
+    vector_lanes: int = parameter(
+        16,
+        "channels that a VECTOR step works on",
+        2,
+        64,
+        power_of_two=True,
+        follows="at most lanes_in and lanes_out",
+        coupled=True,
+    )
+    act_banks: int = parameter(4, "banks of ACT, the activations", 2, 16, power_of_two=True)
+    act_depth: int = parameter(
+        2048, "rows of a bank of ACT; a row is lanes_in bytes", 8, 65536, power_of_two=True
+    )
+    wgt_banks: int = parameter(2, "banks of WGT, the weights", 1, 16, power_of_two=True)
+    wgt_depth: int = parameter(
+        2048,
+        "rows of a bank of WGT; a row is lanes_out bytes, a tile is lanes_in rows",
+        8,
+        65536,
+        power_of_two=True,
+        follows="at least lanes_in",
+    )
+    acc_banks: int = parameter(2, "banks of ACC, the accumulators", 2, 16, power_of_two=True)
+    acc_depth: int = parameter(
+        1024,
+        "rows of a bank of ACC; a row is lanes_out 32-bit integers",
+        8,
+        65536,
+        power_of_two=True,
+    )
+    param_depth: int = parameter(
+        128,
+        "rows of PARAM; a row is vector_lanes pairs of a bias and a scale",
+        2,
+        16384,
+        power_of_two=True,
+    )
+    lut_tables: int = parameter(2, "tables of LUT, 256 bytes each", 1, 16, power_of_two=True)
+    bus_bits: int = parameter(
+        64, "width of the memory port", 32, 256, power_of_two=True, follows="at most 32 x lanes_in"
+    )
+    burst_beats: int = parameter(
+        16,
+        "beats of the longest burst",
+        1,
+        256,
+        power_of_two=True,
+        follows="a burst at most 4096 bytes",
+    )
+    outstanding_bursts: int = parameter(
+        32, "bursts of LOAD, and of STORE, in flight at most", 1, 64, power_of_two=True
+    )
+    queue_depth: int = parameter(
+        8, "instructions that wait in front of each unit", 1, 64, power_of_two=True
+    )
+    token_bits: int = parameter(4, "width of a token counter", 2, 8)
+    extent_bits: int = parameter(12, "width of a loop extent", 4, 16)
+    tile_loops: int = parameter(4, "outer loop levels of GEMM, over weight tiles", 1, 6)
+    row_loops: int = parameter(2, "inner loop levels of GEMM, over rows of ACT", 1, 4)
+    map_loops: int = parameter(4, "outer loop levels of VECTOR, over outputs", 1, 6)
+    reduce_loops: int = parameter(2, "inner loop levels of VECTOR, over what is reduced", 1, 4)
+    dma_loops: int = parameter(4, "loop levels of LOAD and of STORE", 1, 6)
+    address_bits: int = parameter(
+        32, "width of a memory address and of offsets in instructions", 20, 32
+    )
+    depthwise_taps: int = parameter(
+        3,
+        "ACT rows that a depthwise GEMM combines in a step; 0 for no such mode",
+        0,
+        64,
+        follows="at most lanes_in",
+        coupled=True,
+    )
     extra_operations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, value in coupled_defaults(self).items():
+            object.__setattr__(self, name, value)
         problems = [sentence for holds, sentence in rules(self) if not holds]
         if problems:
             raise ConfigurationError(f"configuration `{self.name}`: " + "; ".join(problems))
@@ -238,7 +259,9 @@ class Configuration:
         )
 
     def replace(self, **changes) -> "Configuration":
-        """A changed copy.
+        """A changed copy; parameters that are not named, and fit no longer, are changed with it.
+
+        For example, fewer lanes lower `vector_lanes`. `dataclasses.replace` keeps it as it is.
 
         Raises
         ------
@@ -252,7 +275,8 @@ class Configuration:
                     f"configuration `{self.name}`: unknown parameter `{key}`; "
                     f"known are {', '.join(sorted(known))}"
                 )
-        return dataclasses.replace(self, **changes)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Configuration(**fitted({**values, **changes}, fixed=changes))
 
     def to_json(self) -> str:
         """Name and parameters as JSON text that `load_configuration` reads."""
@@ -278,12 +302,16 @@ class Configuration:
         return Configuration(**{"name": "unnamed", **values})
 
 
+PARAMETERS: dict[str, Parameter] = {
+    field.name: field.metadata["parameter"] for field in fields(Configuration) if field.metadata
+}
+"""Meaning, default and legal range of every parameter, by name."""
+
 _PRESETS = (
     Configuration(
         name="tiny",
         lanes_in=2,
         lanes_out=2,
-        vector_lanes=2,
         act_depth=16,
         wgt_depth=16,
         acc_depth=8,
@@ -296,13 +324,11 @@ _PRESETS = (
         token_bits=2,
         extent_bits=5,
         address_bits=20,
-        depthwise_taps=2,
     ),
     Configuration(
         name="4x4",
         lanes_in=4,
         lanes_out=4,
-        vector_lanes=4,
         act_depth=1024,
         wgt_depth=512,
         acc_depth=256,
@@ -312,12 +338,11 @@ _PRESETS = (
         name="8x8",
         lanes_in=8,
         lanes_out=8,
-        vector_lanes=8,
         act_depth=2048,
         wgt_depth=1024,
         acc_depth=512,
     ),
-    Configuration(name="8x16", lanes_in=8, lanes_out=16, vector_lanes=8, wgt_depth=1024),
+    Configuration(name="8x16", lanes_in=8, lanes_out=16, wgt_depth=1024),
     Configuration(name="16x8", lanes_in=16, lanes_out=8, vector_lanes=4, bus_bits=128),
     Configuration(name="16x16"),
     Configuration(

@@ -1,8 +1,9 @@
 """What a configuration must keep to be a machine: rules, and sentences for broken ones."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import IsaError
 from .vector_operations import operations_with
@@ -10,36 +11,42 @@ from .vector_operations import operations_with
 if TYPE_CHECKING:
     from .configuration import Configuration
 
-POWERS_OF_TWO = (
-    ("lanes_in", 2, 64),
-    ("lanes_out", 2, 64),
-    ("vector_lanes", 2, 64),
-    ("act_banks", 2, 16),
-    ("act_depth", 8, 1 << 16),
-    ("wgt_banks", 1, 16),
-    ("wgt_depth", 8, 1 << 16),
-    ("acc_banks", 2, 16),
-    ("acc_depth", 8, 1 << 16),
-    ("param_depth", 2, 1 << 14),
-    ("lut_tables", 1, 16),
-    ("bus_bits", 32, 256),
-    ("burst_beats", 1, 256),
-    ("outstanding_bursts", 1, 64),
-    ("queue_depth", 1, 64),
-)
-"""Parameters that are powers of two: least and greatest."""
+BURST_LIMIT_BYTES = 4096
+"""No burst of AXI4 crosses a multiple of this (ARM IHI 0022, A3.4.1)."""
 
-RANGES = (
-    ("token_bits", 2, 8),
-    ("extent_bits", 4, 16),
-    ("tile_loops", 1, 6),
-    ("row_loops", 1, 4),
-    ("map_loops", 1, 6),
-    ("reduce_loops", 1, 4),
-    ("dma_loops", 1, 6),
-    ("address_bits", 20, 32),
-)
-"""Other parameters: least and greatest."""
+COUPLED: dict[str, Callable[[Mapping[str, Any]], int]] = {
+    "vector_lanes": lambda of: min(of["vector_lanes"], of["lanes_in"], of["lanes_out"]),
+    "depthwise_taps": lambda of: min(of["depthwise_taps"], of["lanes_in"]),
+    "wgt_depth": lambda of: max(of["wgt_depth"], of["lanes_in"]),
+    "bus_bits": lambda of: min(of["bus_bits"], 32 * of["lanes_in"]),
+    "burst_beats": lambda of: min(of["burst_beats"], 8 * BURST_LIMIT_BYTES // of["bus_bits"]),
+}
+"""Parameters that others bound, and the nearest value that fits; later ones see earlier ones."""
+
+
+def fitted(values: Mapping[str, Any], fixed: Collection[str]) -> dict[str, Any]:
+    """Values with coupled parameters changed to fit, but those that are fixed."""
+    found = dict(values)
+    for name, fit in COUPLED.items():
+        # What is no number, or 0, breaks a rule of its own.
+        with suppress(TypeError, ZeroDivisionError):
+            if name not in fixed and fit(found) > 0:
+                found[name] = fit(found)
+    return found
+
+
+def coupled_defaults(machine: "Configuration") -> dict[str, Any]:
+    """Values for parameters that were not given and depend on others."""
+    values = {field.name: getattr(machine, field.name) for field in fields(machine)}
+    missing = {
+        field.name: field.metadata["parameter"].default
+        for field in fields(machine)
+        if field.metadata and field.default is None and values[field.name] is None
+    }
+    if not missing:
+        return {}
+    found = fitted({**values, **missing}, fixed=values.keys() - missing.keys())
+    return {name: found[name] for name in missing}
 
 
 def _is_power_of_two(value: int) -> bool:
@@ -52,27 +59,29 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
     The first rules are the types of the parameters: where one is broken, the others are not asked.
     """
     for field in fields(machine):
-        if field.name in ("name", "extra_operations"):
+        if not field.metadata:
             continue
-        value, least = getattr(machine, field.name), int(field.name != "depthwise_taps")
+        value, least = getattr(machine, field.name), min(1, field.metadata["parameter"].low)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             kind = "positive whole number" if least else "whole number, 0 or more"
             yield False, f"`{field.name}` must be a {kind}, not {value!r}"
             return
-    for name, low, high in POWERS_OF_TWO:
-        value = getattr(machine, name)
+    for field in fields(machine):
+        if not field.metadata:
+            continue
+        about, value = field.metadata["parameter"], getattr(machine, field.name)
+        kind = "a power of two from" if about.power_of_two else "from"
         yield (
-            _is_power_of_two(value) and low <= value <= high,
-            f"`{name}` must be a power of two from {low} to {high}, not {value}",
+            about.low <= value <= about.high
+            and (_is_power_of_two(value) or not about.power_of_two),
+            f"`{field.name}` must be {kind} {about.low} to {about.high}, not {value}",
         )
-    for name, low, high in RANGES:
-        value = getattr(machine, name)
-        yield low <= value <= high, f"`{name}` must lie in {low} to {high}, not {value}"
     lanes, vector = (machine.lanes_in, machine.lanes_out), machine.vector_lanes
     for name, value in zip(("lanes_in", "lanes_out"), lanes, strict=True):
         yield (
             value % vector == 0,
-            f"`{name}` must be a multiple of vector_lanes ({vector}), not {value}",
+            f"`{name}` must be a multiple of vector_lanes ({vector}), not {value}; lower "
+            "`vector_lanes` with it",
         )
     yield (
         machine.depthwise_taps <= machine.lanes_in,
@@ -85,7 +94,7 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
         f"crosses a bank, not {machine.wgt_depth}",
     )
     yield (
-        machine.burst_bytes <= 4096,
+        machine.burst_bytes <= BURST_LIMIT_BYTES,
         f"a burst of {machine.burst_bytes} bytes (burst_beats x bus_bits / 8) would cross the "
         "4096-byte boundary of AXI4; lower `burst_beats`",
     )

@@ -5,14 +5,17 @@ tokens, on its unit, and for LOAD and STORE on main memory; `sim/timing` puts th
 is compared with the hardware in every cycle.
 """
 
-from .configuration import GEMM_REVISIT_STEPS, Configuration
+from .configuration import Configuration
+from .encoding import word_bytes
 from .instructions import Gemm, Vector
-
-GEMM_TAIL_CYCLES = 7
-"""From the last row of a GEMM to its completion, without the levels of the adder trees."""
-
-VECTOR_TOTAL_CYCLES, VECTOR_RESULT_CYCLES = 10, 21
-"""From the last step of a VECTOR to its completion: into ACC, or into ACT."""
+from .pipeline import (
+    FETCH_BUFFERED_WORDS,
+    GEMM_REVISIT_STEPS,
+    GEMM_TAIL_CYCLES,
+    TRANSFERS_IN_FLIGHT,
+    VECTOR_RESULT_CYCLES,
+    VECTOR_TOTAL_CYCLES,
+)
 
 
 def tile_cycles(configuration: Configuration) -> int:
@@ -33,3 +36,16 @@ def gemm_tail_cycles(configuration: Configuration) -> int:
 def vector_tail_cycles(vector: Vector) -> int:
     """Cycles from a VECTOR's last step, one a cycle, to its completion."""
     return VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES
+
+
+def commands_in_flight(configuration: Configuration) -> int:
+    """Commands that LOAD, and STORE, work on at a time."""
+    return min(TRANSFERS_IN_FLIGHT, configuration.outstanding_bursts)
+
+
+def fetch_beats(configuration: Configuration) -> tuple[int, int]:
+    """Beats of FETCH's longest burst, and of its buffer, which holds two of them."""
+    words = FETCH_BUFFERED_WORDS * (word_bytes(configuration) // configuration.bus_bytes)
+    room = 1 << (words - 1).bit_length()
+    burst = min(configuration.burst_beats, room // 2)
+    return burst, max(room, 2 * burst)

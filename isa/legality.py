@@ -10,11 +10,12 @@ from math import prod
 import numpy as np
 
 from ..errors import IsaError, ProgramError
-from .configuration import GEMM_REVISIT_STEPS, Configuration, Memory
+from .configuration import Configuration, Memory
 from .encoding import encode
 from .footprints import EXACT_RUNS, bank_mask, footprint, region, regions_meet
 from .instructions import Gemm, Instruction, Loop, Vector
 from .instructions.common import nest_addresses
+from .pipeline import GEMM_REVISIT_STEPS
 from .semantics import check_bounds
 
 _ACC = Gemm.nests["tile_loops"].index("acc"), Gemm.nests["row_loops"].index("acc")

@@ -11,7 +11,7 @@ from . import checker, footprints, legality, numbers
 from .configuration import (
     CONTRACT_VERSION,
     DEFAULT,
-    GEMM_REVISIT_STEPS,
+    PARAMETERS,
     PRESETS,
     Configuration,
     Memory,
@@ -20,7 +20,8 @@ from .encoding import WORD_MULTIPLE_BYTES, word_bytes
 from .fields import width
 from .instructions import FAMILIES, Unit, peers
 from .manual_instructions import instructions
-from .markdown import docstring_sections, paragraphs, section_entries, table, ticks
+from .markdown import docstring_sections, paragraphs, table
+from .pipeline import GEMM_REVISIT_STEPS, PIPELINE
 from .registers import REGISTER_SPACE_BYTES, REGISTERS, Error
 
 MANUAL = Path(__file__).resolve().parent.parent / "docs" / "isa.md"
@@ -49,6 +50,7 @@ def manual(configuration: Configuration = DEFAULT) -> str:
         _order(configuration),
         _words(configuration),
         instructions(configuration),
+        _pipeline(),
         _numbers(),
         _rules(),
         _registers(),
@@ -66,7 +68,8 @@ def _introduction(configuration: Configuration) -> Iterator[str]:
         `{configuration.name}`; for any other they follow from the same formulas.
 
         [Machine](#machine) | [Parameters](#parameters) | [Order and tokens](#order-and-tokens) |
-        [Words](#words) | [Instructions](#instructions) | [Numbers](#numbers) |
+        [Words](#words) | [Instructions](#instructions) |
+        [Pipelines and queues](#pipelines-and-queues) | [Numbers](#numbers) |
         [What a program must keep](#what-a-program-must-keep) | [Registers](#registers)
         """
     )
@@ -126,8 +129,11 @@ def _parameters() -> Iterator[str]:
         names the broken rule. Everything else in this manual follows from them.
         """
     )
-    entries = section_entries(docstring_sections(Configuration)["Parameters"])
-    yield from table(("parameter", "meaning"), ((ticks(n), text) for n, text in entries))
+    yield from table(
+        ("parameter", "meaning", "default", "legal"),
+        ((f"`{n}`", p.meaning, p.default, p.legal) for n, p in PARAMETERS.items()),
+    )
+    yield from paragraphs(docstring_sections(Configuration)[""].partition("\n\n")[2])
     yield "The presets, the bytes of an instruction word, and the hash that `CONFIGURATION` reads:"
     yield ""
     rows: list[tuple[object, ...]] = [
@@ -190,6 +196,20 @@ def _words(configuration: Configuration) -> Iterator[str]:
         bits = width(family.layout(configuration))
         rows.append((family.opcode, f"[{family.mnemonic}](#{family.mnemonic})", unit, bits))
     yield from table(("opcode", "instruction", "unit", "bits used"), rows)
+
+
+def _pipeline() -> Iterator[str]:
+    yield from ("## Pipelines and queues", "")
+    yield from paragraphs(
+        """
+        These numbers are the same in every configuration. With them
+        [the timing model](timing.md) says in which cycle each instruction starts and retires.
+        """
+    )
+    yield from table(
+        ("constant", "value", "of", "meaning"),
+        ((f"`{c.name}`", f"{c.value} {c.unit}", c.owner, c.meaning) for c in PIPELINE),
+    )
 
 
 def _numbers() -> Iterator[str]:

@@ -6,7 +6,7 @@ from functools import cache
 
 from .configuration import Configuration, Memory
 from .expressions import Call, Expression, Hole, Immediate, Maybe, OneOf, Op, Reduction, Slot
-from .instructions import Gemm, Instruction, Reduce, Vector
+from .instructions import Gemm, Instruction, Reduce, Role, Vector
 from .vector_operations import OPERATIONS, Operation, forms
 
 
@@ -38,6 +38,10 @@ class Pattern:
     places: Mapping[str, Mapping[Memory, Mapping[str, int]]] = field(default_factory=dict)
     fields: Mapping[str, int] = field(default_factory=dict)
     window: str = ""
+
+    def role(self, slot: Slot) -> Role:
+        """What the operand of a slot is to the instruction."""
+        return self.family.roles[slot.operand]
 
 
 GEMM = Pattern(

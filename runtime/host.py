@@ -10,19 +10,19 @@ from functools import partial
 
 import numpy as np
 
-from ..compiler.cpu.kernel import address_of, aligned_empty
+from ..compiler.cpu.execution.kernel import address_of, aligned_empty
 from ..compiler.graph import Graph, Node, evaluate_node
-from ..compiler.graph.ir import DTYPES
+from ..compiler.graph.types import DTYPES
 from ..compiler.host import (
     LEAST_WORK,
-    Compute,
+    Alias,
     Evaluate,
     Event,
     HostKernel,
     KernelStore,
     Recurrence,
-    Repeat,
-    View,
+    RunKernel,
+    RunRecurrence,
     plan_host,
 )
 from ..compiler.host.plan import host_target
@@ -111,11 +111,11 @@ class HostSide:
 
     def _step(self, event: Event) -> tuple[str, Step]:
         """The value that a step gives first, and what does it; segments are not the host's."""
-        if isinstance(event, Compute):
+        if isinstance(event, RunKernel):
             return event.kernel.output, self._calls[event.kernel.output]
-        if isinstance(event, Repeat):
+        if isinstance(event, RunRecurrence):
             return event.recurrence.output, self._calls[event.recurrence.output]
-        if isinstance(event, View):
+        if isinstance(event, Alias):
             return event.node.output.name, partial(_view, event.node)
         if isinstance(event, Evaluate):
             return event.node.outputs[0].name, partial(self._evaluate, event.node)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..compiler.cpu import BoundKernel, Description, aligned_empty
-from ..compiler.cpu.kernel import Kernel, address_of
+from ..compiler.cpu.execution.kernel import Kernel, address_of
 from ..compiler.host.recurrence import Direction, Recurrence
 
 Load = Callable[[Description], Kernel]

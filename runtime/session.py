@@ -15,7 +15,7 @@ from threading import Lock
 import numpy as np
 
 from ..compiler.graph import Graph
-from ..compiler.graph.ir import DTYPES
+from ..compiler.graph.types import DTYPES
 from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
 from ..errors import DeviceError, InputError

@@ -9,9 +9,13 @@ from functools import cache
 
 import numpy as np
 
+from ..isa import numbers
 from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.encoding import decode_program, word_bytes
 from ..isa.instructions import FAMILIES, Halt, Instruction, Reduce, Unit, Vector
+from ..isa.instructions.load import DESTINATIONS
+from ..isa.instructions.store import SOURCES
+from ..isa.pipeline import PIPELINE
 from .native import build_native
 
 LEVELS = 6
@@ -63,6 +67,16 @@ def column_header() -> str:
     return "\n".join([*lines, "}", ""])
 
 
+def constants_header() -> str:
+    """The machine's constants as C++: those of `isa.pipeline`, of numbers, and sizes of lists."""
+    values = {constant.name: constant.value for constant in PIPELINE}
+    values |= {"SATURATED": numbers.SATURATED, "EXACT_LIMIT": numbers.EXACT_LIMIT}
+    values |= {"UNITS": len(Unit), "DESTINATIONS": len(DESTINATIONS), "SOURCES": len(SOURCES)}
+    lines = ["#pragma once", "#include <cstdint>", "namespace tilewright {"]
+    lines += [f"constexpr std::int32_t {name} = {value};" for name, value in values.items()]
+    return "\n".join([*lines, "}", ""])
+
+
 @cache
 def _tables(configuration: Configuration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What `decode.h` is driven by: fields, families by opcode, idle rows by opcode."""
@@ -95,8 +109,8 @@ def native_decoder() -> ctypes.CDLL:
 
 
 def headers() -> dict[str, str]:
-    """The generated headers that `decode.h` needs, for `build_native`."""
-    return {HEADER: column_header()}
+    """The headers that follow from the contract, for `build_native`."""
+    return {HEADER: column_header(), "constants.h": constants_header()}
 
 
 @cache

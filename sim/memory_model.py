@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from ..errors import DeviceError
 
+WRITE_BUFFER_BEATS = 512
+"""Write data that the memory takes before their address."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryModel:
@@ -45,19 +48,19 @@ class MemoryModel:
         for holds, sentence in (
             (
                 1 <= self.latency_cycles <= 1 << 20,
-                f"`latency_cycles` must lie in 1 to {1 << 20}, not {self.latency_cycles}",
+                f"`latency_cycles` must be from 1 to {1 << 20}, not {self.latency_cycles}",
             ),
             (
                 1 <= self.beats <= self.cycles <= 1 << 20,
-                f"`beats` must lie in 1 to `cycles`, not {self.beats} in {self.cycles} cycles",
+                f"`beats` must be from 1 to `cycles`, not {self.beats} in {self.cycles} cycles",
             ),
             (
                 1 <= self.outstanding_bursts <= 4096,
-                f"`outstanding_bursts` must lie in 1 to 4096, not {self.outstanding_bursts}",
+                f"`outstanding_bursts` must be from 1 to 4096, not {self.outstanding_bursts}",
             ),
             (
                 0 <= self.stall_probability <= 0.95,
-                f"`stall_probability` must lie in 0 to 0.95, not {self.stall_probability}",
+                f"`stall_probability` must be from 0 to 0.95, not {self.stall_probability}",
             ),
             (
                 0 <= self.seed < 1 << 64,

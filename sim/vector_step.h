@@ -10,13 +10,12 @@
 #include <cstdint>
 
 #include "columns.h"
+#include "constants.h"
 #include "lanes.h"
 #include "machine.h"
 #include "operations.h"
 
 namespace tilewright {
-
-constexpr std::int32_t SATURATED = 256, EXACT_LIMIT = 1 << 24;
 
 inline std::int32_t limit(std::int32_t value, std::int32_t low, std::int32_t high) {
     return std::min(std::max(value, low), high);

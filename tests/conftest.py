@@ -1,9 +1,17 @@
-"""Rules for all tests: a missing tool is a broken set-up, so a skip counts as a failure."""
+"""Rules for all tests: a missing tool is a broken set-up, so a skip counts as a failure.
+
+A missing feature of the processor is not. A test that needs one compiles its kernels all the same
+(`processor.target_at`) and is reported as `not run`; a line of the summary says how many tests that
+are, and which levels this processor lacks.
+"""
 
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tilewright.compiler.cpu import LEVELS, host, host_levels
+from tilewright.errors import ProcessorError
 
 # Machines are noisy: time is measured by `make bench`, never a reason to fail. Examples are the
 # same in every run, so that a failure is a change's and can be seen again.
@@ -13,6 +21,16 @@ settings.register_profile(
 settings.load_profile("tilewright")
 
 MODELS = Path(__file__).parents[2] / "shared" / "models"
+
+REASON = "processor"
+"""Name of the property of a report that says why its test was not run."""
+
+
+@pytest.fixture(autouse=True)
+def cpu_kernels(request: pytest.FixtureRequest) -> None:
+    """Tests marked `cpu_kernels` need a processor that the CPU target has schedules for."""
+    if request.node.get_closest_marker("cpu_kernels"):
+        host()
 
 
 def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
@@ -29,10 +47,14 @@ def refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport():
-    """See `refuse_skip`; this one sees each test."""
+def pytest_runtest_makereport(call: pytest.CallInfo):
+    """See `refuse_skip`; this one sees each test, and what the processor cannot run."""
     report = yield
     refuse_skip(report)
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, ProcessorError) and host_levels() != tuple(LEVELS):
+        report.outcome, report.longrepr = "skipped", (*report.location[:2], str(error))
+        report.user_properties.append((REASON, str(error)))
     return report
 
 
@@ -42,3 +64,25 @@ def pytest_make_collect_report():
     report = yield
     refuse_skip(report)
     return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """Give the tests that this processor cannot run a category of their own."""
+    if REASON in dict(getattr(report, "user_properties", ())) and report.skipped:
+        return "not run", "n", "NOT RUN"
+    return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line which levels were not run here, and why."""
+    runs = host_levels()
+    missing = [level for level in LEVELS if level not in runs]
+    if not missing:
+        return
+    reports = terminalreporter.stats.get("not run", ())
+    reasons = sorted({dict(report.user_properties)[REASON] for report in reports})
+    compiled = "compiled for them but " if runs else ""
+    terminalreporter.write_line(
+        f"processor: runs {', '.join(runs) or 'no level'}, not {', '.join(missing)}; "
+        f"{len(reports)} tests {compiled}not run" + "".join(f"; {why}" for why in reasons)
+    )

@@ -14,9 +14,9 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import QConv, is_accelerated
 from tilewright.compiler.options import Options
-from tilewright.flows.report import agreement
-from tilewright.flows.running import run_samples
-from tilewright.flows.samples import read_samples
+from tilewright.flows.execution.run_samples import run_samples
+from tilewright.flows.execution.samples import read_samples
+from tilewright.flows.reports.terminal import agreement
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import open_device
 from tilewright.sim.memory_model import MemoryModel

@@ -53,10 +53,19 @@ def test_the_source_that_is_tested_is_this_folder():
 
 def test_every_file_that_is_not_python_goes_into_the_wheel():
     patterns = PROJECT["tool"]["setuptools"]["package-data"]["*"]
+    packages = {
+        ROOT.joinpath(*name.split(".")[1:]) for name in PROJECT["tool"]["setuptools"]["packages"]
+    }
     for part in PARTS:
         for file in (ROOT / part).rglob("*"):
             if file.is_file() and file.suffix not in (".py", ".pyc"):
-                listed = any(fnmatch(file.name, pattern) for pattern in patterns)
+                package = next(folder for folder in file.parents if folder in packages)
+                parts = file.relative_to(package).parts
+                listed = any(
+                    len(parts) == len(Path(pattern).parts)
+                    and all(map(fnmatch, parts, Path(pattern).parts))
+                    for pattern in patterns
+                )
                 assert listed, f"`{file}` matches none of {patterns}"
 
 
@@ -73,6 +82,27 @@ def test_a_skipped_test_fails(pytester):
     result = pytester.runpytest("--continue-on-collection-errors")
     result.stdout.fnmatch_lines("*a skipped test counts as failed: *no verilator*")
     result.assert_outcomes(errors=2, skipped=1, xfailed=1)
+
+
+def test_what_the_processor_cannot_run_is_reported(pytester, monkeypatch):
+    """A missing feature of the processor is no fault, but the summary says so."""
+    monkeypatch.setenv("TILEWRIGHT_CPU_LEVEL", "none")
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    pytester.makeini("[pytest]\nmarkers = cpu_kernels")
+    pytester.makepyfile(
+        "import pytest\n"
+        "from tilewright.compiler.cpu import Softmax, compile_kernel, generic\n"
+        "def test_code(): compile_kernel(Softmax(2, 3), generic('sse2'))\n"
+        "@pytest.mark.cpu_kernels\ndef test_kernels(): assert False\n"
+        "def test(): ..."
+    )
+    result = pytester.runpytest_inprocess()
+    line = (
+        "processor: runs no level, not avx512vnni, avx2, sse2; 2 tests not run; CPU target: "
+        "TILEWRIGHT_CPU_LEVEL=none turns CPU kernels off; unset it"
+    )
+    result.stdout.fnmatch_lines([line, "*1 passed, 2 not run*"])
+    assert result.ret == 0
 
 
 def test_every_public_name_loads():

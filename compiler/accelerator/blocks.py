@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Load
+from ...isa.instructions import Instruction, transfer
 from .dma import Box, DramTensor, copy_runs, fill_bytes
 from .layout import Placement
 
@@ -25,7 +25,7 @@ def load_blocks(
     places: Sequence[Placement],
     pad: int,
     limits: Configuration,
-) -> list[Load]:
+) -> list[Instruction]:
     """LOADs that bring a box to WGT.
 
     Parameters
@@ -66,10 +66,8 @@ def load_blocks(
         dims = [dimension for _, dimensions in parts for dimension in dimensions]
         dims.sort(key=lambda dimension: dimension[2], reverse=True)
         loads += [
-            Load(destination=Memory.WGT, length=length, memory=origin, local=place, loops=loops)
-            for length, (origin, place), loops in copy_runs(
-                dims, (base + start[0], local + start[1]), limits
-            )
+            transfer(Memory.DRAM, Memory.WGT, length, bases, loops)
+            for length, bases, loops in copy_runs(dims, (base + start[0], local + start[1]), limits)
         ]
     return loads
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Load, Loop, Store
+from ...isa.instructions import Instruction, Loop, fill_memory, transfer
 from ...isa.instructions.common import local_bits
 from ..tensor import Patches, Tensor
 
@@ -92,7 +92,7 @@ def box_bytes(box: Box) -> int:
 
 def load_box(
     source: DramTensor, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
-) -> list[Load]:
+) -> list[Instruction]:
     """LOADs that bring `box` to byte `local`, padding first."""
     extents = tuple(high - low for low, high in box)
     pitch = DramTensor(0, extents).strides
@@ -114,15 +114,7 @@ def load_box(
             for (low, high), stride, p in zip(valid, source.strides, pitch, strict=True)
         ]
         for length, base, loops in copy_runs(dims, (memory, start), limits):
-            loads.append(
-                Load(
-                    destination=destination,
-                    length=length,
-                    memory=base[0],
-                    local=base[1],
-                    loops=loops,
-                )
-            )
+            loads.append(transfer(Memory.DRAM, destination, length, base, loops))
     return loads
 
 
@@ -132,35 +124,28 @@ def fill_bytes(
     local: int,
     value: int,
     limits: Configuration,
-) -> list[Load]:
+) -> list[Instruction]:
     """LOADs that write one byte value over `(extent, stride)` dimensions, the innermost last."""
     spread = [(extent, 0, stride) for extent, stride in dims]
     return [
-        Load(
-            destination=destination,
-            fill=True,
-            value=value & 0xFF,
-            length=length,
-            local=base[1],
-            loops=loops,
-        )
+        fill_memory(destination, value & 0xFF, length, base[1], loops)
         for length, base, loops in copy_runs(spread, (0, local), limits, contiguous=(False, True))
     ]
 
 
 def load_bytes(
     memory: int, size: int, destination: Memory, local: int, limits: Configuration
-) -> list[Load]:
+) -> list[Instruction]:
     """LOADs that bring `size` contiguous bytes."""
     return [
-        Load(destination=destination, length=length, memory=base[0], local=base[1], loops=loops)
+        transfer(Memory.DRAM, destination, length, base, loops)
         for length, base, loops in copy_runs([(size, 1, 1)], (memory, local), limits)
     ]
 
 
 def load_patches(
     source: DramTensor, patches: Patches, box: Box, local: int, limits: Configuration
-) -> list[Load]:
+) -> list[Instruction]:
     """LOADs that gather windows of an image into rows of ACT, one after the other.
 
     Parameters
@@ -183,14 +168,14 @@ def load_patches(
         (run, 1, 1),
     ]
     return [
-        Load(destination=Memory.ACT, length=length, memory=base[0], local=base[1], loops=loops)
+        transfer(Memory.DRAM, Memory.ACT, length, base, loops)
         for length, base, loops in copy_runs(dims, (memory, local), limits)
     ]
 
 
 def store_box(
     target: DramTensor, box: Box, source: Memory, local: int, limits: Configuration
-) -> list[Store]:
+) -> list[Instruction]:
     """STOREs that bring a dense box at byte `local` to each of its places in main memory.
 
     Of a part of something larger, only the channels that are its own are stored.
@@ -208,7 +193,7 @@ def store_box(
             for (low, high), stride, p in zip(piece, strides, pitch, strict=True)
         ]
         stores += [
-            Store(source=source, length=length, local=base[0], memory=base[1], loops=loops)
+            transfer(source, Memory.DRAM, length, base, loops)
             for length, base, loops in copy_runs(dims, (start, memory), limits)
         ]
     return stores

@@ -3,7 +3,6 @@
 from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
-from ...isa.instructions import Sync
 from ...isa.tokens import synthesise_tokens
 from ..te.nodes import Allocate, nodes
 from ..te.program import Program
@@ -47,7 +46,7 @@ def lower(schedule: Schedule) -> Executable:
         configuration=configuration,
         program=program,
         notes=(
-            *("token" if isinstance(one, Sync) else next(notes) for one in program[:-1]),
+            *("token" if one.only_tokens else next(notes) for one in program[:-1]),
             "end",
         ),
         dram=dram,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from ...errors import CompileError
 from ...isa.configuration import Memory
 from ...isa.expressions import Match, matches
+from ...isa.instructions import Role
 from ...isa.patterns import PATTERNS, Pattern
 from ..tensor import Compute
 from .sliding import Window, window_of
@@ -59,9 +60,7 @@ def window_of_compute(compute: Compute) -> tuple[Window, str] | None:
             window = window_of(compute, found)
             if window is not None:
                 weights = next(
-                    read.tensor
-                    for slot, read in found.reads
-                    if Memory.WGT in pattern.places[slot.operand]
+                    read.tensor for slot, read in found.reads if pattern.role(slot) is Role.WEIGHTS
                 )
                 return window, weights
     return None

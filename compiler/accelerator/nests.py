@@ -27,7 +27,7 @@ def sort_into_nests(family, parts: list[Part], operands: list[str], configuratio
     """
     (outer_name, outer_moved), (inner_name, inner_moved) = family.nests.items()
     limit = 1 << configuration.extent_bits
-    reduces_inside = inner_name.startswith("reduce")
+    reduces_inside = family.reduction_nest == inner_name
 
     def movable(part: Part, moved: tuple[str, ...]) -> bool:
         return all(

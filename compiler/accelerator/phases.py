@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from ...errors import CompileError
-from ...isa.configuration import Memory
 from ...isa.expressions import Read, reads_of
+from ...isa.instructions import Role
 from ..tensor import Compute, Kernel
 from .dma import PIXEL_AXES, Box
 from .matching import find_pattern, lane_axes
@@ -93,50 +91,48 @@ class Phase:
 
 
 def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
-    """The steps of a kernel, in order.
+    """The phases of a kernel, in order.
 
     Raises
     ------
     CompileError
         When a stage matches no instruction, or a product has no compute that finishes it.
     """
-    steps, product = [], None
+    phases, product = [], None
     for stage in kernel.stages:
-        if stage.output.dtype == "int32":
+        pattern, _ = find_pattern(stage)
+        if pattern.role(pattern.output) is Role.ACCUMULATOR:
             if product is not None:
                 raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
             product = stage
         else:
-            steps.append(_step(kernel, product, stage))
+            phases.append(_phase(product, stage))
             product = None
     if product is not None:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
-    return tuple(steps)
+    return tuple(phases)
 
 
-def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Phase:
+def _phase(product: Compute | None, finish: Compute) -> Phase:
     computes = (product, finish) if product else (finish,)
     streams: dict[str, Read] = {}
     operands: dict[str, Read] = {}
     reads: dict[str, Read] = {}
     reduced = window = None
-    if product is not None:
-        pattern, found = find_pattern(product)
-        lanes = lane_axes(pattern, product, found)
-        inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
-        reduced = inner[0] if inner else None
-        window = window_of(product, found) if pattern.window else None
-        for slot, read in found.reads:
-            if Memory.WGT in pattern.places[slot.operand]:
-                reads["weights"] = read
     for compute in computes:
+        pattern, found = find_pattern(compute)
+        roles = {read: pattern.role(slot) for slot, read in found.reads}
         for read in reads_of(compute.body):
-            if compute is product and read == reads["weights"]:
-                continue
-            if read.tensor in kernel.constants:
-                reads[_role(kernel.constants, read)] = read
+            role = roles[read]
+            if role is not Role.STREAM:
+                reads[role.value] = read
             elif product is None or read.tensor != product.output.name:
                 (streams if compute is product else operands)[read.tensor] = read
+        if compute is product:
+            lanes = lane_axes(pattern, product, found)
+            inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
+            reduced = inner[0] if inner else None
+            window = window_of(product, found) if pattern.window else None
     return Phase(
         product=product,
         finish=finish,
@@ -146,11 +142,6 @@ def _step(kernel: Kernel, product: Compute | None, finish: Compute) -> Phase:
         window=window,
         **reads,
     )
-
-
-def _role(constants: Mapping[str, np.ndarray], read: Read) -> str:
-    """The operand that takes a constant of a finishing compute: they differ in type."""
-    return {"int32": "bias", "float32": "scale", "int8": "table"}[str(constants[read.tensor].dtype)]
 
 
 def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box:

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
-from ...isa.instructions import Instruction, Loop
+from ...isa.instructions import Instruction, Loop, Role
 from ...isa.patterns import Pattern, patterns_of
 from ..tensor import Compute
 from .layout import Buffer
@@ -102,7 +102,7 @@ def form_of(
     family = pattern.family
     settings: dict[str, Any] = {**pattern.fields, **dict(found.fields)}
     if accumulate:
-        settings["accumulate"] = 1
+        settings[family.continue_field] = 1
     bound = _bind(pattern, compute, found)
     names = [operand.name for operand in family.operands]
     tables = {}
@@ -130,9 +130,9 @@ def form_of(
         lanes = {compute.axes[-1].name: configuration.lanes_in}
         still = {**tile, window.column: 1, window.tap: 1}
         parts = _parts(compute, still, lanes, bound, buffers, names, granules)
-        parts += _sliding_parts(window, tile, bound, buffers, granules, configuration)
-        steps["acc"] = 1 - window.taps(configuration)
-        channel_parts = _channel_parts(compute, bound, buffers, granules, configuration)
+        parts += _sliding_parts(window, tile, family, bound, buffers, granules, configuration)
+        steps[family.operand_of(Role.ACCUMULATOR)] = 1 - window.taps(configuration)
+        channel_parts = _channel_parts(compute, family, bound, buffers, granules, configuration)
     nests, unrolled = sort_into_nests(family, parts, names, configuration)
     variants = tuple(
         {
@@ -147,31 +147,43 @@ def form_of(
     return Form(family, settings, nests, operands, tables, variants)
 
 
-def _sliding_parts(window: Window, tile, bound, buffers, granules, configuration) -> list[Part]:
+def _sliding_parts(
+    window: Window, tile, family, bound, buffers, granules, configuration
+) -> list[Part]:
     """The stream along a row, innermost, and the groups of taps."""
-    (_, act), (_, acc) = bound["act"], bound["acc"]
-    pixel = buffers[act.tensor].axes[window.column].inner // window.stride // granules["act"]
-    row = buffers[acc.tensor].axes[window.column].inner // window.stride // granules["acc"]
+    stream, weights, sums = map(family.operand_of, (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR))
+
+    def pixel(operand: str) -> int:
+        """Address steps from one pixel of a row to the next."""
+        placement = buffers[bound[operand][1].tensor].axes[window.column]
+        return placement.inner // window.stride // granules[operand]
+
+    def strides(moved: Mapping[str, int]) -> tuple[int, ...]:
+        return tuple(moved.get(operand.name, 0) for operand in family.operands)
+
     count, step = window.groups(configuration)
     steps = window.steps(tile[window.column], configuration)
     if steps > 1 << configuration.extent_bits:
         raise CompileError(f"a row of {steps} pixels is too long for one loop; cut the columns")
-    stream = Part(window.column, steps, 1, (pixel, 0, row), False)
-    groups = Part(window.tap, count, 1, (step * pixel, 1, 0), True)
-    return [stream, groups] if count > 1 else [stream]
+    along = strides({stream: pixel(stream), sums: pixel(sums)})
+    row = Part(window.column, steps, 1, along, False)
+    groups = Part(window.tap, count, 1, strides({stream: step * pixel(stream), weights: 1}), True)
+    return [row, groups] if count > 1 else [row]
 
 
-def _channel_parts(compute, bound, buffers, granules, configuration) -> list[dict[str, int]]:
-    """Offsets and field of each group of `lanes_out` channels in a wider row of ACT."""
+def _channel_parts(
+    compute, family, bound, buffers, granules, configuration
+) -> list[dict[str, int]]:
+    """Offsets and field of each group of `lanes_out` channels in a wider row of the stream."""
     variants = []
     for part in range(configuration.depthwise_parts):
         channels = part * configuration.lanes_out
         moved = {
             name: _stride(bound, buffers, granules, name, compute.axes[-1].name, channels)
-            for name in ("wgt", "acc")
+            for name in map(family.operand_of, (Role.WEIGHTS, Role.ACCUMULATOR))
             if part
         }
-        variants.append({"part": part, **moved})
+        variants.append({family.lane_group_field: part, **moved})
     return variants
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
-from ...isa.instructions import Instruction, Load, Loop
+from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
 from ..te.instances import Instance
 from ..te.nodes import Copy
 from ..te.program import Program
@@ -67,17 +67,15 @@ class Transfers:
         """
         assert isinstance(instance.node, Copy)
         source, target = instance.node.source, instance.nest.stage
-        ways = tuple(
-            placed[name].memory if name in placed else Memory.DRAM for name in (source, target)
+        ways = (
+            placed[source].memory if source in placed else Memory.DRAM,
+            placed[target].memory if target in placed else Memory.DRAM,
         )
-        if ways in ((Memory.ACT, Memory.DRAM), (Memory.ACC, Memory.DRAM)):
+        problem = transfer_problem(*ways)
+        if problem:
+            raise CompileError(f"copy of `{source}` to `{target}`: {problem}")
+        if ways[1] is Memory.DRAM:
             return self._store(instance, placed[source])
-        if ways[0] is not Memory.DRAM or ways[1] in (Memory.DRAM, Memory.ACC):
-            raise CompileError(
-                f"copy of `{source}` to `{target}`: nothing moves data from {ways[0].name} to "
-                f"{ways[1].name}; LOAD fills ACT, WGT, PARAM and LUT from main memory, and STORE "
-                "takes from ACT and ACC"
-            )
         place = placed[target]
         if not place.missing:
             return []
@@ -117,7 +115,7 @@ class Transfers:
             stores += store_box(target, piece, place.memory, local, self.limits)
         return stores
 
-    def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Load]:
+    def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
         """A box of bytes into a buffer that is laid out for another."""
         source, tensor = self._in_dram(name), self.program.tensors[name]
         for piece, offset in dense_pieces(box, room):
@@ -281,17 +279,15 @@ def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
         yield piece, sum((low - first) * stride for (low, _), (first, _), stride in places)
 
 
-def _every_other(memory: int, local: int, count: int, limits: Configuration) -> Iterator[Load]:
+def _every_other(
+    memory: int, local: int, count: int, limits: Configuration
+) -> Iterator[Instruction]:
     """Words that follow each other in main memory, every second one in PARAM."""
     most = 1 << limits.extent_bits
     for start in range(0, count, most):
-        yield Load(
-            destination=Memory.PARAM,
-            length=4,
-            memory=memory + 4 * start,
-            local=local + 8 * start,
-            loops=(Loop(min(most, count - start), (4, 8)),),
-        )
+        base = memory + 4 * start, local + 8 * start
+        loops = (Loop(min(most, count - start), (4, 8)),)
+        yield transfer(Memory.DRAM, Memory.PARAM, 4, base, loops)
 
 
 def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:

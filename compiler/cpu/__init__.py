@@ -20,22 +20,22 @@ A `Target` is LLVM's triple, processor and features, and the level of `LEVELS` t
 chosen by: AVX-512 with VNNI, AVX2, or SSE2.
 """
 
-from .batched_product import BatchedProduct
-from .byte_elementwise import ByteSum, ByteTable
-from .byte_pooling import BytePooling
-from .byte_product import ByteProduct
-from .convolution import Convolution, matrix_product
-from .declared import Declared
-from .depthwise import DepthwiseConvolution
-from .description import Array, Description, Plan
-from .elementwise import Elementwise
-from .grouped_convolution import GroupedConvolution
-from .kernel import BoundKernel, Kernel, aligned_empty, compile_kernel, load_kernel
-from .layout import Layout
-from .movement import AffineCopy, ByteJoin
-from .quantised import Quantised, Residual
-from .rows import LayerNormalisation, Reduction, Softmax
-from .target import LEVELS, Target, host
+from .codegen.layout import Layout
+from .execution.kernel import BoundKernel, Kernel, aligned_empty, compile_kernel, load_kernel
+from .kernels.batched_product import BatchedProduct
+from .kernels.byte_elementwise import ByteSum, ByteTable
+from .kernels.byte_pooling import BytePooling
+from .kernels.byte_product import ByteProduct
+from .kernels.convolution import Convolution, matrix_product
+from .kernels.declared import Declared
+from .kernels.depthwise import DepthwiseConvolution
+from .kernels.description import Array, Description, Plan
+from .kernels.elementwise import Elementwise
+from .kernels.grouped_convolution import GroupedConvolution
+from .kernels.movement import AffineCopy, ByteJoin
+from .kernels.quantised import Quantised, Residual
+from .kernels.rows import LayerNormalisation, Reduction, Softmax
+from .target import LEVELS, Target, generic, host, host_levels
 
 __all__ = [
     "LEVELS",
@@ -65,7 +65,9 @@ __all__ = [
     "Target",
     "aligned_empty",
     "compile_kernel",
+    "generic",
     "host",
+    "host_levels",
     "load_kernel",
     "matrix_product",
 ]

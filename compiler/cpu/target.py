@@ -1,40 +1,76 @@
-"""What a processor can do, as far as code generation asks: vectors, fused and dot products.
+"""Processors that kernels are compiled for: their vector registers, fused and dot products.
 
-Names and features are LLVM's. `host` is this machine; `LEVELS` are the feature sets for which
-kernels have schedules, each of which includes those after it.
+Names and features are LLVM's. `host` is this machine, `generic` any processor of a level. The
+environment variable `TILEWRIGHT_CPU_LEVEL` caps what `host` finds, so that everything runs as on a
+lesser processor; `none` turns CPU kernels off.
 """
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import llvmlite.binding as llvm
 
-from ...errors import CompileError
+from ...errors import CompileError, ProcessorError, UsageError
 from ..te.processor import DotProduct, Processor
 
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+
+LEVEL_VARIABLE = "TILEWRIGHT_CPU_LEVEL"
+"""The environment variable that caps the level."""
+
+NO_LEVEL = "none"
+"""Its value for a machine without CPU kernels."""
 
 _WORDS = (("int16", "int16"),)
 _S16 = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), *_WORDS)
 
-LEVELS = {
-    "avx512vnni": ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "fma", "avx2"),
-    "avx2": ("avx2", "fma"),
-    "sse2": (),
-}
-"""Feature sets, the most able first: each needs all its features."""
 
-_PROCESSORS = {"avx512vnni": "", "avx2": "haswell", "sse2": "x86-64"}
-"""LLVM's processor for a level; empty for the host's own."""
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A feature set that kernels have schedules for.
 
-_INSTRUCTIONS = {
-    "avx512vnni": (
-        DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),
-        DotProduct("vpdpwssd", 16, 2, _WORDS),
+    Parameters
+    ----------
+    features
+        LLVM's names of the features that a processor must have, all of them.
+    cpu
+        LLVM's name of the least processor that has them.
+    lanes
+        32-bit elements of a vector register.
+    registers
+        Number of vector registers.
+    instructions
+        Dot products, the one for bytes first.
+    """
+
+    features: tuple[str, ...]
+    cpu: str
+    lanes: int
+    registers: int
+    instructions: tuple[DotProduct, ...]
+
+
+_V3 = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
+_BYTES_AND_WORDS = (
+    DotProduct("vpdpbusd", 16, 4, (("uint8", "int8"),)),
+    DotProduct("vpdpwssd", 16, 2, _WORDS),
+)
+
+LEVELS: Mapping[str, Level] = {
+    "avx512vnni": Level(
+        ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vnni", *_V3),
+        "cascadelake",
+        16,
+        32,
+        _BYTES_AND_WORDS,
     ),
-    "avx2": (DotProduct("vpmaddwd", 8, 2, _S16),),
-    "sse2": (DotProduct("pmaddwd", 4, 2, _S16),),
+    "avx2": Level(_V3, "haswell", 8, 16, (DotProduct("vpmaddwd", 8, 2, _S16),)),
+    "sse2": Level((), "x86-64", 4, 16, (DotProduct("pmaddwd", 4, 2, _S16),)),
 }
+"""Feature sets by name, the most capable first: each includes those after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +86,7 @@ class Target:
     features
         LLVM's list of features to add and to leave out, as one text.
     level
-        One of `LEVELS`.
+        Name of one of `LEVELS`.
     """
 
     triple: str
@@ -61,16 +97,16 @@ class Target:
     @property
     def lanes(self) -> int:
         """32-bit elements of a vector register."""
-        return {"avx512vnni": 16, "avx2": 8, "sse2": 4}[self.level]
+        return LEVELS[self.level].lanes
 
     @property
     def registers(self) -> int:
-        """Vector registers."""
-        return 32 if self.level == "avx512vnni" else 16
+        """Number of vector registers."""
+        return LEVELS[self.level].registers
 
     @property
     def table_lanes(self) -> int:
-        """Bytes that are looked up in a table of 256 at once, 1 where each is a load of its own."""
+        """Bytes that one instruction looks up in a table of 256; 1 where each is a load."""
         return 64 if "+avx512vbmi," in f"{self.features}," else 1
 
     @property
@@ -81,42 +117,116 @@ class Target:
     @property
     def processor(self) -> Processor:
         """What schedules see."""
-        return Processor(self.level, _INSTRUCTIONS[self.level])
+        return Processor(self.level, LEVELS[self.level].instructions)
 
     def machine(self) -> llvm.TargetMachine:
-        """LLVM's code generator for it."""
+        """LLVM's code generator for the target."""
         target = llvm.Target.from_triple(self.triple)
         return target.create_target_machine(
             cpu=self.cpu, features=self.features, opt=3, reloc="pic", codemodel="small"
         )
 
 
+def host_levels() -> tuple[str, ...]:
+    """The levels that this machine runs, the most capable first.
+
+    Empty on another architecture than x86-64. `TILEWRIGHT_CPU_LEVEL` removes the levels above it.
+
+    Raises
+    ------
+    UsageError
+        When the variable names no level, or one that this processor lacks.
+    """
+    cap, own = os.environ.get(LEVEL_VARIABLE, ""), _own_levels()
+    if cap == NO_LEVEL:
+        return ()
+    if cap and cap not in LEVELS:
+        raise UsageError(
+            f"{LEVEL_VARIABLE}: unknown level `{cap}`; choose {_listed((*LEVELS, NO_LEVEL))}"
+        )
+    if cap and cap not in own:
+        raise UsageError(
+            f"{LEVEL_VARIABLE}: this processor lacks level `{cap}`; "
+            f"choose {_listed((*own, NO_LEVEL))}"
+        )
+    return own[own.index(cap) :] if cap else own
+
+
 def host(level: str | None = None) -> Target:
-    """This machine, with all that it can do or with a lower level's features alone.
+    """This machine, with all that it can do or with the features of a lower level alone.
 
     Parameters
     ----------
     level
-        One of `LEVELS`; the highest that this machine has by default.
+        One of `LEVELS`; the highest of `host_levels` by default.
 
     Raises
     ------
     CompileError
-        When the level does not exist, or this machine lacks it.
+        When there is no such level.
+    ProcessorError
+        When this machine does not run it.
+    UsageError
+        See `host_levels`.
     """
+    if level is not None and level not in LEVELS:
+        raise CompileError(f"CPU target: unknown level `{level}`; choose {_listed(tuple(LEVELS))}")
+    level = level or next(iter(host_levels()), "")
+    check_runs(level)
+    if level == next(iter(LEVELS)):
+        features = llvm.get_host_cpu_features().flatten()
+        return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, level)
+    return generic(level)
+
+
+def generic(level: str) -> Target:
+    """Any processor of a level, for code that another machine is to run."""
     triple = llvm.get_process_triple()
-    if not triple.startswith("x86_64"):
-        raise CompileError(
-            f"CPU target: schedules exist for x86-64, not for `{triple}`; run on such a machine, "
-            "or choose another device"
+    return Target(
+        triple if _is_x86_64(triple) else "x86_64-unknown-linux-gnu", LEVELS[level].cpu, "", level
+    )
+
+
+def check_runs(level: str) -> None:
+    """Refuse a level whose code this machine does not run.
+
+    Raises
+    ------
+    ProcessorError
+        Naming the reason, and the levels that the machine does run.
+    UsageError
+        See `host_levels`.
+    """
+    runs, own, cap = host_levels(), _own_levels(), os.environ.get(LEVEL_VARIABLE)
+    if level in runs:
+        return
+    if not own:
+        reason = (
+            f"schedules exist for x86-64, not for `{llvm.get_process_triple()}`; run on such a "
+            "machine, or choose another device"
         )
-    available = llvm.get_host_cpu_features()
-    able = [name for name, needed in LEVELS.items() if all(available.get(n) for n in needed)]
-    chosen = able[0] if level is None else level
-    if chosen not in able:
-        what = "is none" if chosen not in LEVELS else "lacks features on this machine"
-        raise CompileError(f"CPU target: level `{chosen}` {what}; choose {' or '.join(able)}")
-    cpu = _PROCESSORS[chosen]
-    if cpu:
-        return Target(triple, cpu, "", chosen)
-    return Target(triple, llvm.get_host_cpu_name(), available.flatten(), chosen)
+    elif not runs:
+        reason = f"{LEVEL_VARIABLE}={cap} turns CPU kernels off; unset it"
+    elif level in own:
+        reason = f"level `{level}` is above {LEVEL_VARIABLE}={cap}; choose {_listed(runs)}"
+    else:
+        reason = f"this processor lacks level `{level}`; choose {_listed(runs)}"
+    raise ProcessorError(f"CPU target: {reason}")
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def _is_x86_64(triple: str) -> bool:
+    return triple.startswith("x86_64")
+
+
+@cache
+def _own_levels() -> tuple[str, ...]:
+    """The levels that this processor has."""
+    if not _is_x86_64(llvm.get_process_triple()):
+        return ()
+    has = llvm.get_host_cpu_features()
+    return tuple(name for name, one in LEVELS.items() if all(has.get(f) for f in one.features))

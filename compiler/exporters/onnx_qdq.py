@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from ..graph.reductions import POSITIONS
+from ..graph.operators.reductions import POSITIONS
 from .onnx_writer import Writer
 
 OPSET = 20

@@ -1,6 +1,6 @@
 """The graph IR: what a network computes, before anything is said about loops or the machine."""
 
-from .build import Builder, Rule, drop_unused, rewrite, rewrite_once
+from .build import Builder, drop_unused
 from .evaluate import (
     accelerated_nodes,
     evaluate,
@@ -9,10 +9,8 @@ from .evaluate import (
     evaluate_outputs,
     is_accelerated,
 )
-from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .ir import Constant, Graph, Node, Output, Value
 from .operators import (
-    ACCELERATED,
-    MOVEMENTS,
     Operator,
     QAdd,
     QAvgPool,
@@ -23,13 +21,13 @@ from .operators import (
     QMaxPool,
     QResize,
     QSlice,
+    Rearranging,
 )
 from .text import parse_graph, print_graph
+from .types import Quantisation, TensorType
 from .verify import verify
 
 __all__ = [
-    "ACCELERATED",
-    "MOVEMENTS",
     "Builder",
     "Constant",
     "Graph",
@@ -46,7 +44,7 @@ __all__ = [
     "QResize",
     "QSlice",
     "Quantisation",
-    "Rule",
+    "Rearranging",
     "TensorType",
     "Value",
     "accelerated_nodes",
@@ -58,7 +56,5 @@ __all__ = [
     "is_accelerated",
     "parse_graph",
     "print_graph",
-    "rewrite",
-    "rewrite_once",
     "verify",
 ]

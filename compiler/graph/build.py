@@ -1,20 +1,13 @@
-"""Building and rewriting graphs: a builder that types what it emits, and a rule driver.
+"""Building graphs: a builder that types what it emits."""
 
-A rule looks at one node, emits what replaces it and returns the name of the new value, or returns
-None to keep the node. The driver keeps the outputs' names and the topological order.
-"""
-
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ...errors import CompileError
-from .infer import infer
-from .ir import Constant, Graph, Node, Output, Quantisation, TensorType, Value
+from .ir import Constant, Graph, Node, Output, Value
 from .operator import Operator
-
-MAX_ROUNDS = 100
-"""Rounds after which `rewrite` calls its rules non-terminating; networks need a handful."""
+from .types import Quantisation, TensorType
 
 
 class Builder:
@@ -109,9 +102,9 @@ class Builder:
             If the operands do not fit.
         """
         inputs = tuple(inputs)
-        (kind,) = infer(operator, [self.types[i] for i in inputs])
+        (kind,) = operator.infer([self.types[i] for i in inputs])
         if quantisation is not None:
-            kind = TensorType(kind.dtype, kind.shape, quantisation)
+            kind = replace(kind, quantisation=quantisation)
         base = name or (f"{node}.{operator.op}" if node else operator.op)
         value = Value(self.fresh(base), kind)
         self.append(Node(node or value.name, operator, inputs, (value,)))
@@ -133,7 +126,7 @@ class Builder:
             If the operands do not fit.
         """
         inputs = tuple(inputs)
-        kinds = infer(operator, [self.types[i] for i in inputs])
+        kinds = operator.infer([self.types[i] for i in inputs])
         values: list[Value] = []
         for name, kind in zip(names, kinds, strict=True):
             values.append(Value(self.fresh(name), kind))
@@ -164,55 +157,6 @@ class Builder:
         """Return the finished graph."""
         constants = tuple(self.constants.values())
         return Graph(self.name, tuple(self.inputs), tuple(outputs), tuple(self.nodes), constants)
-
-
-Rule = Callable[[Builder, Node, Graph], str | None]
-"""(the graph being built, a node whose inputs are already there, the old graph) -> new value."""
-
-
-def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
-    """Offer every node of one output, in order, to the rules; the first that answers replaces it.
-
-    The node that a rule sees reads values of the builder; its output still has its name in the old
-    graph, where the rule can look for its users.
-    """
-    builder = Builder(graph.name, graph.inputs)
-    builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
-    for constant in graph.constants:
-        builder.adopt(constant)
-    renamed: dict[str, str] = {}
-    for old in graph.nodes:
-        inputs = tuple(renamed.get(name, name) for name in old.inputs)
-        node = old if inputs == old.inputs else Node(old.name, old.attributes, inputs, old.outputs)
-        for rule in rules if len(old.outputs) == 1 else ():
-            value = rule(builder, node, graph)
-            if value is not None:
-                renamed[old.output.name] = value
-                break
-        else:
-            builder.append(node)
-    outputs = (Output(o.name, renamed.get(o.value, o.value)) for o in graph.outputs)
-    return builder.graph(outputs)
-
-
-def rewrite(graph: Graph, *rules: Rule) -> Graph:
-    """Apply rules until none answers, dropping dead nodes between the rounds.
-
-    Raises
-    ------
-    CompileError
-        If the rules still answer after `MAX_ROUNDS` rounds (they undo each other).
-    """
-    graph = drop_unused(graph)
-    for _ in range(MAX_ROUNDS):
-        result = drop_unused(rewrite_once(graph, *rules))
-        if result == graph:
-            return result
-        graph = result
-    raise CompileError(
-        f"graph `{graph.name}`: expected the rewrite rules to end within {MAX_ROUNDS} rounds, got "
-        "no end; two rules undo each other"
-    )
 
 
 def drop_unused(graph: Graph) -> Graph:

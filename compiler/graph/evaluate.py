@@ -5,21 +5,18 @@ every output has exactly these bits. Before, it is the float meaning of the mode
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 
 import numpy as np
 
 from ...errors import CompileError
-from . import operators as ops
-from .families import FAMILIES
-from .host_kernels import HOST_KERNELS
-from .integer_kernels import INTEGER_KERNELS
 from .ir import Graph, Node
+from .operator import Operator
+from .operators import Accelerated
 
 
 def is_accelerated(node: Node) -> bool:
     """Tell whether a node has an integer meaning that the accelerator may run."""
-    return isinstance(node.attributes, ops.ACCELERATED)
+    return isinstance(node.attributes, Accelerated)
 
 
 def accelerated_nodes(graph: Graph) -> list[Node]:
@@ -32,9 +29,7 @@ def accelerated_nodes(graph: Graph) -> list[Node]:
     ]
 
 
-def evaluate_outputs(
-    operator: ops.Operator, arrays: Sequence[np.ndarray]
-) -> tuple[np.ndarray, ...]:
+def evaluate_outputs(operator: Operator, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     """Apply one operator to arrays and return all its outputs.
 
     Raises
@@ -42,15 +37,8 @@ def evaluate_outputs(
     CompileError
         If the values do not suit the operator, such as an index out of range.
     """
-    family = FAMILIES.get(type(operator))
     try:
-        if family is not None:
-            result = family.kernel(operator, *arrays)
-        elif kernel := INTEGER_KERNELS.get(type(operator)):
-            result = kernel(operator, *arrays)
-        else:
-            attributes = {field.name: getattr(operator, field.name) for field in fields(operator)}
-            result = HOST_KERNELS[operator.op](*arrays, **attributes)
+        result = operator.compute(*arrays)
     except (ValueError, IndexError, ArithmeticError, MemoryError) as error:
         detail = " ".join(str(error).split())
         raise CompileError(
@@ -60,7 +48,7 @@ def evaluate_outputs(
     return tuple(map(np.asarray, result)) if isinstance(result, tuple) else (np.asarray(result),)
 
 
-def evaluate_operator(operator: ops.Operator, arrays: Sequence[np.ndarray]) -> np.ndarray:
+def evaluate_operator(operator: Operator, arrays: Sequence[np.ndarray]) -> np.ndarray:
     """Apply one operator of one output to arrays."""
     (result,) = evaluate_outputs(operator, arrays)
     return result

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...isa.numbers import quantise_output
-from .ir import Quantisation
+from .types import Quantisation
 
 LARGEST_MULTIPLIER = 32767
 """Multipliers are signed 16-bit immediates."""

@@ -5,85 +5,15 @@ constants of the graph, named like any other value, so that a node's inputs are 
 """
 
 import hashlib
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import ml_dtypes
 import numpy as np
 
 from ...errors import CompileError
 from .operator import Operator
-
-DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
-    {
-        "bool": np.bool_,
-        "int8": np.int8,
-        "uint8": np.uint8,
-        "int16": np.int16,
-        "uint16": np.uint16,
-        "int32": np.int32,
-        "uint32": np.uint32,
-        "int64": np.int64,
-        "uint64": np.uint64,
-        "float16": np.float16,
-        "float32": np.float32,
-        "float64": np.float64,
-        "bfloat16": ml_dtypes.bfloat16,
-        "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-        "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
-        "float8_e5m2": ml_dtypes.float8_e5m2,
-        "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
-        "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
-        "float4_e2m1fn": ml_dtypes.float4_e2m1fn,
-        "int4": ml_dtypes.int4,
-        "uint4": ml_dtypes.uint4,
-        "int2": ml_dtypes.int2,
-        "uint2": ml_dtypes.uint2,
-    }
-)
-"""Element types of the graph: name -> NumPy type."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quantisation:
-    """What the integers of a tensor stand for: `real = scale * (integer - zero_point)`.
-
-    Attributes
-    ----------
-    scale : float
-        Positive, finite, exactly a binary32 number.
-    zero_point : int
-        Within the range of the tensor's element type.
-    """
-
-    scale: float
-    zero_point: int
-
-
-@dataclass(frozen=True, slots=True)
-class TensorType:
-    """Element type, shape and, where known, quantisation of a value.
-
-    Attributes
-    ----------
-    dtype : str
-        A key of `DTYPES`.
-    shape : tuple of int
-        Extents, all static; () is a scalar.
-    quantisation : Quantisation or None
-        Of a per-tensor quantised activation; None for weights, floats and unknown integers.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    quantisation: Quantisation | None = None
-
-    @property
-    def elements(self) -> int:
-        """Number of elements."""
-        return math.prod(self.shape)
+from .types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +183,11 @@ class Graph:
     def is_output(self, name: str) -> bool:
         """Tell whether a value is shown by an output of the graph."""
         return any(output.value == name for output in self.outputs)
+
+    def is_private(self, name: str) -> bool:
+        """Tell whether one node alone reads a value, and no output shows it."""
+        return len(self.users(name)) == 1 and not self.is_output(name)
+
+    def only_user(self, name: str) -> Node | None:
+        """Return the one node that reads a private value; None for other values."""
+        return self.users(name)[0] if self.is_private(name) else None

@@ -1,14 +1,122 @@
-"""The base of all operators of the graph IR."""
+"""The base of all operators, and the registry that finds them by name.
 
+An operator is one definition: a dataclass whose fields are the attributes, the rule for the types
+of its outputs, and what it computes, in NumPy. The text form follows from the fields.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+
+from ...errors import CompileError
+from .types import TensorType, Types, check_size
 
 Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
 
+OPERATORS: dict[str, type["Operator"]] = {}
+"""Every operator by its name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Base of all operators; `op` is the name in text, reports and kernel tables."""
+    """Base of all operators.
+
+    Attributes
+    ----------
+    op : str
+        Name in text, reports and tables.
+    arity : (int, int)
+        Fewest and most inputs.
+    reads_constants : bool
+        Whether all inputs but the first must be constants.
+    """
 
     op: ClassVar[str] = ""
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    reads_constants: ClassVar[bool] = False
+
+    def result_type(self, types: Types) -> TensorType | tuple[TensorType, ...]:
+        """Return the type of the output, or of each, for inputs of `types`; see `infer`."""
+        raise NotImplementedError(self.op)
+
+    def compute(self, *arrays: Any, **_: Any) -> Any:
+        """Return the output's array, or a tuple of them."""
+        raise NotImplementedError(self.op)
+
+    def mistake(self, output: TensorType) -> str:
+        """Say what is wrong with the attributes, given the output's type; empty if nothing is."""
+        return ""
+
+    def infer(self, types: Types) -> tuple[TensorType, ...]:
+        """Return the types of the outputs.
+
+        Operators that only move elements pass quantisation on; Quantize and Shift set it; the
+        other integer operators leave it to their creator.
+
+        Raises
+        ------
+        CompileError
+            If the inputs do not fit the operator, or an output would be absurdly large.
+        """
+        low, high = self.arity
+        if not low <= len(types) <= high:
+            expected = str(low) if low == high else f"{low} to {high}"
+            raise CompileError(
+                f"`{self.op}`: expected {expected} inputs, got {len(types)}; give the missing ones "
+                "or drop the surplus ones"
+            )
+        found = self.result_type(types)
+        return tuple(map(check_size, found if isinstance(found, tuple) else (found,)))
+
+    def expect(self, condition: bool, expected: str, types: Types) -> None:
+        """Refuse operands unless a condition holds.
+
+        Raises
+        ------
+        CompileError
+            If it does not.
+        """
+        if not condition:
+            got = ", ".join(map(str, types))
+            raise CompileError(f"`{self.op}`: expected {expected}, got {got}; correct the operands")
+
+    def broadcast(self, types: Types, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that shapes broadcast to.
+
+        Raises
+        ------
+        CompileError
+            If they do not.
+        """
+        rank = max(len(shape) for shape in shapes)
+        extents = []
+        for sizes in zip(*((1,) * (rank - len(s)) + s for s in shapes), strict=True):
+            other = {size for size in sizes if size != 1}
+            self.expect(len(other) <= 1, "shapes that broadcast", types)
+            extents.append(other.pop() if other else 1)
+        return tuple(extents)
+
+
+T = TypeVar("T", bound=Operator)
+
+
+@dataclass_transform(frozen_default=True)
+def operator(name: str, *arity: int) -> Callable[[type[T]], type[T]]:
+    """Make a class an operator: a frozen dataclass that the registry finds by `name`.
+
+    Parameters
+    ----------
+    name : str
+        Its `op`.
+    arity : int
+        Number of inputs, or the fewest and the most; 1 by default.
+    """
+
+    def define(kind: type[T]) -> type[T]:
+        kind.op = name
+        kind.arity = (arity[0], arity[-1]) if arity else (1, 1)
+        OPERATORS[name] = made = dataclass(frozen=True, slots=True)(kind)
+        return made
+
+    return define

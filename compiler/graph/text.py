@@ -19,16 +19,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import CompileError
-from .families import FAMILIES
-from .ir import DTYPES, Constant, Graph, Node, Output, Quantisation, TensorType, Value
-from .operator import Operator
-from .operators import OPERATORS as BASIC_OPERATORS
-
-OPERATORS: Mapping[str, type[Operator]] = {
-    **BASIC_OPERATORS,
-    **{operator.op: operator for operator in FAMILIES},
-}
-"""Every operator by its name."""
+from .ir import Constant, Graph, Node, Output, Value
+from .operators import OPERATORS, Operator
+from .types import DTYPES, Quantisation, TensorType
 
 BARE_NAME = re.compile(r"[\w./;:\-]+")
 QUOTED = r'"(?:[^"\\]|\\.)*"'

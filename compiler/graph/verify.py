@@ -4,10 +4,8 @@ A broken rule is a mistake in a pass or a hand-written graph; the message names 
 """
 
 from ...errors import CompileError
-from . import operators as ops
-from .infer import infer
-from .ir import DTYPES, Graph, Node, TensorType
-from .rules import check_size
+from .ir import Graph, Node
+from .types import DTYPES, TensorType, check_size
 
 
 def verify(graph: Graph, after: str = "") -> Graph:
@@ -89,7 +87,7 @@ def _check_node(where: str, graph: Graph, node: Node, known: set[str]) -> None:
                 "nodes topologically"
             )
     try:
-        expected = infer(node.attributes, [graph.types[name] for name in node.inputs])
+        expected = node.attributes.infer([graph.types[name] for name in node.inputs])
     except CompileError as error:
         raise CompileError(f"{where}: {error}") from error
     if len(node.outputs) != len(expected):
@@ -102,40 +100,18 @@ def _check_node(where: str, graph: Graph, node: Node, known: set[str]) -> None:
         _check_type(where, value.name, got)
         if (kind.dtype, kind.shape) != (got.dtype, got.shape):
             raise CompileError(
-                f"{where}: expected an output of {kind.dtype}{list(kind.shape)}, got "
-                f"{got.dtype}{list(got.shape)}; correct the node's type"
+                f"{where}: expected an output of {kind}, got {got}; correct the node's type"
             )
     _check_attributes(where, graph, node)
 
 
 def _check_attributes(where: str, graph: Graph, node: Node) -> None:
-    attributes = node.attributes
-    if isinstance(attributes, (ops.QConv, ops.QLut)):
-        for name in node.inputs[1:]:
-            if not graph.is_constant(name):
-                raise CompileError(
-                    f"{where}: input `{name}`: expected a constant, got a value computed at run "
-                    "time; keep the node on the host"
-                )
-    if not isinstance(attributes, ops.CLAMPING):
-        return
-    if not -128 <= attributes.low <= attributes.high <= 127:
-        raise CompileError(
-            f"{where}: expected -128 <= low <= high <= 127, got low `{attributes.low}` and high "
-            f"`{attributes.high}`; correct the clamp"
-        )
-    if isinstance(attributes, ops.QMaxPool):
-        return
-    quantisation = node.output.type.quantisation
-    if quantisation is None or quantisation.zero_point != attributes.zero_point_y:
-        raise CompileError(
-            f"{where}: expected an output with zero point `{attributes.zero_point_y}`, got "
-            f"`{quantisation}`; give the output its quantisation"
-        )
-    if isinstance(attributes, ops.QAdd) and not all(
-        -32768 <= factor <= 32767 for factor in attributes.multipliers
-    ):
-        raise CompileError(
-            f"{where}: expected multipliers of 16 bits, got {list(attributes.multipliers)}; "
-            "fit them again"
-        )
+    for name in node.inputs[1:] if node.attributes.reads_constants else ():
+        if not graph.is_constant(name):
+            raise CompileError(
+                f"{where}: input `{name}`: expected a constant, got a value computed at run time; "
+                "keep the node on the host"
+            )
+    mistake = node.attributes.mistake(node.outputs[0].type)
+    if mistake:
+        raise CompileError(f"{where}: {mistake}")

@@ -4,27 +4,27 @@ A matcher looks at a node and what follows it, and says which description of `co
 computes them, if any. Nodes that no matcher takes are computed by their definition, in NumPy.
 """
 
-from .kernel import HostKernel, Matcher, Scope
-from .order import Compute, Evaluate, Event, Finish, Repeat, Start, View, overlaps
+from .kernel import HostKernel, HostScope, Matcher
+from .order import Alias, Evaluate, Event, Finish, RunKernel, RunRecurrence, Start, overlaps
 from .plan import HostPlan, KernelStore, compile_host, host_target, plan_host, report_of_host
 from .recurrence import Recurrence
 from .select import LEAST_WORK, select_kernels
 
 __all__ = [
     "LEAST_WORK",
-    "Compute",
+    "Alias",
     "Evaluate",
     "Event",
     "Finish",
     "HostKernel",
     "HostPlan",
+    "HostScope",
     "KernelStore",
     "Matcher",
     "Recurrence",
-    "Repeat",
-    "Scope",
+    "RunKernel",
+    "RunRecurrence",
     "Start",
-    "View",
     "compile_host",
     "host_target",
     "overlaps",

@@ -9,12 +9,12 @@ import numpy as np
 from ...errors import CompileError
 from .. import te
 from ..cpu import Elementwise
-from ..cpu.formulas import Formula, size_of, value_of
+from ..cpu.kernels.formulas import Formula, size_of, value_of
 from ..graph import Node
 from ..graph import operators as ops
-from ..graph.elementwise import Where
-from ..graph.host_kernels import along
-from ..graph.operators import Operator
+from ..graph.operators import Where
+from ..graph.operators.quantisation import along
+from ..rewriting import op
 from .formulas import (
     ELEMENTWISE,
     TYPES,
@@ -27,8 +27,8 @@ from .formulas import (
     shift,
     unary,
 )
-from .kernel import HostKernel, Matcher, Scope
-from .walk import in_order, is_closed
+from .graph_queries import in_order
+from .kernel import HostKernel, HostScope, matcher
 
 MOST_NODES = 48
 """Nodes of one chain."""
@@ -40,7 +40,8 @@ MOST_OPERANDS = 12
 """Arrays that one loop goes through."""
 
 
-def chain(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op(ELEMENTWISE))
+def chain(scope: HostScope, node: Node) -> HostKernel | None:
     """The longest chain that begins at a node."""
     if not _fits(scope, node):
         return None
@@ -54,7 +55,7 @@ def chain(scope: Scope, node: Node) -> HostKernel | None:
     return kernel
 
 
-def _fits(scope: Scope, node: Node) -> bool:
+def _fits(scope: HostScope, node: Node) -> bool:
     """Whether a node may be part of a chain."""
     if not isinstance(node.attributes, ELEMENTWISE) or not scope.is_free(node):
         return False
@@ -62,7 +63,7 @@ def _fits(scope: Scope, node: Node) -> bool:
     return all(kind.dtype in TYPES and kind.elements for kind in kinds)
 
 
-def _grown(scope: Scope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """A chain with what reads its last value, until all meet in one value again; or nothing."""
     shape = nodes[0].output.type.shape
     found = {node.output.name: node for node in nodes}
@@ -78,17 +79,17 @@ def _grown(scope: Scope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
             return ()
         found[node.output.name] = node
         _lead(scope, node, found)
-        ordered = in_order(scope, found.values())
+        ordered = in_order(scope.graph, found.values())
         waiting += [user for one in ordered[:-1] for user in scope.graph.users(one.output.name)]
-    ordered = in_order(scope, found.values())
+    ordered = in_order(scope.graph, found.values())
     longer = len(ordered) > len(nodes) and not waiting
-    return ordered if longer and is_closed(scope, ordered) else ()
+    return ordered if longer and scope.is_closed(ordered) else ()
 
 
-def _lead(scope: Scope, node: Node, found: dict[str, Node]) -> None:
+def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
     """Take in what feeds a node alone."""
     for name in node.inputs:
-        leader = scope.leader(name) if name not in found else None
+        leader = scope.producer(name) if name not in found and scope.is_private(name) else None
         if leader is None or not _fits(scope, leader):
             continue
         if leader.output.type.shape == node.output.type.shape and len(found) < MOST_NODES:
@@ -96,8 +97,8 @@ def _lead(scope: Scope, node: Node, found: dict[str, Node]) -> None:
             _lead(scope, leader, found)
 
 
-class Operands:
-    """Operands of a formula, as it is written: names, types, shapes and constants.
+class FormulaOperands:
+    """FormulaOperands of a formula, as it is written: names, types, shapes and constants.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ class Operands:
         That all operands broadcast to.
     """
 
-    def __init__(self, scope: Scope, shape: tuple[int, ...]) -> None:
+    def __init__(self, scope: HostScope, shape: tuple[int, ...]) -> None:
         self.scope, self.shape = scope, shape
         self.types: dict[str, str] = {}
         self.inputs: dict[str, str] = {}
@@ -165,11 +166,11 @@ class Operands:
         return tuple((name, shape) for name, shape in shapes.items() if shape != self.shape)
 
 
-def _kernel(scope: Scope, nodes: tuple[Node, ...]) -> HostKernel | None:
+def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
     """The kernel of a chain; None where it has no formula, or too long a one."""
     last = nodes[-1].output
     shape = last.type.shape or (1,)
-    operands = Operands(scope, shape)
+    operands = FormulaOperands(scope, shape)
     formulas: dict[str, Formula] = {}
     exact = True
     try:
@@ -197,20 +198,20 @@ def _kernel(scope: Scope, nodes: tuple[Node, ...]) -> HostKernel | None:
 
 
 def _names(formula: Formula) -> set[str]:
-    """Operands that a formula reads."""
+    """FormulaOperands that a formula reads."""
     if isinstance(formula, tuple):
         return {name for part in formula[1:] for name in _names(part)}
     return {formula} if isinstance(formula, str) else set()
 
 
-def _calls(formula: Formula, operands: Operands) -> int:
+def _calls(formula: Formula, operands: FormulaOperands) -> int:
     """Operations of a formula, as they are emitted."""
     read = {name: te.tensor(name, kind, (1,))[0] for name, kind in operands.types.items()}
     return size_of(value_of(formula, read).tree)
 
 
 def _formula(
-    scope: Scope, node: Node, known: dict[str, Formula], operands: Operands, last: bool
+    scope: HostScope, node: Node, known: dict[str, Formula], operands: FormulaOperands, last: bool
 ) -> tuple[Formula, bool]:
     """A node's formula, and whether it has the definition's bits."""
     operator, types = node.attributes, scope.graph.types
@@ -236,4 +237,4 @@ def _formula(
     return dequantize(parts[0], scale, zero, dtype), True
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = dict.fromkeys(ELEMENTWISE, (chain,))
+MATCHERS = (chain,)

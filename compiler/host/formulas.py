@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..cpu.formulas import Formula
+from ..cpu.kernels.formulas import Formula
 from ..graph import operators as ops
-from ..graph.elementwise import COMPARISONS, LOGIC, Where
-from ..graph.operators import Operator
+from ..graph.operators import Operator, Where
+from ..graph.operators.elementwise import COMPARISONS, LOGIC
 
 TYPES = ("float32", "int8", "uint8", "int32", "int64", "bool")
 """Element types of kernels."""

@@ -16,7 +16,8 @@ Weights are known, so that the bounds of each channel's accumulators are exact.
 
 import numpy as np
 
-from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
+from ...isa.numbers import EXACT_LIMIT, INT8_MIN, SATURATED
+from ..passes.check_accumulators import accumulator_bounds
 
 INT32_LIMIT = 1 << 31
 """Accumulators at or beyond it, the graph's definition refuses."""
@@ -39,11 +40,7 @@ def largest_sums(w: np.ndarray, bias: np.ndarray) -> np.ndarray:
     -------
     int64[Co]
     """
-    taps = w.reshape(-1, w.shape[-1]).astype(np.int64)
-    up, down = np.maximum(taps, 0).sum(axis=0), np.minimum(taps, 0).sum(axis=0)
-    wide = bias.astype(np.int64)
-    high = wide + INT8_MAX * up + INT8_MIN * down
-    low = wide + INT8_MIN * up + INT8_MAX * down
+    low, high = accumulator_bounds(w.reshape(1, 1, -1, w.shape[-1]), bias)
     return np.maximum(np.abs(high), np.abs(low))
 
 

@@ -1,100 +1,193 @@
-"""Quantised convolutions and dense layers, with the residual that is added to them."""
+"""Quantised layers that compute, with the accelerator's very bits."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
-from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution, Quantised, Residual
-from ..cpu.byte_winograd import LIMIT
+from ...isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN
+from ..cpu import (
+    BytePooling,
+    ByteProduct,
+    ByteSum,
+    ByteTable,
+    Convolution,
+    DepthwiseConvolution,
+    GroupedConvolution,
+    Quantised,
+    Residual,
+)
+from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
-from ..graph.operators import QAdd, QConv
+from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
-from .integer_sums import as_residual
-from .kernel import HostKernel, Scope
+from .kernel import HERE, HostKernel, HostScope, matcher
+
+TAPS = 4
+"""Elements that a dot product takes; heads that lie side by side are read in such groups."""
+
+X = value("x", constant=False)
+
+ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutative=True)
+"""What a convolution takes with it."""
 
 
-def match_layer(scope: Scope, node: Node) -> HostKernel | None:
+def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Quantised:
+    points = (zero_point_in, layer.zero_point_y, layer.low, layer.high)
+    return Quantised("int8", "int8", *points, folded=True)
+
+
+# Convolutions and dense layers -------------------------------------------------------------------
+
+
+@matcher(
+    op(
+        *(QConv, X, value("w", constant=True), value("bias", constant=True)),
+        value("scale", constant=True),
+        capture="layer",
+    )
+)
+def match_layer(
+    scope: HostScope, node: Node, layer: QConv, x: str, w: str, bias: str, scale: str
+) -> HostKernel | None:
     """A QConv, and the QAdd that reads it."""
-    layer = node.attributes
-    assert isinstance(layer, QConv)
-    x, *names = node.inputs
-    w, bias, scale = map(scope.constant, names)
-    if w is None or bias is None or scale is None or scope.graph.is_constant(x):
-        return None
-    sizes = largest_sums(w, bias)
+    kernel, addends, factors = map(scope.data, (w, bias, scale))
+    sizes = largest_sums(kernel, addends)
     if not fits(sizes):
         return None
-    plain = is_plain(sizes, scale)
-    quantised = Quantised(
-        *("int8", "int8", layer.zero_point_x, layer.zero_point_y, layer.low, layer.high),
-        folded=True,
-        guarded=not plain,
-    )
-    shape = scope.graph.types[x].shape
-    constants = {"w": w, "bias": bias, "scale": scale}
-    inputs = {"x": x}
+    plain = is_plain(sizes, factors)
+    quantised = replace(_quantised(layer, layer.zero_point_x), guarded=not plain)
+    shape = scope.shape(x)
+    constants = {"w": kernel, "bias": addends, "scale": factors}
+    window = {
+        "kernel": kernel.shape[:2],
+        "strides": layer.strides,
+        "pads": layer.pads,
+        "dilations": layer.dilations,
+        "quantised": quantised,
+    }
     if layer.groups == 1:
-        described, constants["w"] = _dense(layer, shape, w, quantised)
+        described, constants["w"] = _dense(layer, shape, kernel, window)
         described = replace(described, narrow=bool(np.all(sizes < LIMIT)))
-        nodes = (node,)
-        found = _residual(scope, node)
-        if found is not None:
-            follower, other, added = found
-            described = replace(described, added=added)
-            inputs["residual"], nodes = other, (node, follower)
+        inputs, nodes = {"x": x}, (node,)
+        own, found = node.output.name, scope.behind(node, ADDED)
+        if found is not None and found["other"] != own:
+            added = _residual(found["add"], found.nodes[-1].inputs, own)
+            if added is not None:
+                described = replace(described, added=added)
+                inputs["residual"], nodes = found["other"], (node, *found.nodes)
         return HostKernel(described, inputs, constants, nodes, exact=True)
-    if layer.groups == shape[3] == w.shape[3]:
-        constants["w"] = np.ascontiguousarray(w[:, :, 0])
-        described = DepthwiseConvolution(
-            *shape,
-            kernel=(w.shape[0], w.shape[1]),
-            strides=layer.strides,
-            pads=layer.pads,
-            dilations=layer.dilations,
-            quantised=quantised,
-            narrow=plain and are_narrow(w, bias),
-        )
-        return HostKernel(described, inputs, constants, (node,), exact=True)
-    described = GroupedConvolution(
-        *(shape[0], shape[1], shape[2], shape[3], w.shape[3], layer.groups),
-        kernel=(w.shape[0], w.shape[1]),
-        strides=layer.strides,
-        pads=layer.pads,
-        dilations=layer.dilations,
-        quantised=quantised,
-    )
-    return HostKernel(described, inputs, constants, (node,), exact=True)
+    if layer.groups == shape[3] == kernel.shape[3]:
+        constants["w"] = np.ascontiguousarray(kernel[:, :, 0])
+        narrow = plain and are_narrow(kernel, addends)
+        described = DepthwiseConvolution(*shape, **window, narrow=narrow)
+    else:
+        described = GroupedConvolution(*shape, kernel.shape[3], layer.groups, **window)
+    return HostKernel(described, {"x": x}, constants, (node,), exact=True)
 
 
 def _dense(
-    layer: QConv, shape: tuple[int, ...], w: np.ndarray, quantised: Quantised
+    layer: QConv, shape: tuple[int, ...], w: np.ndarray, window: dict
 ) -> tuple[Convolution, np.ndarray]:
     """The description and its weights; a window of the whole image is one tap of all its bytes."""
     samples, rows, columns, depth = shape
     height, width, _, channels = w.shape
     if (height, width) == (rows, columns) and not any(layer.pads):
         taps = rows * columns * depth
-        described = Convolution(1, 1, samples, taps, channels, quantised=quantised)
+        described = Convolution(1, 1, samples, taps, channels, quantised=window["quantised"])
         return described, w.reshape(1, 1, taps, channels)
-    described = Convolution(
-        *(samples, rows, columns, depth, channels),
-        kernel=(height, width),
-        strides=layer.strides,
-        pads=layer.pads,
-        dilations=layer.dilations,
-        quantised=quantised,
+    return Convolution(*shape, channels, **window), w
+
+
+# Element by element ------------------------------------------------------------------------------
+
+
+def _residual(layer: QAdd, inputs: tuple[str, ...], own: str) -> Residual | None:
+    """How the value `own` is added to another one; None where binary32 is too narrow.
+
+    The sum is made in binary32, which is exact as long as every part of it stays below 2**24.
+    """
+    place = inputs.index(own)
+    first, second = layer.multipliers[place], layer.multipliers[1 - place]
+    size = -INT8_MIN * (abs(first) + abs(second)) + abs(layer.constant)
+    scale = float(np.float32(layer.scale))
+    if size >= EXACT_LIMIT or not is_plain(size, scale):
+        return None
+    return Residual((first, second), layer.constant, scale, _quantised(layer))
+
+
+@matcher(op(QAdd, value("a", constant=False), value("b", constant=False), capture="layer"))
+def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> HostKernel | None:
+    """A QAdd by itself."""
+    added = _residual(layer, node.inputs, a)
+    if added is None or scope.shape(a) != scope.shape(b):
+        return None
+    described = ByteSum(math.prod(scope.shape(a)), added)
+    inputs = dict(zip(described.operands, node.inputs, strict=True))
+    return HostKernel(described, inputs, {}, (node,), exact=True)
+
+
+@matcher(op(QLut, X, value("table", constant=True)))
+def match_table(scope: HostScope, node: Node, x: str, table: str) -> HostKernel | None:
+    """A QLut."""
+    described = ByteTable(math.prod(scope.shape(x)))
+    return HostKernel(described, {"x": x}, {"table": scope.data(table)}, (node,), exact=True)
+
+
+# Pools -------------------------------------------------------------------------------------------
+
+
+@matcher(op((QAvgPool, QMaxPool), X, capture="layer"))
+def match_pool(
+    scope: HostScope, node: Node, layer: QAvgPool | QMaxPool, x: str
+) -> HostKernel | None:
+    """A QAvgPool or QMaxPool."""
+    window = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
+    if isinstance(layer, QMaxPool):
+        limits = Quantised("int8", "int8", low=layer.low, high=layer.high, folded=True)
+        more = {"quantised": limits, "dilations": layer.dilations}
+    else:
+        size = -INT8_MIN * layer.kernel[0] * layer.kernel[1] + abs(layer.constant)
+        scale = float(np.float32(layer.scale))
+        if not fits(size) or not is_plain(size, scale):
+            return None
+        quantised = _quantised(layer, layer.zero_point_x)
+        more = {"quantised": quantised, "constant": layer.constant, "scale": scale}
+    described = BytePooling(*scope.shape(x), **window, **more)
+    return HostKernel(described, {"x": x}, {}, (node,), exact=True)
+
+
+# Products of two activations ---------------------------------------------------------------------
+
+
+@matcher(op(QMatMul, value("a", constant=False), value("b", constant=False), capture="layer"))
+def match_product(
+    scope: HostScope, node: Node, layer: QMatMul, a: str, b: str
+) -> HostKernel | None:
+    """A QMatMul."""
+    left, right, heads = scope.shape(a), scope.shape(b), layer.heads
+    first, second, result = (together and heads > 1 for together in layer.joined)
+    rows, inner = left[2], left[3] // heads if first else left[3]
+    apart = right[3] // heads if second else right[3]
+    columns = right[2] if layer.transposed else apart
+    if (first or (second and layer.transposed)) and inner % TAPS:
+        return None
+    points = (layer.zero_point_a, layer.zero_point_b)
+    size = inner * math.prod(max(INT8_MAX - z, z - INT8_MIN) for z in points)
+    scale = float(np.float32(layer.scale))
+    if not fits(size) or not is_plain(size, scale):
+        return None
+    described = ByteProduct(
+        *(left[0], heads, rows, inner, columns),
+        zero_points=points,
+        scale=scale,
+        quantised=_quantised(layer),
+        transposed=layer.transposed,
+        joined=(first, second, result),
     )
-    return described, w
+    inputs = dict(zip(described.operands, node.inputs, strict=True))
+    return HostKernel(described, inputs, {}, (node,), exact=True)
 
 
-def _residual(scope: Scope, node: Node) -> tuple[Node, str, Residual] | None:
-    """The QAdd that follows, the value that it adds, and how; None if that is another kernel's."""
-    follower = scope.follower(node)
-    if follower is None or not isinstance(follower.attributes, QAdd):
-        return None
-    own = follower.inputs.index(node.output.name)
-    other = follower.inputs[1 - own]
-    added = as_residual(follower.attributes, own)
-    if added is None or other == node.output.name or scope.graph.is_constant(other):
-        return None
-    return follower, other, added
+MATCHERS = (match_layer, match_sum, match_table, match_pool, match_product)

@@ -1,41 +1,42 @@
-"""Layers that only move bytes: joins, repeated pixels, slices and transpositions."""
+"""Quantised layers that only move bytes: joins, repeated pixels, slices and transpositions."""
 
 import math
 
 import numpy as np
 
 from ..cpu import AffineCopy, ByteJoin
-from ..cpu.movement import MOST_PIECES
+from ..cpu.kernels.movement import MOST_PIECES
 from ..graph import Node
 from ..graph.operators import Dequantize, QConcat, QResize, QSlice, Quantize, Transpose
+from ..rewriting import each, op, value
 from .formulas import dequantize, quantize
-from .kernel import HostKernel, Scope
+from .kernel import HERE, HostKernel, HostScope, matcher
 
 FEWEST_ROWS = 16
 """Below so many rows, joining copies long pieces, as NumPy does best."""
 
+X = value("x", constant=False)
 
-def match_join(scope: Scope, node: Node) -> HostKernel | None:
+
+@matcher(op(QConcat, each(value("parts", constant=False)), capture="layer"))
+def match_join(
+    scope: HostScope, node: Node, layer: QConcat, parts: tuple[str, ...]
+) -> HostKernel | None:
     """A QConcat whose parts alternate often."""
-    layer = node.attributes
-    assert isinstance(layer, QConcat)
-    shapes = [scope.graph.types[name].shape for name in node.inputs]
+    shapes = [scope.shape(name) for name in parts]
     rows = math.prod(shapes[0][: layer.axis])
     described = ByteJoin(rows, tuple(math.prod(shape[layer.axis :]) for shape in shapes))
     pieces = described.pieces(described.widths, scope.target)
-    if rows < FEWEST_ROWS or pieces > MOST_PIECES or any(map(scope.graph.is_constant, node.inputs)):
+    if rows < FEWEST_ROWS or pieces > MOST_PIECES:
         return None
-    inputs = dict(zip(described.operands, node.inputs, strict=True))
+    inputs = dict(zip(described.operands, parts, strict=True))
     return HostKernel(described, inputs, {}, (node,), exact=True)
 
 
-def match_copy(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op((QResize, QSlice), X, capture="layer"))
+def match_copy(scope: HostScope, node: Node, layer: QResize | QSlice, x: str) -> HostKernel | None:
     """A QResize or QSlice."""
-    layer, x = node.attributes, node.inputs[0]
-    assert isinstance(layer, QResize | QSlice)
-    if scope.graph.is_constant(x):
-        return None
-    shape = scope.graph.types[x].shape
+    shape = scope.shape(x)
     if isinstance(layer, QResize):
         samples, rows, columns, channels = shape
         extents = (samples, rows, layer.factors[0], columns, layer.factors[1], channels)
@@ -46,48 +47,48 @@ def match_copy(scope: Scope, node: Node) -> HostKernel | None:
     return HostKernel(AffineCopy(shape, extents, index), {"x": x}, {}, (node,), exact=True)
 
 
-def match_transpose(scope: Scope, node: Node) -> HostKernel | None:
+def _is_bytes(layer: Quantize | Dequantize) -> bool:
+    return layer.axis is None and getattr(layer, "dtype", "int8") == "int8"
+
+
+TURNED = op(Transpose, HERE, capture="turn")
+DEQUANTIZED = op(Dequantize, HERE, capture="scaling", where=_is_bytes)
+
+
+@matcher(
+    op(Quantize, X, capture="scaling", where=_is_bytes),
+    op(Transpose, X, capture="turn", result=lambda kind: kind.dtype == "int8"),
+)
+def match_transpose(
+    scope: HostScope, node: Node, x: str, scaling: Quantize | None, turn: Transpose | None
+) -> HostKernel | None:
     """A Transpose of int8, with a Quantize before it or a Dequantize behind it."""
-    x = node.inputs[0]
-    kind = scope.graph.types[x]
-    formula, nodes = "x", [node]
-    if isinstance(node.attributes, Quantize):
-        follower = scope.follower(node)
-        if follower is None or kind.dtype != "float32" or node.output.type.dtype != "int8":
+    kind = scope.types[x]
+    formula, nodes, moved = "x", (node,), node.output.type.shape
+    found = scope.behind(node, DEQUANTIZED if turn else TURNED)
+    if found is not None:
+        nodes = (node, *found.nodes)
+        moved = moved if turn else found.nodes[0].output.type.shape
+    if scaling is not None:
+        if found is None or kind.dtype != "float32":
             return None
-        found = _of_all(node.attributes)
-        if found is None:
-            return None
-        formula = quantize(node.attributes, "x", *found)
-        nodes.append(follower)
-    elif kind.dtype == "int8":
-        follower = scope.follower(node)
-        if follower is not None and isinstance(follower.attributes, Dequantize):
-            found = _of_all(follower.attributes)
-            if found is not None:
-                formula = dequantize("x", *found, "int8")
-                nodes.append(follower)
-    else:
+        formula, turn = quantize(scaling, "x", *_of_all(scaling)), found["turn"]
+    elif found is not None:
+        formula = dequantize("x", *_of_all(found["scaling"]), "int8")
+    if turn is None or not kind.shape:
         return None
-    moved = next((one for one in nodes if isinstance(one.attributes, Transpose)), None)
-    if moved is None or scope.graph.is_constant(x) or not kind.shape:
-        return None
-    assert isinstance(moved.attributes, Transpose)
-    permutation, extents = moved.attributes.permutation, moved.output.type.shape
-    places = tuple(permutation.index(axis) for axis in range(len(permutation)))
+    places = tuple(turn.permutation.index(axis) for axis in range(len(turn.permutation)))
     described = AffineCopy(
-        *(kind.shape, extents, _index(len(extents), places)),
+        *(kind.shape, moved, _index(len(moved), places)),
         dtype_in=kind.dtype,
         dtype_out=nodes[-1].output.type.dtype,
         formula=formula,
     )
-    return HostKernel(described, {"x": x}, {}, tuple(nodes), exact=True)
+    return HostKernel(described, {"x": x}, {}, nodes, exact=True)
 
 
-def _of_all(layer: Quantize | Dequantize) -> tuple[float, int] | None:
-    """Scale and zero point, where they are the same for all elements."""
-    if layer.axis is not None:
-        return None
+def _of_all(layer: Quantize | Dequantize) -> tuple[float, int]:
+    """Scale and zero point of all elements."""
     (scale,), (zero_point,) = layer.scales, layer.zero_points
     return float(np.float32(scale)), zero_point
 
@@ -104,3 +105,6 @@ def _index(
         (tuple(step if axis == place else 0 for axis in range(axes)), start)
         for place, step, start in zip(places, steps, starts, strict=True)
     )
+
+
+MATCHERS = (match_join, match_copy, match_transpose)

@@ -1,13 +1,18 @@
 """Every matcher in one table: operator at which a kernel begins -> who looks for it, in order."""
 
-from ..graph.operators import Operator
-from . import chains, integers, layers, pools, products, rows
+from collections.abc import Mapping
+
+from ..graph.operator import Operator
+from . import chains, integer_layers, integer_movements, layers, pools, products, rows
 from .kernel import Matcher
 
-FAMILIES = (integers, layers, pools, products, rows, chains)
+ORDERED: tuple[Matcher, ...] = (
+    *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *layers.MATCHERS, *pools.MATCHERS),
+    *(*products.MATCHERS, *rows.MATCHERS, *chains.MATCHERS),
+)
 """In the order in which they are asked."""
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {
-    operator: tuple(matcher for family in FAMILIES for matcher in family.MATCHERS.get(operator, ()))
-    for operator in {operator for family in FAMILIES for operator in family.MATCHERS}
+MATCHERS: Mapping[type[Operator], tuple[Matcher, ...]] = {
+    kind: tuple(one for one in ORDERED if kind in one.kinds)
+    for kind in {kind for one in ORDERED for kind in one.kinds}
 }

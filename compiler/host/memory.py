@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import Graph
-from ..graph.ir import DTYPES
+from ..graph.types import DTYPES
 from ..memory_plan import Lifetime, plan_memory
 from ..module import Segment
 from .kernel import HostKernel
-from .order import Compute, Event, View, reads_of, writes_of
+from .order import Alias, Event, RunKernel, reads_of, writes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,10 @@ def plan_host_memory(
         for name in writes_of(event, segments):
             until = last[name]
             found = None if name in leaving else _taken_over(event, held, index)
-            if isinstance(event, View):
+            if isinstance(event, Alias):
                 found = held.get(event.node.inputs[0], _Storage(name, 0, index, until, False))
             if found is None:
-                placed = isinstance(event, Compute) and name not in leaving
+                placed = isinstance(event, RunKernel) and name not in leaving
                 found = _Storage(name, _size(graph, name), index, until, placed)
             found.last = max(found.last, until)
             held[name] = found
@@ -117,14 +117,14 @@ def _leaving(events: Sequence[Event], shown: set[str]) -> set[str]:
     """Values that outputs show, themselves or through views."""
     found = set(shown)
     for event in reversed(events):
-        if isinstance(event, View) and event.node.output.name in found:
+        if isinstance(event, Alias) and event.node.output.name in found:
             found.add(event.node.inputs[0])
     return found
 
 
 def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Storage | None:
     """The memory of an operand that is read for the last time, where the result may lie there."""
-    if not isinstance(event, Compute):
+    if not isinstance(event, RunKernel):
         return None
     for value in in_place_operands(event.kernel):
         storage = held.get(value)

@@ -24,7 +24,7 @@ class Named(Protocol):
         ...
 
 
-class Ends(Protocol):
+class SegmentEnds(Protocol):
     """What enters and leaves a segment, which is all of it that the host sees."""
 
     @property
@@ -39,14 +39,14 @@ class Ends(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
+class RunKernel:
     """Run a kernel."""
 
     kernel: HostKernel
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class RunRecurrence:
     """Run a recurrent layer, step by step."""
 
     recurrence: Recurrence
@@ -54,7 +54,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Compute a node by its definition, in NumPy.
+    """RunKernel a node by its definition, in NumPy.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Alias:
     """See a value in another shape; nothing moves."""
 
     node: Node
@@ -87,14 +87,14 @@ class Finish:
     segment: int
 
 
-HostEvent = Compute | Repeat | Evaluate | View
+HostEvent = RunKernel | RunRecurrence | Evaluate | Alias
 Event = HostEvent | Start | Finish
 
 
 def order_events(
     graph: Graph,
     steps: Sequence[str | int],
-    segments: Sequence[Ends],
+    segments: Sequence[SegmentEnds],
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence] = (),
 ) -> tuple[Event, ...]:
@@ -139,26 +139,26 @@ def order_events(
 
 def kernel_of(event: HostEvent) -> HostKernel | Recurrence | None:
     """What is compiled for an event of the host; None in NumPy."""
-    if isinstance(event, Compute):
+    if isinstance(event, RunKernel):
         return event.kernel
-    return event.recurrence if isinstance(event, Repeat) else None
+    return event.recurrence if isinstance(event, RunRecurrence) else None
 
 
 def nodes_of(event: HostEvent) -> tuple[Node, ...]:
     """Nodes that an event of the host computes."""
-    if isinstance(event, Evaluate | View):
+    if isinstance(event, Evaluate | Alias):
         return (event.node,)
-    return event.kernel.nodes if isinstance(event, Compute) else event.recurrence.nodes
+    return event.kernel.nodes if isinstance(event, RunKernel) else event.recurrence.nodes
 
 
-def reads_of(event: Event, segments: Sequence[Ends]) -> tuple[str, ...]:
+def reads_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     """Values that an event reads, constants among them."""
     if isinstance(event, Start):
         return tuple(binding.name for binding in segments[event.segment].inputs)
     return () if isinstance(event, Finish) else _reads(event, segments)
 
 
-def writes_of(event: Event, segments: Sequence[Ends]) -> tuple[str, ...]:
+def writes_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     """Values that an event gives."""
     if isinstance(event, Finish):
         return tuple(binding.name for binding in segments[event.segment].outputs)
@@ -180,31 +180,31 @@ def _atoms(
         if isinstance(step, int):
             atoms.append(step)
         elif step in repeated:
-            atoms.append(Repeat(repeated[step]))
+            atoms.append(RunRecurrence(repeated[step]))
         elif step in ending:
-            atoms.append(Compute(ending[step]))
+            atoms.append(RunKernel(ending[step]))
         elif step not in taken:
             node = graph.producer(step)
             assert node is not None
             is_view = isinstance(node.attributes, Reshape)
-            atoms.append(View(node) if is_view else Evaluate(node, macs_of(graph, node)))
+            atoms.append(Alias(node) if is_view else Evaluate(node, macs_of(graph, node)))
     return atoms
 
 
-def _reads(atom: HostEvent | int, segments: Sequence[Ends]) -> tuple[str, ...]:
+def _reads(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].inputs)
-    if isinstance(atom, Compute):
+    if isinstance(atom, RunKernel):
         return tuple(atom.kernel.inputs.values())
-    return atom.recurrence.inputs if isinstance(atom, Repeat) else atom.node.inputs
+    return atom.recurrence.inputs if isinstance(atom, RunRecurrence) else atom.node.inputs
 
 
-def _writes(atom: HostEvent | int, segments: Sequence[Ends]) -> tuple[str, ...]:
+def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
     if isinstance(atom, int):
         return tuple(binding.name for binding in segments[atom].outputs)
-    if isinstance(atom, Compute):
+    if isinstance(atom, RunKernel):
         return atom.kernel.outputs
-    if isinstance(atom, Repeat):
+    if isinstance(atom, RunRecurrence):
         return atom.recurrence.outputs
     return tuple(value.name for value in atom.node.outputs)
 

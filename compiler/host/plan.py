@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from ...errors import CompileError
+from ...errors import CompileError, ProcessorError
 from ..cpu import Description, Kernel, Target, compile_kernel, host, load_kernel
-from ..cpu.kernel import key_of
+from ..cpu.execution.kernel import key_of
 from ..graph import Graph
 from ..module import Segment
 from .kernel import HostKernel
@@ -88,7 +88,7 @@ def host_target() -> Target | None:
     """This machine; None where the CPU target has no schedules for it."""
     try:
         return host()
-    except CompileError:
+    except ProcessorError:
         return None
 
 

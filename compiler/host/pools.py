@@ -2,49 +2,50 @@
 
 from dataclasses import replace
 
-from ..cpu.pooling import Pooling
-from ..graph import Node
+from ..cpu.kernels.pooling import Pooling
+from ..graph import Node, TensorType
 from ..graph import operators as ops
-from ..graph.operators import Operator
-from .kernel import HostKernel, Matcher, Scope
+from ..rewriting import op, value
+from .kernel import HostKernel, HostScope, matcher
 
 
-def match_pool(scope: Scope, node: Node) -> HostKernel | None:
+def has_floats(kind: TensorType) -> bool:
+    """Whether elements are float32, and there are some."""
+    return kind.dtype == "float32" and kind.elements > 0
+
+
+X = value("x", where=has_floats)
+
+
+@matcher(op((ops.MaxPool, ops.AveragePool), X, capture="pool", where=lambda p: p.channels_last))
+def match_pool(
+    scope: HostScope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
+) -> HostKernel | None:
     """MaxPool or AveragePool of channels last -> Pooling."""
-    pool, x = node.attributes, scope.graph.types[node.inputs[0]]
-    if not isinstance(pool, (ops.MaxPool, ops.AveragePool)) or not pool.channels_last:
-        return None
-    if x.dtype != "float32" or not x.elements:
-        return None
-    batch, height, width, channels = x.shape
-    description = Pooling(batch, height, width, channels, pool.kernel, pool.strides, pool.pads)
+    description = Pooling(*scope.shape(x), pool.kernel, pool.strides, pool.pads)
     if isinstance(pool, ops.MaxPool):
         description = replace(description, dilations=pool.dilations)
     else:
-        description = replace(
-            description,
-            average=True,
-            count_include_pad=pool.count_include_pad,
-            overhang=pool.overhang,
-        )
+        counted = {"count_include_pad": pool.count_include_pad, "overhang": pool.overhang}
+        description = replace(description, average=True, **counted)
     if _somewhere_padding_alone(description):
         return None
     exact = not description.average
-    return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,), exact=exact)
+    return HostKernel(description, {"x": x}, nodes=(node,), exact=exact)
 
 
-def match_reduction(scope: Scope, node: Node) -> HostKernel | None:
+KINDS = ("ReduceMean", "ReduceMax")
+
+
+@matcher(op(ops.Reduce, X, capture="reduce", where=lambda r: r.kind in KINDS))
+def match_reduction(scope: HostScope, node: Node, reduce: ops.Reduce, x: str) -> HostKernel | None:
     """ReduceMean or ReduceMax over the pixels of [N, H, W, C] -> Pooling of one window."""
-    reduce, x = node.attributes, scope.graph.types[node.inputs[0]]
-    if not isinstance(reduce, ops.Reduce) or reduce.kind not in ("ReduceMean", "ReduceMax"):
+    shape = scope.shape(x)
+    if len(shape) != 4 or sorted(reduce.axes) != [1, 2]:
         return None
-    if len(x.shape) != 4 or sorted(reduce.axes) != [1, 2]:
-        return None
-    if x.dtype != "float32" or not x.elements:
-        return None
-    average, (batch, height, width, channels) = reduce.kind == "ReduceMean", x.shape
-    description = Pooling(batch, height, width, channels, (height, width), average=average)
-    return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,), exact=not average)
+    average = reduce.kind == "ReduceMean"
+    description = Pooling(*shape, shape[1:3], average=average)
+    return HostKernel(description, {"x": x}, nodes=(node,), exact=not average)
 
 
 def _somewhere_padding_alone(pooling: Pooling) -> bool:
@@ -53,8 +54,4 @@ def _somewhere_padding_alone(pooling: Pooling) -> bool:
     return not (rows.all() and columns.all())
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {
-    ops.MaxPool: (match_pool,),
-    ops.AveragePool: (match_pool,),
-    ops.Reduce: (match_reduction,),
-}
+MATCHERS = (match_pool, match_reduction)

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import matrix_product
-from ..cpu.batched_product import BatchedProduct
-from ..graph import Node
-from ..graph.operators import Binary, MatMul, Operator, Transpose
+from ..cpu.kernels.batched_product import BatchedProduct
+from ..graph import Node, TensorType
+from ..graph.operators import Binary, MatMul, Transpose
+from ..rewriting import op, value
+from .activations import GELU, activation_behind
 from .arrangement import joined_heads, view_of
-from .gelu import gelu_after
-from .kernel import HostKernel, Matcher, Scope
+from .graph_queries import in_order, per_column, scalar
+from .kernel import HostKernel, HostScope, matcher
 from .layers import epilogue
-from .walk import in_order, per_column, scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,24 @@ class Dense:
     bias: np.ndarray | None = None
 
 
-def dense(scope: Scope, node: Node) -> HostKernel | None:
+def is_matrix(kind: TensorType) -> bool:
+    """Whether a float32 tensor of some elements is one matrix, leading axes of 1 aside."""
+    shape = kind.shape
+    whole = len(shape) >= 2 and kind.elements == shape[-2] * shape[-1] > 0
+    return whole and kind.dtype == "float32"
+
+
+@matcher(
+    op(
+        MatMul,
+        value("x", constant=False, where=lambda kind: kind.elements and len(kind.shape) >= 2),
+        value("w", constant=True, where=is_matrix),
+    )
+)
+def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
     """MatMul with a constant [K, N], [Mul, Add of constants], [Add of a value], [activation]."""
-    x, name = node.inputs
-    w = scope.constant(name)
-    types = scope.graph.types
-    if w is None or scope.constant(x) is not None or w.dtype != np.float32 or w.ndim < 2:
-        return None
-    inner, columns = w.shape[-2:]
-    if w.size != inner * columns or not types[x].elements or not w.size or len(types[x].shape) < 2:
-        return None
-    found = Dense(w.reshape(inner, columns), (node,))
+    inner, columns = scope.shape(w)[-2:]
+    found = Dense(scope.data(w).reshape(inner, columns), (node,))
     while (following := scope.follower(found.nodes[-1])) is not None:
         grown = _grown(scope, found, following)
         if grown is None:
@@ -43,19 +51,20 @@ def dense(scope: Scope, node: Node) -> HostKernel | None:
         found = grown
     after = epilogue(scope, found.nodes[-1], residual=True)
     nodes, activation = (*found.nodes, *after.nodes), after.activation
-    if not activation and (written_out := gelu_after(scope, nodes[-1])):
-        nodes, activation = (*nodes, *written_out), "gelu"
-    rows = types[x].elements // inner
+    if not activation:
+        written_out, activation = activation_behind(scope, nodes[-1], GELU)
+        nodes = (*nodes, *written_out)
+    rows = scope.types[x].elements // inner
     description = matrix_product(rows, inner, columns, activation, after.residual is not None)
     bias = np.zeros(columns, np.float32) if found.bias is None else found.bias
     constants = {"w": found.w.reshape(1, 1, inner, columns), "bias": bias}
     if not all(np.isfinite(array).all() for array in constants.values()):
         return None
     inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
-    return HostKernel(description, inputs, constants, in_order(scope, nodes))
+    return HostKernel(description, inputs, constants, in_order(scope.graph, nodes))
 
 
-def _grown(scope: Scope, found: Dense, node: Node) -> Dense | None:
+def _grown(scope: HostScope, found: Dense, node: Node) -> Dense | None:
     """The product with a constant after it, if that is one for each column."""
     operator, value = node.attributes, found.nodes[-1].output
     shape = node.output.type.shape
@@ -86,7 +95,8 @@ class Source:
     factor: float = 1.0
 
 
-def attention(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op((MatMul, Transpose, Binary)))
+def attention(scope: HostScope, node: Node) -> HostKernel | None:
     """[Transposes, Mul], MatMul of two activations, [Mul], [Transpose]; begins at any of them."""
     product: Node | None = node
     while product is not None and not isinstance(product.attributes, MatMul):
@@ -103,7 +113,7 @@ def attention(scope: Scope, node: Node) -> HostKernel | None:
     return None
 
 
-def _factor(scope: Scope, node: Node) -> float | None:
+def _factor(scope: HostScope, node: Node) -> float | None:
     """The number by which a node multiplies a value; none for 0, which no other factor undoes."""
     if not isinstance(node.attributes, Binary) or node.attributes.kind not in ("Mul", "Div"):
         return None
@@ -116,7 +126,7 @@ def _factor(scope: Scope, node: Node) -> float | None:
     return known[0] if len(known) == 1 and same else None
 
 
-def _batched(scope: Scope, product: Node):
+def _batched(scope: HostScope, product: Node):
     """Kernels for a product, those that take more nodes first."""
     a, b = (_source(scope, name) for name in product.inputs)
     scaled = _after(scope, product, moves=False)
@@ -128,10 +138,10 @@ def _batched(scope: Scope, product: Node):
                 yield _arranged(scope, product, left, right, end)
 
 
-def _source(scope: Scope, name: str) -> Source:
+def _source(scope: HostScope, name: str) -> Source:
     """What an operand is made of by transposes and factors, as far up as nobody else reads it."""
     factor, nodes, turned = 1.0, [], False
-    while (node := scope.leader(name)) is not None:
+    while scope.is_private(name) and (node := scope.producer(name)) is not None:
         number = _factor(scope, node)
         if number is not None:
             known = [scope.graph.is_constant(one) for one in node.inputs]
@@ -146,7 +156,7 @@ def _source(scope: Scope, name: str) -> Source:
     return Source(name, tuple(nodes), factor)
 
 
-def _after(scope: Scope, product: Node, moves: bool) -> tuple[Node, ...]:
+def _after(scope: HostScope, product: Node, moves: bool) -> tuple[Node, ...]:
     """The product, a factor and, if `moves`, a transpose after it."""
     found = [product]
     for wanted in (_factor, None):
@@ -163,7 +173,7 @@ def _after(scope: Scope, product: Node, moves: bool) -> tuple[Node, ...]:
 
 
 def _arranged(
-    scope: Scope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
+    scope: HostScope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
 ) -> HostKernel | None:
     """The kernel that reads and writes values where they lie; None where it cannot."""
     types = scope.graph.types
@@ -184,7 +194,7 @@ def _arranged(
     factor = a.factor * b.factor
     for node in end[1:]:
         factor *= _factor(scope, node) or 1.0
-    nodes = in_order(scope, (*a.nodes, *b.nodes, *end))
+    nodes = in_order(scope.graph, (*a.nodes, *b.nodes, *end))
     bound = tuple(n for n, one in (("a", a), ("b", b)) if scope.graph.is_constant(one.name))
     leads = [tuple(shape[:-2]) for shape in shapes]
     if math.prod(leads[1]) == 1 and not moves and views[0].flags.c_contiguous:
@@ -218,7 +228,7 @@ def _arranged(
 
 
 def _kernel(
-    scope: Scope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
+    scope: HostScope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
 ) -> HostKernel:
     """A kernel of two values, constants reshaped as it has them."""
     inputs, constants = {}, {}
@@ -238,8 +248,4 @@ def _shares(lead: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(dict.fromkeys(((total // last, last), (1, total), (total, 1))))
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {
-    MatMul: (dense, attention),
-    Transpose: (attention,),
-    Binary: (attention,),
-}
+MATCHERS = (dense, attention)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import Convolution, Description, matrix_product
-from ..cpu.recurrent import GruState, LstmCell, LstmState
+from ..cpu.kernels.recurrent import GruState, LstmCell, LstmState
 from ..graph import Graph, Node
-from ..graph.recurrent import Recurrent
+from ..graph.operators import Recurrent
 
 USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
 """Activations of the gates, for which there are kernels."""

@@ -10,10 +10,12 @@ import numpy as np
 
 from ..cpu import LayerNormalisation, Reduction, Softmax
 from ..graph import Node
-from ..graph.operators import Binary, Cast, Operator, Reduce, Reshape, Unary
-from ..graph.operators import Softmax as SoftmaxNode
-from .kernel import HostKernel, Matcher, Scope
-from .walk import in_order, is_closed, per_column, scalar
+from ..graph import operators as ops
+from ..graph.operators import Binary, Cast, Reduce, Reshape, Unary
+from ..rewriting import op, value
+from .graph_queries import in_order, per_column, scalar
+from .kernel import HostKernel, HostScope, matcher
+from .pools import has_floats
 
 MOST_COLUMNS = 1 << 15
 """Elements of a row that is kept beside the one that it is made of."""
@@ -35,32 +37,29 @@ KINDS = {
 """Reductions of rows, and what `compiler.cpu` calls them."""
 
 
-def softmax(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op(ops.Softmax, value("x", constant=False, where=has_floats), capture="softmax"))
+def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostKernel | None:
     """Softmax over any axes side by side."""
-    operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
-    assert isinstance(operator, SoftmaxNode)
-    if kind.dtype != "float32" or not kind.elements or scope.graph.is_constant(node.inputs[0]):
-        return None
-    inner = math.prod(kind.shape[operator.stop :])
-    columns = math.prod(kind.shape[operator.axis : operator.stop])
+    shape = scope.shape(x)
+    inner = math.prod(shape[softmax.stop :])
+    columns = math.prod(shape[softmax.axis : softmax.stop])
     if columns > (MOST_COLUMNS if inner == 1 else MOST_ACROSS):
         return None
-    rows = kind.elements // (columns * inner)
-    description = Softmax(rows, columns, operator.log, inner)
-    return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,))
+    rows = math.prod(shape) // (columns * inner)
+    return HostKernel(Softmax(rows, columns, softmax.log, inner), {"x": x}, nodes=(node,))
 
 
-def reduction(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op(Reduce, value("x", constant=False), capture="reduce", where=lambda r: r.kind in KINDS))
+def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKernel | None:
     """Reduce over axes side by side."""
-    operator, (rows, columns, inner) = node.attributes, _extents(scope, node)
-    assert isinstance(operator, Reduce)
-    if operator.kind not in KINDS or not columns or scope.graph.is_constant(node.inputs[0]):
+    rows, columns, inner = _extents(scope, node)
+    if not columns:
         return None
-    description = Reduction(rows, columns, KINDS[operator.kind], inner)
-    return HostKernel(description, {"x": node.inputs[0]}, nodes=(node,))
+    description = Reduction(rows, columns, KINDS[reduce.kind], inner)
+    return HostKernel(description, {"x": x}, nodes=(node,))
 
 
-def _extents(scope: Scope, node: Node) -> tuple[int, int, int]:
+def _extents(scope: HostScope, node: Node) -> tuple[int, int, int]:
     """What lies before, along and behind the axes of a Reduce; zeros where they lie apart."""
     operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
     if not isinstance(operator, Reduce) or kind.dtype != "float32" or not operator.axes:
@@ -95,7 +94,7 @@ class Normalisation:
         The value whose rows are normalised.
     """
 
-    def __init__(self, scope: Scope, x: str) -> None:
+    def __init__(self, scope: HostScope, x: str) -> None:
         self.scope = scope
         self.meanings: dict[str, Meaning] = {x: X}
         self.columns = 0
@@ -185,14 +184,14 @@ def _normal(kind: str, x: Meaning, share: Meaning) -> Meaning | None:
     return ("normal", x[1]) if x[0] == "x" and share == (wanted, x[1]) else None
 
 
-def _is_square(scope: Scope, node: Node) -> bool:
+def _is_square(scope: HostScope, node: Node) -> bool:
     """Whether a node multiplies a value with itself."""
     if node.attributes == Binary("Pow"):
         return scalar(scope, node.inputs[1]) == 2.0
     return node.attributes == Binary("Mul") and node.inputs[0] == node.inputs[1]
 
 
-def _is_same(scope: Scope, node: Node) -> bool:
+def _is_same(scope: HostScope, node: Node) -> bool:
     """Whether a node's value is its operand, perhaps in another shape."""
     if isinstance(node.attributes, Reshape):
         return True
@@ -200,7 +199,8 @@ def _is_same(scope: Scope, node: Node) -> bool:
     return known and scope.graph.types[node.inputs[0]].dtype == node.output.type.dtype
 
 
-def normalisation(scope: Scope, node: Node) -> HostKernel | None:
+@matcher(op((Reduce, Binary, Cast, Reshape)))
+def normalisation(scope: HostScope, node: Node) -> HostKernel | None:
     """LayerNormalization or RMSNormalization as written out, with scale and bias if constant."""
     starts = _is_same(scope, node)
     if isinstance(node.attributes, Binary) and not _is_square(scope, node):
@@ -216,7 +216,7 @@ def normalisation(scope: Scope, node: Node) -> HostKernel | None:
         readers = [user for name in known.meanings for user in scope.graph.users(name)]
         waiting = [
             user
-            for user in in_order(scope, readers)
+            for user in in_order(scope.graph, readers)
             if user not in nodes and user.outputs[0].name not in seen
         ]
         if not waiting:
@@ -225,7 +225,7 @@ def normalisation(scope: Scope, node: Node) -> HostKernel | None:
         seen.add(following.outputs[0].name)
         if not scope.is_free(following) or not known.add(following):
             continue
-        nodes = list(in_order(scope, (*nodes, following)))
+        nodes = list(in_order(scope.graph, (*nodes, following)))
         if known.meanings[following.outputs[0].name][0] in RESULTS:
             kernel = _normalised(scope, known, node, nodes)
             best = kernel or best
@@ -233,13 +233,13 @@ def normalisation(scope: Scope, node: Node) -> HostKernel | None:
 
 
 def _normalised(
-    scope: Scope, known: Normalisation, first: Node, nodes: list[Node]
+    scope: HostScope, known: Normalisation, first: Node, nodes: list[Node]
 ) -> HostKernel | None:
     """The kernel of the nodes so far, those that the last does not need left out."""
     last = nodes[-1].output
     name, centred = known.meanings[last.name]
     x = first.inputs[0]
-    if first not in nodes or not is_closed(scope, nodes) or name not in RESULTS:
+    if first not in nodes or not scope.is_closed(nodes) or name not in RESULTS:
         return None
     columns = known.columns
     if columns > MOST_COLUMNS or scope.graph.types[x].elements != last.type.elements:
@@ -251,10 +251,4 @@ def _normalised(
     return HostKernel(description, {"x": x}, constants, tuple(nodes))
 
 
-MATCHERS: dict[type[Operator], tuple[Matcher, ...]] = {
-    SoftmaxNode: (softmax,),
-    Reduce: (normalisation, reduction),
-    Binary: (normalisation,),
-    Cast: (normalisation,),
-    Reshape: (normalisation,),
-}
+MATCHERS = (softmax, normalisation, reduction)

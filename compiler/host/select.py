@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..cpu import Description, Target
 from ..graph import Graph, Node
-from .kernel import HostKernel, Scope
+from .kernel import HostKernel, HostScope
 from .matchers import MATCHERS
 
 LEAST_WORK = 1 << 14
@@ -42,7 +42,7 @@ def select_kernels(
     Kernels in the order in which they can run: each at the place of its last node.
     """
     nodes = tuple(nodes)
-    scope = Scope(graph, frozenset(node.outputs[0].name for node in nodes), target)
+    scope = HostScope(graph, frozenset(node.outputs[0].name for node in nodes), target)
     found: list[HostKernel] = []
     for node in nodes:
         kernel = _match(scope, node) if scope.is_free(node) else None
@@ -54,7 +54,7 @@ def select_kernels(
     return tuple(sorted(found, key=lambda kernel: places[kernel.output]))
 
 
-def _match(scope: Scope, node: Node) -> HostKernel | None:
+def _match(scope: HostScope, node: Node) -> HostKernel | None:
     if not node.outputs[0].type.elements:
         return None  # kernels have no empty loops
     matchers = MATCHERS.get(type(node.attributes), ())

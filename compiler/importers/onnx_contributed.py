@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.quantising import GeneralDequantize
+from ..graph.operators import GeneralDequantize
 from .onnx_gemm import emit_matmul
 from .onnx_integers import import_matmul_integer
 from .onnx_node import OnnxNode

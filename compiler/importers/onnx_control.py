@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 from ..graph import operators as ops
-from ..graph.elementwise import Where
+from ..graph.operators import Where
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 

@@ -3,9 +3,10 @@
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.elementwise import COMPARISONS, BitCast, Where
-from ..graph.quantising import FLOAT8, SaturatingCast
-from ..graph.rules import INTEGERS
+from ..graph.operators import SaturatingCast, Where
+from ..graph.operators.elementwise import COMPARISONS
+from ..graph.operators.quantisation import FLOAT8
+from ..graph.types import INTEGERS
 from .onnx_node import OnnxNode
 from .onnx_tensors import ELEMENT_TYPES
 
@@ -152,8 +153,3 @@ def import_cast(node: OnnxNode) -> str:
     if dtype == "float4_e2m1fn" or (dtype in FLOAT8 and node.attribute("saturate", 1)):
         return node.emit(SaturatingCast(dtype), [node.input(0)])
     return node.emit(ops.Cast(dtype), [node.input(0)])
-
-
-def import_bit_cast(node: OnnxNode) -> str:
-    """BitCast -> BitCast."""
-    return node.emit(BitCast(_target(node)), [node.input(0)])

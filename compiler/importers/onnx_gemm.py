@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.ir import DTYPES
+from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 
 

@@ -6,17 +6,18 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph import operators as ops
-from ..graph.arranging import Expand, Tile, Triangle
-from ..graph.indexing import (
+from ..graph.operators import (
+    Cumulate,
+    Expand,
     GatherElements,
     GatherND,
-    OneHot,
-    ReverseSequence,
     ScatterElements,
     ScatterND,
+    Tile,
+    TopK,
+    Where,
 )
-from ..graph.ir import DTYPES
-from ..graph.reductions import Cumulate, TopK
+from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 from .onnx_tensors import ELEMENT_TYPES
 
@@ -37,9 +38,13 @@ def import_tile(node: OnnxNode) -> str:
 
 
 def import_triangle(node: OnnxNode) -> str:
-    """Trilu -> Triangle."""
-    diagonal = int(node.scalar(1, 0))
-    return node.emit(Triangle(bool(node.attribute("upper", 1)), diagonal), [node.input(0)])
+    """Trilu -> Where with a constant mask."""
+    kind, base = node.type(0), node.proto.output[0]
+    if len(kind.shape) < 2:
+        node.fail("matrices", f"rank {len(kind.shape)}", "correct the model")
+    kept = np.tri(*kind.shape[-2:], k=int(node.scalar(1, 0)) - node.attribute("upper", 1)) == 1
+    mask = node.array(kept != bool(node.attribute("upper", 1)), f"{base}.mask")
+    return node.emit(Where(), [mask, node.input(0), node.number(0, kind.dtype)])
 
 
 def import_gather_elements(node: OnnxNode) -> str:
@@ -61,37 +66,6 @@ def import_scatter_elements(node: OnnxNode) -> str:
 def import_scatter_nd(node: OnnxNode) -> str:
     """ScatterND -> ScatterND."""
     return node.emit(ScatterND(node.attribute("reduction", "none")), node.inputs())
-
-
-def import_tensor_scatter(node: OnnxNode) -> str:
-    """TensorScatter with known places -> ScatterND."""
-    shape, update = node.type(0).shape, node.type(1).shape
-    axis = node.axis(-2, len(shape))
-    starts = node.constant(2).astype(np.int64) if node.has(2) else np.zeros(shape[0], np.int64)
-    if not 1 <= axis < len(update) or len(update) != len(shape) or starts.shape != shape[:1]:
-        node.fail("an update and a start for each sample", f"{list(update)}", "correct the model")
-    places = np.moveaxis(np.indices(update), 0, -1).copy()
-    places[..., axis] += starts.reshape(-1, *(1,) * (len(shape) - 1))
-    if node.attribute("mode", "linear") == "circular":
-        places[..., axis] %= shape[axis]
-    indices = node.array(places, f"{node.proto.output[0]}.places")
-    return node.emit(ScatterND("none"), [node.input(0), indices, node.input(1)])
-
-
-def import_one_hot(node: OnnxNode) -> str:
-    """OneHot -> OneHot."""
-    depth = int(node.scalar(1, 0))
-    rank, indices = node.rank(0), node.input(0)
-    axis = node.normalise(node.attribute("axis", -1), rank + 1)
-    if node.type(0).dtype not in ("int64", "int32"):
-        indices = node.emit(ops.Cast("int64"), [indices], f"{indices}.int64")
-    return node.emit(OneHot(axis, depth), [indices, node.input(2)])
-
-
-def import_reverse_sequence(node: OnnxNode) -> str:
-    """ReverseSequence -> ReverseSequence."""
-    operator = ReverseSequence(node.attribute("batch_axis", 1), node.attribute("time_axis", 0))
-    return node.emit(operator, node.inputs())
 
 
 def import_compress(node: OnnxNode) -> str:

@@ -9,8 +9,7 @@ import onnx
 
 from ...errors import ImportModelError
 from ..graph import Builder, TensorType, Value
-from ..graph.ir import DTYPES
-from ..graph.rules import check_size
+from ..graph.types import DTYPES, check_size
 from .onnx_tensors import ELEMENT_TYPES
 from .refusals import RefusedError
 

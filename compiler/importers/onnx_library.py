@@ -1,4 +1,4 @@
-"""Operators too rare for kernels of their own -> Library, with types by ONNX's shape inference."""
+"""Operators too rare for a kernel of ours -> OnnxReference, typed by ONNX's shape inference."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 
 from ...errors import CompileError, ImportModelError
-from ..graph.ir import DTYPES
-from ..graph.library import Library, onnx_node, run_reference
+from ..graph.operators import OnnxReference
+from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 from .onnx_operands import printable
 from .onnx_scope import Key, schema_of
@@ -17,7 +17,8 @@ from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
 from .refusals import CAUSES, NeedsInputError
 
 RARE = (
-    *("Col2Im", "DeformConv", "DFT", "GridSample", "MelWeightMatrix", "NonMaxSuppression"),
+    *("BitCast", "Col2Im", "DeformConv", "Det", "DFT", "GridSample", "LpNormalization"),
+    *("MelWeightMatrix", "NonMaxSuppression", "OneHot", "ReverseSequence", "TensorScatter"),
     *("NonZero", "RoiAlign", "STFT", "TfIdfVectorizer", "Unique", "MaxUnpool", "MaxRoiPool"),
 )
 
@@ -41,6 +42,7 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "MelWeightMatrix": (0, 1, 2, 3, 4),
     "STFT": (1, 3),
     "MaxUnpool": (2,),
+    "OneHot": (1,),
 }
 """Operands that must be known for the shapes of the results to be."""
 
@@ -52,8 +54,8 @@ OLDER_NAMES: dict[tuple[str, str], dict[str, str]] = {
 
 
 def import_library(node: OnnxNode) -> list[str]:
-    """Any operator of ONNX -> Library; at once where all operands are constant."""
-    operator = Library(
+    """Any operator of ONNX -> OnnxReference; at once where all operands are constant."""
+    operator = OnnxReference(
         *node.key,
         node.scope.opsets.get(node.key[0], 1),
         tuple(_attributes(node)),
@@ -73,16 +75,16 @@ def import_library(node: OnnxNode) -> list[str]:
     return [next(found) if name else "" for name in node.proto.output]
 
 
-def _compute(node: OnnxNode, operator: Library, arrays: Sequence[np.ndarray]) -> list[str]:
+def _compute(node: OnnxNode, operator: OnnxReference, arrays: Sequence[np.ndarray]) -> list[str]:
     try:
-        found = iter(run_reference(operator, *arrays))
+        found = iter(operator.run(*arrays))
     except CompileError as error:
         raise ImportModelError(f"{node.where}: {error}") from error
     return [node.array(next(found), name) if name else "" for name in node.proto.output]
 
 
 def _probed(
-    node: OnnxNode, operator: Library, operands: Sequence[str]
+    node: OnnxNode, operator: OnnxReference, operands: Sequence[str]
 ) -> list[tuple[int, str, tuple[int, ...]]]:
     """Return types that do not depend on values, from a run on zeros; ask for inputs otherwise."""
     if node.proto.op_type in VALUE_DEPENDENT:
@@ -93,7 +95,7 @@ def _probed(
         known = node.known(name)
         arrays.append(np.zeros(kind.shape, DTYPES[kind.dtype]) if known is None else known)
     try:
-        found = run_reference(operator, *arrays)
+        found = operator.run(*arrays)
     except CompileError as error:
         raise ImportModelError(f"{node.where}: {error}") from error
     results = []
@@ -151,13 +153,13 @@ def _newest(kind: str, name: str, value: Any) -> Any:
 
 
 def _results(
-    node: OnnxNode, operator: Library, operands: Sequence[str]
+    node: OnnxNode, operator: OnnxReference, operands: Sequence[str]
 ) -> list[tuple[int, str, tuple[int, ...]]]:
     """Work out element types and shapes; ask for inputs where they depend on values."""
     schema = schema_of(node.key, node.scope.opsets)
     if schema is None:
         node.refuse(CAUSES.get(node.key, "unknown operators"), node.proto.op_type, "replace it")
-    proto = onnx_node(operator)
+    proto = operator.node()
     types, data = {}, {}
     for name, operand in zip(filter(None, proto.input), operands, strict=True):
         kind = node.builder.types[operand]

@@ -11,9 +11,7 @@ import numpy as np
 from ...errors import CompileError, ImportModelError
 from ..graph import Quantisation, TensorType, evaluate_outputs
 from ..graph import operators as ops
-from ..graph.infer import infer
-from ..graph.ir import DTYPES
-from ..graph.rules import LARGEST_MADE_BYTES, check_size
+from ..graph.types import DTYPES, LARGEST_MADE_BYTES, check_size
 from .onnx_operands import Operands
 
 
@@ -52,7 +50,7 @@ class OnnxNode(Operands):
                 wished = names or [f"{self.label}.{i}" for i in range(len(folded))]
                 return [self.builder.constant(*pair) for pair in zip(folded, wished, strict=True)]
             if not names:
-                count = len(infer(operator, [self.builder.types[name] for name in inputs]))
+                count = len(operator.infer([self.builder.types[name] for name in inputs]))
                 given = (*self.proto.output, *("",) * count)
                 names = [given[i] or f"{self.label}.{i}" for i in range(count)]
             return self.builder.emit_outputs(operator, inputs, self.label, names)
@@ -63,7 +61,7 @@ class OnnxNode(Operands):
         """Compute an operator whose inputs are all constant; None where one is not."""
         if not all(self.builder.is_constant(name) for name in inputs):
             return None
-        kinds = infer(operator, [self.builder.types[name] for name in inputs])
+        kinds = operator.infer([self.builder.types[name] for name in inputs])
         for kind in kinds:
             check_size(kind, LARGEST_MADE_BYTES)
         return evaluate_outputs(operator, [self.builder.data(name) for name in inputs])

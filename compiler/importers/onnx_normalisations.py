@@ -3,7 +3,6 @@
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.elementwise import Where
 from .onnx_node import OnnxNode
 
 
@@ -90,20 +89,6 @@ def import_instance_normalisation(node: OnnxNode) -> str:
     normal = node.binary("Div", centred, deviation, f"{base}.normal")
     gamma, beta = (_per_channel(node, node.input(index), rank) for index in (1, 2))
     return node.binary("Add", node.binary("Mul", normal, gamma, f"{base}.weighted"), beta)
-
-
-def import_lp_normalisation(node: OnnxNode) -> str:
-    """LpNormalization -> x divided by its norm along an axis, 0 where that is 0."""
-    base, x, dtype = node.proto.output[0], node.input(0), node.type(0).dtype
-    power = node.attribute("p", 2)
-    if power not in (1, 2):
-        node.fail("`p` of 1 or 2", f"`{power}`", "correct the model")
-    axis = node.axis(-1, node.rank(0))
-    norm = node.emit(ops.Reduce(f"ReduceL{power}", (axis,), True), [x], f"{base}.norm")
-    zero = node.number(0, dtype)
-    empty = node.binary("Equal", norm, zero, f"{base}.empty")
-    quotient = node.binary("Div", x, norm, f"{base}.quotient")
-    return node.emit(Where(), [empty, zero, quotient])
 
 
 def import_local_response(node: OnnxNode) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.quantising import GeneralDequantize, GeneralQuantize
-from ..graph.rules import FLOATS
+from ..graph.operators import GeneralDequantize, GeneralQuantize
+from ..graph.types import FLOATS
 from . import onnx_windows as windows
 from .onnx_gemm import emit_gemm, emit_matmul
 from .onnx_node import OnnxNode

@@ -3,8 +3,9 @@
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.ir import DTYPES
-from ..graph.recurrent import DIRECTIONS, FUNCTIONS, GATES, Recurrent
+from ..graph.operators import Recurrent
+from ..graph.operators.recurrent import DIRECTIONS, FUNCTIONS, GATES
+from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
 
 DEFAULTS = {

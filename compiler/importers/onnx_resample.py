@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..graph import TensorType
-from ..graph.elementwise import Where
-from ..graph.interpolation import Interpolate
-from ..graph.rules import LARGEST_BYTES
+from ..graph.operators import Interpolate, Where
+from ..graph.types import LARGEST_BYTES
 from .onnx_node import OnnxNode
 from .onnx_resize import ROUNDINGS, import_resize, import_upsample
 

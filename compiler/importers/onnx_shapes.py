@@ -7,7 +7,8 @@ import numpy as np
 
 from ..graph import TensorType
 from ..graph import operators as ops
-from ..graph.arranging import PAD_MODES, Flip, PadByElements, PadByInput
+from ..graph.operators import Flip, PadByElements, PadByInput
+from ..graph.operators.movement import PAD_MODES
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 from .onnx_tensors import read_sparse

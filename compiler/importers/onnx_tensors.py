@@ -8,8 +8,7 @@ import onnx
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from ...errors import ImportModelError
-from ..graph.ir import DTYPES
-from ..graph.rules import LARGEST_BYTES
+from ..graph.types import DTYPES, LARGEST_BYTES
 from .refusals import RefusedError
 
 ONNX_TYPES: dict[str, int] = {

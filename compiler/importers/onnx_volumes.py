@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from ..graph.volumes import ConvTranspose, MaxPoolIndices, VolumeConv, VolumePool
+from ..graph.operators import ConvTranspose, MaxPoolIndices, VolumeConv, VolumePool
 from .onnx_node import OnnxNode
 
 Extents = tuple[int, ...]

@@ -6,85 +6,105 @@ for the result. A QMatMul takes heads side by side in the channels, and a transp
 
 from dataclasses import replace
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
+from ..rewriting import Site, op, rewrite, rule, value
 
-SWAP_HEADS = (0, 2, 1, 3)
+SWAP_HEADS = ops.Transpose((0, 2, 1, 3))
 """[N, rows, heads, channels] <-> [N, heads, rows, channels]."""
 
-SWAP_LAST = (0, 1, 3, 2)
+SWAP_LAST = ops.Transpose((0, 1, 3, 2))
 """[N, heads, rows, channels] -> [N, heads, channels, rows]."""
 
-SWAP_BOTH = (0, 2, 3, 1)
+SWAP_BOTH = ops.Transpose((0, 2, 3, 1))
 """[N, rows, heads, channels] -> [N, heads, channels, rows]."""
+
+KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
+"""Transposes that the attributes can say, of the first and of the second operand."""
+
+
+def _absorbed(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str, index: int) -> str:
+    if moved != SWAP_LAST:
+        n, rows, heads, channels = site.shape_of(x)
+        x = site.emit(ops.Reshape((n, 1, rows, heads * channels)), x)
+    joined = [one or (place == index and moved != SWAP_LAST)
+              for place, one in enumerate(product.joined)]  # fmt: skip
+    operands = list(site.root.inputs)
+    operands[index] = x
+    return site.become(
+        replace(
+            product,
+            transposed=product.transposed != (moved != SWAP_HEADS),
+            joined=(joined[0], joined[1], joined[2]),
+        ),
+        *operands,
+    )
+
+
+@rule(
+    op(
+        ops.QMatMul,
+        *(op(KNOWN[0], value("x"), capture="moved"), ...),
+        capture="product",
+        where=lambda product: not product.joined[0],
+    )
+)
+def absorb_first(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str) -> str | None:
+    """QMatMul(Transpose(x), b) -> QMatMul(Reshape(x), b)."""
+    return _absorbed(site, product, moved, x, 0)
+
+
+@rule(
+    op(
+        ops.QMatMul,
+        *(value(), op(KNOWN[1], value("x"), capture="moved")),
+        capture="product",
+        where=lambda product: not product.joined[1],
+    )
+)
+def absorb_second(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str) -> str | None:
+    """QMatMul(a, Transpose(x)) -> QMatMul(a, Reshape(x))."""
+    return _absorbed(site, product, moved, x, 1)
+
+
+@rule(
+    op(
+        SWAP_HEADS,
+        op(
+            *(ops.QMatMul, value("a"), value("b")),
+            capture="product",
+            where=lambda product: not product.joined[2],
+            private=True,
+        ),
+    )
+)
+def absorb_result(site: Site, product: ops.QMatMul, a: str, b: str) -> str | None:
+    """Transpose(QMatMul(a, b)) -> Reshape(QMatMul(a, b)), heads side by side."""
+    first, second, _ = product.joined
+    made = site.node("product")
+    joined = replace(product, joined=(first, second, True))
+    kind = made.output.type.quantisation
+    result = site.emit(joined, a, b, label=made.name, quantisation=kind)
+    return site.emit(ops.Reshape(site.shape), result)
+
+
+@rule(
+    op(
+        ops.Transpose,
+        op(ops.Reshape, op(ops.QMatMul, value="product"), capture="flat"),
+        capture="moved",
+    )
+)
+def turn_earlier(site: Site, moved: ops.Transpose, flat: ops.Reshape, product: str) -> str | None:
+    """Transpose(Reshape(QMatMul)) of rank 3 -> Reshape(Transpose(QMatMul)), for one image."""
+    shape = site.shape_of(product)
+    if flat.shape != shape[1:] or shape[0] != 1:
+        return None
+    permutation = (0, *(axis + 1 for axis in moved.permutation))
+    turned = site.emit(ops.Transpose(permutation), product)
+    return site.emit(ops.Reshape(site.shape), turned)
 
 
 def absorb_heads(graph: Graph) -> Graph:
     """Drop Transposes around QMatMul in favour of what its attributes can say."""
-    return rewrite(graph, _absorb_operand, _absorb_result, _turn_earlier)
-
-
-def _absorb_operand(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """QMatMul(Transpose(x)) -> QMatMul(Reshape(x)), for either operand."""
-    operator = node.attributes
-    if not isinstance(operator, ops.QMatMul):
-        return None
-    for index, known in enumerate(((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))):
-        transpose = builder.producer(node.inputs[index])
-        if operator.joined[index] or transpose is None:
-            continue
-        if not isinstance(transpose.attributes, ops.Transpose):
-            continue
-        permutation = transpose.attributes.permutation
-        if permutation not in known:
-            continue
-        (x,) = transpose.inputs
-        joined = list(operator.joined)
-        if permutation != SWAP_LAST:
-            n, rows, heads, channels = builder.types[x].shape
-            x = builder.emit(ops.Reshape((n, 1, rows, heads * channels)), [x], node.name)
-            joined[index] = True
-        operator = replace(
-            operator,
-            transposed=operator.transposed != (permutation != SWAP_HEADS),
-            joined=(joined[0], joined[1], joined[2]),
-        )
-        operands = list(node.inputs)
-        operands[index] = x
-        quantisation = node.output.type.quantisation
-        return builder.emit(operator, operands, node.name, quantisation=quantisation)
-    return None
-
-
-def _absorb_result(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Transpose(QMatMul(a, b)) -> Reshape(QMatMul(a, b)), heads side by side."""
-    product = builder.producer(node.inputs[0])
-    if node.attributes != ops.Transpose(SWAP_HEADS) or product is None:
-        return None
-    operator = product.attributes
-    if not isinstance(operator, ops.QMatMul) or operator.joined[2]:
-        return None
-    value = product.output
-    if len(graph.users(value.name)) != 1 or graph.is_output(value.name):
-        return None
-    first, second, _ = operator.joined
-    joined = replace(operator, joined=(first, second, True))
-    quantisation = value.type.quantisation
-    result = builder.emit(joined, product.inputs, product.name, quantisation=quantisation)
-    return builder.emit(ops.Reshape(node.output.type.shape), [result], node.name)
-
-
-def _turn_earlier(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Transpose(Reshape(QMatMul)) of rank 3 -> Reshape(Transpose(QMatMul)), for one image."""
-    reshape = builder.producer(node.inputs[0])
-    if not isinstance(node.attributes, ops.Transpose) or reshape is None:
-        return None
-    product = builder.producer(reshape.inputs[0])
-    if product is None or not isinstance(product.attributes, ops.QMatMul):
-        return None
-    shape = builder.types[reshape.inputs[0]].shape
-    if reshape.attributes != ops.Reshape(shape[1:]) or shape[0] != 1:
-        return None
-    permutation = (0, *(axis + 1 for axis in node.attributes.permutation))
-    turned = builder.emit(ops.Transpose(permutation), reshape.inputs, node.name)
-    return builder.emit(ops.Reshape(node.output.type.shape), [turned], node.name)
+    return rewrite(graph, absorb_first, absorb_second, absorb_result, turn_earlier)

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
+from ..rewriting import Site, op, rewrite, rule, value
 
 LOWEST = -128
 """What a QMaxPool pads with."""
@@ -11,24 +12,22 @@ LOWEST = -128
 INTEGER = (ops.QConv, ops.QAvgPool, ops.QMaxPool)
 """Windows of [N, H, W, C]; those of floats have either layout."""
 
-
-def absorb_padding(graph: Graph) -> Graph:
-    """Merge Pad into the convolutions and pools below."""
-    return rewrite(graph, _absorb)
+Window = ops.QConv | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.AveragePool
 
 
-def _absorb(builder: Builder, node: Node, graph: Graph) -> str | None:
+@rule(
+    op(
+        (*INTEGER, ops.Conv, ops.AveragePool),
+        op(ops.Pad, value("x"), capture="pad"),
+        ...,
+        capture="window",
+    )
+)
+def absorb(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
     """window(Pad(x, padding value)) -> window with larger pads(x)."""
-    window = node.attributes
-    if not isinstance(window, (*INTEGER, ops.Conv, ops.AveragePool)):
-        return None
-    inner = builder.producer(node.inputs[0])
-    if inner is None or not isinstance(inner.attributes, ops.Pad):
-        return None
-    pad = inner.attributes
     high, wide = (1, 2) if isinstance(window, INTEGER) or window.channels_last else (2, 3)
     moved = any(pad.before[axis] or pad.after[axis] for axis in {0, 1, 2, 3} - {high, wide})
-    if moved or pad.value != _padding(window):
+    if moved or pad.value != padding_of(window):
         return None
     more = (pad.before[high], pad.before[wide], pad.after[high], pad.after[wide])
     top, left, bottom, right = (a + b for a, b in zip(window.pads, more, strict=True))
@@ -37,12 +36,16 @@ def _absorb(builder: Builder, node: Node, graph: Graph) -> str | None:
         if any(window.pads) and not merged.count_include_pad:
             return None
         merged = replace(merged, count_include_pad=True)
-    operands = [inner.inputs[0], *node.inputs[1:]]
-    return builder.emit(merged, operands, node.name, quantisation=node.output.type.quantisation)
+    return site.become(merged, x, *site.root.inputs[1:])
 
 
-def _padding(window: ops.Operator) -> float:
-    """What a window's own padding counts as."""
+def padding_of(window: Window) -> float:
+    """Return what a window's own padding counts as."""
     if isinstance(window, (ops.QConv, ops.QAvgPool)):
         return window.zero_point_x
     return LOWEST if isinstance(window, ops.QMaxPool) else 0
+
+
+def absorb_padding(graph: Graph) -> Graph:
+    """Merge Pad into the convolutions and pools below."""
+    return rewrite(graph, absorb)

@@ -5,140 +5,121 @@ what works element by element or along axes, and vanish at the next one ahead. W
 computes keeps its bits, but reductions may add in another order.
 """
 
-from ..graph import Builder, Graph, Node, rewrite, rewrite_once
+from dataclasses import replace
+
+from ..graph import Graph
 from ..graph import operators as ops
-from ..graph.elementwise import Where
-from ..graph.interpolation import Interpolate
-from .arrange_layout import SINKING, transpose_to_reshape, transposed
-from .patterns import TO_FIRST, TO_LAST
+from ..graph.operators import Interpolate, Where
+from ..rewriting import Site, each, either, op, rewrite, rewrite_once, rule, value
+from .arrange_layout import SINKING, transpose_to_reshape
+from .patterns import TO_FIRST, TO_LAST, is_float32
 
 WINDOW_TO_LAST = (2, 3, 1, 0)
 """Transposes [Co, Ci, KH, KW] to [KH, KW, Ci, Co]."""
 
-BROADCAST = (ops.Binary, Where)
-"""Operators that work element by element on tensors which are broadcast."""
+FIRST = ops.Transpose(TO_FIRST)
+
+IMAGE = op(FIRST, value("image"))
+"""[N, C, H, W] that a Transpose makes of `image`."""
+
+
+@rule(
+    op(
+        (ops.Conv, ops.MaxPool, ops.AveragePool),
+        capture="window",
+        where=lambda window: not window.channels_last,
+        result=is_float32,
+    )
+)
+def change_layout(site: Site, window: ops.Conv | ops.MaxPool | ops.AveragePool) -> str | None:
+    """f(x) -> Transpose(f of channels last(Transpose(x)))."""
+    x, *others = site.root.inputs
+    if isinstance(window, ops.Conv):
+        others[0] = _moved(site, others[0], WINDOW_TO_LAST)
+    image = _moved(site, x, TO_LAST)
+    return site.emit(FIRST, site.emit(replace(window, channels_last=True), image, *others))
+
+
+def _moved(site: Site, name: str, permutation: tuple[int, ...]) -> str:
+    """Emit a Transpose; a constant is moved at once."""
+    if site.is_constant(name):
+        return site.constant(site.data(name).transpose(permutation), f"{name}.last")
+    return site.emit(ops.Transpose(permutation), name)
+
+
+@rule(op((ops.Binary, Where), each(either(IMAGE, value())), capture="function"))
+def sink_below_broadcast(
+    site: Site, function: ops.Operator, image: tuple[str | None, ...]
+) -> str | None:
+    """f(Transpose(a), b) -> Transpose(f(a, b with channels last)), where a is not broadcast."""
+    names = site.root.inputs
+    if not any(
+        found is not None and site.shape_of(name) == site.shape
+        for name, found in zip(names, image, strict=True)
+    ):
+        return None
+    if any(
+        found is None and len(site.shape_of(name)) != 4 and not _is_held(site, name)
+        for name, found in zip(names, image, strict=True)
+    ):
+        return None
+    operands = [found or _broadcast(site, name) for name, found in zip(names, image, strict=True)]
+    return site.emit(FIRST, site.emit(function, *operands))
+
+
+def _is_held(site: Site, name: str) -> bool:
+    return site.is_constant(name) or site.elements_of(name) == 1
+
+
+def _broadcast(site: Site, name: str) -> str:
+    """Return for [N, H, W, C] what is broadcast to [N, C, H, W]."""
+    shape = site.shape_of(name)
+    if site.elements_of(name) == 1:
+        return name
+    if site.is_constant(name):
+        whole = site.data(name).reshape((1,) * (4 - len(shape)) + shape)
+        return site.constant(whole.transpose(TO_LAST), f"{name}.last")
+    return _moved(site, name, TO_LAST)
+
+
+@rule(op(ops.Reduce, IMAGE, capture="reduce"))
+def sink_below_reduce(site: Site, reduce: ops.Reduce, image: str) -> str | None:
+    """Reduce(Transpose(x)) -> Transpose(Reduce(x)), if anything is left to transpose."""
+    axes = tuple(sorted(TO_FIRST[axis] for axis in reduce.axes))
+    result = site.emit(ops.Reduce(reduce.kind, axes, reduce.keep), image)
+    if reduce.keep:
+        return site.emit(FIRST, result)
+    left = [TO_FIRST[axis] for axis in range(4) if axis not in reduce.axes]
+    return site.emit(ops.Transpose(tuple(sorted(left).index(axis) for axis in left)), result)
+
+
+@rule(op(Interpolate, IMAGE, ..., capture="interpolate"))
+def sink_below_interpolate(site: Site, interpolate: Interpolate, image: str) -> str | None:
+    """Interpolate(Transpose(x)) -> Transpose(Interpolate(x))."""
+    moved = Interpolate(TO_FIRST[interpolate.axis])
+    return site.emit(FIRST, site.emit(moved, image, *site.root.inputs[1:]))
+
+
+@rule(op(ops.Reshape, IMAGE))
+def sink_below_flattened_pixels(site: Site, image: str) -> str | None:
+    """Reshape(Transpose(x)) to [N, C, pixels] -> Transpose(Reshape(x) to [N, pixels, C])."""
+    n, height, width, channels = site.shape_of(image)
+    if site.shape != (n, channels, height * width):
+        return None
+    result = site.emit(ops.Reshape((n, height * width, channels)), image)
+    return site.emit(ops.Transpose((0, 2, 1)), result)
+
+
+SINKING_IMAGES = (
+    *(*SINKING, sink_below_broadcast, sink_below_reduce, sink_below_interpolate),
+    sink_below_flattened_pixels,
+)
+"""Rules for all Transposes, then those from channels last to channels first alone."""
 
 
 def channels_last(graph: Graph) -> Graph:
     """Give float convolutions and pools `channels_last`; Transposes meet and vanish."""
-    changed = rewrite_once(graph, _change)
-    if changed == graph:
+    changed = rewrite_once(graph, change_layout)
+    if changed is graph:
         return graph
-    rules = (*SINKING, *SINKING_IMAGES)
-    return rewrite(rewrite(changed, *rules), transpose_to_reshape, *rules)
-
-
-def _change(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """f(x) -> Transpose(f of channels last(Transpose(x)))."""
-    old = node.attributes
-    if node.output.type.dtype != "float32":
-        return None
-    operands = [*node.inputs]
-    if isinstance(old, ops.Conv) and not old.channels_last:
-        new = ops.Conv(old.strides, old.pads, old.dilations, old.groups, channels_last=True)
-        operands[1] = _moved(builder, operands[1], WINDOW_TO_LAST, node)
-    elif isinstance(old, ops.MaxPool) and not old.channels_last:
-        new = ops.MaxPool(old.kernel, old.strides, old.pads, old.dilations, channels_last=True)
-    elif isinstance(old, ops.AveragePool) and not old.channels_last:
-        counted, overhang = old.count_include_pad, old.overhang
-        new = ops.AveragePool(old.kernel, old.strides, old.pads, counted, overhang, True)
-    else:
-        return None
-    operands[0] = _moved(builder, operands[0], TO_LAST, node)
-    result = builder.emit(new, operands, node.name)
-    return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
-
-
-def _moved(builder: Builder, name: str, permutation: tuple[int, ...], node: Node) -> str:
-    """Emit a Transpose; a constant is moved at once."""
-    if builder.is_constant(name):
-        return builder.constant(builder.data(name).transpose(permutation), f"{name}.last")
-    return builder.emit(ops.Transpose(permutation), [name], node.name)
-
-
-def _image(builder: Builder, name: str) -> str | None:
-    """Return the [N, H, W, C] that a Transpose makes [N, C, H, W] of."""
-    found = transposed(builder, name)
-    return found[0] if found is not None and found[1] == TO_FIRST else None
-
-
-def _sink_below_broadcast(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """f(Transpose(a), b) -> Transpose(f(a, b with channels last)), where a is not broadcast."""
-    if not isinstance(node.attributes, BROADCAST):
-        return None
-    shape = node.output.type.shape
-    images = [_image(builder, name) for name in node.inputs]
-    whole = (
-        image is not None and builder.types[name].shape == shape
-        for name, image in zip(node.inputs, images, strict=True)
-    )
-    if not any(whole):
-        return None
-    operands = []
-    for name, image in zip(node.inputs, images, strict=True):
-        moved = image or _broadcast(builder, name, node)
-        if moved is None:
-            return None
-        operands.append(moved)
-    result = builder.emit(node.attributes, operands, node.name)
-    return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
-
-
-def _broadcast(builder: Builder, name: str, node: Node) -> str | None:
-    """Return a tensor that is broadcast to [N, C, H, W] for [N, H, W, C]."""
-    shape = builder.types[name].shape
-    if builder.types[name].elements == 1:
-        return name
-    if builder.is_constant(name):
-        whole = builder.data(name).reshape((1,) * (4 - len(shape)) + shape)
-        return builder.constant(whole.transpose(TO_LAST), f"{name}.last")
-    return _moved(builder, name, TO_LAST, node) if len(shape) == 4 else None
-
-
-def _sink_below_reduce(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Reduce(Transpose(x)) -> Transpose(Reduce(x)), if anything is left to transpose."""
-    old = node.attributes
-    image = _image(builder, node.inputs[0]) if isinstance(old, ops.Reduce) else None
-    if image is None or not isinstance(old, ops.Reduce):
-        return None
-    axes = tuple(sorted(TO_FIRST[axis] for axis in old.axes))
-    result = builder.emit(ops.Reduce(old.kind, axes, old.keep), [image], node.name)
-    if old.keep:
-        return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
-    left = [TO_FIRST[axis] for axis in range(4) if axis not in old.axes]
-    order = tuple(sorted(left).index(axis) for axis in left)
-    return builder.emit(ops.Transpose(order), [result], node.name)
-
-
-def _sink_below_interpolate(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Interpolate(Transpose(x)) -> Transpose(Interpolate(x))."""
-    old = node.attributes
-    image = _image(builder, node.inputs[0]) if isinstance(old, Interpolate) else None
-    if image is None or not isinstance(old, Interpolate):
-        return None
-    moved = Interpolate(TO_FIRST[old.axis])
-    result = builder.emit(moved, [image, *node.inputs[1:]], node.name)
-    return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
-
-
-def _sink_below_flattened_pixels(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Reshape(Transpose(x)) to [N, C, pixels] -> Transpose(Reshape(x) to [N, pixels, C])."""
-    if not isinstance(node.attributes, ops.Reshape):
-        return None
-    image = _image(builder, node.inputs[0])
-    if image is None:
-        return None
-    n, height, width, channels = builder.types[image].shape
-    if node.attributes.shape != (n, channels, height * width):
-        return None
-    result = builder.emit(ops.Reshape((n, height * width, channels)), [image], node.name)
-    return builder.emit(ops.Transpose((0, 2, 1)), [result], node.name)
-
-
-SINKING_IMAGES = (
-    _sink_below_broadcast,
-    _sink_below_reduce,
-    _sink_below_interpolate,
-    _sink_below_flattened_pixels,
-)
-"""Rules for Transposes from channels last to channels first alone."""
+    return rewrite(rewrite(changed, *SINKING_IMAGES), transpose_to_reshape, *SINKING_IMAGES)

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
-from .patterns import private
+from ..rewriting import GraphPattern, Site, either, op, rewrite, rule, value
+from ..rewriting.patterns import NodePattern
+from .patterns import is_float32
 
 
 @dataclass(frozen=True, slots=True)
-class Affine:
+class ScaleAndOffset:
     """What Add, Sub, Mul or Div with a constant makes of x: `factor * x + offset` per channel.
 
     Attributes
@@ -28,137 +30,150 @@ class Affine:
     offset: np.ndarray
 
 
-def fold_batch_normalisation(graph: Graph) -> Graph:
-    """Merge per-channel products and sums with constants into the layers next to them."""
-    return rewrite(graph, _fold_behind, _fold_ahead)
+Layer = ops.Conv | ops.MatMul
 
 
-def fold_into_convolutions(graph: Graph) -> Graph:
-    """Merge them into convolutions alone: what dense layers have beside them stays as it is."""
-    return rewrite(graph, _fold_behind_convolution, _fold_ahead_of_convolution)
+def is_matrix(kind: TensorType) -> bool:
+    """Tell whether a type is that of a dense layer's weights."""
+    return len(kind.shape) == 2
 
 
-def _fold_behind_convolution(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """f * conv(x) + c -> conv with weights f * w and bias f * b + c."""
-    x = variable_operand(builder, node)
-    layer = None if x is None else builder.producer(x)
-    convolution = layer is not None and isinstance(layer.attributes, ops.Conv)
-    return _fold_behind(builder, node, graph) if convolution else None
+def convolution_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ...]:
+    """Describe a float convolution, channels first, with constant parameters."""
+    w, bias = value("w", constant=True), value("bias", constant=True)
+    return tuple(
+        op(
+            *(ops.Conv, x, w, *others),
+            capture="layer",
+            where=lambda conv: not conv.channels_last,
+            result=is_float32,
+            private=private,
+        )
+        for others in ((), (bias,))
+    )
 
 
-def _fold_ahead_of_convolution(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """conv(f * x + c) -> conv of x, where padding allows it."""
-    return _fold_ahead(builder, node, graph) if isinstance(node.attributes, ops.Conv) else None
+def layer_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePattern, ...]:
+    """Describe a convolution, or a dense layer with constant weights."""
+    w = value("w", constant=True, where=is_matrix)
+    dense = op(ops.MatMul, x, w, capture="layer", result=is_float32, private=private)
+    return (*convolution_of(x, private=private), dense)
 
 
-def _fold_behind(builder: Builder, node: Node, graph: Graph) -> str | None:
+def affine_of(x: GraphPattern, constant: str, *, private: bool = False) -> NodePattern:
+    """Describe a float Binary of a value and a constant, in any order."""
+    return op(
+        *(ops.Binary, x, value(constant, constant=True)),
+        capture=f"{constant}_function",
+        result=is_float32,
+        private=private,
+        commutative=True,
+    )
+
+
+def behind(layers: tuple[NodePattern, ...]) -> NodePattern:
+    """Describe an affine function of private layers, perhaps with a sum between them."""
+    add = op(
+        *(ops.Binary("Add"), either(*layers), value("addend", constant=True)),
+        result=is_float32,
+        private=True,
+        commutative=True,
+    )
+    return affine_of(either(*layers, add), "constant")
+
+
+X = value("x", constant=False)
+AHEAD = affine_of(X, "constant", private=True)
+
+
+def fold_behind(
+    site: Site,
+    layer: Layer,
+    x: str,
+    w: str,
+    bias: str | None,
+    addend: str | None,
+    constant: str,
+) -> str | None:
     """f * layer(x) + c -> layer with weights f * w and bias f * b + c."""
-    x = variable_operand(builder, node)
-    if x is None or not private(graph, x):
-        return None
-    bias = None
-    layer = builder.producer(x)
-    if layer is not None and layer.attributes == ops.Binary("Add"):
-        inner = variable_operand(builder, layer)
-        if inner is None or not private(graph, inner):
-            return None
-        bias = next(name for name in layer.inputs if name != inner)
-        layer = builder.producer(inner)
-    if layer is None or not _has_weights(builder, layer):
-        return None
-    weights = builder.data(layer.inputs[1]).astype(np.float64)
-    convolution = isinstance(layer.attributes, ops.Conv)
+    weights = site.data(w).astype(np.float64)
+    convolution = isinstance(layer, ops.Conv)
     channels, axis = (weights.shape[0], 1) if convolution else (weights.shape[1], -1)
-    rank = len(layer.output.type.shape)
-    found = affine(builder, node, x, axis, channels, rank)
-    old = _per_channel(builder.data(bias), axis, channels, rank) if bias else np.zeros(channels)
-    plain = bias is None and not convolution and node.attributes == ops.Binary("Add")
+    rank = len(site.node("layer").output.type.shape)
+    found = scale_and_offset(site, site.root, constant, axis, channels, rank)
+    old = _per_channel(site.data(addend), axis, channels, rank) if addend else np.zeros(channels)
+    plain = addend is None and not convolution and site.root.attributes == ops.Binary("Add")
     if found is None or old is None or plain:
         return None
-    if convolution and len(layer.inputs) == 3:
-        old = old + builder.data(layer.inputs[2])
+    if bias is not None:
+        old = old + site.data(bias)
     return _emit(
-        builder,
-        layer,
-        layer.inputs[0],
+        site,
+        x,
         weights * (found.factor.reshape(-1, 1, 1, 1) if convolution else found.factor),
         found.factor * old + found.offset,
     )
 
 
-def _fold_ahead(builder: Builder, node: Node, graph: Graph) -> str | None:
+def fold_ahead(
+    site: Site, layer: Layer, x: str, w: str, bias: str | None, constant: str
+) -> str | None:
     """layer(f * x + c) -> layer with weights w * f and bias b + w * c."""
-    if not _has_weights(builder, node) or not private(graph, node.inputs[0]):
+    shape, ahead = site.shape_of(x), site.node("constant_function")
+    if shape != ahead.output.type.shape:
         return None
-    ahead = builder.producer(node.inputs[0])
-    x = None if ahead is None else variable_operand(builder, ahead)
-    if ahead is None or x is None or builder.types[x].shape != ahead.output.type.shape:
-        return None
-    weights = builder.data(node.inputs[1]).astype(np.float64)
-    shape = builder.types[x].shape
-    conv = node.attributes if isinstance(node.attributes, ops.Conv) else None
+    weights = site.data(w).astype(np.float64)
+    conv = layer if isinstance(layer, ops.Conv) else None
     axis = 1 if conv else -1
-    found = affine(builder, ahead, x, axis, shape[axis], len(shape))
+    found = scale_and_offset(site, ahead, constant, axis, shape[axis], len(shape))
     if found is None or (conv and any(conv.pads) and found.offset.any()):
         return None
     if conv is None:
-        return _emit(builder, node, x, weights * found.factor[:, None], found.offset @ weights)
+        return _emit(site, x, weights * found.factor[:, None], found.offset @ weights)
     # Output channel o of group g reads the input channels of g.
     shares = [
         np.repeat(values.reshape(conv.groups, -1), len(weights) // conv.groups, axis=0)
         for values in (found.factor, found.offset)
     ]
     factor, offset = (share.reshape(*weights.shape[:2], 1, 1) for share in shares)
-    bias = (weights * offset).sum(axis=(1, 2, 3))
-    if len(node.inputs) == 3:
-        bias = bias + builder.data(node.inputs[2])
-    return _emit(builder, node, x, weights * factor, bias)
+    sums = (weights * offset).sum(axis=(1, 2, 3))
+    return _emit(site, x, weights * factor, sums if bias is None else sums + site.data(bias))
 
 
-def variable_operand(builder: Builder, node: Node) -> str | None:
-    """Return the operand of a Binary whose other operand is constant; None for other nodes."""
-    if not isinstance(node.attributes, ops.Binary) or node.output.type.dtype != "float32":
-        return None
-    known = [builder.is_constant(name) for name in node.inputs]
-    return node.inputs[known.index(False)] if known.count(True) == 1 else None
-
-
-def affine(
-    builder: Builder, node: Node, x: str, axis: int, channels: int, rank: int
-) -> Affine | None:
-    """Return a Binary as a product and a sum per channel of its operand `x`.
+def scale_and_offset(
+    site: Site, function: Node, constant: str, axis: int, channels: int, rank: int
+) -> ScaleAndOffset | None:
+    """Return a Binary as a product and a sum per channel of its variable operand.
 
     Parameters
     ----------
-    builder : Builder
+    site : Site
         Holds the constant operand.
-    node : Node
-        A Binary of `x` and a constant.
-    x : str
-        Its variable operand.
+    function : Node
+        A Binary of a variable and a constant.
+    constant : str
+        The constant.
     axis, channels, rank : int
-        Where the channels of `x` are, how many, and its rank.
+        Where the channels of the variable are, how many, and its rank.
 
     Returns
     -------
-    Affine or None
+    ScaleAndOffset or None
         None where the constant varies along another axis, or the function is no such one.
     """
-    first = node.inputs[0] == x
-    constant = builder.data(node.inputs[1] if first else node.inputs[0])
-    values = _per_channel(constant, axis, channels, rank)
-    if values is None or not isinstance(node.attributes, ops.Binary):
+    values = _per_channel(site.data(constant), axis, channels, rank)
+    if values is None or not isinstance(function.attributes, ops.Binary):
         return None
     ones, zeros = np.ones(channels), np.zeros(channels)
-    kind = node.attributes.kind
+    kind, first = function.attributes.kind, function.inputs[1] == constant
     if kind == "Add":
-        return Affine(ones, values)
+        return ScaleAndOffset(ones, values)
     if kind == "Sub":
-        return Affine(ones, -values) if first else Affine(-ones, values)
+        return ScaleAndOffset(ones, -values) if first else ScaleAndOffset(-ones, values)
     if kind == "Mul":
-        return Affine(values, zeros)
+        return ScaleAndOffset(values, zeros)
     if kind == "Div" and first and values.all():
-        return Affine(1 / values, zeros)
+        return ScaleAndOffset(1 / values, zeros)
     return None
 
 
@@ -175,26 +190,34 @@ def _per_channel(data: np.ndarray, axis: int, channels: int, rank: int) -> np.nd
     return np.broadcast_to(data.ravel().astype(np.float64), (channels,))
 
 
-def _has_weights(builder: Builder, node: Node) -> bool:
-    """Tell whether a node is a convolution or dense layer with constant float32 parameters."""
-    if not isinstance(node.attributes, (ops.Conv, ops.MatMul)):
-        return False
-    if isinstance(node.attributes, ops.Conv) and node.attributes.channels_last:
-        return False
-    if node.output.type.dtype != "float32":
-        return False
-    if builder.is_constant(node.inputs[0]):
-        return False
-    if not all(builder.is_constant(name) for name in node.inputs[1:]):
-        return False
-    return isinstance(node.attributes, ops.Conv) or builder.data(node.inputs[1]).ndim == 2
-
-
-def _emit(builder: Builder, layer: Node, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
+def _emit(site: Site, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
     """Emit the layer with new weights and bias; the sum behind a dense layer is an Add."""
-    w = builder.constant(weights.astype(np.float32), f"{layer.name}.weights")
-    b = builder.constant(bias.astype(np.float32), f"{layer.name}.bias")
+    layer = site.node("layer")
+    label = layer.name
+    w = site.constant(weights.astype(np.float32), f"{label}.weights")
+    b = site.constant(bias.astype(np.float32), f"{label}.bias")
     if isinstance(layer.attributes, ops.Conv):
-        return builder.emit(layer.attributes, [x, w, b], layer.name)
-    product = builder.emit(layer.attributes, [x, w], layer.name)
-    return builder.emit(ops.Binary("Add"), [product, b], layer.name) if bias.any() else product
+        return site.emit(layer.attributes, x, w, b, label=label)
+    product = site.emit(layer.attributes, x, w, label=label)
+    return site.emit(ops.Binary("Add"), product, b, label=label) if bias.any() else product
+
+
+FOLD_LAYERS = (
+    rule(behind(layer_of(X, private=True)))(fold_behind),
+    rule(*layer_of(AHEAD))(fold_ahead),
+)
+
+FOLD_CONVOLUTIONS = (
+    rule(behind(convolution_of(X, private=True)))(fold_behind),
+    rule(*convolution_of(AHEAD))(fold_ahead),
+)
+
+
+def fold_batch_normalisation(graph: Graph) -> Graph:
+    """Merge per-channel products and sums with constants into the layers next to them."""
+    return rewrite(graph, *FOLD_LAYERS)
+
+
+def fold_into_convolutions(graph: Graph) -> Graph:
+    """Merge them into convolutions alone: what dense layers have beside them stays as it is."""
+    return rewrite(graph, *FOLD_CONVOLUTIONS)

@@ -4,32 +4,36 @@ Dequantize is left alone at first, since weights are recognised as integers with
 `fold_dequantize` folds what is left of them for the host's float operators.
 """
 
-from ..graph import Builder, Graph, Node, evaluate_operator, rewrite
+from ..graph import Graph, evaluate_operator
 from ..graph import operators as ops
+from ..graph.operator import Operator
+from ..rewriting import Site, each, op, rewrite, rule, value
+
+CONSTANTS = each(value("names", constant=True))
+
+
+def _folded(site: Site, names: tuple[str, ...]) -> str:
+    data = evaluate_operator(site.root.attributes, [site.data(name) for name in names])
+    return site.constant(data, f"{site.root.output.name}.folded")
+
+
+@rule(op(Operator, CONSTANTS))
+def fold_any(site: Site, names: tuple[str, ...]) -> str | None:
+    """f(constants) -> constant."""
+    return _folded(site, names)
+
+
+@rule(op(Operator, CONSTANTS, where=lambda function: not isinstance(function, ops.Dequantize)))
+def fold(site: Site, names: tuple[str, ...]) -> str | None:
+    """f(constants) -> constant, where f is not Dequantize."""
+    return _folded(site, names)
 
 
 def fold_constants(graph: Graph) -> Graph:
     """Replace nodes whose inputs are all constant, except Dequantize, by constants."""
-    return rewrite(graph, _fold)
+    return rewrite(graph, fold)
 
 
 def fold_dequantize(graph: Graph) -> Graph:
     """Replace all nodes whose inputs are constant by constants."""
-    return rewrite(graph, _fold_any)
-
-
-def _fold(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """f(constants) -> constant."""
-    if isinstance(node.attributes, ops.Dequantize):
-        return None
-    return _fold_any(builder, node, graph)
-
-
-def _fold_any(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """f(constants) -> constant."""
-    if not all(builder.is_constant(name) for name in node.inputs):
-        return None
-    arrays = [builder.data(name) for name in node.inputs]
-    return builder.constant(
-        evaluate_operator(node.attributes, arrays), f"{node.output.name}.folded"
-    )
+    return rewrite(graph, fold_any)

@@ -4,44 +4,43 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
-from .patterns import private
+from ..rewriting import Site, op, rewrite, rule, value
+
+
+@rule(
+    op(
+        ops.QLut,
+        op(ops.QLut, value("x"), value("inner", constant=True), private=True),
+        value("outer", constant=True),
+    )
+)
+def compose(site: Site, x: str, inner: str, outer: str) -> str | None:
+    """QLut(QLut(x, f), g) -> QLut(x, g(f))."""
+    table = site.data(outer)[site.data(inner).astype(np.int16) + 128]
+    return site.become(ops.QLut(), x, site.constant(table, f"{site.root.name}.table"))
+
+
+@rule(
+    op(
+        ops.QLut,
+        op(ops.Clamping, capture="layer", value="x", private=True),
+        value("table", constant=True),
+    )
+)
+def clamp(site: Site, layer: ops.QConv | ops.QAdd, x: str, table: str) -> str | None:
+    """QLut(op(x), a clamp) -> op(x) with narrower bounds."""
+    values = np.arange(layer.low, layer.high + 1)
+    results = site.data(table)[values + 128]
+    low, high = int(results.min()), int(results.max())
+    kind = site.root.output.type.quantisation
+    if site.quantisation_of(x) != kind or not np.array_equal(results, np.clip(values, low, high)):
+        return None
+    made = site.node("layer")
+    return site.become(replace(layer, low=low, high=high), *made.inputs, label=made.name)
 
 
 def fold_tables(graph: Graph) -> Graph:
     """Fold QLut into the only operator above it where that is exact."""
-    return rewrite(graph, _compose, _clamp)
-
-
-def _compose(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """QLut(QLut(x, f), g) -> QLut(x, g(f))."""
-    inner = builder.producer(node.inputs[0])
-    if not isinstance(node.attributes, ops.QLut) or inner is None:
-        return None
-    if not isinstance(inner.attributes, ops.QLut) or not private(graph, node.inputs[0]):
-        return None
-    first, second = builder.data(inner.inputs[1]), builder.data(node.inputs[1])
-    table = builder.constant(second[first.astype(np.int16) + 128], f"{node.name}.table")
-    quantisation = node.output.type.quantisation
-    return builder.emit(ops.QLut(), [inner.inputs[0], table], node.name, quantisation=quantisation)
-
-
-def _clamp(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """QLut(op(x), a clamp) -> op(x) with narrower bounds."""
-    inner = builder.producer(node.inputs[0])
-    if not isinstance(node.attributes, ops.QLut) or inner is None:
-        return None
-    operator = inner.attributes
-    if not isinstance(operator, ops.CLAMPING):
-        return None
-    kind = inner.output.type
-    if kind.quantisation != node.output.type.quantisation or not private(graph, node.inputs[0]):
-        return None
-    values = np.arange(operator.low, operator.high + 1)
-    results = builder.data(node.inputs[1])[values + 128]
-    low, high = int(results.min()), int(results.max())
-    if not np.array_equal(results, np.clip(values, low, high)):
-        return None
-    clamped = replace(operator, low=low, high=high)
-    return builder.emit(clamped, inner.inputs, inner.name, quantisation=kind.quantisation)
+    return rewrite(graph, compose, clamp)

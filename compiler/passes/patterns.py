@@ -1,15 +1,13 @@
-"""What the recognising passes share: reading quantised patterns backwards, and changing layouts.
-
-Patterns are read from the builder, where everything above the node at hand is already rewritten.
-"""
+"""Patterns that passes share: quantised values, clamps behind a layer, constants; and layouts."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..graph import Builder, Graph, Node, Quantisation, evaluate_operator
+from ..graph import Quantisation, TensorType, evaluate_operator
 from ..graph import operators as ops
-from ..graph.host_kernels import quantize
+from ..rewriting import GraphPattern, GraphView, Site, either, first_match, op, repeated, value
+from ..rewriting.patterns import NodePattern
 
 TO_LAST = (0, 2, 3, 1)
 """Transposes [N, C, H, W] to [N, H, W, C]."""
@@ -18,9 +16,35 @@ TO_FIRST = (0, 3, 1, 2)
 """Transposes [N, H, W, C] to [N, C, H, W]."""
 
 
+# Types -------------------------------------------------------------------------------------------
+
+
+def is_float32(kind: TensorType) -> bool:
+    """Tell whether elements are float32."""
+    return kind.dtype == "float32"
+
+
+def is_int8(kind: TensorType) -> bool:
+    """Tell whether elements are int8."""
+    return kind.dtype == "int8"
+
+
+def is_uint8(kind: TensorType) -> bool:
+    """Tell whether elements are uint8."""
+    return kind.dtype == "uint8"
+
+
+def is_per_tensor(operator: ops.Quantize | ops.Dequantize) -> bool:
+    """Tell whether one scale and zero point hold for all elements."""
+    return operator.axis is None
+
+
+# Clamps ------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Clamp:
-    """Limits that Relu and Clip set before a Quantize, in real numbers."""
+    """Limits that Relu and Clip set, in real numbers."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -33,7 +57,7 @@ class Clamp:
         """
         limits = np.array([self.low, self.high], dtype=np.float32)
         with np.errstate(invalid="ignore"):
-            low, high = quantize(limits, target.scales, target.zero_points, target.dtype)
+            low, high = target.compute(limits)
         return int(low), int(high)
 
     def after(self, inner: tuple[float, ...]) -> "Clamp":
@@ -42,22 +66,58 @@ class Clamp:
         return Clamp(float(low), float(high))
 
 
-def clamp_limits(operator: ops.Operator) -> tuple[float, ...] | None:
-    """Return the lowest and highest value that Relu or Clip gives; None for other operators."""
-    if not isinstance(operator, ops.Unary) or operator.kind not in ("Relu", "Clip"):
-        return None
+def is_clamp(operator: ops.Unary) -> bool:
+    """Tell whether a function is Relu or Clip."""
+    return operator.kind in ("Relu", "Clip")
+
+
+def clamp_limits(operator: ops.Operator) -> tuple[float, ...]:
+    """Return the lowest and highest value that Relu or Clip gives."""
+    assert isinstance(operator, ops.Unary), "Relu and Clip are functions of one value"
     return operator.parameters if operator.kind == "Clip" else (0.0, np.inf)
 
 
-def quantised_output(node: Node) -> ops.Quantize | None:
-    """Return the attributes of a per-tensor Quantize to int8; None for any other node.
+def clamp_of(operators: tuple[ops.Operator, ...]) -> Clamp:
+    """Return clamps in a row, the last one first, as one."""
+    clamp = Clamp()
+    for operator in operators:
+        clamp = clamp.after(clamp_limits(operator))
+    return clamp
 
-    None too where there is nothing to quantise: the accelerator has no loops of no steps.
+
+CLAMP = op(ops.Unary, value(), where=is_clamp)
+
+
+def clamped(inner: GraphPattern) -> GraphPattern:
+    """Describe a value behind any number of clamps, which `clamps` captures."""
+    return repeated(CLAMP, inner, "clamps")
+
+
+# Quantised values --------------------------------------------------------------------------------
+
+
+def quantised(inner: GraphPattern) -> NodePattern:
+    """Describe a per-tensor Quantize to int8, `target`, of a value behind `clamps`.
+
+    A tensor of no elements is left alone: the accelerator has no loops of no steps.
     """
-    attributes = node.attributes
-    if not isinstance(attributes, ops.Quantize) or not node.output.type.elements:
-        return None
-    return attributes if attributes.axis is None and attributes.dtype == "int8" else None
+    return op(
+        ops.Quantize,
+        clamped(inner),
+        capture="target",
+        where=lambda target: target.axis is None and target.dtype == "int8",
+        result=lambda kind: kind.elements > 0,
+    )
+
+
+def dequantised(x: str, *, constant: bool | None = None) -> NodePattern:
+    """Describe a per-tensor Dequantize, captured as `<x>_scale`, of an int8 value `x`."""
+    return op(
+        ops.Dequantize,
+        value(x, constant=constant, where=is_int8),
+        capture=f"{x}_scale",
+        where=is_per_tensor,
+    )
 
 
 def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
@@ -65,51 +125,37 @@ def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
     return Quantisation(target.scales[0], target.zero_points[0])
 
 
-def strip_clamps(builder: Builder, name: str) -> tuple[str, Clamp]:
-    """Walk back through Relu and Clip and return what they clamp, and to what."""
-    clamp = Clamp()
-    while True:
-        node = builder.producer(name)
-        limits = None if node is None else clamp_limits(node.attributes)
-        if node is None or limits is None:
-            return name, clamp
-        clamp, name = clamp.after(limits), node.inputs[0]
+def known(capture: str) -> GraphPattern:
+    """Describe a constant float32 value, perhaps a dequantised one; see `known_data`."""
+    held = op(ops.Dequantize, value(constant=True), value=capture)
+    return either(value(capture, constant=True, where=is_float32), held)
 
 
-def dequantised(builder: Builder, name: str) -> tuple[str, Quantisation] | None:
-    """Return the int8 value and its quantisation behind a per-tensor Dequantize."""
-    node = builder.producer(name)
-    if node is None or not isinstance(node.attributes, ops.Dequantize):
-        return None
-    source = node.inputs[0]
-    if node.attributes.axis is not None or builder.types[source].dtype != "int8":
-        return None
-    return source, quantisation_of(node.attributes)
+_KNOWN = known("name")
 
 
-def known_number(builder: Builder, name: str) -> np.float32 | None:
-    """Return the only element of a float constant, quantised or not; None for any other value."""
-    if builder.types[name].elements != 1 or builder.types[name].dtype != "float32":
-        return None
-    node = builder.producer(name)
-    if node is None:
-        return builder.data(name).reshape(-1)[0] if builder.is_constant(name) else None
-    if not isinstance(node.attributes, ops.Dequantize) or not builder.is_constant(node.inputs[0]):
-        return None
-    return evaluate_operator(node.attributes, [builder.data(node.inputs[0])]).reshape(-1)[0]
+def known_data(view: GraphView, name: str) -> np.ndarray | None:
+    """Return a constant float32 array, quantised or not; None for any other value."""
+    match = first_match(_KNOWN, view, name)
+    if match is None or not match.nodes:
+        return None if match is None else view.data(name)
+    (dequantize,) = match.nodes
+    return evaluate_operator(dequantize.attributes, [view.data(dequantize.inputs[0])])
 
 
-def private(graph: Graph, name: str) -> bool:
-    """Tell whether a value of the old graph is read once and shown nowhere."""
-    return name in graph.types and len(graph.users(name)) == 1 and not graph.is_output(name)
+def known_number(view: GraphView, name: str) -> np.float32 | None:
+    """Return the only element of a float32 constant, quantised or not; None for other values."""
+    data = known_data(view, name) if view.types[name].elements == 1 else None
+    return None if data is None else data.reshape(-1)[0]
 
 
-def to_image(builder: Builder, x: str, node: str) -> str:
+# Layouts -----------------------------------------------------------------------------------------
+
+
+def to_image(site: Site, x: str, label: str = "") -> str:
     """Emit a reshape of any tensor to rank 4, its last axis kept (nothing for rank 4)."""
-    shape = builder.types[x].shape
-    if len(shape) == 4:
-        return x
-    return builder.emit(ops.Reshape(image_shape(shape)), [x], node)
+    shape = site.shape_of(x)
+    return x if len(shape) == 4 else site.emit(ops.Reshape(image_shape(shape)), x, label=label)
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
@@ -120,8 +166,19 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
     return (first, 1, middle, channels)
 
 
-def from_image(builder: Builder, x: str, shape: tuple[int, ...], node: str) -> str:
-    """Emit the reshape back from `to_image`."""
-    if builder.types[x].shape == shape:
-        return x
-    return builder.emit(ops.Reshape(shape), [x], node)
+def reshaped(site: Site, x: str, shape: tuple[int, ...], label: str = "") -> str:
+    """Emit a reshape; nothing where the value has the shape."""
+    return x if site.shape_of(x) == shape else site.emit(ops.Reshape(shape), x, label=label)
+
+
+def channels_first(
+    site: Site,
+    operator: ops.Operator,
+    *images: str,
+    label: str = "",
+    quantisation: Quantisation | None = None,
+) -> str:
+    """Emit an operator of [N, H, W, C] between Transposes from [N, C, H, W] and back."""
+    turned = [site.emit(ops.Transpose(TO_LAST), image, label=label) for image in images]
+    result = site.emit(operator, *turned, label=label, quantisation=quantisation)
+    return site.emit(ops.Transpose(TO_FIRST), result, label=label)

@@ -9,14 +9,17 @@ as the bias of any layer is; each channel takes the weight whose rounding change
 import numpy as np
 
 from ...isa.numbers import quantise_output
-from ..graph import Builder, Graph, Node, Quantisation, evaluate_operator, rewrite
+from ..graph import Graph, Quantisation
 from ..graph import operators as ops
+from ..rewriting import Site, op, rewrite, rule
 from .patterns import (
+    clamp_of,
     dequantised,
-    from_image,
+    known,
+    known_data,
     quantisation_of,
-    quantised_output,
-    strip_clamps,
+    quantised,
+    reshaped,
     to_image,
 )
 
@@ -26,70 +29,44 @@ MOST_MISSES = 2
 """Inputs, of 256, for which a channel may differ from the definition, by one."""
 
 
-def recognise_biases(graph: Graph) -> Graph:
-    """Replace quantised additions of one constant per channel by QConv."""
-    return rewrite(graph, _recognise)
+X = dequantised("x", constant=False)
 
 
-def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
+@rule(
+    quantised(op(ops.Binary("Add"), X, known("terms"), capture="add", commutative=True)),
+)
+def recognise(
+    site: Site,
+    target: ops.Quantize,
+    clamps: tuple[ops.Unary, ...],
+    x: str,
+    x_scale: ops.Dequantize,
+    terms: str,
+) -> str | None:
     """Quantize(clamps(Add(Dequantize(x), constant))) -> QConv(x), a weight and a bias a channel."""
-    target = quantised_output(node)
-    if target is None:
-        return None
-    name, clamp = strip_clamps(builder, node.inputs[0])
-    add = builder.producer(name)
-    if add is None or add.attributes != ops.Binary("Add"):
-        return None
-    for value, addend in (add.inputs, add.inputs[::-1]):
-        found = dequantised(builder, value)
-        terms = _constant(builder, addend)
-        if found is not None and terms is not None and not builder.is_constant(found[0]):
-            break
-    else:
-        return None
-    x, quantisation = found
-    shape = builder.types[x].shape
-    if terms.size == 1 or not shape or not terms.size == terms.shape[-1] == shape[-1]:
+    addends, shape, label = known_data(site.view, terms), site.shape_of(x), site.node("add").name
+    if addends is None or addends.size == 1 or not shape:
         return None  # one number makes a table, which is exact
-    y = quantisation_of(target)
-    low, high = clamp.bounds(target)
-    fitted = fit_biases(terms.reshape(-1), quantisation, y, low, high)
+    if not addends.size == addends.shape[-1] == shape[-1]:
+        return None
+    given, y = quantisation_of(x_scale), quantisation_of(target)
+    low, high = clamp_of(clamps).bounds(target)
+    fitted = fit_biases(addends.reshape(-1), given, y, low, high)
     if fitted is None:
         return None
     weights, biases, scales = fitted
     operator = ops.QConv(
-        "depthwise",
-        (1, 1),
-        (0, 0, 0, 0),
-        (1, 1),
-        len(weights),
-        quantisation.zero_point,
-        y.zero_point,
-        low,
-        high,
+        *("depthwise", (1, 1), (0, 0, 0, 0), (1, 1), len(weights)),
+        *(given.zero_point, y.zero_point, low, high),
     )
     operands = [
-        to_image(builder, x, add.name),
-        builder.constant(weights.reshape(1, 1, 1, -1), f"{add.name}.weights"),
-        builder.constant(biases, f"{add.name}.bias"),
-        builder.constant(scales, f"{add.name}.scale"),
+        to_image(site, x, label),
+        site.constant(weights.reshape(1, 1, 1, -1), f"{label}.weights"),
+        site.constant(biases, f"{label}.bias"),
+        site.constant(scales, f"{label}.scale"),
     ]
-    result = builder.emit(operator, operands, add.name, quantisation=y)
-    return from_image(builder, result, node.output.type.shape, add.name)
-
-
-def _constant(builder: Builder, name: str) -> np.ndarray | None:
-    """Return a constant float32 array, quantised or not."""
-    if builder.types[name].dtype != "float32":
-        return None
-    if builder.is_constant(name):
-        return builder.data(name)
-    node = builder.producer(name)
-    if node is None or not isinstance(node.attributes, ops.Dequantize):
-        return None
-    if not builder.is_constant(node.inputs[0]):
-        return None
-    return evaluate_operator(node.attributes, [builder.data(node.inputs[0])])
+    result = site.emit(operator, *operands, label=label, quantisation=y)
+    return reshaped(site, result, site.shape, label)
 
 
 def fit_biases(
@@ -141,3 +118,8 @@ def fit_biases(
             part[better] for part in (weight, bias, scale)
         )
     return (weights, biases, scales) if fewest.max(initial=0) <= MOST_MISSES else None
+
+
+def recognise_biases(graph: Graph) -> Graph:
+    """Replace quantised additions of one constant per channel by QConv."""
+    return rewrite(graph, recognise)

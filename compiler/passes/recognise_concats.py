@@ -4,34 +4,30 @@ Dequantize, Concat, Quantize has become Concat of integers before (`sink_dequant
 Quantize behind each Dequantize; where the two differ, they become a table of all 256 values.
 """
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
-from .patterns import TO_FIRST, TO_LAST, from_image, to_image
+from ..rewriting import Site, each, op, rewrite, rule, value
+from .patterns import TO_LAST, channels_first, is_int8, reshaped, to_image
 
 CHANNELS = 3
 """Axis of a QConcat along channels."""
 
 
-def recognise_concats(graph: Graph) -> Graph:
-    """Replace Concat of int8 images, and of int8 vectors, by QConcat."""
-    return rewrite(graph, _recognise)
-
-
-def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
+@rule(op(ops.Concat, each(value("x", constant=False)), capture="concat", result=is_int8))
+def recognise(site: Site, concat: ops.Concat, x: tuple[str, ...]) -> str | None:
     """Concat(x, ...) -> QConcat(x, ...), channels last; vectors are images of one pixel."""
-    concat, kind = node.attributes, node.output.type
-    if not isinstance(concat, ops.Concat) or kind.dtype != "int8" or 0 in kind.shape:
-        return None
-    if any(builder.is_constant(name) for name in node.inputs):
+    kind = site.root.output.type
+    if 0 in kind.shape:
         return None
     if len(kind.shape) == len(TO_LAST):
-        images = [builder.emit(ops.Transpose(TO_LAST), [x], node.name) for x in node.inputs]
-        operator = ops.QConcat(TO_LAST.index(concat.axis))
-        result = builder.emit(operator, images, node.name, quantisation=kind.quantisation)
-        return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
+        joined = ops.QConcat(TO_LAST.index(concat.axis))
+        return channels_first(site, joined, *x, quantisation=kind.quantisation)
     if len(kind.shape) == 2 and concat.axis == 1:
-        images = [to_image(builder, x, node.name) for x in node.inputs]
-        operator = ops.QConcat(CHANNELS)
-        result = builder.emit(operator, images, node.name, quantisation=kind.quantisation)
-        return from_image(builder, result, kind.shape, node.name)
+        images = [to_image(site, part) for part in x]
+        return reshaped(site, site.become(ops.QConcat(CHANNELS), *images), kind.shape)
     return None
+
+
+def recognise_concats(graph: Graph) -> Graph:
+    """Replace Concat of int8 images, and of int8 vectors, by QConcat."""
+    return rewrite(graph, recognise)

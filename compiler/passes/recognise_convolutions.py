@@ -4,24 +4,23 @@ The scale is computed in binary32 in the order of ONNX Runtime's QLinearConv: in
 divided by output. A bias is an integer in units of input scale times weight scale.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ...errors import CompileError
-from ..graph import Builder, Graph, Node, Quantisation, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
-from ..graph.operator import Pair, Quad
+from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     TO_FIRST,
     TO_LAST,
-    Clamp,
+    clamp_of,
     dequantised,
-    from_image,
     image_shape,
+    is_int8,
+    known,
     quantisation_of,
-    quantised_output,
-    strip_clamps,
+    quantised,
+    reshaped,
 )
 from .wide_weights import is_exact, split_weights
 
@@ -31,148 +30,85 @@ CHANNELS = 3
 SAME_SCALE = 2.0**-18
 """Relative difference up to which a bias's scale counts as the product of the others' scales."""
 
+WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """int16 weights [Co, ...] or [K, Co], zero point subtracted, and float32 scales [Co]."""
+LAYER = either(
+    op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer"),
+    op(ops.MatMul, dequantised("x"), WEIGHTS, capture="layer"),
+)
 
-    data: np.ndarray
-    scales: np.ndarray
-
-
-def recognise_convolutions(graph: Graph) -> Graph:
-    """Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv."""
-    return rewrite(graph, _recognise)
+HELD = value("held", constant=True)
+TERM = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
+"""A part of a bias: float32, or integers with a scale."""
 
 
-def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes."""
-    target = quantised_output(node)
-    if target is None:
-        return None
-    name, clamp = strip_clamps(builder, node.inputs[0])
-    producer = builder.producer(name)
-    addend = None
-    if producer is not None and producer.attributes == ops.Binary("Add"):
-        known = [_is_known(builder, operand) for operand in producer.inputs]
-        if known.count(True) != 1:
-            return None
-        addend = producer.inputs[known.index(True)]
-        producer = builder.producer(producer.inputs[known.index(False)])
-    if producer is None:
-        return None
-    if isinstance(producer.attributes, ops.Conv):
-        return _convolution(builder, producer, addend, clamp, target)
-    if isinstance(producer.attributes, ops.MatMul):
-        return _dense(builder, producer, addend, clamp, target)
-    return None
-
-
-def _convolution(
-    builder: Builder, node: Node, addend: str | None, clamp: Clamp, target: ops.Quantize
-) -> str | None:
-    conv = node.attributes
-    found = dequantised(builder, node.inputs[0])
-    weights = _weights(builder, node.inputs[1], axis=0)
-    if found is None or weights is None or not isinstance(conv, ops.Conv):
-        return None
-    x, quantisation = found
-    channels = weights.data.shape[0]
-    terms = [(name, (channels,)) for name in node.inputs[2:]]
-    terms += [(addend, (1, channels, 1, 1))] if addend else []
-    bias = _bias(builder, terms, weights, quantisation)
-    if bias is None:
-        return None
-    depthwise = conv.groups > 1 and conv.groups == builder.types[x].shape[1]
-    image = builder.emit(ops.Transpose(TO_LAST), [x], node.name)
-    window = _QConvShape(
-        "depthwise" if depthwise else "conv", conv.strides, conv.pads, conv.dilations, conv.groups
-    )
-    kernel = weights.data.transpose(2, 3, 1, 0)
-    result = _emit(
-        builder, node.name, image, kernel, bias, weights, quantisation, window, clamp, target
-    )
-    return result and builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
-
-
-def _dense(
-    builder: Builder, node: Node, addend: str | None, clamp: Clamp, target: ops.Quantize
-) -> str | None:
-    found = dequantised(builder, node.inputs[0])
-    weights = _weights(builder, node.inputs[1], axis=1)
-    if found is None or weights is None or weights.data.ndim != 2:
-        return None
-    x, quantisation = found
-    shape = builder.types[x].shape
-    channels = weights.data.shape[1]
-    terms = [(addend, (channels,))] if addend else []
-    bias = _bias(builder, terms, weights, quantisation)
-    if bias is None:
-        return None
-    image = x
-    if len(shape) != 4:
-        image = builder.emit(ops.Reshape(image_shape(shape)), [x], node.name)
-    window = _QConvShape("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
-    kernel = weights.data[None, None]
-    result = _emit(
-        builder, node.name, image, kernel, bias, weights, quantisation, window, clamp, target
-    )
-    return result and from_image(builder, result, (*shape[:-1], channels), node.name)
-
-
-@dataclass(frozen=True, slots=True)
-class _QConvShape:
-    kind: str
-    strides: Pair
-    pads: Quad
-    dilations: Pair
-    groups: int
-
-
-def _emit(
-    builder: Builder,
-    label: str,
-    image: str,
-    kernel: np.ndarray,
-    bias: np.ndarray,
-    weights: Weights,
-    x: Quantisation,
-    window: _QConvShape,
-    clamp: Clamp,
+@rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
+def recognise(
+    site: Site,
     target: ops.Quantize,
+    clamps: tuple[ops.Unary, ...],
+    addend: str | None,
+    layer: ops.Conv | ops.MatMul,
+    x: str,
+    x_scale: ops.Dequantize,
+    w: str,
+    w_scale: ops.Dequantize,
 ) -> str | None:
-    y = quantisation_of(target)
-    scale = output_scale(label, x.scale, weights.scales, y.scale)
-    terms = split_weights(kernel)
-    kernel = np.concatenate(terms, axis=2)
-    sums = kernel.astype(np.int64).sum(axis=(0, 1, 2))
-    total = bias - x.zero_point * sums
-    if len(terms) > 1:
-        if window.groups > 1 or not is_exact(kernel, total, scale):
-            return None
-        image = builder.emit(ops.QConcat(CHANNELS), [image] * len(terms), label, quantisation=x)
+    """Quantize(clamps(Add?(Conv | MatMul))) -> QConv between layout changes."""
+    conv = layer if isinstance(layer, ops.Conv) else None
+    axis, data, shape = 0 if conv else 1, site.data(w), site.shape_of(x)
+    if w_scale.axis not in (None, axis) or not (conv or data.ndim == 2):
+        return None
+    points = [-1 if i == w_scale.axis else 1 for i in range(data.ndim)]
+    centred = data.astype(np.int16) - np.array(w_scale.zero_points, np.int16).reshape(points)
+    channels = data.shape[axis]
+    scales = np.broadcast_to(np.array(w_scale.scales, np.float32), (channels,))
+    given, y = quantisation_of(x_scale), quantisation_of(target)
+    made = site.node("layer")
+    terms = [(name, (channels,)) for name in made.inputs[2:]]
+    if addend is not None:
+        terms.append((addend, (1, channels, 1, 1) if conv else (channels,)))
+    bias = _bias(site, terms, given.scale * scales.astype(np.float64))
+    if bias is None:
+        return None
+    groups = conv.groups if conv else 1
+    whole = centred.transpose(2, 3, 1, 0) if conv else centred[None, None]
+    parts = split_weights(whole)
+    kernel = np.concatenate(parts, axis=2)
+    total = bias - given.zero_point * kernel.astype(np.int64).sum(axis=(0, 1, 2))
+    scale = output_scale(made.name, given.scale, scales, y.scale)
+    if len(parts) > 1 and (groups > 1 or not is_exact(kernel, total, scale)):
+        return None
     if np.abs(total).max(initial=0) >= 2**31:
         raise CompileError(
-            f"layer `{label}`: expected a bias within int32, got `{total[np.abs(total).argmax()]}`"
-            " (in units of input scale times weight scale); quantise with larger weight scales"
+            f"layer `{made.name}`: expected a bias within int32, got "
+            f"`{total[np.abs(total).argmax()]}` (in units of input scale times weight scale); "
+            "quantise with larger weight scales"
         )
-    operator = ops.QConv(
-        window.kind,
-        window.strides,
-        window.pads,
-        window.dilations,
-        window.groups,
-        x.zero_point,
-        y.zero_point,
-        *clamp.bounds(target),
-    )
-    operands = [
+    window = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    image = x
+    if conv:
+        kind = "depthwise" if groups > 1 and groups == shape[1] else "conv"
+        window = (kind, conv.strides, conv.pads, conv.dilations, groups)
+        image = site.emit(ops.Transpose(TO_LAST), x, label=made.name)
+    elif len(shape) != 4:
+        image = site.emit(ops.Reshape(image_shape(shape)), x, label=made.name)
+    if len(parts) > 1:
+        copies = [image] * len(parts)
+        image = site.emit(ops.QConcat(CHANNELS), *copies, label=made.name, quantisation=given)
+    bounds = clamp_of(clamps).bounds(target)
+    result = site.emit(
+        ops.QConv(*window, given.zero_point, y.zero_point, *bounds),
         image,
-        builder.constant(kernel, f"{label}.weights"),
-        builder.constant(total.astype(np.int32), f"{label}.bias"),
-        builder.constant(scale, f"{label}.scale"),
-    ]
-    return builder.emit(operator, operands, label, quantisation=y)
+        site.constant(kernel, f"{made.name}.weights"),
+        site.constant(total.astype(np.int32), f"{made.name}.bias"),
+        site.constant(scale, f"{made.name}.scale"),
+        label=made.name,
+        quantisation=y,
+    )
+    if conv:
+        return site.emit(ops.Transpose(TO_FIRST), result, label=made.name)
+    return reshaped(site, result, (*shape[:-1], channels), made.name)
 
 
 def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
@@ -195,35 +131,8 @@ def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
     return np.maximum(scale, np.finfo(np.float32).smallest_normal).astype(np.float32)
 
 
-def _weights(builder: Builder, name: str, axis: int) -> Weights | None:
-    """Return constant int8 weights behind a Dequantize; None for any other value."""
-    node = builder.producer(name)
-    if node is None or not isinstance(node.attributes, ops.Dequantize):
-        return None
-    if not builder.is_constant(node.inputs[0]):
-        return None
-    data = builder.data(node.inputs[0])
-    attributes = node.attributes
-    if data.dtype != np.int8 or attributes.axis not in (None, axis) or axis >= data.ndim:
-        return None
-    shape = [-1 if i == attributes.axis else 1 for i in range(data.ndim)]
-    centred = data.astype(np.int16) - np.array(attributes.zero_points, np.int16).reshape(shape)
-    scales = np.broadcast_to(np.array(attributes.scales, np.float32), (data.shape[axis],))
-    return Weights(centred, scales)
-
-
-def _is_known(builder: Builder, name: str) -> bool:
-    node = builder.producer(name)
-    if node is None:
-        return builder.is_constant(name)
-    return isinstance(node.attributes, ops.Dequantize) and builder.is_constant(node.inputs[0])
-
-
 def _bias(
-    builder: Builder,
-    terms: list[tuple[str, tuple[int, ...]]],
-    weights: Weights,
-    x: Quantisation,
+    site: Site, terms: list[tuple[str, tuple[int, ...]]], unit: np.ndarray
 ) -> np.ndarray | None:
     """Return the sum of the bias terms as int64[Co] in units of input scale times weight scale.
 
@@ -231,27 +140,18 @@ def _bias(
     is rounded to the nearest integer. A term is (value, shape that it may broadcast to); None
     where it does not.
     """
-    channels = len(weights.scales)
-    unit = np.float64(x.scale) * weights.scales.astype(np.float64)
-    total = np.zeros(channels, dtype=np.int64)
+    total = np.zeros(len(unit), dtype=np.int64)
     for name, shape in terms:
-        node = builder.producer(name)
-        scales = np.ones(1)
-        zero = np.zeros(1, np.int64)
-        data = None
-        if node is not None and isinstance(node.attributes, ops.Dequantize):
-            if not builder.is_constant(node.inputs[0]):
-                return None
-            data = builder.data(node.inputs[0]).astype(np.int64)
-            scales = np.array(node.attributes.scales)
-            zero = np.array(node.attributes.zero_points)
-        elif builder.is_constant(name):
-            data = builder.data(name).astype(np.float64)
-        if data is None or not _broadcasts(data.shape, shape):
+        match = first_match(TERM, site.view, name)
+        if match is None:
             return None
-        data = np.broadcast_to(data.ravel(), (channels,)) - zero
-        ratio = np.broadcast_to(scales / unit, (channels,))
-        if np.issubdtype(data.dtype, np.integer) and (np.abs(ratio - 1) < SAME_SCALE).all():
+        held, scaling = site.data(match["held"]), match["scaling"]
+        if not _broadcasts(held.shape, shape):
+            return None
+        data = np.broadcast_to(held.ravel().astype(np.int64 if scaling else np.float64), unit.shape)
+        data = data - np.array(scaling.zero_points if scaling else 0)
+        ratio = np.broadcast_to(np.array(scaling.scales if scaling else 1.0) / unit, unit.shape)
+        if scaling and (np.abs(ratio - 1) < SAME_SCALE).all():
             total += data
         else:
             total += np.rint(np.clip(data * ratio, -(2.0**40), 2.0**40)).astype(np.int64)
@@ -263,3 +163,8 @@ def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     rank = max(len(shape), len(target))
     padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (shape, target)]
     return all(size in (1, wanted) for size, wanted in zip(*padded, strict=True))
+
+
+def recognise_convolutions(graph: Graph) -> Graph:
+    """Replace quantised Conv and MatMul, their bias, Relu and Clip included, by QConv."""
+    return rewrite(graph, recognise)

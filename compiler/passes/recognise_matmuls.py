@@ -8,101 +8,89 @@ those whose sums the machine might not requantise exactly.
 import numpy as np
 
 from ...isa.numbers import EXACT_LIMIT
-from ..graph import Builder, Graph, Node, Quantisation, rewrite
+from ..graph import Graph, Quantisation
 from ..graph import operators as ops
+from ..rewriting import GraphPattern, Site, either, first_match, op, rewrite, rule, value
 from .check_accumulators import SMALL_SCALE
 from .patterns import (
+    clamp_of,
     dequantised,
-    from_image,
+    known,
     known_number,
     quantisation_of,
-    quantised_output,
-    strip_clamps,
+    quantised,
+    reshaped,
 )
 from .recognise_convolutions import output_scale
 
+PRODUCT = op(
+    *(ops.MatMul, dequantised("a", constant=False), dequantised("b", constant=False)),
+    capture="product",
+)
 
-def recognise_matmuls(graph: Graph) -> Graph:
-    """Replace quantised MatMul of two values computed at run time by QMatMul."""
-    return rewrite(graph, _recognise)
+
+def _scaled(product: GraphPattern) -> GraphPattern:
+    """Describe a value, perhaps times or over a `factor`."""
+    times = op(ops.Binary("Mul"), product, known("factor"), commutative=True)
+    over = op(ops.Binary("Div"), product, known("factor"), capture="divides")
+    return either(product, times, over)
 
 
-def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
+@rule(quantised(_scaled(PRODUCT)))
+def recognise(
+    site: Site,
+    target: ops.Quantize,
+    clamps: tuple[ops.Unary, ...],
+    factor: str | None,
+    divides: ops.Binary | None,
+    a: str,
+    a_scale: ops.Dequantize,
+    b: str,
+    b_scale: ops.Dequantize,
+) -> str | None:
     """Quantize(clamps(factor * MatMul(Dequantize(a), Dequantize(b)))) -> QMatMul(a, b)."""
-    target = quantised_output(node)
-    if target is None:
-        return None
-    name, clamp = strip_clamps(builder, node.inputs[0])
-    name, factor = _factor(builder, name)
-    product = builder.producer(name)
-    if product is None or not isinstance(product.attributes, ops.MatMul):
-        return None
-    first, second = (dequantised(builder, operand) for operand in product.inputs)
-    if first is None or second is None:
-        return None
-    (a, a_quantisation), (b, b_quantisation) = first, second
-    if builder.is_constant(a) or builder.is_constant(b):
-        return None
-    left, right = builder.types[a].shape, builder.types[b].shape
+    left, right, label = site.shape_of(a), site.shape_of(b), site.node("product").name
     outer = left[:-2]
-    if outer != right[:-2] or not 0 < factor < np.inf:
+    share = np.float32(1) if factor is None else known_number(site.view, factor)
+    if share is None or outer != right[:-2]:
         return None
-    y = quantisation_of(target)
+    with np.errstate(divide="ignore"):
+        share = np.float32(1) / share if divides else share
+    if not 0 < share < np.inf:
+        return None
+    first, second, y = map(quantisation_of, (a_scale, b_scale, target))
     with np.errstate(over="ignore", under="ignore"):
-        second_scale = np.array([np.float32(b_quantisation.scale) * factor])
-    scale = float(output_scale(product.name, a_quantisation.scale, second_scale, y.scale)[0])
-    if not _exact(left[-1], a_quantisation, b_quantisation, scale):
+        second_scale = np.array([np.float32(second.scale) * share])
+    scale = float(output_scale(label, first.scale, second_scale, y.scale)[0])
+    if not _exact(left[-1], first, second, scale):
         return None
     heads = outer[-1] if outer else 1
     images = int(np.prod(outer[:-1], dtype=np.int64))
     operator = ops.QMatMul(
-        heads,
-        scale,
-        a_quantisation.zero_point,
-        b_quantisation.zero_point,
-        y.zero_point,
-        False,
-        (False, False, False),
-        *clamp.bounds(target),
+        *(heads, scale, first.zero_point, second.zero_point, y.zero_point),
+        *(False, (False, False, False)),
+        *clamp_of(clamps).bounds(target),
     )
     operands = [
-        from_image(
-            builder, _turned_late(builder, operand), (images, heads, *shape[-2:]), product.name
-        )
+        reshaped(site, _turned_late(site, operand), (images, heads, *shape[-2:]), label)
         for operand, shape in ((a, left), (b, right))
     ]
-    result = builder.emit(operator, operands, product.name, quantisation=y)
-    return from_image(builder, result, (*outer, left[-2], right[-1]), product.name)
+    result = site.emit(operator, *operands, label=label, quantisation=y)
+    return reshaped(site, result, (*outer, left[-2], right[-1]), label)
 
 
-def _turned_late(builder: Builder, name: str) -> str:
+TURNED = op(ops.Transpose, value("x", where=lambda kind: len(kind.shape) == 3), capture="turn")
+
+
+def _turned_late(site: Site, name: str) -> str:
     """Transpose(x) of rank 3 -> Transpose(Reshape(x)), one image: what `absorb_heads` looks for."""
-    node = builder.producer(name)
-    if node is None or not isinstance(node.attributes, ops.Transpose):
+    match = first_match(TURNED, site.view, name)
+    if match is None:
         return name
-    shape = builder.types[node.inputs[0]].shape
-    if len(shape) != 3:
-        return name
-    image = builder.emit(ops.Reshape((1, *shape)), node.inputs, node.name)
-    permutation = (0, *(axis + 1 for axis in node.attributes.permutation))
-    return builder.emit(ops.Transpose(permutation), [image], node.name)
-
-
-def _factor(builder: Builder, name: str) -> tuple[str, np.float32]:
-    """Walk back through a Mul or Div by one constant; return what it scales, and by how much."""
-    node = builder.producer(name)
-    one = np.float32(1)
-    if node is None or node.attributes not in (ops.Binary("Mul"), ops.Binary("Div")):
-        return name, one
-    first, second = node.inputs
-    divides = node.attributes == ops.Binary("Div")
-    if not divides and known_number(builder, first) is not None:
-        first, second = second, first
-    number = known_number(builder, second)
-    if number is None:
-        return name, one
-    with np.errstate(divide="ignore"):
-        return first, one / number if divides else number
+    x, turn, label = match["x"], match["turn"], match.named["turn"].name
+    image = site.emit(ops.Reshape((1, *site.shape_of(x))), x, label=label)
+    permutation = (0, *(axis + 1 for axis in turn.permutation))
+    return site.emit(ops.Transpose(permutation), image, label=label)
 
 
 def _exact(depth: int, a: Quantisation, b: Quantisation, scale: float) -> bool:
@@ -110,3 +98,8 @@ def _exact(depth: int, a: Quantisation, b: Quantisation, scale: float) -> bool:
     widest = [max(127 - one.zero_point, 128 + one.zero_point) for one in (a, b)]
     largest = depth * widest[0] * widest[1]
     return largest < EXACT_LIMIT or (largest < 2**31 and scale >= SMALL_SCALE)
+
+
+def recognise_matmuls(graph: Graph) -> Graph:
+    """Replace quantised MatMul of two values computed at run time by QMatMul."""
+    return rewrite(graph, recognise)

@@ -3,69 +3,58 @@
 Averages over different numbers of elements (padding that does not count) stay on the host.
 """
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_average
+from ..rewriting import Site, op, rewrite, rule, value
 from .patterns import (
-    TO_FIRST,
-    TO_LAST,
+    channels_first,
+    clamp_of,
     dequantised,
+    is_int8,
     quantisation_of,
-    quantised_output,
-    strip_clamps,
+    quantised,
 )
 
 LARGEST_WINDOW = 1 << 16
 """Elements of a window from which its sum could leave the range that requantises exactly."""
 
 
+def is_even(pool: ops.AveragePool) -> bool:
+    """Tell whether all windows of a pool average over the same number of elements."""
+    return not any(pool.overhang) and (not any(pool.pads) or pool.count_include_pad)
+
+
+@rule(quantised(op(ops.AveragePool, dequantised("x"), capture="pool", where=is_even)))
+def recognise_average(
+    site: Site,
+    target: ops.Quantize,
+    clamps: tuple[ops.Unary, ...],
+    pool: ops.AveragePool,
+    x: str,
+    x_scale: ops.Dequantize,
+) -> str | None:
+    """Quantize(clamps(AveragePool(Dequantize(x)))) -> QAvgPool(x)."""
+    count = pool.kernel[0] * pool.kernel[1]
+    if count >= LARGEST_WINDOW:
+        return None
+    given, y = quantisation_of(x_scale), quantisation_of(target)
+    low, high = clamp_of(clamps).bounds(target)
+    fit = fit_average(count, given, y, low, high)
+    operator = ops.QAvgPool(
+        *(pool.kernel, pool.strides, pool.pads, given.zero_point),
+        *(fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches),
+    )
+    return channels_first(site, operator, x, label=site.node("pool").name, quantisation=y)
+
+
+@rule(op(ops.MaxPool, value("x", where=is_int8), capture="pool"))
+def recognise_maximum(site: Site, pool: ops.MaxPool, x: str) -> str | None:
+    """MaxPool of int8 -> QMaxPool."""
+    operator = ops.QMaxPool(pool.kernel, pool.strides, pool.pads, pool.dilations)
+    return channels_first(site, operator, x)
+
+
 def recognise_pools(graph: Graph) -> Graph:
     """Replace quantised pools by QAvgPool and QMaxPool."""
-    return rewrite(graph, _recognise_average, _recognise_maximum)
-
-
-def _recognise_average(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Quantize(clamps(AveragePool(Dequantize(x)))) -> QAvgPool(x)."""
-    target = quantised_output(node)
-    if target is None:
-        return None
-    name, clamp = strip_clamps(builder, node.inputs[0])
-    pool = builder.producer(name)
-    if pool is None or not isinstance(pool.attributes, ops.AveragePool):
-        return None
-    window = pool.attributes
-    found = dequantised(builder, pool.inputs[0])
-    count = window.kernel[0] * window.kernel[1]
-    uneven = any(window.overhang) or (any(window.pads) and not window.count_include_pad)
-    if found is None or uneven or count >= LARGEST_WINDOW:
-        return None
-    x, quantisation = found
-    y = quantisation_of(target)
-    low, high = clamp.bounds(target)
-    fit = fit_average(count, quantisation, y, low, high)
-    operator = ops.QAvgPool(
-        window.kernel,
-        window.strides,
-        window.pads,
-        quantisation.zero_point,
-        fit.constant,
-        fit.scale,
-        y.zero_point,
-        low,
-        high,
-        fit.mismatches,
-    )
-    image = builder.emit(ops.Transpose(TO_LAST), [x], pool.name)
-    result = builder.emit(operator, [image], pool.name, quantisation=y)
-    return builder.emit(ops.Transpose(TO_FIRST), [result], pool.name)
-
-
-def _recognise_maximum(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """MaxPool of int8 -> QMaxPool."""
-    window = node.attributes
-    if not isinstance(window, ops.MaxPool) or builder.types[node.inputs[0]].dtype != "int8":
-        return None
-    operator = ops.QMaxPool(window.kernel, window.strides, window.pads, window.dilations)
-    image = builder.emit(ops.Transpose(TO_LAST), node.inputs, node.name)
-    result = builder.emit(operator, [image], node.name)
-    return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
+    return rewrite(graph, recognise_average, recognise_maximum)

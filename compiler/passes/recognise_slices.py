@@ -1,29 +1,26 @@
 """Recognise slices of integers: Slice of int8 images -> QSlice, channels last."""
 
-from ..graph import Builder, Graph, Node, rewrite
+from ..graph import Graph
 from ..graph import operators as ops
-from .patterns import TO_FIRST, TO_LAST
+from ..rewriting import Site, op, rewrite, rule, value
+from .patterns import TO_LAST, channels_first, is_int8
 
 CHANNELS = 1
 """Axis of the channels in [N, C, H, W]."""
 
 
-def recognise_slices(graph: Graph) -> Graph:
-    """Replace Slice of int8 images by QSlice, where it takes neighbouring channels."""
-    return rewrite(graph, _recognise)
-
-
-def _recognise(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Slice(x) -> QSlice(x)."""
-    cut, kind = node.attributes, node.output.type
-    if not isinstance(cut, ops.Slice) or kind.dtype != "int8" or 0 in kind.shape:
+@rule(op(ops.Slice, value("x"), capture="cut", result=is_int8))
+def recognise(site: Site, cut: ops.Slice, x: str) -> str | None:
+    """Slice(x) -> QSlice(x), where it takes neighbouring channels."""
+    if 0 in site.shape or len(site.shape) != len(TO_LAST) or cut.steps[CHANNELS] != 1:
         return None
-    if len(kind.shape) != len(TO_LAST) or cut.steps[CHANNELS] != 1:
-        return None
-    image = builder.emit(ops.Transpose(TO_LAST), node.inputs, node.name)
     starts, stops, steps = (
         (values[0], values[2], values[3], values[1])
         for values in (cut.starts, cut.stops, cut.steps)
     )
-    result = builder.emit(ops.QSlice(starts, stops, steps), [image], node.name)
-    return builder.emit(ops.Transpose(TO_FIRST), [result], node.name)
+    return channels_first(site, ops.QSlice(starts, stops, steps), x)
+
+
+def recognise_slices(graph: Graph) -> Graph:
+    """Replace Slice of int8 images by QSlice."""
+    return rewrite(graph, recognise)

@@ -5,11 +5,11 @@ minimum cut (`problem`), then moves that pay where both sides work at once (`tim
 `forced` knows what the user places by name, and `table` tells it all, layer by layer (`layers`).
 """
 
-from .costs import DEFAULT_COSTS, Costs, Host, Link
+from .costs import DEFAULT_COSTS, Costs, HostSpeed, LinkSpeed
 from .decide import COST, DEFAULT_PLACEMENT, POLICIES, Decision, Placement, decide
-from .forced import ACCELERATOR, CPU
 from .layers import PlacedLayer, placed_layers
 from .table import placement_report
+from .user_placement import ACCELERATOR, CPU
 
 __all__ = [
     "ACCELERATOR",
@@ -20,8 +20,8 @@ __all__ = [
     "POLICIES",
     "Costs",
     "Decision",
-    "Host",
-    "Link",
+    "HostSpeed",
+    "LinkSpeed",
     "PlacedLayer",
     "Placement",
     "decide",

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
-from ..graph.ir import DTYPES
+from ..graph.types import DTYPES
 from ..host import HostKernel, Recurrence, host_target, select_kernels
 from ..host.recurrence import find_recurrences
 from ..macs import keeps_channels_apart, macs_of
@@ -24,7 +24,7 @@ NS_PER_US = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostSpeed:
     """What a host can do, with one core.
 
     The defaults are round figures of a desktop core with AVX-512, for who measures nothing.
@@ -54,7 +54,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkSpeed:
     """The way between host and accelerator. The defaults are assumptions, not measurements.
 
     Parameters
@@ -85,8 +85,8 @@ class Costs:
     """
 
     clock_mhz: float = 100.0
-    host: Host = Host()
-    link: Link = Link()
+    host: HostSpeed = HostSpeed()
+    link: LinkSpeed = LinkSpeed()
 
     def __post_init__(self) -> None:
         figures = {
@@ -150,7 +150,10 @@ PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
         **dict.fromkeys((ops.QConv, ops.QMatMul, ops.QAdd, ops.Quantize), 10),
         **dict.fromkeys((ops.QLut, ops.Dequantize), 3),
         **dict.fromkeys((ops.Conv, ops.MatMul, ops.Unary, ops.Binary), 2),
-        **dict.fromkeys((*ops.MOVEMENTS, ops.Slice, ops.Concat, ops.Transpose, ops.Shift), 1),
+        **dict.fromkeys(
+            (ops.QConcat, ops.QResize, ops.QSlice, ops.Slice, ops.Concat, ops.Transpose, ops.Shift),
+            1,
+        ),
     }
 )
 """How often NumPy goes over an operator's elements, about; its products are counted apart."""

@@ -13,11 +13,11 @@ from ...isa.configuration import Configuration
 from ..graph import Graph, Node, accelerated_nodes
 from ..options import Options
 from .costs import Costs, kernels_among
-from .forced import ACCELERATOR, CPU, forced_sides
 from .improve import improve
 from .node_cycles import Cycles, cycles_alone, cycles_by_node
 from .problem import problem_of
 from .timeline import Evaluator
+from .user_placement import ACCELERATOR, CPU, user_sides
 
 COST = "cost"
 
@@ -104,7 +104,7 @@ def decide(
     CompileError
         When the user wants what does not exist or is not possible.
     """
-    forced = forced_sides(graph, placement.forced)
+    forced = user_sides(graph, placement.forced)
     able = accelerated_nodes(graph)
     if placement.policy == COST:
         cycles = cycles_by_node(graph, configuration, options)

@@ -8,9 +8,9 @@ from ..graph import Graph, Node
 from ..host import Finish, HostKernel, Recurrence, Start
 from ..host.order import HostEvent, nodes_of, order_events
 from .costs import Costs
-from .forced import ACCELERATOR, CPU
 from .problem import ns_of
-from .timeline import Passage, Timeline, passage, timeline
+from .timeline import SegmentValues, Timeline, segment_values, timeline
+from .user_placement import ACCELERATOR, CPU
 
 HOST = "host"
 """Where NumPy computes; `cpu` are kernels of the CPU target, on the same processor."""
@@ -103,7 +103,7 @@ def layers_timeline(
         What each layer takes where it is, by its output, in microseconds.
     """
     steps: list[str | int] = []
-    ends: list[Passage] = []
+    ends: list[SegmentValues] = []
     segments: list[list[PlacedLayer]] = []
     for accelerated, group in groupby(layers, lambda layer: layer.accelerated):
         found = list(group)
@@ -111,7 +111,7 @@ def layers_timeline(
             steps += [layer.output for layer in found]
             continue
         steps.append(len(ends))
-        ends.append(passage(graph, [node for layer in found for node in layer.nodes]))
+        ends.append(segment_values(graph, [node for layer in found for node in layer.nodes]))
         segments.append(found)
     kernels = [layer.kernel for layer in layers if isinstance(layer.kernel, HostKernel)]
     repeated = [layer.kernel for layer in layers if isinstance(layer.kernel, Recurrence)]

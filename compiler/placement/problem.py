@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ..graph import Graph, accelerated_nodes
 from .costs import NS_PER_US, Costs
-from .forced import ACCELERATOR, CPU
 from .min_cut import FlowNetwork
 from .node_cycles import Cycles
+from .user_placement import ACCELERATOR, CPU
 
 OUTSIDE = ""
 """Who gives the network's inputs and reads its outputs: the host."""

@@ -12,9 +12,9 @@ from typing import Any
 from ..graph import Graph, is_accelerated
 from .costs import NS_PER_US, Costs
 from .decide import COST, Decision, Placement
-from .forced import ACCELERATOR, CPU, why_not
 from .layers import HOST, PlacedLayer, layers_timeline
 from .problem import Crossing, crossings_of
+from .user_placement import ACCELERATOR, CPU, why_not
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def placement_report(
     }
     return {
         "policy": placement.policy,
-        "forced": [list(wish) for wish in placement.forced],
+        "forced": [list(choice) for choice in placement.forced],
         "costs": asdict(costs),
         "rows": [asdict(row) for row in rows],
         "total_us": {**total, "sum": sum(total.values()), "makespan": makespan},

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..graph import Graph, Node, Value
 from ..host import Event, Finish, HostKernel, Recurrence, Start
-from ..host.order import Ends, HostEvent, kernel_of, nodes_of, order_events
+from ..host.order import HostEvent, SegmentEnds, kernel_of, nodes_of, order_events
 from ..segments import boundary, partition
 from .costs import Costs
 from .problem import Problem, ns_of
@@ -22,7 +22,7 @@ KERNEL_VISITS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class SegmentValues:
     """The values that enter and leave a segment."""
 
     inputs: tuple[Value, ...]
@@ -59,10 +59,10 @@ class Timeline:
         return self.host_ns + self.accelerator_ns + self.transfer_ns - self.total_ns
 
 
-def passage(graph: Graph, nodes: Sequence[Node]) -> Passage:
+def segment_values(graph: Graph, nodes: Sequence[Node]) -> SegmentValues:
     """The ends of a segment of these nodes."""
     inputs, outputs = boundary(graph, nodes)
-    return Passage(
+    return SegmentValues(
         tuple(Value(name, graph.types[name]) for name in inputs),
         tuple(Value(name, graph.types[name]) for name in outputs),
     )
@@ -70,7 +70,7 @@ def passage(graph: Graph, nodes: Sequence[Node]) -> Passage:
 
 def timeline(
     events: Sequence[Event],
-    ends: Sequence[Ends],
+    ends: Sequence[SegmentEnds],
     host_ns: Callable[[HostEvent], int],
     accelerator_ns: Sequence[int],
     transfer_ns: Callable[[str], int],
@@ -165,7 +165,7 @@ class Evaluator:
         graph, problem = self.graph, self.problem
         steps: list[str | int] = []
         hosted: list[Node] = []
-        ends: list[Passage] = []
+        ends: list[SegmentValues] = []
         there: list[int] = []
         groups = partition(graph, lambda node: node.outputs[0].name in accelerated)
         self.visits += len(groups) * len(graph.nodes)
@@ -176,7 +176,7 @@ class Evaluator:
                 hosted += group
                 continue
             steps.append(len(ends))
-            ends.append(passage(graph, group))
+            ends.append(segment_values(graph, group))
             there.append(sum(problem.accelerator_ns[name] or 0 for name in names))
         kernels = find(hosted) if find else ()
 

@@ -5,7 +5,7 @@ from .macs import accelerated_share
 from .measure import Agreement, LayerQuality
 from .options import AUTO, QuantiserOptions
 from .prepare import prepare
-from .quantise import Quantised, evaluate_quality, quantise
+from .quantise import QuantisedNetwork, evaluate_quality, quantise
 from .ranges import METHODS
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "Agreement",
     "Batches",
     "LayerQuality",
-    "Quantised",
+    "QuantisedNetwork",
     "QuantiserOptions",
     "accelerated_share",
     "evaluate_quality",

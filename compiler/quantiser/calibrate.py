@@ -7,8 +7,8 @@ import numpy as np
 
 from ..graph import Graph, Quantisation
 from .batches import Batches
+from .float_layer import FloatLayer
 from .histogram import Histogram, merge
-from .layer import Layer
 from .points import Points
 from .ranges import centred_quantisation, choose_range, quantisation_of_range
 
@@ -105,6 +105,6 @@ class ChannelMean:
         return np.asarray(self._sum) / max(self._count, 1)
 
 
-def channels_last(layer: Layer, values: np.ndarray) -> np.ndarray:
+def channels_last(layer: FloatLayer, values: np.ndarray) -> np.ndarray:
     """Return a weighted layer's values with the output channels on the last axis."""
     return np.moveaxis(values, 1, -1) if layer.kind == "conv" else values

@@ -44,7 +44,7 @@ class Candidate:
     equalised : bool
         Whether the channels of `source` are.
     corrections : dict
-        Layer's output -> float64[channels] in its bias.
+        FloatLayer's output -> float64[channels] in its bias.
     end_db : float
         Ratio of signal to noise behind the last layers.
     """

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, drop_unused
 from ..graph import operators as ops
-from .layer import maker
+from .float_layer import maker
 from .points import Points
 
 LARGEST_FACTOR = 64.0
@@ -28,7 +28,7 @@ PASSING = ("Relu",)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class EqualisedPair:
     """Two convolutions that may share factors.
 
     Attributes
@@ -44,7 +44,7 @@ class Link:
     between: str
 
 
-def find_links(graph: Graph, points: Points) -> tuple[Link, ...]:
+def find_links(graph: Graph, points: Points) -> tuple[EqualisedPair, ...]:
     """Return the pairs of convolutions with nothing between that a factor does not pass."""
     layers = {layer.output: layer for layer in points.layers}
     links = []
@@ -63,18 +63,20 @@ def find_links(graph: Graph, points: Points) -> tuple[Link, ...]:
         first = layers.get(name)
         passes = first is not None and first.kind == "conv" and _alone(graph, name)
         if first is not None and passes and _all_pass(graph, first.linear, first.output):
-            links.append(Link(first.head, layer.head, first.output))
+            links.append(EqualisedPair(first.head, layer.head, first.output))
     return tuple(links)
 
 
-def equalise(graph: Graph, links: tuple[Link, ...], peaks: Mapping[str, np.ndarray]) -> Graph:
+def equalise(
+    graph: Graph, links: tuple[EqualisedPair, ...], peaks: Mapping[str, np.ndarray]
+) -> Graph:
     """Return a graph with equalised channels, the same function up to rounding.
 
     Parameters
     ----------
     graph : Graph
         Float, prepared.
-    links : tuple of Link
+    links : tuple of EqualisedPair
         Of this graph.
     peaks : mapping
         Activation between -> float64[channels], largest magnitudes.

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, Output, Quantisation, drop_unused, verify
 from ..graph import operators as ops
-from .layer import Layer, maker, origin
+from .float_layer import FloatLayer, maker, origin
 from .points import Points
 from .weights import quantise_weights
 
@@ -45,7 +45,7 @@ def insert_quantisation(
     quantisations : mapping
         Of every point.
     corrections : mapping
-        Layer's output -> float64[channels] to add to its bias.
+        FloatLayer's output -> float64[channels] to add to its bias.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def insert_quantisation(
     return Inserted(verify(drop_unused(builder.graph(outputs)), "insert_quantisation"), shown)
 
 
-def weights_of(graph: Graph, layer: Layer) -> tuple[np.ndarray, np.ndarray, int]:
+def weights_of(graph: Graph, layer: FloatLayer) -> tuple[np.ndarray, np.ndarray, int]:
     """Return a weighted layer's float weights, its float bias, and the output channels' axis."""
     head, linear = maker(graph, layer.head), maker(graph, layer.linear)
     weights = graph.data(head.inputs[1])
@@ -143,7 +143,7 @@ def _parameters(
 
 
 def input_quantisation(
-    graph: Graph, layer: Layer, quantisations: Mapping[str, Quantisation]
+    graph: Graph, layer: FloatLayer, quantisations: Mapping[str, Quantisation]
 ) -> Quantisation:
     """Return the quantisation of what a weighted layer reads, moves in between or not."""
     (name,) = layer.inputs

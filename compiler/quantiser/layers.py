@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
-from .layer import Layer
+from .float_layer import FloatLayer
 from .tables import find_tables, single_source, without_lone_layers
 
 CLAMPS = ("Relu", "Clip")
@@ -18,7 +18,7 @@ CLAMPS = ("Relu", "Clip")
 
 def find_layers(
     graph: Graph, keep_float: Iterable[str] = (), apart: frozenset[str] = frozenset()
-) -> tuple[Layer, ...]:
+) -> tuple[FloatLayer, ...]:
     """Group the nodes of a float graph into layers.
 
     Parameters
@@ -32,7 +32,7 @@ def find_layers(
 
     Returns
     -------
-    tuple of Layer
+    tuple of FloatLayer
         In topological order. Nodes in no layer stay in float.
 
     Raises
@@ -50,7 +50,7 @@ def find_layers(
     return without_lone_layers(graph, found, apart)
 
 
-def _heavy_layers(graph: Graph) -> Iterable[Layer]:
+def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
     """Yield convolutions, dense layers, pools and residual adds with their activations."""
     taken: set[str] = set()
     single: dict[str, str] = {}
@@ -141,7 +141,9 @@ def _factor_behind(graph: Graph, node: Node) -> str:
     return name if divides and user.inputs[0] == factor else user.output.name
 
 
-def _extended(graph: Graph, node: Node, kind: str, inputs: tuple[str, ...], linear: str) -> Layer:
+def _extended(
+    graph: Graph, node: Node, kind: str, inputs: tuple[str, ...], linear: str
+) -> FloatLayer:
     """Return the layer of a node with the clamps behind it."""
     inside = {node.output.name, linear}
     output = linear
@@ -153,10 +155,10 @@ def _extended(graph: Graph, node: Node, kind: str, inputs: tuple[str, ...], line
             break
         output = user.output.name
         inside.add(output)
-    return Layer(node.name, kind, inputs, output, frozenset(inside), node.output.name, linear)
+    return FloatLayer(node.name, kind, inputs, output, frozenset(inside), node.output.name, linear)
 
 
-def _matching(graph: Graph, layers: list[Layer], names: tuple[str, ...]) -> list[Layer]:
+def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) -> list[FloatLayer]:
     """Return the layers that are meant by names of layers, nodes or values, or by their ends."""
     called = {layer.output: _names_of(graph, layer) for layer in layers}
     matching = []
@@ -179,7 +181,7 @@ def _matching(graph: Graph, layers: list[Layer], names: tuple[str, ...]) -> list
     return matching
 
 
-def _names_of(graph: Graph, layer: Layer) -> set[str]:
+def _names_of(graph: Graph, layer: FloatLayer) -> set[str]:
     """Return what a layer, its nodes and its values are called."""
     nodes = {node.name for node in graph.nodes if node.outputs[0].name in layer.inside}
     return {layer.name, *layer.inside} | nodes

@@ -7,8 +7,8 @@ import numpy as np
 
 from ..graph import Graph, Quantisation, evaluate, evaluate_node
 from .batches import Arrays, Batches
+from .float_layer import FloatLayer, origin
 from .insert import Inserted
-from .layer import Layer, origin
 from .points import Points
 from .ranges import range_of
 
@@ -51,7 +51,7 @@ class LayerQuality:
 
     Attributes
     ----------
-    layer : Layer
+    layer : FloatLayer
         The layer.
     quantisation : Quantisation
         Of its output.
@@ -66,7 +66,7 @@ class LayerQuality:
         Share of its float outputs beyond `low` and `high` by more than half a step.
     """
 
-    layer: Layer
+    layer: FloatLayer
     quantisation: Quantisation
     low: float
     high: float

@@ -12,9 +12,10 @@ import numpy as np
 from ..graph import Builder, Graph, Node, evaluate_node, verify
 from ..graph import operators as ops
 from ..passes.clean_activations import LARGEST
-from ..passes.patterns import Clamp, clamp_limits
+from ..passes.patterns import clamp_of, clamped
+from ..rewriting import first_match, op
 from .calibrate import ActivationStatistics
-from .layer import Layer, maker, origin
+from .float_layer import FloatLayer, maker, origin
 from .points import Points
 from .ranges import LEVELS, Range
 
@@ -51,7 +52,7 @@ def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Gr
 
 
 def _limits(
-    graph: Graph, layer: Layer, statistics: ActivationStatistics
+    graph: Graph, layer: FloatLayer, statistics: ActivationStatistics
 ) -> Iterable[tuple[str, Range]]:
     """Yield operands of a layer, and the range outside which their value makes no difference."""
     if layer.kind == "table":
@@ -67,25 +68,25 @@ def _limits(
         yield name, (lowest - max(known.high, 0.0), highest - min(known.low, 0.0))
 
 
-def _clamp_behind(graph: Graph, layer: Layer) -> Range:
+BEHIND_HEAD = clamped(op(ops.Binary))
+
+
+def _clamp_behind(graph: Graph, layer: FloatLayer) -> Range:
     """Return the limits that a layer's Relu and Clip set."""
-    clamp, name = Clamp(), layer.output
-    while name != layer.head:
-        node = maker(graph, name)
-        limits = clamp_limits(node.attributes)
-        assert limits is not None, "only clamps stand behind a layer's head"
-        clamp, name = clamp.after(limits), node.inputs[0]
+    match = first_match(BEHIND_HEAD, graph, layer.output)
+    assert match is not None, "only clamps stand behind a layer's head"
+    clamp = clamp_of(match["clamps"])
     return clamp.low, clamp.high
 
 
-def flat_ends(graph: Graph, layer: Layer, low: float, high: float) -> Range:
+def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range:
     """Return where a table's function stops being flat at either end of its input's range.
 
     Parameters
     ----------
     graph : Graph
         Float, prepared.
-    layer : Layer
+    layer : FloatLayer
         A `table`.
     low, high : float
         Range of its input.

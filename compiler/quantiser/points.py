@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..graph import Graph
 from ..graph import operators as ops
-from .layer import Layer, origin
+from .float_layer import FloatLayer, origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Points:
 
     Attributes
     ----------
-    layers : tuple of Layer
+    layers : tuple of FloatLayer
         What reads and writes them, in topological order.
     replaced : frozenset of str
         Values of which only the int8 form is left: outputs of layers, and what Concat joins.
@@ -27,7 +27,7 @@ class Points:
         each operand with another one.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[FloatLayer, ...]
     replaced: frozenset[str]
     readers: Mapping[str, frozenset[str]]
     groups: tuple[tuple[str, ...], ...]
@@ -40,7 +40,7 @@ class Points:
 
 
 def find_points(
-    graph: Graph, layers: Iterable[Layer], apart: frozenset[str] = frozenset()
+    graph: Graph, layers: Iterable[FloatLayer], apart: frozenset[str] = frozenset()
 ) -> Points:
     """Return what has to be quantised so that every layer reads and writes int8.
 
@@ -100,7 +100,7 @@ def _in_order(graph: Graph) -> Iterable[str]:
 
 
 def _joining(
-    graph: Graph, layers: tuple[Layer, ...], outputs: set[str], apart: frozenset[str]
+    graph: Graph, layers: tuple[FloatLayer, ...], outputs: set[str], apart: frozenset[str]
 ) -> set[str]:
     """Return the outputs of Concats between layers, from the last one back."""
     reads = {origin(graph, name) for layer in layers for name in layer.inputs}

@@ -4,8 +4,10 @@ import numpy as np
 
 from ...errors import CompileError
 from .. import passes
-from ..graph import Builder, Graph, Node, rewrite_once, verify
+from ..graph import Graph, verify
 from ..graph import operators as ops
+from ..passes.fold_batch_normalisation import is_matrix
+from ..rewriting import Site, op, rewrite_once, rule, value
 
 RECIPE = (
     passes.eliminate_dead_code,  # initialisers that nothing reads
@@ -13,6 +15,27 @@ RECIPE = (
     passes.fold_batch_normalisation,  # one weight tensor and one bias a layer
     passes.clean_activations,  # clamps next to their layers
 )
+
+
+BIAS = op(ops.Binary("Add"), value(), value(constant=True), commutative=True)
+
+
+@rule(op(ops.Conv, value(), value()))
+def give_bias(site: Site) -> str | None:
+    """Conv without bias -> with a bias of zeros, which corrections can change."""
+    zeros = site.constant(np.zeros(site.shape[1], np.float32), f"{site.root.name}.no_bias")
+    return site.emit(site.root.attributes, *site.root.inputs, zeros)
+
+
+@rule(op(ops.MatMul, value(), value(constant=True, where=is_matrix)))
+def give_sum(site: Site) -> str | None:
+    """MatMul with weights and no sum behind -> with an Add of zeros."""
+    user = site.view.only_user(site.root.output.name)
+    if user is not None and next(BIAS.matches_node(site.view, user), None) is not None:
+        return None
+    product = site.emit(site.root.attributes, *site.root.inputs)
+    zeros = site.constant(np.zeros(site.shape[-1], np.float32), f"{site.root.name}.no_bias")
+    return site.emit(ops.Binary("Add"), product, zeros)
 
 
 def prepare(graph: Graph) -> Graph:
@@ -36,25 +59,4 @@ def prepare(graph: Graph) -> Graph:
             f"model `{graph.name}`: expected a float model to quantise, got one with "
             f"QuantizeLinear (node `{quantised.name}`); run it as it is, without calibration"
         )
-    return verify(rewrite_once(graph, _give_bias), "give_bias")
-
-
-def _give_bias(builder: Builder, node: Node, graph: Graph) -> str | None:
-    """Conv or MatMul without bias -> with a bias of zeros, which corrections can change."""
-    if isinstance(node.attributes, ops.Conv) and len(node.inputs) == 2:
-        zeros = np.zeros(node.output.type.shape[1], np.float32)
-        operands = [*node.inputs, builder.constant(zeros, f"{node.name}.no_bias")]
-        return builder.emit(node.attributes, operands, node.name)
-    weights = node.inputs[-1]
-    if not isinstance(node.attributes, ops.MatMul) or not builder.is_constant(weights):
-        return None
-    if len(builder.types[weights].shape) != 2:
-        return None
-    users = graph.users(node.output.name)
-    biased = len(users) == 1 and users[0].attributes == ops.Binary("Add")
-    if biased and any(graph.is_constant(name) for name in users[0].inputs):
-        return None
-    product = builder.emit(node.attributes, node.inputs, node.name)
-    zeros = np.zeros(node.output.type.shape[-1], np.float32)
-    bias = builder.constant(zeros, f"{node.name}.no_bias")
-    return builder.emit(ops.Binary("Add"), [product, bias], node.name)
+    return verify(rewrite_once(graph, give_bias, give_sum), "give_bias")

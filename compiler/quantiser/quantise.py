@@ -8,7 +8,7 @@ from .. import frontend
 from ..graph import Graph
 from .batches import Batches
 from .candidates import Candidate, Progress, best_candidate
-from .layer import Layer, origin
+from .float_layer import FloatLayer, origin
 from .measure import (
     Agreement,
     LayerQuality,
@@ -27,7 +27,7 @@ RESCUE_GAIN_DB = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
+class QuantisedNetwork:
     """A quantised network.
 
     Attributes
@@ -67,7 +67,7 @@ def quantise(
     batches: Batches,
     options: QuantiserOptions = DEFAULT_OPTIONS,
     progress: Progress = lambda text: None,
-) -> Quantised:
+) -> QuantisedNetwork:
     """Quantise a float network.
 
     Parameters
@@ -103,7 +103,7 @@ def quantise(
         rescued |= more
     progress("measuring layers")
     qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
-    return Quantised(
+    return QuantisedNetwork(
         best.inserted.graph,
         prepared,
         best.method,
@@ -159,20 +159,20 @@ def _rescue(
     return None
 
 
-def _read_by(best: Candidate, reader: Layer) -> list[Layer]:
+def _read_by(best: Candidate, reader: FloatLayer) -> list[FloatLayer]:
     """Return the layers whose outputs a layer reads."""
     sources = {origin(best.source, name) for name in reader.inputs}
     return [layer for layer in best.points.layers if layer.output in sources]
 
 
 def evaluate_quality(
-    quantised: Quantised, integer: Graph, batches: Batches, labels: np.ndarray | None
+    quantised: QuantisedNetwork, integer: Graph, batches: Batches, labels: np.ndarray | None
 ) -> Agreement:
     """Compare the integer network with the float one.
 
     Parameters
     ----------
-    quantised : Quantised
+    quantised : QuantisedNetwork
         The network.
     integer : Graph
         Its `integer_graph`, which the accelerator computes bit by bit.

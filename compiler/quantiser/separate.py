@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from ..graph import Graph
 from ..graph import operators as ops
 from .calibrate import ActivationStatistics
-from .layer import origin
+from .float_layer import origin
 from .points import Points
 from .ranges import LEVELS
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..graph import Graph, Node
 from ..graph import operators as ops
-from .layer import Layer, is_move, maker, origin
+from .float_layer import FloatLayer, is_move, maker, origin
 
 
 def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:
@@ -33,7 +33,7 @@ def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | Non
     return sources.pop() if len(sources) == 1 else None
 
 
-def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[Layer]:
+def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[FloatLayer]:
     """Yield elementwise functions of one value, as large as they come.
 
     Parameters
@@ -56,7 +56,7 @@ def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[Layer]:
         if users and inner and not graph.is_output(name):
             continue
         region = frozenset(_between(graph, name, source))
-        yield Layer(maker(graph, name).name, "table", (source,), name, region, name, name)
+        yield FloatLayer(maker(graph, name).name, "table", (source,), name, region, name, name)
 
 
 def _between(graph: Graph, name: str, source: str) -> set[str]:
@@ -78,8 +78,8 @@ LONE = ("table", "add", "pool")
 
 
 def without_lone_layers(
-    graph: Graph, layers: list[Layer], apart: frozenset[str] = frozenset()
-) -> tuple[Layer, ...]:
+    graph: Graph, layers: list[FloatLayer], apart: frozenset[str] = frozenset()
+) -> tuple[FloatLayer, ...]:
     """Drop tables that read or give float values, and sums and pools that do both.
 
     A sum that nothing quantised reads is dropped as well where it reads one of `apart`, outputs of
@@ -95,7 +95,7 @@ def without_lone_layers(
 
 
 def _is_lone(
-    graph: Graph, layer: Layer, produced: set[str], reads: set[str], apart: frozenset[str]
+    graph: Graph, layer: FloatLayer, produced: set[str], reads: set[str], apart: frozenset[str]
 ) -> bool:
     if layer.kind not in LONE:
         return False

@@ -10,26 +10,28 @@ from collections.abc import Iterator
 
 from ...isa.configuration import Memory
 from ...isa.expressions import Call, Constant, Expression, Match, Op, Read, Reduction
+from ...isa.instructions import Instruction
 from .bounds import Bounds
 from .stages import ScheduleError, Stage, State
 from .values import LIMITS
 
 
 def check_exact(
-    stage: Stage, state: State, bounds: Bounds, found: Match, mnemonic: str, doing: str
+    stage: Stage, state: State, bounds: Bounds, found: Match, family: type[Instruction], doing: str
 ) -> None:
     """Refuse a stage whose value an instruction would change.
 
     Parameters
     ----------
     found
-        How the stage matches the instruction's law.
+        How the stage matches the law of `family`.
 
     Raises
     ------
     ScheduleError
         Saying what differs.
     """
+    mnemonic = family.mnemonic
     if stage.output.dtype == "int8" and not is_int8(stage.body, state):
         raise ScheduleError(
             f"{doing}: {mnemonic} saturates to int8, and `{stage.name}` keeps the low bits of its "
@@ -46,17 +48,17 @@ def check_exact(
     wide = [
         read.tensor
         for slot, read in found.reads
-        if slot.operand == "a" and state.scope(read.tensor) == Memory.ACC.name
+        if state.scope(read.tensor) == Memory.ACC.name
+        and fields.get(family.unscaled_fields.get(slot.operand, ""), 1) != 1
     ]
-    if wide and fields.get("a_multiplier", 1) != 1:  # which counts as 1 there
+    if wide:
         factors = [call for call in calls(stage.body) if call.op is Op.MULTIPLY]
         part = next((c for c in factors if isinstance(c.arguments[1], Constant)), stage.body)
         raise ScheduleError(
             f"{doing}: {mnemonic} multiplies by constants only what lies in ACT, and `{wide[0]}` "
             f"lies in ACC; make `{part}` a stage that no instruction does"
         )
-    finished = fields.get("scale") or fields.get("lookup") or {"zero_point", "low"} & set(fields)
-    if stage.scope == Memory.ACC.name and finished:
+    if stage.scope == Memory.ACC.name and family.finishes(fields):
         raise ScheduleError(
             f"{doing}: ACC takes a result before constants are added, requantisation and clamp, "
             f"and `{stage.name}` lies there; make it an int8 stage in ACT"

@@ -1,7 +1,6 @@
 """Whether a nest is one instruction: operands in place, tiles that fill lanes, whole boxes."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from ...errors import CompileError
 from ...isa.configuration import Memory
@@ -79,12 +78,12 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
         )
     family = pattern.family
     outside = [loop for loop in stage.loops[:opened] if stage.reduces(loop)]
-    if outside and "accumulate" not in {field.name for field in fields(family)}:
+    if outside and not family.continue_field:
         raise ScheduleError(
             f"{doing}: {family.mnemonic} cannot add to an earlier sum; move the reduction loop "
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
-    check_exact(stage, state, bounds, found, family.mnemonic, doing)
+    check_exact(stage, state, bounds, found, family, doing)
     if pattern.window:
         _check_window(doing, stage, state, found, plan, bounds, tile)
         return

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from ...errors import TilewrightError, UsageError
 from ...isa.configuration import Configuration, load_configuration
-from ...isa.random_configurations import verification_configurations
 from .comparison import Tally, verify_programs
+from .programs.random_configurations import verification_configurations
 
 CHUNK_PROGRAMS = 20
 """Programs between two looks at the clock."""

@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DeviceError
-from ...isa.cases import Case, format_case
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
-from ...isa.random_configurations import random_memory_parameters
-from ...isa.random_programs import random_program
 from ...isa.semantics import SCRATCHPADS, Machine
-from ...isa.shrink import shrink
 from ...sim.memory_model import MemoryModel
 from ...sim.native_functional import functional_machine
 from ...sim.rtl import RtlCore
 from ...sim.timing import Timer, Timing
 from ...sim.timing.definition import Model
+from .programs.cases import Case, format_case
+from .programs.random_configurations import random_memory_parameters
+from .programs.random_programs import random_program
+from .programs.shrink_programs import shrink
 
 DATA_BYTES = 1 << 14
 """Size of the data window of every program."""

@@ -1,10 +1,11 @@
 """The instruction families, one file each."""
 
-from .common import Access, Instruction, Loop, Operand, Unit, peers
+from .common import Access, Instruction, Loop, Operand, Role, Unit, peers
 from .control import Halt, Sync
 from .gemm import Gemm
 from .load import Load
 from .store import Store
+from .transfers import fill_memory, transfer, transfer_problem
 from .vector import Combine, Reduce, Vector
 
 FAMILIES: tuple[type[Instruction], ...] = (Load, Gemm, Vector, Store, Sync, Halt)
@@ -20,9 +21,13 @@ __all__ = [
     "Loop",
     "Operand",
     "Reduce",
+    "Role",
     "Store",
     "Sync",
     "Unit",
     "Vector",
+    "fill_memory",
     "peers",
+    "transfer",
+    "transfer_problem",
 ]

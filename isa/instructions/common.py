@@ -7,7 +7,7 @@ dropped by the constructor, so equal meanings compare equal.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cache
 from typing import Any, ClassVar
 
@@ -42,6 +42,29 @@ class Loop:
     def __post_init__(self) -> None:
         if self.extent < 1:
             raise IsaError(f"loop extent must be at least 1, got {self.extent}")
+
+
+class Role(Enum):
+    """What an operand is to its instruction; the compiler knows operands by nothing else."""
+
+    SOURCE = "source"
+    """Bytes to copy."""
+    DESTINATION = "destination"
+    """Where copied bytes go."""
+    STREAM = "stream"
+    """Activations, another element or row at each step."""
+    WEIGHTS = "weights"
+    """Factors that stay while a stream passes."""
+    ACCUMULATOR = "accumulator"
+    """Sums, which a later instruction may go on with."""
+    RESULT = "result"
+    """Finished activations."""
+    BIAS = "bias"
+    """Added per channel."""
+    SCALE = "scale"
+    """Factor of the requantisation, per channel."""
+    TABLE = "table"
+    """Values to look up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +135,28 @@ def nest_addresses(base: int, loops: tuple[tuple[int, int], ...]) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """An instruction of some unit; `wait` and `signal` name other units."""
+    """An instruction of some unit; `wait` and `signal` name other units.
+
+    Attributes
+    ----------
+    unit, opcode, mnemonic, law, time
+        Which unit runs it, its code and name, what it computes and how long that takes.
+    operands
+        Its affine accesses.
+    roles
+        What each operand is. Where one operand holds two things, or a field stands for a whole
+        table, each has an entry of its own: `param.bias`, `table`.
+    nests
+        Loop nests, outermost first, with the operands that their loops move.
+    reduction_nest
+        The nest whose loops may reduce; loops of the other one never do.
+    continue_field
+        The flag that adds to the sums of an earlier instruction; empty where none can.
+    lane_group_field
+        The field that picks one group of `lanes_out` channels of a wider row; empty where none.
+    unscaled_fields
+        By operand, the factor that counts as 1 where the operand lies in ACC.
+    """
 
     unit: ClassVar[Unit | None]
     opcode: ClassVar[int]
@@ -120,7 +164,12 @@ class Instruction:
     law: ClassVar[str]
     time: ClassVar[str]
     operands: ClassVar[tuple[Operand, ...]] = ()
+    roles: ClassVar[dict[str, Role]] = {}
     nests: ClassVar[dict[str, tuple[str, ...]]] = {}
+    reduction_nest: ClassVar[str] = ""
+    continue_field: ClassVar[str] = ""
+    lane_group_field: ClassVar[str] = ""
+    unscaled_fields: ClassVar[dict[str, str]] = {}
 
     wait: frozenset[Unit] = frozenset()
     signal: frozenset[Unit] = frozenset()
@@ -164,6 +213,25 @@ class Instruction:
         raise IsaError(f"{cls.mnemonic} has no operand `{operand}`")
 
     @classmethod
+    def finishes(cls, found: Mapping[str, Any]) -> bool:
+        """Whether fields that a law was matched with take no part in a result for ACC."""
+        return False
+
+    @classmethod
+    def operand_of(cls, role: Role) -> str:
+        """The only operand with a role.
+
+        Raises
+        ------
+        IsaError
+            When there is none, or more than one.
+        """
+        names = [name for name, found in cls.roles.items() if found is role]
+        if len(names) != 1:
+            raise IsaError(f"{cls.mnemonic}: {len(names)} operands are {role.value}, not one")
+        return names[0]
+
+    @classmethod
     def levels(cls, nest: str, configuration: Configuration) -> int:
         """Loop levels of a nest."""
         return getattr(configuration, nest)
@@ -187,6 +255,11 @@ class Instruction:
     def code_of(self, field: str, configuration: Configuration) -> int:
         """What stands in a word for the value of a field that is no address, stride or extent."""
         return int(getattr(self, field))
+
+    @property
+    def only_tokens(self) -> bool:
+        """Whether it touches no memory: such instructions order others, or end the program."""
+        return not self.operands
 
     # Derived -----------------------------------------------------------------------------------
 

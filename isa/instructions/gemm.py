@@ -6,7 +6,8 @@ from typing import ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
-from .common import Instruction, Loop, Operand, Unit
+from ..pipeline import GEMM_REVISIT_STEPS, GEMM_TAIL_CYCLES
+from .common import Instruction, Loop, Operand, Role, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,18 +49,26 @@ class Gemm(Instruction):
         "depthwise: ... + sum_j ACT[act of j steps before, channel] * WGT[wgt, j, o]"
     )
     time: ClassVar[str] = (
-        "each tile takes max(rows, lanes_in, 4) cycles; complete 7 + log2(lanes_in) cycles after "
-        "the last row"
+        f"each tile takes max(rows, lanes_in, {GEMM_REVISIT_STEPS}) cycles; complete "
+        f"{GEMM_TAIL_CYCLES} + log2(lanes_in) cycles after the last row"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("act", reads=True),
         Operand("wgt", reads=True),
         Operand("acc", reads=True, writes=True),
     )
+    roles: ClassVar[dict[str, Role]] = {
+        "act": Role.STREAM,
+        "wgt": Role.WEIGHTS,
+        "acc": Role.ACCUMULATOR,
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {
         "tile_loops": ("act", "wgt", "acc"),
         "row_loops": ("act", "acc"),
     }
+    reduction_nest: ClassVar[str] = "tile_loops"
+    continue_field: ClassVar[str] = "accumulate"
+    lane_group_field: ClassVar[str] = "part"
 
     accumulate: bool = False
     depthwise: bool = False

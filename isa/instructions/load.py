@@ -6,7 +6,10 @@ from typing import ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field
-from .common import Instruction, Loop, Operand, Unit, local_bits
+from .common import Instruction, Loop, Operand, Role, Unit, local_bits
+
+DESTINATIONS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
+"""Scratchpads that LOAD fills, in the order of the destination code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,7 @@ class Load(Instruction):
         Operand("memory", reads=True),
         Operand("local", writes=True),
     )
+    roles: ClassVar[dict[str, Role]] = {"memory": Role.SOURCE, "local": Role.DESTINATION}
     nests: ClassVar[dict[str, tuple[str, ...]]] = {"loops": ("memory", "local")}
 
     destination: Memory
@@ -55,7 +59,7 @@ class Load(Instruction):
     def __post_init__(self) -> None:
         super(Load, self).__post_init__()
         destination = Memory(self.destination)
-        if destination not in (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT):
+        if destination not in DESTINATIONS:
             raise IsaError(f"load: `destination` cannot be {destination.name}")
         object.__setattr__(self, "destination", destination)
         object.__setattr__(self, "fill", bool(self.fill))

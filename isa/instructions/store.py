@@ -6,7 +6,7 @@ from typing import ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field
-from .common import Instruction, Loop, Operand, Unit, local_bits
+from .common import Instruction, Loop, Operand, Role, Unit, local_bits
 
 SOURCES = (Memory.ACT, Memory.ACC)
 """Scratchpads that STORE reads, in the order of the source code."""
@@ -40,6 +40,7 @@ class Store(Instruction):
         Operand("local", reads=True),
         Operand("memory", writes=True),
     )
+    roles: ClassVar[dict[str, Role]] = {"local": Role.SOURCE, "memory": Role.DESTINATION}
     nests: ClassVar[dict[str, tuple[str, ...]]] = {"loops": ("local", "memory")}
 
     source: Memory

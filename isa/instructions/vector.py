@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
+from ..pipeline import VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from ..vector_operations import Combine, Operation, code_bits
-from .common import Access, Instruction, Loop, Operand, Unit, slice_count
+from .common import Access, Instruction, Loop, Operand, Role, Unit, slice_count
 
 
 class Reduce(IntEnum):
@@ -58,17 +59,30 @@ class Vector(Instruction):
         "dst = lookup(clamp(saturate8("
         "requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
     )
-    time: ClassVar[str] = "one step a cycle; complete 10 cycles after the last one (to ACC), or 21"
+    time: ClassVar[str] = (
+        f"one step a cycle; complete {VECTOR_TOTAL_CYCLES} cycles after the last one if it writes "
+        f"ACC, {VECTOR_RESULT_CYCLES} if it writes ACT"
+    )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("dst", writes=True),
         Operand("a", reads=True),
         Operand("b", reads=True),
         Operand("param", reads=True),
     )
+    roles: ClassVar[dict[str, Role]] = {
+        "dst": Role.RESULT,
+        "a": Role.STREAM,
+        "b": Role.STREAM,
+        "param.bias": Role.BIAS,
+        "param.scale": Role.SCALE,
+        "table": Role.TABLE,
+    }
     nests: ClassVar[dict[str, tuple[str, ...]]] = {
         "map_loops": ("dst", "a", "b", "param"),
         "reduce_loops": ("a", "b"),
     }
+    reduction_nest: ClassVar[str] = "reduce_loops"
+    unscaled_fields: ClassVar[dict[str, str]] = {"a": "a_multiplier"}
 
     a_from_acc: bool = False
     to_acc: bool = False
@@ -159,6 +173,11 @@ class Vector(Instruction):
         if operand == "param":
             return address_width(configuration.rows(Memory.PARAM))
         return address_width(slice_count(configuration))
+
+    @classmethod
+    def finishes(cls, found: Mapping[str, Any]) -> bool:
+        """Whether anything follows the bias; a clamp and a zero point count with any constant."""
+        return bool(found.get("scale") or found.get("lookup") or {"zero_point", "low"} & set(found))
 
     def memory_of(self, operand: str) -> Memory:
         """ACT or ACC as the flags say; `b` always lies in ACT."""

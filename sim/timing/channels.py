@@ -4,17 +4,8 @@ All times are cycles; an event that a register carries is seen in the cycle afte
 those of AXI4 (ARM IHI 0022): AR and R for reads, AW, W and B for writes.
 """
 
-from ...hardware.beat_packer import QUEUED_BEATS
-from ..memory_model import MemoryModel
-
-BUFFERED_BEATS = 2
-"""Beats that the core's read buffer holds."""
-
-WRITE_BUFFER_BEATS = 512
-"""Write data that the memory takes before their address."""
-
-PACKING_CYCLES = 5
-"""From the cycle that takes a beat's last piece to the one that offers the beat to the port."""
+from ...isa.pipeline import PACKING_CYCLES, QUEUED_BEATS, READ_BUFFER_BEATS
+from ..memory_model import WRITE_BUFFER_BEATS, MemoryModel
 
 
 class Bandwidth:
@@ -55,7 +46,7 @@ class ReadChannel:
         """Per burst, the handshake of its last beat on R."""
         self.handshake = -1
         """The last handshake on R."""
-        self.taken = [-1] * BUFFERED_BEATS
+        self.taken = [-1] * READ_BUFFER_BEATS
         """Cycles in which the last beats left the read buffer."""
 
     def grant(self, cycle: int) -> int:
@@ -70,7 +61,7 @@ class ReadChannel:
         """Move the next beat on R; return the first cycle in which the core can take it."""
         offered = self.bandwidth.available(max(ready, self.handshake + 1))
         self.bandwidth.take(offered)
-        self.handshake = max(offered, self.taken[-BUFFERED_BEATS] + 1)
+        self.handshake = max(offered, self.taken[-READ_BUFFER_BEATS] + 1)
         return max(self.handshake + 1, self.taken[-1] + 1)
 
     def take(self, cycle: int) -> None:

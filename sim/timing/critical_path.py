@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...isa.configuration import GEMM_REVISIT_STEPS
+from ...isa.durations import tile_cycles
 from ...isa.instructions import Unit
+from ...isa.pipeline import GEMM_REVISIT_STEPS
 from .stalls import Wait
 from .timing import Timing
 from .transfers import COLUMNS
@@ -139,7 +140,7 @@ class _Walk:
         return self.times["start"][index]
 
     def _tile_cycles(self) -> int:
-        return max(self.timing.configuration.lanes_in, GEMM_REVISIT_STEPS)
+        return tile_cycles(self.timing.configuration)
 
     def _start(self, index: int) -> tuple[str, int]:
         unit = Unit(int(self.links.unit[index]))

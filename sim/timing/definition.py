@@ -10,17 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...hardware.in_flight import commands_in_flight
 from ...isa import durations
-from ...isa.configuration import GEMM_REVISIT_STEPS, Configuration
+from ...isa.configuration import Configuration
 from ...isa.instructions import Gemm, Halt, Instruction, Sync, Unit, Vector
+from ...isa.pipeline import (
+    FETCH_START_CYCLES,
+    GEMM_REVISIT_STEPS,
+    GEMMS_IN_FLIGHT,
+    VECTORS_IN_FLIGHT,
+)
 from ..memory_model import MemoryModel
 from .channels import ReadChannel, WriteChannel
-from .fetch import START_CYCLE, Fetch
+from .fetch import Fetch
 from .transfers import COLUMNS, Burst, Cutter, Entry, Issuer
-
-GEMMS_IN_FLIGHT, VECTORS_IN_FLIGHT = 4, 2
-"""Commands between acceptance and retirement; LOAD's and STORE's follow from the configuration."""
 
 
 class Model:
@@ -39,7 +41,7 @@ class Model:
         self.reads = ReadChannel(memory)
         self.writes = WriteChannel(memory, configuration.outstanding_bursts)
         self.fetch = Fetch(configuration, len(program))
-        self.remembered = commands_in_flight(configuration)
+        self.remembered = durations.commands_in_flight(configuration)
 
         self.entries: dict[Unit, list[Entry]] = {unit: [] for unit in Unit}
         self.started = dict.fromkeys(Unit, 0)
@@ -97,7 +99,7 @@ class Model:
             self.retire(entry)
             times[place] = entry.times()
         done = max([dispatched, *(entry.retired for entry in order)]) + 1
-        return done - START_CYCLE + 1, times
+        return done - FETCH_START_CYCLES + 1, times
 
     # FETCH and the queues ----------------------------------------------------------------------
 

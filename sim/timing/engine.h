@@ -21,7 +21,7 @@ class Engine {
 
     // FETCH.
     Cycle fetch_left, requested = 0;
-    Cycle fetch_granted = START_CYCLE, fetch_ready = NEVER;
+    Cycle fetch_granted = FETCH_START_CYCLES, fetch_ready = NEVER;
     Ring fetch_ends;
     // Per beat, when it arrived and when it left the buffer for its word. At full rate both are a
     // beat a cycle within a burst: `arrived` then keeps its first beat, and `shifted` its last.
@@ -36,7 +36,7 @@ class Engine {
     Cycle addressed = -1, written = -1, committed = -1;
     Ring responses, returned;
     // GEMM and VECTOR.
-    Cycle last_step = -REVISIT_CYCLES, last_tile = -1, vector_complete = 0;
+    Cycle last_step = -GEMM_REVISIT_STEPS, last_tile = -1, vector_complete = 0;
     Ring gemms, vectors;
 
 public:
@@ -73,7 +73,7 @@ public:
         std::fill(times + program.operations.size(), times + program.count, NO_TIMES);
         for (int unit = 0; unit < UNITS; ++unit)
             if (entered[unit]) done = std::max(done, retire(program.of_unit[unit].back()));
-        return std::max(done, dispatched) + 1 - START_CYCLE + 1;
+        return std::max(done, dispatched) + 1 - FETCH_START_CYCLES + 1;
     }
 
 private:
@@ -162,7 +162,7 @@ private:
                                   retire(std::int32_t(gemms[gemms.size - GEMMS_IN_FLIGHT])) + 1);
         gemms.push(index);
         const Cycle tile = std::max(time.ready, last_tile + 1) + setting.tile_cycles;
-        time.first = std::max({time.start + 1, last_step + REVISIT_CYCLES, tile});
+        time.first = std::max({time.start + 1, last_step + GEMM_REVISIT_STEPS, tile});
         last_tile = time.first + (op.steps - 1) * std::max(op.rows, setting.tile_cycles);
         time.last = last_step = last_tile + op.rows - 1;
         time.complete = last_step + setting.gemm_cycles;
@@ -178,7 +178,7 @@ private:
         time.last = time.start + op.steps;
         vector_complete = time.complete =
             time.last +
-            (op.row[vector::to_acc] ? setting.vector_total_cycles : setting.vector_result_cycles);
+            (op.row[vector::to_acc] ? VECTOR_TOTAL_CYCLES : VECTOR_RESULT_CYCLES);
     }
 
     void place_end(std::int32_t index) {

@@ -1,13 +1,10 @@
 """FETCH in the timing model: when it requests bursts, and when it has each word."""
 
-from ...hardware.fetch import BUFFERED_WORDS
-from ...hardware.read_arbiter import FETCH_BURSTS
 from ...isa.configuration import Configuration
+from ...isa.durations import fetch_beats
 from ...isa.encoding import word_bytes
+from ...isa.pipeline import FETCH_BURSTS, FETCH_START_CYCLES
 from .transfers import NEVER
-
-START_CYCLE = 2
-"""FETCH starts so long after the host's write."""
 
 
 class Fetch:
@@ -21,9 +18,7 @@ class Fetch:
 
     def __init__(self, configuration: Configuration, words: int) -> None:
         self.word_beats = word_bytes(configuration) // configuration.bus_bytes
-        room = 1 << (BUFFERED_WORDS * self.word_beats - 1).bit_length()
-        self.burst_beats = min(configuration.burst_beats, room // 2)
-        self.buffer_beats = max(room, 2 * self.burst_beats)
+        self.burst_beats, self.buffer_beats = fetch_beats(configuration)
         self.left = words * self.word_beats
         """Beats that were not requested yet."""
         self.requested = 0
@@ -41,7 +36,7 @@ class Fetch:
         needed = self.requested - (self.buffer_beats - self.burst_beats)
         if not self.left or needed > len(self.shifted):
             return NEVER
-        ready = self.granted[-1] + 1 if self.granted else START_CYCLE + 1
+        ready = self.granted[-1] + 1 if self.granted else FETCH_START_CYCLES + 1
         if len(self.ends) >= FETCH_BURSTS:
             ready = max(ready, self.ends[-FETCH_BURSTS] + 1)
         if needed > 0:

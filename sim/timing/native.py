@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ...hardware.in_flight import commands_in_flight
-from ...hardware.load import DESTINATIONS
 from ...isa import durations
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
+from ...isa.instructions.load import DESTINATIONS
 from ...isa.instructions.store import SOURCES
 from ..decode import decode_words, headers
 from ..memory_model import MemoryModel
@@ -66,12 +65,10 @@ def _machine(configuration: Configuration) -> tuple[int, ...]:
         _log2(fill_beat_bytes(configuration)),
         *(_log2(configuration.row_bytes(memory)) for memory in (*DESTINATIONS, *SOURCES)),
         configuration.queue_depth,
-        commands_in_flight(configuration),
+        durations.commands_in_flight(configuration),
         configuration.outstanding_bursts,
         durations.tile_cycles(configuration),
         durations.gemm_tail_cycles(configuration),
-        durations.VECTOR_TOTAL_CYCLES,
-        durations.VECTOR_RESULT_CYCLES,
     )
 
 

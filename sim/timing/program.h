@@ -5,22 +5,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "constants.h"
 #include "decode.h"
 
 namespace tilewright {
 
 using Cycle = std::int64_t;
 constexpr Cycle NEVER = Cycle(1) << 62;
-constexpr int UNITS = 4, QUEUED_BURSTS = 2, QUEUED_BEATS = 8, PACKING_CYCLES = 5;
-constexpr int FETCH_BURSTS = 4, GEMMS_IN_FLIGHT = 4, VECTORS_IN_FLIGHT = 2;
-constexpr Cycle START_CYCLE = 2, REVISIT_CYCLES = 4;
 
 // One setting of machine and memory; filled in `native.py`, in this order.
 struct Setting {
     Cycle word_beats, fetch_burst_beats, fetch_buffer_beats, bus_bits_log, burst_bytes;
-    Cycle fill_beat_log, destination_row_log[4], source_row_log[2];
+    Cycle fill_beat_log, destination_row_log[DESTINATIONS], source_row_log[SOURCES];
     Cycle queue_depth, remembered, outstanding;
-    Cycle tile_cycles, gemm_cycles, vector_total_cycles, vector_result_cycles;
+    Cycle tile_cycles, gemm_cycles;
     Cycle latency, beats, cycles, memory_outstanding;
 };
 

@@ -4,12 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ...hardware.load import DESTINATIONS
 from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction, Load, Store, Unit
-
-QUEUED_BURSTS = 2
-"""Bursts between the cut of a run and the port."""
+from ...isa.instructions.load import DESTINATIONS
+from ...isa.pipeline import QUEUED_BURSTS
 
 NEVER = 1 << 62
 

@@ -24,7 +24,7 @@ from tilewright.compiler.passes import absorb_heads
 from tilewright.compiler.passes.recognise_biases import fit_biases
 from tilewright.isa.numbers import quantise_output
 
-from .onnx_models import floats, integers, model, node, run_onnxruntime, value
+from .onnx_models import WEIGHTS, floats, integers, model, node, run_onnxruntime, value
 
 CONSTANTS = {
     "sa": np.float32(0.02),
@@ -53,10 +53,12 @@ def recognised(proto) -> tuple[Graph, list]:
     return graph, [node.attributes for node in graph.nodes if is_accelerated(node)]
 
 
-def assert_agrees(graph: Graph, proto, least: float = 0.98) -> None:
+def assert_agrees(
+    graph: Graph, proto, least: float = 0.98, limits: tuple[int, int] = (-128, 128)
+) -> None:
     """Nearly all bits are ONNX Runtime's, and none is further away than a step."""
     chance = np.random.default_rng(3)
-    inputs = {v.name: chance.integers(-128, 128, v.type.shape, np.int8) for v in graph.inputs}
+    inputs = {v.name: chance.integers(*limits, v.type.shape, np.int8) for v in graph.inputs}
     expected = run_onnxruntime(proto, inputs, optimise=False)["y"].astype(int)
     found = evaluate(graph, inputs)["y"].astype(int)
     assert len(np.unique(expected)) > 20
@@ -172,7 +174,7 @@ def test_the_form_of_quantised_operators_is_recognised_too():
     proto = model([node("QLinearMatMul", names, ["y"])], inputs, ["y"], CONSTANTS)
     graph, (product,) = recognised(proto)
     assert isinstance(product, QMatMul)
-    assert_agrees(graph, proto)
+    assert_agrees(graph, proto, limits=WEIGHTS)
 
 
 def test_an_operand_whose_last_axes_are_swapped_is_read_as_it_is():

@@ -17,7 +17,7 @@ from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
-from tilewright.flows.sketches import realise
+from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import time_program

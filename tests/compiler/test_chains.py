@@ -17,8 +17,8 @@ from tilewright.compiler.accelerator.plan import Plan
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
-from tilewright.flows.fuzz_runs import Runner
-from tilewright.flows.sketches import Number, Shape, Sketch, Step, realise
+from tilewright.flows.verify.fuzz.fuzz_runs import Runner
+from tilewright.flows.verify.fuzz.graph_specs import Number, Shape, Sketch, Step, realise
 from tilewright.isa.configuration import PRESETS, Configuration
 
 PLAIN: dict[str, Number] = {

@@ -21,8 +21,7 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph import operators as ops
-from tilewright.compiler.graph.elementwise import Where
-from tilewright.compiler.graph.interpolation import Interpolate
+from tilewright.compiler.graph.operators import Interpolate, Where
 from tilewright.errors import CompileError
 
 from .onnx_models import model, node, run_onnxruntime, value

@@ -6,7 +6,7 @@ import pytest
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.importers import import_onnx
 
-from .onnx_models import model, node, run_onnxruntime, scalars, value
+from .onnx_models import WEIGHTS, model, node, run_onnxruntime, scalars, value
 
 GENERATOR = np.random.default_rng(17)
 
@@ -97,7 +97,7 @@ def test_an_operator_computes_what_onnxruntime_computes(name: str) -> None:
 def test_a_product_of_integers_is_scaled() -> None:
     product = contributed("MatMulIntegerToFloat", ["x", "w", "s", "t", "z", "u", "b"])
     constants = {
-        "w": GENERATOR.integers(-128, 128, (6, 3)).astype(np.int8),
+        "w": GENERATOR.integers(*WEIGHTS, (6, 3)).astype(np.int8),
         "b": random(3),
         **scalars(s=0.25, t=0.5, z=np.uint8(3), u=np.int8(-2)),
     }

@@ -13,7 +13,7 @@ from tilewright.compiler.import_with_inputs import import_with_inputs
 from tilewright.compiler.importers import NeedsInputError, import_onnx
 from tilewright.errors import CompileError, ImportModelError
 
-from .onnx_models import floats, integers, model, node, run_onnxruntime, value
+from .onnx_models import WEIGHTS, floats, integers, model, node, run_onnxruntime, value
 
 GENERATOR = np.random.default_rng(11)
 IMAGE = (2, 4, 7, 9)
@@ -248,7 +248,7 @@ CASES = {
             node("Mul", ["f", "s"], ["y"]),
         ],
         (3, 4),
-        {"w": GENERATOR.integers(-128, 127, (4, 5)).astype(np.int8)},
+        {"w": GENERATOR.integers(*WEIGHTS, (4, 5)).astype(np.int8)},
         13,
     ),
 }

@@ -16,7 +16,7 @@ from tilewright.compiler.graph import (
     is_accelerated,
 )
 
-from .onnx_models import model, node, run_onnxruntime, scalars, value
+from .onnx_models import WEIGHTS, model, node, run_onnxruntime, scalars, value
 
 DTYPES = {"int8": (np.int8, -128, 127), "uint8": (np.uint8, 0, 255)}
 scales = st.integers(10, 300).map(lambda thousandths: thousandths / 1000)
@@ -58,7 +58,7 @@ def test_a_qlinear_convolution_has_onnxruntimes_bits(
     rng = np.random.default_rng(seed)
     channels = 4 * int(rng.integers(1, 3))
     kernel = tuple(int(k) for k in rng.integers(1, 5, 2))
-    weights = rng.integers(-127, 128, (channels, 4 // groups, *kernel)).astype(np.int8)
+    weights = rng.integers(*WEIGHTS, (channels, 4 // groups, *kernel)).astype(np.int8)
     count = channels if per_channel else 1
     w_scale = rng.uniform(0.001, 0.02, count).astype(np.float32)
     constants = {
@@ -98,7 +98,7 @@ def test_a_qlinear_matmul_has_onnxruntimes_bits(
     count = columns if per_column else 1
     w_scale = rng.uniform(0.001, 0.02, count).astype(np.float32)
     constants = {
-        "w": rng.integers(-127, 128, (inner, columns)).astype(np.int8),
+        "w": rng.integers(*WEIGHTS, (inner, columns)).astype(np.int8),
         "ws": w_scale if per_column else w_scale[0],
         "wz": np.zeros(count, np.int8) if per_column else np.int8(0),
         **scalars(xs=x_scale, ys=float(rng.uniform(0.05, 0.5))),
@@ -119,7 +119,7 @@ def test_a_qlinear_matmul_has_onnxruntimes_bits(
 def test_a_qgemm_has_onnxruntimes_bits(seed: int, dtype: str, x_scale: float) -> None:
     rng = np.random.default_rng(seed)
     constants = {
-        "w": rng.integers(-127, 128, (7, 12)).astype(np.int8),
+        "w": rng.integers(*WEIGHTS, (7, 12)).astype(np.int8),
         "b": rng.integers(-2000, 2000, 7).astype(np.int32),
         **scalars(xs=x_scale, ws=0.013, wz=np.int8(0), ys=float(rng.uniform(0.05, 0.5))),
         "xz": zero_point(rng, dtype),

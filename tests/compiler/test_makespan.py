@@ -21,19 +21,19 @@ from tilewright.compiler.graph import (
 )
 from tilewright.compiler.host import HostKernel
 from tilewright.compiler.placement import improve as search
-from tilewright.compiler.placement.costs import Costs, Host, Link
+from tilewright.compiler.placement.costs import Costs, HostSpeed, LinkSpeed
 from tilewright.compiler.placement.decide import Placement
-from tilewright.compiler.placement.forced import ACCELERATOR, CPU
 from tilewright.compiler.placement.improve import improve
 from tilewright.compiler.placement.problem import Problem, crossings_of
 from tilewright.compiler.placement.timeline import Evaluator, Timeline
+from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU
 from tilewright.isa.configuration import PRESETS
 
 SHAPE = (1, 4, 4, 16)
 VALUE_NS = 256
 """Of a value on its way: 256 bytes at 10^9 a second."""
 START_NS = 20_000
-COSTS = Costs(link=Link(gbps=1.0, start_us=20.0))
+COSTS = Costs(link=LinkSpeed(gbps=1.0, start_us=20.0))
 POOL = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))
 
 
@@ -206,8 +206,8 @@ def pools() -> Graph:
 
 EQUAL = Costs(
     clock_mhz=80,
-    host=Host(10.0, 10.0, 0.13, 1.0, 10.0, 5.0, 5.0),
-    link=Link(gbps=10.0, start_us=1.0),
+    host=HostSpeed(10.0, 10.0, 0.13, 1.0, 10.0, 5.0, 5.0),
+    link=LinkSpeed(gbps=10.0, start_us=1.0),
 )
 """A pool takes a millisecond on either side."""
 
@@ -232,6 +232,7 @@ def test_the_report_tells_what_both_sides_take_at_once():
         assert total["makespan"] == pytest.approx(total["sum"], abs=0.1), "one side has nothing"
 
 
+@pytest.mark.cpu_kernels
 def test_what_costs_decide_takes_the_least_with_both_sides_at_work():
     found = report(Placement("cost"))
     others = [
@@ -243,6 +244,7 @@ def test_what_costs_decide_takes_the_least_with_both_sides_at_work():
     assert sum(row["target"] == ACCELERATOR for row in found["rows"]) == 1
 
 
+@pytest.mark.cpu_kernels
 def test_a_layer_that_the_other_side_would_run_faster_says_why_it_stays():
     rows = report(Placement("cost"))["rows"]
     slower = [row for row in rows if row["gain_us"] > 0]

@@ -6,7 +6,6 @@ import pytest
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import (
-    MOVEMENTS,
     Builder,
     Graph,
     Output,
@@ -16,6 +15,7 @@ from tilewright.compiler.graph import (
     QResize,
     QSlice,
     Quantisation,
+    Rearranging,
     TensorType,
     Value,
     evaluate,
@@ -24,10 +24,10 @@ from tilewright.compiler.graph import (
     print_graph,
     verify,
 )
-from tilewright.compiler.graph.operators import Pad
+from tilewright.compiler.graph.operators import OPERATORS, Pad
 from tilewright.compiler.module import Module
 from tilewright.errors import CompileError
-from tilewright.flows.fuzz_runs import random_inputs
+from tilewright.flows.verify.fuzz.fuzz_runs import random_inputs
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Load, Store
 from tilewright.runtime import Session, load, open_device, save
@@ -63,7 +63,7 @@ def copied(module: Module) -> dict[str, int]:
         layer.output: layer.last - layer.first
         for segment in module.segments
         for layer in segment.layers
-        if layer.op in {operator.op for operator in MOVEMENTS}
+        if issubclass(OPERATORS[layer.op], Rearranging)
     }
 
 
@@ -79,7 +79,7 @@ def test_branching_networks_are_one_segment_that_equals_the_reference(name, even
     assert len(module.segments) == 1
     hosted = {n.op for n in graph.nodes if not is_accelerated(n)}
     assert hosted <= {"quantize", "dequantize", "transpose", "reshape"}
-    assert any(isinstance(node.attributes, MOVEMENTS) for node in graph.nodes)
+    assert any(isinstance(node.attributes, Rearranging) for node in graph.nodes)
     print(f"{name}, {machine}: {found.profile.cycles} cycles, use {found.profile.utilisation:.1%}")
 
 

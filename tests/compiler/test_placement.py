@@ -28,21 +28,21 @@ from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
 from tilewright.compiler.placement import node_cycles
-from tilewright.compiler.placement.costs import Costs, Host, Link
+from tilewright.compiler.placement.costs import Costs, HostSpeed, LinkSpeed
 from tilewright.compiler.placement.decide import Placement
-from tilewright.compiler.placement.forced import ACCELERATOR, CPU, forced_sides
 from tilewright.compiler.placement.min_cut import FlowNetwork
 from tilewright.compiler.placement.node_cycles import cycles_alone, cycles_by_node
 from tilewright.compiler.placement.problem import OUTSIDE, Crossing, Problem
+from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU, user_sides
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 MACHINE = PRESETS["8x8"]
-SLOW_HOST = Costs(host=Host(0.01, 0.01, 0.01, 0.01, 1e4, 1e4, 1e4))
-FAST_HOST = Costs(host=Host(1e6, 1e6, 1e6, 1e6, 1e-6, 1e-6, 1e-6))
-FAR_LINK = Costs(host=Host(), link=Link(gbps=1e-6, start_us=1e6))
+SLOW_HOST = Costs(host=HostSpeed(0.01, 0.01, 0.01, 0.01, 1e4, 1e4, 1e4))
+FAST_HOST = Costs(host=HostSpeed(1e6, 1e6, 1e6, 1e6, 1e-6, 1e-6, 1e-6))
+FAR_LINK = Costs(host=HostSpeed(), link=LinkSpeed(gbps=1e-6, start_us=1e6))
 
 
 def random_problem(chance: random.Random) -> Problem:
@@ -201,7 +201,7 @@ def test_what_is_not_said_of_is_as_the_policy_wants():
 )
 def test_a_wish_names_nodes_by_name_end_part_or_pattern(wanted, names):
     graph = network()
-    found = forced_sides(graph, [(wanted, CPU)])
+    found = user_sides(graph, [(wanted, CPU)])
     assert {node.name for node in graph.nodes if node.outputs[0].name in found} == names
     assert set(found.values()) == {CPU}
 
@@ -257,13 +257,13 @@ def test_nodes_of_one_kernel_share_its_cycles():
 
 def test_equal_layers_are_estimated_once(monkeypatch):
     graph, kernels = network(), []
-    choose = node_cycles.choose_schedule
+    choose = node_cycles.choose_candidate
 
     def count(kernel, *rest):
         kernels.append(kernel)
         return choose(kernel, *rest)
 
-    monkeypatch.setattr(node_cycles, "choose_schedule", count)
+    monkeypatch.setattr(node_cycles, "choose_candidate", count)
     node_cycles.estimator_of.cache_clear()
     twice = [node for node in graph.nodes if is_accelerated(node)] * 2
     cycles_alone(graph, twice, MACHINE, DEFAULT_OPTIONS)
@@ -271,7 +271,9 @@ def test_equal_layers_are_estimated_once(monkeypatch):
 
 
 def test_the_total_is_that_of_the_rows():
-    module, rows = placed(network(), costs=Costs(clock_mhz=50, link=Link(gbps=0.5, start_us=3)))
+    module, rows = placed(
+        network(), costs=Costs(clock_mhz=50, link=LinkSpeed(gbps=0.5, start_us=3))
+    )
     table = table_of(module)
     assert table["costs"]["clock_mhz"] == 50
     there = [row for row in rows.values() if row["target"] == "accelerator"]

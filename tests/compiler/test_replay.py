@@ -15,7 +15,7 @@ from tilewright.compiler.graph import Graph, QMatMul
 from tilewright.compiler.module import Module
 from tilewright.compiler.te.steps import STEPS
 from tilewright.errors import CompileError
-from tilewright.flows.sketches import realise
+from tilewright.flows.verify.fuzz.graph_specs import realise
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device
 

@@ -7,10 +7,10 @@ import cocotb
 import numpy as np
 from bench import CONFIGURATION, Bench
 
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import Memory
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Halt, Sync, Unit
-from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import Machine
 
 SEEDS = int(os.environ.get("TILEWRIGHT_BENCH_SEEDS", "5"))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ProgramError
+from tilewright.flows.verify.programs.mutants import mutants
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.checker import check
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
-from tilewright.isa.mutants import mutants
-from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine
 from tilewright.sim.memory_model import MemoryModel

@@ -6,10 +6,10 @@ import pytest
 
 from tilewright.flows.verify import comparison
 from tilewright.flows.verify.__main__ import chunks
-from tilewright.isa.cases import parse_case
+from tilewright.flows.verify.programs.cases import parse_case
+from tilewright.flows.verify.programs.random_configurations import verification_configurations
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Gemm, Halt
-from tilewright.isa.random_configurations import verification_configurations
 from tilewright.sim.timing import COLUMNS, Timer
 
 CONFIGURATIONS = (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.flows.command import main
+from tilewright.flows.cli.main import main
 from tilewright.runtime import load
 from tilewright.runtime.names import layer_names
 

@@ -16,8 +16,8 @@ def test_a_file_that_breaks_several_rules(fail, tmp_path):
     path.write_text(json.dumps({"lanes_in": 4, "vector_lanes": 8, "token_bits": 1, "bus_bits": 32}))
     assert fail("config", "check", path) == (
         1,
-        "error: configuration `mine`: `token_bits` must lie in 2 to 8, not 1; `lanes_in` must be a "
-        "multiple of vector_lanes (8), not 4",
+        "error: configuration `mine`: `token_bits` must be from 2 to 8, not 1; `lanes_in` must be "
+        "a multiple of vector_lanes (8), not 4; lower `vector_lanes` with it",
     )
 
 

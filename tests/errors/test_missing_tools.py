@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.flows.command import main
+from tilewright.flows.cli.main import main
 
 
 @pytest.fixture

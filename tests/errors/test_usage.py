@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tilewright.flows import command
-from tilewright.flows.command import guarded, main
+from tilewright.flows.cli import main as command
+from tilewright.flows.cli.main import guarded, main
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_a_parameter_that_no_machine_has(fail, model):
 def test_a_memory_that_no_memory_is(fail, model):
     assert fail("what-if", model, "--config", "8x8", "--latency", "64,0") == (
         1,
-        "error: memory model: `latency_cycles` must lie in 1 to 1048576, not 0",
+        "error: memory model: `latency_cycles` must be from 1 to 1048576, not 0",
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.flows.command import main
+from tilewright.flows.cli.main import main
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 

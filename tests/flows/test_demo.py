@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.errors import DeviceError
 from tilewright.flows import demo
-from tilewright.flows.samples import Samples
+from tilewright.flows.execution.samples import Samples
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import devices
 from tilewright.sim.functional import FunctionalMachine

@@ -9,9 +9,9 @@ from amaranth.hdl import Module, Signal
 
 from tilewright.hardware.fetch import FetchUnit
 from tilewright.hardware.layouts import instruction_fields
-from tilewright.hardware.read_arbiter import FETCH_BURSTS
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import FAMILIES, Halt, Sync, Vector
+from tilewright.isa.pipeline import FETCH_BURSTS
 from tilewright.isa.registers import Error
 
 from .bench import Bench, probe

@@ -6,14 +6,14 @@ import pytest
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from tilewright.hardware.beat_packer import QUEUED_BEATS, BeatPacker
+from tilewright.hardware.beat_packer import BeatPacker
 from tilewright.hardware.load import DESTINATIONS
 from tilewright.hardware.pieces import PieceCutter
-from tilewright.hardware.ram import READ_LATENCY
 from tilewright.hardware.selection import choose
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
+from tilewright.isa.pipeline import QUEUED_BEATS, READ_LATENCY
 
 from .bench import Bench, probe
 from .prove import bounded, induction

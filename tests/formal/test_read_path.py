@@ -3,9 +3,10 @@
 from amaranth.hdl import Cat, Module, Mux, Signal
 
 from tilewright.hardware.axi import BURST_INCR
-from tilewright.hardware.read_arbiter import FETCH_BURSTS, ReadArbiter
-from tilewright.hardware.read_buffer import DEPTH, ReadBuffer
+from tilewright.hardware.read_arbiter import ReadArbiter
+from tilewright.hardware.read_buffer import ReadBuffer
 from tilewright.isa.configuration import PRESETS
+from tilewright.isa.pipeline import FETCH_BURSTS, READ_BUFFER_BEATS
 
 from .bench import Bench
 from .watch import stays, watch_order
@@ -152,11 +153,11 @@ class ReadBufferBench(Bench):
             Cat(getattr(memory, f"r{name}") for name in beat),
             core.rvalid & core.rready,
             Cat(getattr(core, f"r{name}") for name in beat),
-            DEPTH,
+            READ_BUFFER_BEATS,
         )
         kept = Cat(getattr(core, f"r{name}") for name in beat)
         stays(self, m, "beat for the core", core.rvalid, core.rready, kept)
-        self.goal(m, inside == DEPTH, "two beats inside")
+        self.goal(m, inside == READ_BUFFER_BEATS, "two beats inside")
 
 
 def test_the_read_buffer_passes_every_beat(prover):

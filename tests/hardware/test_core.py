@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from amaranth.hdl import Fragment
 
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.core import Core
 from tilewright.hardware.ram import SIMULATION
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.encoding import encode_program, word_bytes
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, peers
-from tilewright.isa.random_programs import random_program
 from tilewright.isa.registers import OFFSETS, Error
 from tilewright.isa.semantics import Machine
 

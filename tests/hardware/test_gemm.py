@@ -8,10 +8,10 @@ from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
 from tilewright.hardware.gemm import GemmUnit
-from tilewright.hardware.ram import READ_LATENCY
 from tilewright.hardware.scratchpad import Scratchpad
-from tilewright.isa.configuration import GEMM_REVISIT_STEPS, PRESETS, Configuration, Memory
+from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Gemm, Loop
+from tilewright.isa.pipeline import GEMM_REVISIT_STEPS, READ_LATENCY
 from tilewright.isa.semantics import Machine
 
 from .rows import read_rows, write_rows

@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from tilewright.hardware.read_arbiter import FETCH_BURSTS, ReadArbiter
+from tilewright.hardware.read_arbiter import ReadArbiter
+from tilewright.isa.pipeline import FETCH_BURSTS
 
 from .axi_memory import CommandSource, ReadMemory, Sink, simulate
 from .transfers import CONFIGURATIONS

@@ -8,9 +8,10 @@ from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
 from tilewright.errors import HardwareError
-from tilewright.hardware.ram import READ_LATENCY, SIMULATION, Ram
+from tilewright.hardware.ram import SIMULATION, Ram
 from tilewright.hardware.scratchpad import Scratchpad
 from tilewright.isa.configuration import PRESETS, Memory
+from tilewright.isa.pipeline import READ_LATENCY
 
 CASES = [("tiny", Memory.ACT), ("4x4", Memory.WGT), ("8x16", Memory.ACC), ("tiny", Memory.PARAM)]
 

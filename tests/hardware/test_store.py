@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from tilewright.hardware.ram import READ_LATENCY
 from tilewright.hardware.store import StoreUnit
 from tilewright.isa.configuration import Configuration, Memory
 from tilewright.isa.instructions import Loop, Store
+from tilewright.isa.pipeline import READ_LATENCY
 from tilewright.isa.registers import Error
 from tilewright.isa.semantics import Machine
 

@@ -7,11 +7,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import connect
 from amaranth.sim import Simulator
 
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.scratchpad import Scratchpad
 from tilewright.hardware.vector import VectorUnit
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Vector
-from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import Machine
 
 from .rows import read_rows, write_rows

@@ -8,11 +8,11 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.hardware.vector_datapath import VectorDatapath, constants_layout
 from tilewright.isa.configuration import Configuration
 from tilewright.isa.instructions import Reduce
 from tilewright.isa.numbers import quantise_output
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.vector_operations import Operation
 
 from ..isa.python_laws import law_by_python

@@ -2,9 +2,9 @@
 
 import random
 
+from tilewright.flows.verify.programs.equivalent_words import equivalent_words
 from tilewright.hardware.layouts import HEADER, command_layout, header_bits
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
-from tilewright.isa.equivalent_words import equivalent_words
 from tilewright.isa.fields import pack
 from tilewright.isa.instructions import Instruction, Load, Loop, Store
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ProgramError
-from tilewright.isa.adversary import execute_adversarially, first_difference
+from tilewright.flows.verify.programs.adversary import execute_adversarially, first_difference
+from tilewright.flows.verify.programs.mutants import token_ends
 from tilewright.isa.assembly import parse_program
 from tilewright.isa.checker import check, faults
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.isa.instructions import Unit
-from tilewright.isa.mutants import token_ends
 from tilewright.isa.semantics import Machine
 
 DATA_BYTES = 1 << 16

@@ -7,6 +7,7 @@ import pytest
 from tilewright.errors import ConfigurationError
 from tilewright.isa.configuration import (
     DEFAULT,
+    PARAMETERS,
     PRESETS,
     Configuration,
     Memory,
@@ -20,7 +21,7 @@ BROKEN_RULES = [
     (
         {"lanes_out": 24},
         "`lanes_out` must be a power of two from 2 to 64, not 24; "
-        "`lanes_out` must be a multiple of vector_lanes (16), not 24",
+        "`lanes_out` must be a multiple of vector_lanes (16), not 24; lower `vector_lanes` with it",
     ),
     ({"act_banks": 1}, "`act_banks` must be a power of two from 2 to 16, not 1"),
     ({"act_depth": 131072}, "`act_depth` must be a power of two from 8 to 65536, not 131072"),
@@ -36,15 +37,18 @@ BROKEN_RULES = [
         "`outstanding_bursts` must be a power of two from 1 to 64, not 65",
     ),
     ({"queue_depth": 3}, "`queue_depth` must be a power of two from 1 to 64, not 3"),
-    ({"token_bits": 1}, "`token_bits` must lie in 2 to 8, not 1"),
-    ({"extent_bits": 17}, "`extent_bits` must lie in 4 to 16, not 17"),
-    ({"tile_loops": 7}, "`tile_loops` must lie in 1 to 6, not 7"),
-    ({"row_loops": 5}, "`row_loops` must lie in 1 to 4, not 5"),
-    ({"map_loops": 7}, "`map_loops` must lie in 1 to 6, not 7"),
-    ({"reduce_loops": 5}, "`reduce_loops` must lie in 1 to 4, not 5"),
-    ({"dma_loops": 7}, "`dma_loops` must lie in 1 to 6, not 7"),
-    ({"address_bits": 33}, "`address_bits` must lie in 20 to 32, not 33"),
-    ({"lanes_in": 8}, "`lanes_in` must be a multiple of vector_lanes (16), not 8"),
+    ({"token_bits": 1}, "`token_bits` must be from 2 to 8, not 1"),
+    ({"extent_bits": 17}, "`extent_bits` must be from 4 to 16, not 17"),
+    ({"tile_loops": 7}, "`tile_loops` must be from 1 to 6, not 7"),
+    ({"row_loops": 5}, "`row_loops` must be from 1 to 4, not 5"),
+    ({"map_loops": 7}, "`map_loops` must be from 1 to 6, not 7"),
+    ({"reduce_loops": 5}, "`reduce_loops` must be from 1 to 4, not 5"),
+    ({"dma_loops": 7}, "`dma_loops` must be from 1 to 6, not 7"),
+    ({"address_bits": 33}, "`address_bits` must be from 20 to 32, not 33"),
+    (
+        {"lanes_in": 8, "vector_lanes": 16},
+        "`lanes_in` must be a multiple of vector_lanes (16), not 8; lower `vector_lanes` with it",
+    ),
     (
         {"lanes_in": 32, "wgt_depth": 16},
         "`wgt_depth` must be a multiple of lanes_in (32), so that no weight tile crosses a bank, "
@@ -76,12 +80,36 @@ def test_a_broken_rule_is_said_in_one_sentence(changes, sentence):
     assert str(refusal.value) == f"configuration `16x16`: {sentence}"
 
 
+def test_coupled_parameters_follow_unless_they_are_set():
+    small = DEFAULT.replace(lanes_in=2, lanes_out=4)
+    assert (small.vector_lanes, small.depthwise_taps) == (2, 2)
+    assert small == Configuration(name="16x16", lanes_in=2, lanes_out=4)
+    assert PRESETS["tiny"].replace(lanes_in=32).wgt_depth == 32
+    assert PRESETS["32x32"].replace(bus_bits=256, burst_beats=128).burst_beats == 128
+    assert PRESETS["32x32"].replace(burst_beats=256).replace(bus_bits=256).burst_beats == 128
+    assert PRESETS["32x32"].replace(lanes_in=4).bus_bits == 128
+    assert PRESETS["32x32"].replace(lanes_in=2).bus_bits == 64
+    assert DEFAULT.replace(lanes_in=32, lanes_out=32).vector_lanes == 16
+    assert json.loads(small.to_json())["vector_lanes"] == 2
+
+
+def test_parameters_say_what_they_mean_and_what_is_legal():
+    assert list(PARAMETERS) == list(DEFAULT.parameters())
+    assert PARAMETERS["vector_lanes"].legal == (
+        "power of two, 2 to 64, at most lanes_in and lanes_out"
+    )
+    assert PARAMETERS["token_bits"].legal == "2 to 8"
+    for name, about in PARAMETERS.items():
+        assert 0 < len(about.meaning) < 80
+        assert getattr(DEFAULT, name) == about.default
+
+
 def test_all_broken_rules_are_listed():
     with pytest.raises(ConfigurationError) as refusal:
         DEFAULT.replace(token_bits=1, extent_bits=3)
     assert str(refusal.value) == (
-        "configuration `16x16`: `token_bits` must lie in 2 to 8, not 1; "
-        "`extent_bits` must lie in 4 to 16, not 3"
+        "configuration `16x16`: `token_bits` must be from 2 to 8, not 1; "
+        "`extent_bits` must be from 4 to 16, not 3"
     )
 
 

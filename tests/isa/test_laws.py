@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import IsaError
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.expressions import Call, Constant, Op, Slot
 from tilewright.isa.laws import ARRAYS, RANGES, Range, evaluate
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.read_law import read_law
 from tilewright.isa.vector_operations import NAMES, OPERATIONS
 

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.isa.configuration import DEFAULT, GEMM_REVISIT_STEPS, PRESETS, Memory
+from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
 from tilewright.isa.instructions import Combine, Gemm, Loop, Reduce, Vector
 from tilewright.isa.legality import gemm_faults, instruction_faults, vector_faults
+from tilewright.isa.pipeline import GEMM_REVISIT_STEPS
 from tilewright.isa.semantics import Machine
 
 TINY = PRESETS["tiny"]

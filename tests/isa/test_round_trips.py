@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import IsaError
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.assembly import (
     format_instruction,
     format_program,
@@ -35,7 +36,6 @@ from tilewright.isa.instructions import (
     Unit,
     Vector,
 )
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.vector_operations import Operation
 
 CONFIGURATIONS = [

@@ -4,6 +4,15 @@ import numpy as np
 import pytest
 
 from tilewright.errors import ConfigurationError, IsaError
+from tilewright.flows.verify.programs.cases import Case, format_case, parse_case
+from tilewright.flows.verify.programs.corners import program_corners
+from tilewright.flows.verify.programs.possible_corners import possible_corners
+from tilewright.flows.verify.programs.random_configurations import (
+    EXTRA_OPERATIONS,
+    verification_configurations,
+)
+from tilewright.flows.verify.programs.random_programs import random_program
+from tilewright.flows.verify.programs.shrink_programs import shrink
 from tilewright.isa import (
     OPERATIONS,
     PRESETS,
@@ -17,18 +26,12 @@ from tilewright.isa import (
     format_program,
     parse_program,
 )
-from tilewright.isa.cases import Case, format_case, parse_case
 from tilewright.isa.configuration import Configuration
-from tilewright.isa.corners import program_corners
 from tilewright.isa.expressions import Affine, Call, Constant, Immediate, Op, Read, Slot, matches
 from tilewright.isa.instructions import Combine, Halt, Loop, Reduce
 from tilewright.isa.laws import ARRAYS, evaluate
 from tilewright.isa.manual import manual
 from tilewright.isa.patterns import PATTERNS, patterns_of
-from tilewright.isa.possible_corners import possible_corners
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS, verification_configurations
-from tilewright.isa.random_programs import random_program
-from tilewright.isa.shrink import shrink
 from tilewright.isa.vector_operations import NAMES, operations_with
 
 PLAIN = PRESETS["4x4"]

@@ -12,7 +12,7 @@ from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import Graph, QConv, evaluate, is_accelerated
 from tilewright.compiler.importers import NeedsInputError, import_onnx
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
-from tilewright.flows.command import main
+from tilewright.flows.cli.main import main
 
 from ..compiler.onnx_models import run_onnxruntime
 from .builder import run_on_sim

@@ -11,11 +11,13 @@ from tilewright.compiler.graph import QConv, evaluate, is_accelerated
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
 from tilewright.compiler.quantiser.macs import macs
-from tilewright.flows.command import main
+from tilewright.flows.cli.main import main
 
 from ..compiler.onnx_models import run_onnxruntime
 from .builder import run_on_sim
 from .recurrent import FEATURES, FORMS, HIDDEN, TAGS, draw_inputs, lstm, tagger
+
+pytestmark = pytest.mark.processor
 
 CLOSE = 2e-6
 """Absolute; states and probabilities are at most 1, and libraries differ in `exp` and `tanh`."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.flows.command import main
+from tilewright.flows.cli.main import main
 
 MODELS = Path(__file__).parents[3] / "shared" / "models"
 SAMPLES = 100

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tilewright.errors import DeviceError
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
-from tilewright.isa.random_programs import random_program
 from tilewright.runtime import open_device
 from tilewright.sim.memory_model import MemoryModel
 

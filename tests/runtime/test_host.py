@@ -34,6 +34,8 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
 from tilewright.runtime.compare import TOLERANCE, Tally
 
+pytestmark = pytest.mark.processor
+
 SMALL = PRESETS["8x16"]
 SHAPE = (64, 512)
 
@@ -200,7 +202,7 @@ def test_an_artifact_brings_the_machine_code(module, tmp_path, monkeypatch):
         raise AssertionError("compiled anew")
 
     monkeypatch.setattr("tilewright.compiler.host.plan.compile_kernel", none)
-    monkeypatch.setattr("tilewright.compiler.cpu.kernel.compile_kernel", none)
+    monkeypatch.setattr("tilewright.compiler.cpu.execution.kernel.compile_kernel", none)
     ran, usual = run(loaded, inputs()), run(module, inputs())
     for name, array in usual.outputs.items():
         np.testing.assert_array_equal(ran.outputs[name], array)

@@ -8,7 +8,7 @@ import pytest
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import evaluate
-from tilewright.compiler.graph.ir import DTYPES
+from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.module import Module
 from tilewright.errors import DeviceError, InputError
 from tilewright.isa.configuration import PRESETS

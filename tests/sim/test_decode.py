@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tilewright.errors import IsaError
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import decode_program, encode_program, word_bytes
 from tilewright.isa.instructions import FAMILIES, Halt, Sync, Unit, Vector
-from tilewright.isa.random_programs import random_program
 from tilewright.sim.decode import COLUMNS, LEVELS, columns, decode_words
 
 SMALL = PRESETS["4x4"]

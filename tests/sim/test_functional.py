@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Reduce, Store, Vector
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
-from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine, reads_results, runs_overlap
 from tilewright.sim.native import NATIVE_FLAGS

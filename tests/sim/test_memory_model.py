@@ -17,19 +17,19 @@ def test_the_default_moves_one_beat_a_cycle_after_64():
     [
         (
             {"latency_cycles": 0},
-            "memory model: `latency_cycles` must lie in 1 to 1048576, not 0",
+            "memory model: `latency_cycles` must be from 1 to 1048576, not 0",
         ),
         (
             {"beats": 3, "cycles": 2},
-            "memory model: `beats` must lie in 1 to `cycles`, not 3 in 2 cycles",
+            "memory model: `beats` must be from 1 to `cycles`, not 3 in 2 cycles",
         ),
         (
             {"outstanding_bursts": 0},
-            "memory model: `outstanding_bursts` must lie in 1 to 4096, not 0",
+            "memory model: `outstanding_bursts` must be from 1 to 4096, not 0",
         ),
         (
             {"stall_probability": 1.0},
-            "memory model: `stall_probability` must lie in 0 to 0.95, not 1.0",
+            "memory model: `stall_probability` must be from 0 to 0.95, not 1.0",
         ),
         (
             {"seed": -1},

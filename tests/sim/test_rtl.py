@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tilewright.errors import DeviceError
+from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode_program
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit
-from tilewright.isa.random_programs import random_program
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.hardware_sources import ROOT, hardware_sources
 from tilewright.sim.memory_model import MemoryModel
@@ -167,4 +167,4 @@ def test_verilog_follows_from_the_hardware_and_what_it_imports():
     names = {path.relative_to(ROOT).as_posix() for path in hardware_sources()}
     assert {"hardware/core.py", "isa/configuration.py", "isa/instructions/store.py"} <= names
     assert {"isa/encoding.py", "isa/registers.py", "errors.py"} <= names
-    assert not {"isa/checker.py", "isa/random_programs.py"} & names
+    assert not {"isa/checker.py", "flows/verify/programs/random_programs.py"} & names

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
-from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
-from tilewright.isa.random_configurations import (
+from tilewright.flows.verify.programs.random_configurations import (
     random_configuration,
     random_memory_parameters,
     verification_configurations,
 )
-from tilewright.isa.random_programs import random_program
+from tilewright.flows.verify.programs.random_programs import random_program
+from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
+from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import COLUMNS, Timer, time_program
 from tilewright.sim.timing.critical_path import critical_path

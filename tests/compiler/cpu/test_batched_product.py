@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, BatchedProduct, compile_kernel, host
+from tilewright.compiler.cpu import LEVELS, BatchedProduct, compile_kernel
 
+from ...processor import target_at
 from .arrays import normal
 
 SHAPES = {
@@ -36,7 +37,7 @@ def expected(product: BatchedProduct, a: np.ndarray, b: np.ndarray) -> np.ndarra
 def test_a_product_for_each_head(shape: str, transposed: bool, level: str) -> None:
     product = BatchedProduct(*SHAPES[shape], transposed, 0.5)
     a, b = (normal(*array.shape) for array in product.operands.values())
-    got = compile_kernel(product, host(level), threads=2)(a, b)
+    got = compile_kernel(product, target_at(level), threads=2)(a, b)
     sizes = expected(product, np.abs(a), np.abs(b))
     allowed = 4e-7 * np.sqrt(product.inner) * sizes
     assert np.all(np.abs(got - expected(product, a, b)) <= allowed)

@@ -14,9 +14,10 @@ from tilewright.compiler.cpu import (
     host,
     load_kernel,
 )
-from tilewright.compiler.cpu.byte_winograd import CHANGE_IN, LIMIT, ByteWinogradPlanner
+from tilewright.compiler.cpu.kernels.byte_winograd import CHANGE_IN, LIMIT, ByteWinogradPlanner
 from tilewright.errors import InputError
 
+from ...processor import target_at
 from .arrays import operands_of, requantised
 
 PADS = (1, 1, 1, 1)
@@ -43,7 +44,7 @@ def described(shape: str, quantised: Quantised) -> Convolution:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
     order = list(SHAPES).index(shape) + list(LEVELS).index(level)
-    layer, target = described(shape, BYTES[order % len(BYTES)]), host(level)
+    layer, target = described(shape, BYTES[order % len(BYTES)]), target_at(level)
     planner = layer.planner(target)
     assert isinstance(planner, ByteWinogradPlanner)
     assert planner.whole == (shape != "a row of tiles at a time")
@@ -61,7 +62,7 @@ def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
 def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     """Inputs and weights at their limits, in the signs in which changes add them all up."""
     quantised = Quantised(number, "int8", 0, 0)
-    layer, target = described("whole tiles", quantised), host(level)
+    layer, target = described("whole tiles", quantised), target_at(level)
     generator = np.random.default_rng(3)
     limits = np.iinfo(number)
     arrays = operands_of(layer)
@@ -85,10 +86,10 @@ def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
 def test_bytes_are_added_where_tiles_are_cut_off(level: str) -> None:
     added = Residual((3, 5), -77, 0.11, Quantised("int8", "int8", 0, -3))
     layer = replace(described("tiles cut off", BYTES[1]), added=added)
-    assert isinstance(layer.planner(host(level)), ByteWinogradPlanner)
+    assert isinstance(layer.planner(target_at(level)), ByteWinogradPlanner)
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level), threads=2)(*arrays.values())
-    direct = compile_kernel(replace(layer, winograd=False), host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level), threads=2)(*arrays.values())
+    direct = compile_kernel(replace(layer, winograd=False), target_at(level))(*arrays.values())
     np.testing.assert_array_equal(got, direct)
 
 

@@ -14,9 +14,10 @@ from tilewright.compiler.cpu import (
     host,
     matrix_product,
 )
-from tilewright.compiler.cpu.winograd import WinogradPlanner
+from tilewright.compiler.cpu.kernels.winograd import WinogradPlanner
 from tilewright.errors import CompileError, InputError
 
+from ...processor import target_at
 from .arrays import convolved, operands_of, requantised
 
 SHAPES = {
@@ -50,7 +51,7 @@ def with_bytes(layer: Convolution, quantised: Quantised) -> Convolution:
 def test_float32_convolution_is_within_rounding(shape: str, level: str) -> None:
     layer = SHAPES[shape]
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     sizes = {name: np.abs(array) for name, array in arrays.items()}
     allowed = 4e-7 * np.sqrt(layer.kernel[0] * layer.kernel[1] * layer.channels_in)
     error = np.abs(got - convolved(layer, arrays))
@@ -63,7 +64,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     kind = (list(SHAPES).index(shape) + list(LEVELS).index(level)) % len(BYTES)
     layer = with_bytes(SHAPES[shape], BYTES[kind])
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     expected = requantised(layer, arrays)
     assert len(np.unique(expected)) > 10
     np.testing.assert_array_equal(got, expected)
@@ -74,7 +75,7 @@ def test_a_vector_of_one_byte_leaves_its_neighbours_alone(level: str) -> None:
     """The last channel of a pixel is written after the first ones of the next pixel."""
     layer = matrix_product(2, 8, 33, quantised=Quantised())
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
 
 

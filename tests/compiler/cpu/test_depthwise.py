@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, DepthwiseConvolution, Quantised, compile_kernel, host
+from tilewright.compiler.cpu import LEVELS, DepthwiseConvolution, Quantised, compile_kernel
 from tilewright.errors import CompileError
 
+from ...processor import target_at
 from .arrays import convolved, operands_of, requantised
 
 SHAPES = {
@@ -23,7 +24,7 @@ SHAPES = {
 def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -> None:
     layer = DepthwiseConvolution(*SHAPES[shape], strides=(stride, stride), activation="relu")
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_allclose(got, np.maximum(convolved(layer, arrays), 0), atol=2e-5)
 
 
@@ -35,7 +36,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     quantised = Quantised(dtype, dtype, zero, 2)
     layer = DepthwiseConvolution(*SHAPES[shape], (5, 3), pads=(2, 1, 2, 1), quantised=quantised)
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
 
 
@@ -45,7 +46,7 @@ def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:
     strides, pads = (stride, stride), (2, 2, 2, 2)
     layer = DepthwiseConvolution(*SHAPES["many tiles and tails"], (5, 5), strides, pads)
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_allclose(got, convolved(layer, arrays), atol=5e-5)
 
 

@@ -16,9 +16,10 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.vector_operations import operations_with
 
+from ...processor import target_at
 from .arrays import normal, whole
 
 
@@ -28,7 +29,7 @@ def test_a_chain_of_float32_is_one_pass(shape: tuple[int, int], level: str) -> N
     formula = ("max", ("sub", ("mul", "x", 2.0), ("div", "y", 3.0)), 0.0)
     chain = Elementwise(shape, (("x", "float32"), ("y", "float32")), formula)
     x, y = normal(*shape), normal(*shape)
-    got = compile_kernel(chain, host(level), threads=2)(x, y)
+    got = compile_kernel(chain, target_at(level), threads=2)(x, y)
     np.testing.assert_allclose(got, np.maximum(x * 2 - y / 3, 0), atol=1e-6)
 
 
@@ -41,7 +42,7 @@ def test_an_operand_of_one_row_is_read_by_all(level: str) -> None:
         broadcast=(("b", (1, 37)),),
     )
     x, b = normal(7, 37), normal(1, 37)
-    np.testing.assert_array_equal(compile_kernel(chain, host(level))(x, b), x + b)
+    np.testing.assert_array_equal(compile_kernel(chain, target_at(level))(x, b), x + b)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -53,7 +54,7 @@ def test_integers_wrap_and_widen(dtype: str, level: str) -> None:
     a, b = whole(dtype, 2, 45), whole(dtype, 2, 45)
     with np.errstate(over="ignore"):
         expected = a * b - np.minimum(a, np.array(3, dtype))
-    np.testing.assert_array_equal(compile_kernel(chain, host(level))(a, b), expected)
+    np.testing.assert_array_equal(compile_kernel(chain, target_at(level))(a, b), expected)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -61,7 +62,7 @@ def test_comparisons_give_truth_values_that_choose(level: str) -> None:
     inputs = (("x", "float32"), ("y", "float32"))
     x, y = normal(3, 21), normal(3, 21)
     y[0] = x[0]
-    target = host(level)
+    target = target_at(level)
     smaller = compile_kernel(Elementwise((3, 21), inputs, ("less", "x", "y"), "bool"), target)(x, y)
     assert smaller.dtype == np.bool_
     np.testing.assert_array_equal(smaller, x < y)
@@ -78,10 +79,10 @@ def test_comparisons_give_truth_values_that_choose(level: str) -> None:
 def test_conversions_round_halves_to_even(level: str) -> None:
     x = np.array([[0.5, 1.5, 2.5, -0.5, -1.5, 1e6, 3.49]], np.float32)
     chain = Elementwise((1, 7), (("x", "float32"),), ("rounded", "x"), "int32")
-    np.testing.assert_array_equal(compile_kernel(chain, host(level))(x), np.rint(x))
+    np.testing.assert_array_equal(compile_kernel(chain, target_at(level))(x), np.rint(x))
     n = whole("int32", 1, 33)
-    back = compile_kernel(Elementwise((1, 33), (("n", "int32"),), ("real", "n")), host(level))(n)
-    np.testing.assert_array_equal(back, n.astype(np.float32))
+    back = Elementwise((1, 33), (("n", "int32"),), ("real", "n"))
+    np.testing.assert_array_equal(compile_kernel(back, target_at(level))(n), n.astype(np.float32))
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -93,7 +94,7 @@ def test_an_operation_of_vector_gives_the_same_here(operation, steps: str, level
     value = te.apply(operation, left[y, c], right[y, c], a_multiplier=7, b_multiplier=-3)
     kernel = te.kernel("each", te.compute("out", "int32", (y, c), value))
     inputs = {name: whole("int8", 3, 20) for name in kernel.inputs}
-    got = compile_kernel(Declared(kernel, steps), host(level))(*inputs.values())
+    got = compile_kernel(Declared(kernel, steps), target_at(level))(*inputs.values())
     np.testing.assert_array_equal(got, evaluate(kernel, inputs))
 
 
@@ -123,7 +124,7 @@ def test_an_operand_is_broadcast_along_any_axes(sizes: tuple[int, ...], level: s
         bound=("b",),
     )
     x, b = normal(4, 5, 6, 7), normal(*sizes)
-    got = compile_kernel(chain, host(level), threads=2).bind(b=b)(x)
+    got = compile_kernel(chain, target_at(level), threads=2).bind(b=b)(x)
     np.testing.assert_array_equal(got, x - b)
 
 
@@ -141,7 +142,7 @@ def test_a_product_is_rounded_before_a_sum() -> None:
 def test_every_byte_finds_its_place_in_a_table(size: int, level: str) -> None:
     x = np.resize(np.arange(-128, 128).astype(np.int8), size)
     table = whole("int8", 256)
-    got = compile_kernel(ByteTable(size), host(level), threads=2)(x, table)
+    got = compile_kernel(ByteTable(size), target_at(level), threads=2)(x, table)
     np.testing.assert_array_equal(got, table[x.astype(int) + 128])
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tilewright.compiler.cpu import LEVELS, Elementwise, compile_kernel, host
+from tilewright.compiler.cpu import LEVELS, Elementwise, compile_kernel
+
+from ...processor import target_at
 
 COUNT = 1 << 20
 SPANS = {"exp": (-104, 89), "log": None, "tanh": (-10, 10), "erf": (-5, 5), "sigmoid": (-80, 88)}
@@ -21,7 +23,7 @@ LIMITS = {"exp": 1.0, "log": 1.0, "tanh": 3.0, "erf": 2.0, "sigmoid": 3.0}
 
 def computed(name: str, x: np.ndarray, level: str) -> np.ndarray:
     chain = Elementwise((1, x.size), (("x", "float32"),), (name, "x"))
-    return compile_kernel(chain, host(level))(x.reshape(1, -1)).reshape(-1)
+    return compile_kernel(chain, target_at(level))(x.reshape(1, -1)).reshape(-1)
 
 
 def dense(span: tuple[float, float] | None) -> np.ndarray:

@@ -11,10 +11,10 @@ from tilewright.compiler.cpu import (
     GroupedConvolution,
     Quantised,
     compile_kernel,
-    host,
 )
 from tilewright.errors import CompileError
 
+from ...processor import target_at
 from .arrays import convolved, normal, requantised, whole
 
 SHAPES = {
@@ -61,7 +61,7 @@ def by_groups(layer: GroupedConvolution, arrays: dict[str, np.ndarray], finish) 
 def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
     layer = replace(SHAPES[shape], activation="relu")
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     expected = np.maximum(by_groups(layer, arrays, convolved), 0)
     sizes = by_groups(layer, {name: np.abs(array) for name, array in arrays.items()}, convolved)
     taps = layer.kernel[0] * layer.kernel[1] * layer.channels_in // layer.groups
@@ -74,7 +74,7 @@ def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
 def test_bytes_are_exact(dtype: str, shape: str, level: str) -> None:
     layer = replace(SHAPES[shape], quantised=Quantised(dtype, "uint8", 5, 100))
     arrays = operands_of(layer)
-    got = compile_kernel(layer, host(level))(*arrays.values())
+    got = compile_kernel(layer, target_at(level))(*arrays.values())
     expected = by_groups(layer, arrays, requantised)
     assert len(np.unique(expected)) > 10
     np.testing.assert_array_equal(got, expected)

@@ -9,7 +9,7 @@ BEGIN = """
 import ctypes, multiprocessing, threading, time
 import numpy as np
 from tilewright.compiler.cpu import Softmax, compile_kernel
-from tilewright.compiler.cpu.pool_code import FIELDS
+from tilewright.compiler.cpu.execution.pool_code import FIELDS
 
 kernel = compile_kernel(Softmax(400, 300), threads=3)
 x = np.random.default_rng(0).standard_normal((400, 300)).astype(np.float32)
@@ -53,7 +53,7 @@ right()
 
 MADE_AT_ONCE = """
 import gc, threading, time
-from tilewright.compiler.cpu.pool import pool_of
+from tilewright.compiler.cpu.execution.pool import pool_of
 
 both, pools = threading.Barrier(4), []
 

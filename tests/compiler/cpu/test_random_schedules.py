@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.cpu import Declared, compile_kernel, host
+from tilewright.compiler.cpu import Declared, compile_kernel
 from tilewright.compiler.cpu.target import LEVELS
 from tilewright.compiler.te.stages import REGISTER
 from tilewright.compiler.tensor import evaluate
 
+from ...processor import target_at
 from ..te.random_schedules import random_kernel, random_step
 
 CASES = 20
@@ -33,7 +34,7 @@ def random_steps(pick: random.Random, kernel, target) -> te.Schedule:
 def check_case(seed: int, level: str, threads: int) -> None:
     pick = random.Random(seed)
     kernel, inputs = random_kernel(pick)
-    target = host(level)
+    target = target_at(level)
     schedule = random_steps(pick, kernel, target)
     compiled = compile_kernel(Declared(kernel, str(schedule)), target, threads)
     got = compiled(*(inputs[name] for name in kernel.inputs))

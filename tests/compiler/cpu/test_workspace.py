@@ -2,8 +2,8 @@
 
 import pytest
 
-from tilewright.compiler.cpu import workspace
-from tilewright.compiler.cpu.workspace import LEAST_BYTES, Space, give_back, take
+from tilewright.compiler.cpu.execution import workspace
+from tilewright.compiler.cpu.execution.workspace import LEAST_BYTES, Space, give_back, take
 
 
 @pytest.fixture(autouse=True)

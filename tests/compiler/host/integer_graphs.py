@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, host
 from tilewright.compiler.graph import Builder, Graph, Output, QConv, TensorType, Value, evaluate
 from tilewright.compiler.graph.operators import Operator
 
+from ...processor import target_at
 from .agreement import run_kernels, selected
 
-levels = st.sampled_from(list(LEVELS))
 small = st.integers(1, 3)
 seeds = st.integers(0, 1 << 30)
 
@@ -51,7 +50,7 @@ def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
 
 def assert_same(graph: Graph, level: str, seed: int = 0, kernels: int = 1) -> np.ndarray:
     """Compare with the definition, bit for bit; all nodes must be done by so many kernels."""
-    target, inputs = host(level), random_inputs(graph, seed)
+    target, inputs = target_at(level), random_inputs(graph, seed)
     found = selected(graph, target)
     assert len(found) == kernels
     assert sum(len(kernel.nodes) for kernel in found) == len(graph.nodes)

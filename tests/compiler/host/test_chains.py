@@ -5,13 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, Elementwise, host
+from tilewright.compiler.cpu import LEVELS, Elementwise
 from tilewright.compiler.graph import Graph, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.build import Builder
-from tilewright.compiler.graph.elementwise import COMPARISONS, Where
+from tilewright.compiler.graph.operators import Where
+from tilewright.compiler.graph.operators.elementwise import COMPARISONS
 from tilewright.compiler.host.formulas import EXACT, NEAR
 
+from ...processor import target_at
 from .agreement import assert_agrees, run_kernels, selected
 from .networks import built, imported, node, normal
 
@@ -54,7 +56,7 @@ def whole(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 def assert_same_bits(graph: Graph, inputs: dict[str, np.ndarray], level: str | None = None) -> None:
     """All outputs, signs of zero included; NaNs are one."""
-    got, expected = run_kernels(graph, inputs, host(level)), evaluate(graph, inputs)
+    got, expected = run_kernels(graph, inputs, target_at(level)), evaluate(graph, inputs)
     for output in graph.outputs:
         ours, wanted = got[output.value], expected[output.name]
         assert ours.dtype == wanted.dtype
@@ -84,7 +86,7 @@ def test_a_function_is_within_rounding(kind: str, level: str) -> None:
     (kernel,) = selected(graph)
     assert not kernel.exact
     (name,) = (output.value for output in graph.outputs)
-    got = run_kernels(graph, {"x": x}, host(level))[name]
+    got = run_kernels(graph, {"x": x}, target_at(level))[name]
     (expected,) = evaluate(graph, {"x": x}).values()
     np.testing.assert_allclose(got, expected, rtol=3e-6, atol=2e-7)
 

@@ -16,11 +16,12 @@ from tilewright.compiler.graph.operators import (
     Quantize,
     Transpose,
 )
-from tilewright.compiler.host import Scope
+from tilewright.compiler.host import HostScope
 from tilewright.compiler.host.integer_movements import match_transpose
 
+from ...processor import levels, target_at
 from .agreement import run_kernels, selected
-from .integer_graphs import assert_same, levels, of_layer, seeds, small
+from .integer_graphs import assert_same, of_layer, seeds, small
 
 
 @given(st.lists(st.integers(1, 90), min_size=1, max_size=4), levels, seeds)
@@ -70,7 +71,7 @@ def test_images_are_quantised_and_transposed_in_one_kernel(shape, level: str) ->
     graph = builder.graph([Output("out", made)])
     image = np.random.default_rng(1).normal(0, 1.5, shape).astype(np.float32)
     image.reshape(-1)[:7] = [np.nan, np.inf, -np.inf, 1e30, -1e30, 0.05, -0.05]
-    inputs, target = {"a": image}, host(level)
+    inputs, target = {"a": image}, target_at(level)
     assert [len(kernel.nodes) for kernel in selected(graph, target)] == [2, 1, 2]
     got, expected = run_kernels(graph, inputs, target), evaluate(graph, inputs, [middle])
     np.testing.assert_array_equal(got[middle], expected[middle])
@@ -84,4 +85,4 @@ def test_scales_along_an_axis_and_other_types_are_left_to_others() -> None:
     moved = builder.emit(Transpose((0, 2, 3, 1)), [made])
     graph = builder.graph([Output("out", moved)])
     assert node is not None
-    assert match_transpose(Scope(graph, frozenset([made, moved]), host()), node) is None
+    assert match_transpose(HostScope(graph, frozenset([made, moved]), host()), node) is None

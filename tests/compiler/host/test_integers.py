@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, Convolution, host
-from tilewright.compiler.cpu.byte_winograd import ByteWinogradPlanner
+from tilewright.compiler.cpu import LEVELS, Convolution
+from tilewright.compiler.cpu.kernels.byte_winograd import ByteWinogradPlanner
 from tilewright.compiler.frontend import import_and_quantise
 from tilewright.compiler.graph import (
     Builder,
@@ -25,10 +25,11 @@ from tilewright.compiler.graph.operators import (
     QMatMul,
     QMaxPool,
 )
-from tilewright.flows.samples import read_samples
+from tilewright.flows.execution.samples import read_samples
 
+from ...processor import levels, target_at
 from .agreement import run_kernels, selected
-from .integer_graphs import assert_same, levels, of_layer, qconv, seeds, small
+from .integer_graphs import assert_same, of_layer, qconv, seeds, small
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
 NETWORKS = {
@@ -102,11 +103,11 @@ def test_windows_done_with_fewer_products_have_the_bits_of_the_definition(data) 
     image = (1, data.draw(extent), data.draw(extent), depth)
     constants = constants_for((3, 3, depth, channels), q["zero_point_x"], seed)
     graph = of_layer(qconv(pads=(1, 1, 1, 1), **q), [image], *constants)
-    (kernel,) = selected(graph, host(level))
+    (kernel,) = selected(graph, target_at(level))
     layer = kernel.description
     assert isinstance(layer, Convolution)
     assert layer.quantised is not None
-    fewer = isinstance(layer.planner(host(level)), ByteWinogradPlanner)
+    fewer = isinstance(layer.planner(target_at(level)), ByteWinogradPlanner)
     assert fewer == (layer.narrow and not layer.quantised.guarded)
     assert_same(graph, level, seed)
 
@@ -146,7 +147,7 @@ def test_dense_layers_are_windows_of_the_whole_image(shape: tuple[int, ...], lev
     constants = constants_for((rows, columns, depth, 33), 9, 4)
     graph = of_layer(qconv(zero_point_x=9), [(samples, rows, columns, depth)], *constants)
     assert_same(graph, level)
-    (kernel,) = selected(graph, host(level))
+    (kernel,) = selected(graph, target_at(level))
     assert kernel.description.operands["x"].shape == (1, 1, samples, rows * columns * depth)
 
 
@@ -173,7 +174,7 @@ def test_every_pair_of_bytes_is_added_right(level: str) -> None:
     every = np.arange(-128, 128).astype(np.int8)
     a, b = (part.reshape(1, 256, 256, 1) for part in np.meshgrid(every, every))
     graph = of_layer(QAdd((3, 5), 1, 0.125, -3), [a.shape, b.shape])
-    got = run_kernels(graph, {"a": a, "b": b}, host(level))[graph.outputs[0].value]
+    got = run_kernels(graph, {"a": a, "b": b}, target_at(level))[graph.outputs[0].value]
     np.testing.assert_array_equal(got, evaluate(graph, {"a": a, "b": b})["out"])
 
 
@@ -288,7 +289,7 @@ def test_networks_have_the_bits_of_the_definition(name: str, level: str) -> None
     model = MODELS / f"{name}.onnx"
     graph = import_and_quantise(model)
     (sample, *_) = read_samples(model.with_suffix(".npz"), graph).first(1)
-    got, expected = run_kernels(graph, sample, host(level)), evaluate(graph, sample)
+    got, expected = run_kernels(graph, sample, target_at(level)), evaluate(graph, sample)
     for output in graph.outputs:
         np.testing.assert_array_equal(got[output.value], expected[output.name])
     taken = [node for kernel in selected(graph) for node in kernel.nodes]

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import Convolution, DepthwiseConvolution, GroupedConvolution
-from tilewright.compiler.cpu.planar_convolution import PlanarConvolution
+from tilewright.compiler.cpu.kernels.planar_convolution import PlanarConvolution
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.host import HostKernel
 
 from .agreement import assert_agrees, run_kernels, selected
+
+pytestmark = pytest.mark.processor
 
 NEAR = 4e-5
 """Largest difference allowed, for results of about 1."""

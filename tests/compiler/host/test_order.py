@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.compiler.cpu import Elementwise
 from tilewright.compiler.graph import Builder, Graph, Node, Output, TensorType, Value
 from tilewright.compiler.graph.operators import Binary, Reshape
-from tilewright.compiler.host import Compute, Evaluate, Finish, HostKernel, Start, View
+from tilewright.compiler.host import Alias, Evaluate, Finish, HostKernel, RunKernel, Start
 from tilewright.compiler.host.memory import plan_host_memory
 from tilewright.compiler.host.order import order_events, overlaps, reads_of, writes_of
 from tilewright.compiler.module import Binding, Segment
@@ -152,7 +152,7 @@ def test_nothing_is_overwritten_while_it_is_read(made, keep_all):
                 continue
             offset = memory.offsets[name]
             assert offset + 32 <= memory.arena_bytes
-            if isinstance(event, View):
+            if isinstance(event, Alias):
                 owner[offset].add(name)
             else:
                 owner[offset] = {name}
@@ -165,7 +165,7 @@ def test_nothing_is_overwritten_while_it_is_read(made, keep_all):
 def test_what_the_network_shows_lies_outside_the_arena(made):
     events = made.events(kernels_of(made))
     memory = plan_host_memory(made.graph, events, made.segments)
-    views = {e.node.output.name: e.node.inputs[0] for e in events if isinstance(e, View)}
+    views = {e.node.output.name: e.node.inputs[0] for e in events if isinstance(e, Alias)}
     for output in made.graph.outputs:
         name = output.value
         while name in views:
@@ -194,7 +194,7 @@ def test_a_chain_of_elementwise_kernels_works_in_place(in_place, arena):
     if not in_place:
         chosen = [replace_inputs(one) for one in chosen]
     events = made.events(chosen)
-    assert all(isinstance(event, Compute) for event in events)
+    assert all(isinstance(event, RunKernel) for event in events)
     memory = plan_host_memory(made.graph, events, [])
     assert memory.arena_bytes == arena
     assert memory.least_bytes >= np.prod(SHAPE) * 4

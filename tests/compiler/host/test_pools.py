@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, compile_kernel, host
-from tilewright.compiler.cpu.pooling import Pooling
+from tilewright.compiler.cpu import LEVELS, compile_kernel
+from tilewright.compiler.cpu.kernels.pooling import Pooling
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value
 from tilewright.compiler.graph import operators as ops
 from tilewright.errors import CompileError
 
+from ...processor import target_at
 from .agreement import assert_agrees, selected
 
 NO_PADS = (0, 0, 0, 0)
@@ -59,7 +60,7 @@ def test_windows_of_any_shape(data: st.DataObject) -> None:
 def test_a_whole_image_on_every_feature_set(channels: int, level: str) -> None:
     layer = Pooling(2, 11, 13, channels, (11, 13), average=True)
     x = np.random.default_rng(channels).standard_normal((2, 11, 13, channels), np.float32)
-    got = compile_kernel(layer, host(level))(x)
+    got = compile_kernel(layer, target_at(level))(x)
     expected = x.astype(np.float64).mean(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(got, expected, rtol=0, atol=1e-6)
 
@@ -83,7 +84,7 @@ def test_the_largest_of_negative_numbers_beside_padding() -> None:
 def test_a_window_with_a_nan_has_no_largest_number(level: str) -> None:
     x = np.random.default_rng(5).standard_normal((1, 9, 10, 20)).astype(np.float32)
     x[0, ::4, ::3, ::2] = np.nan
-    got = compile_kernel(Pooling(1, 9, 10, 20, (2, 2), (1, 1)), host(level))(x)
+    got = compile_kernel(Pooling(1, 9, 10, 20, (2, 2), (1, 1)), target_at(level))(x)
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2), (1, 2))
     np.testing.assert_array_equal(got, windows.max(axis=(4, 5)))
     assert 0.1 < np.isnan(got).mean() < 0.9

@@ -14,6 +14,8 @@ from tilewright.compiler.host import HostKernel
 from .agreement import assert_agrees, selected
 from .networks import built, imported, node, normal
 
+pytestmark = pytest.mark.processor
+
 TOLERANCES = (1e-4, 1e-5)
 
 

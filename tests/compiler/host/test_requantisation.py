@@ -9,11 +9,11 @@ from tilewright.compiler.cpu import (
     DepthwiseConvolution,
     Quantised,
     compile_kernel,
-    host,
 )
 from tilewright.compiler.host.integer_bounds import are_narrow, fits, is_plain, largest_sums
 from tilewright.isa.numbers import EXACT_LIMIT, quantise_output
 
+from ...processor import target_at
 from .agreement import selected
 from .integer_graphs import assert_same, of_layer, qconv
 
@@ -88,7 +88,7 @@ def test_all_accumulators_below_2_to_the_24(scale: float, level: str) -> None:
     assert is_plain(largest_sums(w, bias), scales)
     x = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256, 1)
     layer = Convolution(1, 1, 256, 1, len(bias), quantised=q)
-    got = compile_kernel(layer, host(level)).bind(w=w, bias=bias, scale=scales)(x)
+    got = compile_kernel(layer, target_at(level)).bind(w=w, bias=bias, scale=scales)(x)
     near = np.flatnonzero(np.abs(bias) * scale < 400)
     totals = x.reshape(-1, 1).astype(np.int32) + bias[near]
     np.testing.assert_array_equal(got[0, 0][:, near], quantise_output(totals, scales[near], -7))
@@ -129,7 +129,7 @@ def test_float32_adds_what_it_holds_exactly(narrow: bool, level: str) -> None:
     assert are_narrow(w, bias) == narrow
     operator = qconv(2, zero_point_x=100, zero_point_y=-10)
     graph = of_layer(operator, [(1, 31, 34, 2)], w, bias, np.full(2, 2.0**-16, np.float32))
-    (kernel,) = selected(graph, host(level))
+    (kernel,) = selected(graph, target_at(level))
     assert isinstance(kernel.description, DepthwiseConvolution)
     assert kernel.description.narrow == narrow
     assert_same(graph, level)

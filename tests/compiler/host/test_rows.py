@@ -13,7 +13,7 @@ from tilewright.compiler.cpu import (
     Reduction,
     Softmax,
 )
-from tilewright.compiler.cpu.pooling import Pooling
+from tilewright.compiler.cpu.kernels.pooling import Pooling
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.graph import Graph
 from tilewright.compiler.graph import operators as ops
@@ -23,6 +23,8 @@ from tilewright.compiler.importers import import_onnx
 
 from .agreement import assert_agrees, selected
 from .networks import built, imported, node, normal
+
+pytestmark = pytest.mark.processor
 
 TOLERANCES = (1e-4, 1e-5)
 

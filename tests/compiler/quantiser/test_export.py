@@ -2,7 +2,6 @@
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from tilewright.compiler.exporters import export_onnx
@@ -13,17 +12,13 @@ from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import make_batches, quantise
 from tilewright.errors import CompileError
 
+from ..onnx_models import run_onnxruntime
 from .networks import small_network
 
 
 def run(proto: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What ONNX Runtime gives, one thread, default optimisations."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return [np.asarray(array) for array in session.run(None, inputs)]
+    """What ONNX Runtime gives for the file as it is written."""
+    return list(run_onnxruntime(proto, inputs, optimise=False).values())
 
 
 def test_a_quantised_network_has_the_same_bits_everywhere() -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 
 from tilewright.compiler.compile import compile_graph
@@ -18,12 +17,14 @@ from tilewright.compiler.quantiser import (
     evaluate_quality,
     quantise,
 )
-from tilewright.flows.calibration_options import CalibrationOptions
-from tilewright.flows.quantise_model import QuantisedModel, quantise_model
-from tilewright.flows.running import run_samples
-from tilewright.flows.samples import Samples
+from tilewright.flows.cli.calibration_options import CalibrationOptions
+from tilewright.flows.execution.quantise_model import QuantisedModel, quantise_model
+from tilewright.flows.execution.run_samples import run_samples
+from tilewright.flows.execution.samples import Samples
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import open_device
+
+from ..onnx_models import run_onnxruntime
 
 MODELS = Path(__file__).parents[4] / "shared" / "models"
 
@@ -106,18 +107,12 @@ def test_few_samples_carry_over_to_one_that_was_left_out(name: str) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_exported_file_has_the_same_bits_in_onnxruntime(name: str) -> None:
     made = calibrated(name)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        export_onnx(made.result.graph).SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-    )
+    proto = export_onnx(made.result.graph)
     batches = made.batches(made.rows[:20])
     ours = batches.output(made.result.integer_graph())
     (x,) = batches.inputs.items()
-    singles = [np.asarray(session.run(None, {x[0]: sample})[0]) for sample in x[1]]
-    theirs = np.concatenate(singles)
+    singles = [run_onnxruntime(proto, {x[0]: sample}, optimise=False) for sample in x[1]]
+    theirs = np.concatenate([array for outputs in singles for array in outputs.values()])
     # Softmax at the end is float, so that its last bit may differ; ONNX Runtime averages in
     # binary32, so that ties of resnet8's average pooling fall either way.
     alike = np.isclose(ours, theirs, rtol=0, atol=1e-6)

@@ -7,7 +7,7 @@ from tilewright.compiler.graph import QMatMul, is_accelerated
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import (
     METHODS,
-    Quantised,
+    QuantisedNetwork,
     QuantiserOptions,
     accelerated_share,
     evaluate_quality,
@@ -19,7 +19,7 @@ from tilewright.errors import CompileError, InputError
 from .networks import Net, attention_network, small_network
 
 
-def quantised(net: Net, output: str, **options) -> Quantised:
+def quantised(net: Net, output: str, **options) -> QuantisedNetwork:
     graph = net.graph(output)
     batches = make_batches(graph, net.inputs(24))
     return quantise(graph, batches, QuantiserOptions(**options))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.compiler.graph import Quantisation
-from tilewright.compiler.graph.host_kernels import dequantize, quantize
+from tilewright.compiler.graph.operators import Dequantize, Quantize
 from tilewright.compiler.quantiser.histogram import Histogram
 from tilewright.compiler.quantiser.ranges import (
     METHODS,
@@ -28,7 +28,7 @@ def error_of(data: np.ndarray, method: str) -> float:
     """Mean squared error of quantising data with a method's range."""
     kind = quantisation_of_range(*choose_range(histogram_of(data), method))
     scales, points = (kind.scale,), (kind.zero_point,)
-    rounded = dequantize(quantize(data, scales, points, "int8"), scales, points)
+    rounded = Dequantize(scales, points).compute(Quantize(scales, points, "int8").compute(data))
     return float(np.mean((rounded - data) ** 2))
 
 

@@ -6,9 +6,9 @@ import pytest
 from tilewright import PRESETS, open_device, te
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
+from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.configuration import Memory
 from tilewright.isa.instructions import Vector
-from tilewright.isa.random_configurations import EXTRA_OPERATIONS
 from tilewright.isa.vector_operations import Combine, operations_with
 
 MACHINE = PRESETS["4x4"].replace(name="more", extra_operations=EXTRA_OPERATIONS)

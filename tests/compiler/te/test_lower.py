@@ -13,8 +13,8 @@ from tilewright.compiler import te
 from tilewright.compiler.accelerator.transfers import dense_pieces
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
-from tilewright.flows.timed import TimedSegment
-from tilewright.flows.trace import write_trace
+from tilewright.flows.execution.timed import TimedSegment
+from tilewright.flows.reports.trace import write_trace
 from tilewright.isa.configuration import Memory
 from tilewright.isa.instructions import Gemm, Load, Store, Vector
 from tilewright.runtime import open_device

@@ -1,0 +1,256 @@
+"""LLVM instructions on scalars and vectors alike: a scalar beside a vector stands for all lanes.
+
+The few instructions that LLVM's builder lacks are calls of intrinsics, which carry the type in
+their names.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from ..target import Target
+
+LlvmValue = Any
+LlvmType = Any
+LlvmBuilder = Any
+"""What llvmlite makes, whose types no checker can follow."""
+
+BIT: LlvmType = ir.IntType(1)
+I8: LlvmType = ir.IntType(8)
+I16: LlvmType = ir.IntType(16)
+I32: LlvmType = ir.IntType(32)
+I64: LlvmType = ir.IntType(64)
+FLOAT: LlvmType = ir.FloatType()
+POINTER: LlvmType = ir.PointerType()
+
+TYPES = {
+    "float32": FLOAT,
+    "int64": I64,
+    "int32": I32,
+    "int16": I16,
+    "int8": I8,
+    "uint8": I8,
+    "bool": I8,
+}
+"""How elements lie in memory; a bool is a byte of 0 or 1."""
+
+CONTRACT = ("contract",)
+"""A product and a sum may be rounded once."""
+
+
+class Emitter:
+    """A builder inside one function.
+
+    Parameters
+    ----------
+    builder
+        LLVM's.
+    target
+        What the code is for.
+    """
+
+    def __init__(self, builder: LlvmBuilder, target: Target) -> None:
+        self.builder, self.target = builder, target
+
+    # Types ---------------------------------------------------------------------------------------
+
+    def vector(self, element: LlvmType, lanes: int) -> LlvmType:
+        """A vector type, the element itself for one lane."""
+        return element if lanes == 1 else ir.VectorType(element, lanes)
+
+    def like(self, value: LlvmValue, element: LlvmType) -> LlvmType:
+        """The type of as many elements as a value has."""
+        return self.vector(element, lanes_of(value))
+
+    def splat(self, value: LlvmValue, lanes: int) -> LlvmValue:
+        """A scalar in all lanes; vectors stay."""
+        if lanes == 1 or isinstance(value.type, ir.VectorType):
+            return value
+        kind = ir.VectorType(value.type, lanes)
+        if isinstance(value, ir.Constant):
+            return ir.Constant(kind, [value] * lanes)
+        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), value, I32(0))
+        order = ir.Constant(ir.VectorType(I32, lanes), [I32(0)] * lanes)
+        return self.builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), order)
+
+    def matched(self, *values: LlvmValue) -> list[LlvmValue]:
+        """Values with as many lanes as the widest has."""
+        lanes = max(map(lanes_of, values))
+        return [self.splat(value, lanes) for value in values]
+
+    def constant(self, number: float, like: LlvmValue) -> LlvmValue:
+        """A number in the type of a value."""
+        return number_of(like.type, number)
+
+    def iota(self, lanes: int) -> LlvmValue:
+        """0, 1, 2, ... as int64."""
+        return ir.Constant(ir.VectorType(I64, lanes), [I64(lane) for lane in range(lanes)])
+
+    def alloca(self, element: LlvmType, count: int, alignment: int) -> LlvmValue:
+        """Memory on the stack for as long as the function runs."""
+        with self.builder.goto_entry_block():
+            pointer = self.builder.alloca(ir.ArrayType(element, count))
+        pointer.align = alignment
+        pointer.type = POINTER
+        return pointer
+
+    # Instructions --------------------------------------------------------------------------------
+
+    def intrinsic(self, name: str, result: LlvmType, arguments: Sequence[LlvmValue]) -> LlvmValue:
+        """A call of an intrinsic or of a declared function."""
+        module = self.builder.module
+        function = module.globals.get(name)
+        if function is None:
+            kind = ir.FunctionType(result, [argument.type for argument in arguments])
+            function = ir.Function(module, kind, name)
+        return self.builder.call(function, list(arguments))
+
+    def overloaded(
+        self, name: str, arguments: Sequence[LlvmValue], result: LlvmType | None = None
+    ) -> LlvmValue:
+        """A call of an intrinsic that is named after the type of its first operand."""
+        first = arguments[0].type
+        name = f"llvm.{name}.{suffix(first)}"
+        return self.intrinsic(name, result or first, arguments)
+
+    def add(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """The sum."""
+        a, b = self.matched(a, b)
+        return self.builder.fadd(a, b, flags=CONTRACT) if is_real(a) else self.builder.add(a, b)
+
+    def multiply(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """The product."""
+        a, b = self.matched(a, b)
+        return self.builder.fmul(a, b, flags=CONTRACT) if is_real(a) else self.builder.mul(a, b)
+
+    def multiply_add(self, a: LlvmValue, b: LlvmValue, c: LlvmValue) -> LlvmValue:
+        """`a * b + c` of float32, in one where the target can."""
+        a, b, c = self.matched(a, b, c)
+        if not self.target.fused:
+            return self.add(self.multiply(a, b), c)
+        return self.overloaded("fma", [a, b, c])
+
+    def compare(self, sign: str, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """Bits; comparisons with a NaN are false."""
+        a, b = self.matched(a, b)
+        if is_real(a):
+            return self.builder.fcmp_ordered(sign, a, b)
+        return self.builder.icmp_signed(sign, a, b)
+
+    def is_nan(self, value: LlvmValue) -> LlvmValue:
+        """Bits where a float32 is a NaN."""
+        return self.builder.fcmp_unordered("uno", value, value)
+
+    def select(self, condition: LlvmValue, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """`a` where the bit is set."""
+        condition, a, b = self.matched(condition, a, b)
+        return self.builder.select(condition, a, b)
+
+    def maximum(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """The larger, `b` where one is a NaN."""
+        return self.select(self.compare(">", a, b), a, b)
+
+    def minimum(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """The smaller, `b` where one is a NaN."""
+        return self.select(self.compare("<", a, b), a, b)
+
+    def rounded(self, value: LlvmValue) -> LlvmValue:
+        """A float32 as int32, halves to even."""
+        return self.intrinsic(
+            f"llvm.lrint.{suffix(self.like(value, I32))}.{suffix(value.type)}",
+            self.like(value, I32),
+            [value],
+        )
+
+    def by_register(self, make: Callable[..., LlvmValue], *values: LlvmValue) -> LlvmValue:
+        """What `make` gives for vectors of one register each, put together again."""
+        lanes, size = lanes_of(values[0]), self.target.lanes
+        if lanes == size:
+            return make(*values)
+        half = lanes // 2
+        first, second = (
+            self.by_register(make, *(self._part(value, start, half) for value in values))
+            for start in (0, half)
+        )
+        order = ir.Constant(ir.VectorType(I32, lanes), [I32(lane) for lane in range(lanes)])
+        return self.builder.shuffle_vector(first, second, order)
+
+    def _part(self, value: LlvmValue, start: int, lanes: int) -> LlvmValue:
+        order = [I32(lane) for lane in range(start, start + lanes)]
+        undefined = ir.Constant(value.type, ir.Undefined)
+        kind = ir.VectorType(I32, lanes)
+        return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, order))
+
+    def transposed(self, rows: Sequence[LlvmValue]) -> list[LlvmValue]:
+        """The columns of as many rows as each has elements, a power of two.
+
+        Rows of the first half are interleaved with those of the second, as often as it takes.
+        """
+        found, lanes = list(rows), len(rows)
+        numbers = [lane + half for lane in range(lanes) for half in (0, lanes)]
+        kind = ir.VectorType(I32, lanes)
+        low, high = (
+            ir.Constant(kind, [I32(number) for number in part])
+            for part in (numbers[:lanes], numbers[lanes:])
+        )
+        for _ in range(lanes.bit_length() - 1):
+            pairs = zip(found[: lanes // 2], found[lanes // 2 :], strict=True)
+            found = [self.builder.shuffle_vector(a, b, o) for a, b in pairs for o in (low, high)]
+        return found
+
+    def looked_up(self, table: LlvmValue, places: LlvmValue) -> LlvmValue:
+        """Bytes at 64 places of a table of 256, each half of it by one instruction (AVX512-VBMI).
+
+        The instruction looks at seven bits of a place; the eighth tells which half was meant.
+        """
+        builder, kind, size = self.builder, places.type, places.type.count
+        parts = []
+        for start in range(0, 256, size):
+            pointer = builder.gep(table, [I64(start)], source_etype=I8)
+            parts.append(builder.load(pointer, align=1, typ=kind))
+        name = "llvm.x86.avx512.vpermi2var.qi.512"
+        low, high = (
+            self.intrinsic(name, kind, [parts[half], places, parts[half + 1]]) for half in (0, 2)
+        )
+        return builder.select(builder.icmp_signed("<", places, number_of(kind, 0)), high, low)
+
+    def whole_registers(self, value: LlvmValue) -> bool:
+        """Whether a vector is one register, or two, four, ... of them."""
+        count, rest = divmod(lanes_of(value), self.target.lanes)
+        return count > 0 and not rest and not count & (count - 1)
+
+    def bits(self, value: LlvmValue, element: LlvmType) -> LlvmValue:
+        """The same bits as other elements of the same size."""
+        return self.builder.bitcast(value, self.like(value, element))
+
+
+def lanes_of(value: LlvmValue) -> int:
+    """How many elements a value has."""
+    return value.type.count if isinstance(value.type, ir.VectorType) else 1
+
+
+def element_of(value: LlvmValue) -> LlvmType:
+    """The type of its elements."""
+    return value.type.element if isinstance(value.type, ir.VectorType) else value.type
+
+
+def is_real(value: LlvmValue) -> bool:
+    """Whether its elements are float32."""
+    return element_of(value) == FLOAT
+
+
+def number_of(kind: LlvmType, number: float) -> LlvmValue:
+    """A number in a scalar type, or in all lanes of a vector type."""
+    if isinstance(kind, ir.VectorType):
+        return ir.Constant(kind, [number_of(kind.element, number)] * kind.count)
+    return ir.Constant(kind, float(number) if kind == FLOAT else int(number))
+
+
+def suffix(kind: LlvmType) -> str:
+    """A type in the name of an intrinsic."""
+    if isinstance(kind, ir.VectorType):
+        return f"v{kind.count}{suffix(kind.element)}"
+    if isinstance(kind, ir.PointerType):
+        return "p0"
+    return "f32" if kind == FLOAT else f"i{kind.width}"

@@ -1,0 +1,238 @@
+"""Loops, guards and statements of a program in one LLVM function, as they are scheduled.
+
+The first and last iterations of a loop are emitted apart where only they meet a guard or a border
+(`middle_of`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from llvmlite import ir
+
+from ....isa.expressions import Affine, Read
+from ...te.affine import total, variable
+from ...te.nodes import (
+    Allocate,
+    Block,
+    Condition,
+    Copy,
+    Guard,
+    Instruction,
+    Let,
+    Loop,
+    Nest,
+    Node,
+    Store,
+    Update,
+    nodes,
+)
+from ...te.stages import Kind
+from .areas import Area, bytes_of
+from .buffers import Buffers, Shared
+from .cut import middle_of
+from .dot_products import emit_dot_product
+from .emitter import I64, Emitter, LlvmBuilder, LlvmValue
+from .environment import Environment
+from .lower_parallel import emit_parallel
+from .lower_values import Mask, Values
+from .masks import all_of
+from .memory import Memory
+
+
+class Function:
+    """One LLVM function: the kernel, or the body of a parallel loop in it.
+
+    Parameters
+    ----------
+    shared
+        What all functions of the kernel know.
+    builder
+        At the function's entry.
+    symbols
+        Values of symbols that are known there.
+    threads
+        Who runs a parallel loop, and the pool; None inside of one.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        builder: LlvmBuilder,
+        symbols: dict[str, LlvmValue],
+        threads: tuple[LlvmValue, LlvmValue] | None,
+    ) -> None:
+        self.shared, self.builder, self.threads = shared, builder, threads
+        self.emitter = Emitter(builder, shared.target)
+        self.memory = Memory(self.emitter, symbols)
+        self.buffers = Buffers(shared, self.memory)
+        self.areas = self.buffers.areas
+        self.values = Values(self.memory, self.areas)
+
+    def another(self, builder: LlvmBuilder, symbols: dict[str, LlvmValue]) -> "Function":
+        """A function of the same kernel, which runs no parallel loop."""
+        return Function(self.shared, builder, symbols, None)
+
+    def root(self, block: Block, workspace: LlvmValue) -> None:
+        """The nests of the program, each with its buffer in the workspace."""
+        env = Environment({}, {})
+        for node in block:
+            if isinstance(node, Allocate) and node.tensor.name in self.areas:
+                self.fill(self.areas[node.tensor.name])
+            elif isinstance(node, Allocate):
+                self.fill(self.buffers.in_workspace(node, env, workspace))
+            else:
+                self.node(node, env, None)
+
+    def block(self, block: Block, env: Environment, mask: Mask) -> None:
+        """Nodes in order; what they bind is known to those after them."""
+        for node in block:
+            if isinstance(node, Let):
+                env = self.let(node, env)
+            elif isinstance(node, Allocate):
+                self.fill(self.buffers.on_stack(node, env))
+            else:
+                self.node(node, env, mask)
+
+    def node(self, node: Node, env: Environment, mask: Mask) -> None:
+        """One node that binds nothing."""
+        if isinstance(node, Loop):
+            self.loop(node, env, mask)
+        elif isinstance(node, Guard):
+            self.where(node.conditions, partial(self.block, node.body, env), env, mask)
+        elif isinstance(node, Store):
+            self.store(node, env, mask)
+        elif isinstance(node, Update):
+            before = self.values.element(node.target, env, mask)
+            value = self.values.combined(node.op, before, node.value, env, mask)
+            self.write(node.target, value, env, mask)
+        elif isinstance(node, Instruction):
+            emit_dot_product(node, env, self.values)
+        elif isinstance(node, (Nest, Copy)):
+            self.block(node.body, env, mask)
+
+    def store(self, node: Store, env: Environment, mask: Mask) -> None:
+        """An element, where it exists; tiles that are cut off have some that do not."""
+
+        def stored(mask: Mask) -> None:
+            value = self.values.value(node.value, env, mask)
+            self.write(node.target, value, env, mask)
+
+        layout = self.areas[node.target.tensor].layout
+        self.where(layout.conditions(node.target.index), stored, env, mask)
+
+    def write(self, target: Read, value: LlvmValue, env: Environment, mask: Mask) -> None:
+        """An element in memory."""
+        area = self.areas[target.tensor]
+        index = [env.resolved(part) for part in target.index]
+        self.memory.write(area, index, self.values.stored(value, area.tensor.dtype), env, mask)
+
+    # Loops ---------------------------------------------------------------------------------------
+
+    def fill(self, area: Area) -> None:
+        """The neutral element in a buffer that is reduced into."""
+
+        def put(place: Affine, value: LlvmValue) -> None:
+            self.builder.store(value, self.memory.address(area, place), align=bytes_of(area))
+
+        for symbol, count, place, value in self.buffers.neutral_stores(area):
+            if count == 1:
+                put(place, value)
+            elif count > 1:
+                self.counted(symbol, count, partial(put, place, value))
+
+    def counted(self, symbol: str, count: int, body) -> None:
+        """A loop of `count` iterations, at least one."""
+        builder = self.builder
+        before = builder.block
+        inside, after = builder.append_basic_block("loop"), builder.append_basic_block("done")
+        builder.branch(inside)
+        builder.position_at_end(inside)
+        counter = builder.phi(I64)
+        counter.add_incoming(I64(0), before)
+        self.memory.symbols[symbol] = counter
+        self.memory.open()
+        body()
+        self.memory.close()
+        following = builder.add(counter, I64(1), flags=("nuw", "nsw"))
+        counter.add_incoming(following, builder.block)
+        more = builder.icmp_unsigned("<", following, I64(count))
+        builder.cbranch(more, inside, after)
+        builder.position_at_end(after)
+
+    def let(self, node: Let, env: Environment) -> Environment:
+        """A variable that is a sum of others, or a digit of a fused one."""
+        value, digit = env.resolved(node.value), node.digit
+        if digit is None:
+            return env.bind(node.variable, value)
+        fused = env.resolved(variable(digit.variable))
+        if not fused.terms:
+            number = fused.constant // digit.divisor % digit.modulus
+            return env.bind(node.variable, total(value, number))
+        found = self.builder.udiv(self.memory.number(fused), I64(digit.divisor))
+        if not digit.leading:
+            found = self.builder.urem(found, I64(digit.modulus))
+        symbol = self.shared.fresh(node.variable)
+        self.memory.symbols[symbol] = found
+        return env.counting(node.variable, value, symbol, 0, digit.modulus - 1)
+
+    def loop(self, node: Loop, env: Environment, mask: Mask) -> None:
+        """A loop as it is marked.
+
+        A vectorised one that is fused, or has a stage of its own in each lane, is run serially.
+        """
+        start, extent = env.resolved(node.start), node.extent
+        symbol = self.shared.fresh(node.variable)
+
+        def inside(low: int, high: int) -> Environment:
+            return env.counting(node.variable, start, symbol, low, high)
+
+        alone = not any(
+            isinstance(inner, (Loop, Allocate)) or (isinstance(inner, Let) and inner.digit)
+            for inner in nodes(node.body)
+        )
+        if node.kind is Kind.VECTORISED and extent > 1 and alone:
+            self.block(node.body, replace(inside(0, extent - 1), lane=symbol), mask)
+        elif node.kind is Kind.UNROLLED or extent == 1:
+            for number in range(extent):
+                self.block(node.body, inside(number, number), mask)
+        elif node.kind is Kind.PARALLEL and self.threads is not None:
+            emit_parallel(self, node, env, symbol, start, self.threads)
+        else:
+            first, last = middle_of(node, inside, self.shared.program)
+            for number in range(first):
+                self.block(node.body, inside(number, number), mask)
+            moved = env.counting(node.variable, total(start, first), symbol, 0, last - first)
+            if last > first:
+                count = last - first + 1
+                self.counted(symbol, count, lambda: self.block(node.body, moved, mask))
+            else:
+                self.block(node.body, moved, mask)
+            for number in range(last + 1, extent):
+                self.block(node.body, inside(number, number), mask)
+
+    def where(
+        self,
+        conditions: Sequence[Condition],
+        emit: Callable[[Mask], None],
+        env: Environment,
+        mask: Mask,
+    ) -> None:
+        """What is emitted where conditions hold: at compile time, in a branch, or under a mask."""
+        bits, lanes = [], []
+        for condition in conditions:
+            known, value = env.decide(condition)
+            if known is False:
+                return
+            if known is None:
+                found = self.memory.condition(value, condition.low, condition.high, env)
+                (lanes if isinstance(found.type, ir.VectorType) else bits).append(found)
+        if lanes:
+            mask = all_of(self.emitter, lanes if mask is None else [mask, *lanes])
+        if not bits:
+            emit(mask)
+            return
+        with self.builder.if_then(all_of(self.emitter, bits)):
+            self.memory.open()
+            emit(mask)
+            self.memory.close()

@@ -1,0 +1,132 @@
+"""A parallel loop: a function `void body(context, begin, end)` of its own, and who runs it.
+
+The context holds what the body needs from around the loop: addresses of buffers and values of
+symbols, eight bytes each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from ....isa.expressions import Affine
+from ...te.nodes import Loop
+from .cut import middle_of
+from .emitter import I64, POINTER, LlvmValue
+from .environment import Environment
+
+if TYPE_CHECKING:
+    from .lower_function import Function
+
+
+def emit_parallel(
+    outer: "Function",
+    node: Loop,
+    env: Environment,
+    symbol: str,
+    start: Affine,
+    threads: tuple[LlvmValue, LlvmValue],
+) -> None:
+    """A loop whose iterations threads take in turns.
+
+    Parameters
+    ----------
+    outer
+        The function that the loop stands in.
+    node, symbol, start
+        The loop, its counter, and where its variable starts.
+    env
+        What is known around it.
+    threads
+        Who runs it, null for the calling thread, and the pool.
+    """
+    builder, (run, pool) = outer.builder, threads
+    symbols = [name for name in env.ranges if name in outer.memory.symbols]
+    names = [name for name, area in outer.areas.items() if area.values is None]
+    signature = ir.FunctionType(ir.VoidType(), [POINTER, I64, I64])
+    body = ir.Function(builder.module, signature, outer.shared.fresh("body"))
+    body.linkage = "internal"
+    body.attributes.add("noinline")
+    context = outer.emitter.alloca(I64, len(names) + len(symbols), 8)
+    parts = [builder.ptrtoint(outer.areas[name].pointer, I64) for name in names]
+    parts += [outer.memory.symbols[name] for name in symbols]
+    for position, part in enumerate(parts):
+        place = builder.gep(context, [I64(position)], source_etype=I64)
+        builder.store(part, place, align=8)
+    alone = builder.icmp_unsigned("==", builder.ptrtoint(run, I64), I64(0))
+    with builder.if_else(alone) as (one, several):
+        with one:
+            builder.call(body, [context, I64(0), I64(node.extent)])
+        with several:
+            builder.call(_Callee(run, _RUN), [pool, body, context, I64(node.extent)])
+    _emit_body(_inside(outer, body, names, symbols), body, node, env, symbol, start)
+
+
+def _inside(
+    outer: "Function", body: ir.Function, names: Sequence[str], symbols: Sequence[str]
+) -> "Function":
+    """The body at its entry, with what the context holds."""
+    builder = ir.IRBuilder(body.append_basic_block("entry"))
+    loaded = [
+        builder.load(builder.gep(body.args[0], [I64(i)], source_etype=I64), align=8, typ=I64)
+        for i in range(len(names) + len(symbols))
+    ]
+    inner = outer.another(builder, dict(zip(symbols, loaded[len(names) :], strict=True)))
+    for name, number in zip(names, loaded, strict=False):
+        pointer = builder.inttoptr(number, POINTER)
+        inner.areas[name] = replace(outer.areas[name], pointer=pointer)
+    known = {name: area for name, area in outer.areas.items() if name not in names}
+    inner.areas.update(known)
+    return inner
+
+
+def _emit_body(
+    inner: "Function", body: ir.Function, node: Loop, env: Environment, symbol: str, start: Affine
+) -> None:
+    """The iterations from `begin` to `end`; those of the middle have code of their own."""
+    builder, (_, begin, end) = inner.builder, body.args
+    before = builder.block
+    head, inside, after = (body.append_basic_block(name) for name in ("head", "loop", "done"))
+    builder.branch(head)
+    builder.position_at_end(head)
+    counter = builder.phi(I64)
+    counter.add_incoming(begin, before)
+    builder.cbranch(builder.icmp_unsigned("<", counter, end), inside, after)
+    builder.position_at_end(inside)
+    inner.memory.symbols[symbol] = counter
+
+    def part(low: int, high: int) -> Environment:
+        return env.counting(node.variable, start, symbol, low, high)
+
+    first, last = middle_of(node, part, inner.shared.program)
+    inner.memory.open()
+    if last - first + 1 < node.extent:
+        offset = builder.sub(counter, I64(first))
+        middle = builder.icmp_unsigned("<", offset, I64(last - first + 1))
+        rest = part(0, node.extent - 1) if first else part(last + 1, node.extent - 1)
+        with builder.if_else(middle) as (whole, cut):
+            for block, piece in ((whole, part(first, last)), (cut, rest)):
+                with block:
+                    inner.memory.open()
+                    inner.block(node.body, piece, None)
+                    inner.memory.close()
+    else:
+        inner.block(node.body, part(0, node.extent - 1), None)
+    inner.memory.close()
+    counter.add_incoming(builder.add(counter, I64(1)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    builder.ret_void()
+
+
+_RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
+"""Who runs a parallel loop: pool, body, context, iterations."""
+
+
+class _Callee:
+    """A pointer as something to call, which the builder has no word for."""
+
+    def __init__(self, pointer: LlvmValue, kind: ir.FunctionType) -> None:
+        self.type, self.function_type = pointer.type, kind
+        self.get_reference = pointer.get_reference

@@ -1,0 +1,242 @@
+"""Expressions to LLVM values: int32, int64 and float32, as `compiler.tensor` defines them."""
+
+from collections.abc import Mapping
+from typing import TypeGuard
+
+import numpy as np
+from llvmlite import ir
+
+from ....isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real
+from ....isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
+from .areas import Area
+from .emitter import (
+    FLOAT,
+    I32,
+    I64,
+    TYPES,
+    Emitter,
+    LlvmValue,
+    element_of,
+    is_real,
+    lanes_of,
+    number_of,
+)
+from .environment import Environment
+from .functions import FUNCTIONS
+from .memory import Memory
+
+Mask = LlvmValue | None
+
+_BITWISE = {Op.SHIFT_RIGHT: "ashr", Op.AND: "and_", Op.OR: "or_", Op.XOR: "xor"}
+"""Operations on the bits of integers, and what the builder calls them."""
+
+
+_CONTRACTED = (Op.ADD, Op.MULTIPLY)
+"""Operations of which two may be rounded at once."""
+
+
+class Values:
+    """Expressions inside one function.
+
+    Parameters
+    ----------
+    memory
+        Reads elements.
+    areas
+        The buffers that exist now, by tensor.
+    """
+
+    def __init__(self, memory: Memory, areas: Mapping[str, Area]) -> None:
+        self.memory, self.areas = memory, areas
+        self.emitter: Emitter = memory.emitter
+
+    def value(self, tree: Expression, env: Environment, mask: Mask) -> LlvmValue:
+        """What an expression is: a scalar where it is the same in all lanes."""
+        if isinstance(tree, Constant):
+            return I32(tree.value)
+        if isinstance(tree, Real):
+            return number_of(FLOAT, tree.value)
+        if isinstance(tree, Read):
+            return self.element(tree, env, mask)
+        assert isinstance(tree, Call)
+        if tree.op is Op.LOOKUP:
+            return self._lookup(tree, env, mask)
+        product = tree.arguments[0]
+        if tree.op is Op.ADD and _is_product(product):
+            return self._multiply_add(product, tree.arguments[1], env, mask)
+        if tree.op is Op.REAL and isinstance(product, Call) and product.op in _CONTRACTED:
+            a, b = (self.value(part, env, mask) for part in product.arguments)
+            return self._single(product.op, a, b)
+        parts = [self.value(part, env, mask) for part in tree.arguments]
+        return self._apply(tree.op, parts)
+
+    def element(self, read: Read, env: Environment, mask: Mask) -> LlvmValue:
+        """Elements of a tensor, widened."""
+        area = self.areas[read.tensor]
+        index = tuple(map(env.resolved, read.index))
+        if not area.given:
+            return self._loaded(area, index, env, mask)
+        key = (read.tensor, index, env.lane, mask)
+        return self.memory.once(key, lambda: self._loaded(area, index, env, mask))
+
+    def _loaded(
+        self, area: Area, index: tuple[Affine, ...], env: Environment, mask: Mask
+    ) -> LlvmValue:
+        found = self.memory.read(area, index, env, mask)
+        if area.tensor.dtype in ("int8", "int16"):
+            return self.emitter.builder.sext(found, self.emitter.like(found, I32))
+        if area.tensor.dtype in ("uint8", "bool"):
+            return self.emitter.builder.zext(found, self.emitter.like(found, I32))
+        return found
+
+    def stored(self, value: LlvmValue, dtype: str) -> LlvmValue:
+        """A value as it lies in memory: cut to the low bits."""
+        emitter, element = self.emitter, TYPES[dtype]
+        if dtype == "bool":
+            value = emitter.compare("!=", value, emitter.constant(0, value))
+            return emitter.builder.zext(value, emitter.like(value, element))
+        if element_of(value) == element:
+            return value
+        kind = emitter.like(value, element)
+        if dtype == "int64":
+            return emitter.builder.sext(value, kind)
+        return emitter.builder.trunc(value, kind)
+
+    def combined(self, op: Op, before: LlvmValue, tree: Expression, env, mask: Mask) -> LlvmValue:
+        """An unfinished sum or maximum with one more value."""
+        if op is Op.ADD and is_real(before) and _is_product(tree):
+            a = self.value(tree.arguments[0], env, mask)
+            if is_zero(a):
+                return before
+            b = self.value(tree.arguments[1], env, mask)
+            if is_real(a):
+                return self.emitter.multiply_add(a, b, before)
+            return self._apply(op, [before, self.emitter.multiply(a, b)])
+        value = self.value(tree, env, mask)
+        found = self._apply(op, [before, value])
+        if op is Op.MAXIMUM and is_real(before):  # which is the value where one is a NaN
+            return self.emitter.select(self.emitter.is_nan(before), before, found)
+        return found
+
+    def _multiply_add(self, product: Call, addend: Expression, env, mask: Mask) -> LlvmValue:
+        a, b = (self.value(part, env, mask) for part in product.arguments)
+        c = self.value(addend, env, mask)
+        if is_real(a) and is_real(c):
+            return self.emitter.multiply_add(a, b, c)
+        return self._apply(Op.ADD, [self._apply(Op.MULTIPLY, [a, b]), c])
+
+    def _single(self, op: Op, a: LlvmValue, b: LlvmValue) -> LlvmValue:
+        """A sum or a product as float32; LLVM may not contract it with another.
+
+        Both need it: where a product is negated, it takes what it may from the sum that follows.
+        """
+        if is_real(a) and not (is_number(a) and is_number(b)):
+            builder = self.emitter.builder
+            return (builder.fadd if op is Op.ADD else builder.fmul)(*self.emitter.matched(a, b))
+        return self._apply(Op.REAL, [self._apply(op, [a, b])])
+
+    def _apply(self, op: Op, parts: list[LlvmValue]) -> LlvmValue:
+        emitter = self.emitter
+        if op in FUNCTIONS:
+            return FUNCTIONS[op](emitter, parts[0])
+        if op is Op.REQUANTISE:
+            return self._requantise(*parts)
+        if op is Op.REAL and is_real(parts[0]):
+            return parts[0]
+        if op is Op.REAL:
+            return emitter.builder.sitofp(parts[0], emitter.like(parts[0], FLOAT))
+        if op is Op.ROUND:
+            return emitter.rounded(parts[0])
+        if op is Op.CLAMP:
+            value = emitter.minimum(number_of(I32, INT8_MAX), self._least(parts[0], INT8_MIN))
+            return emitter.minimum(parts[2], emitter.maximum(parts[1], value))
+        if op is Op.SELECT:
+            return emitter.select(
+                emitter.compare("!=", parts[0], emitter.constant(0, parts[0])),
+                *self._wide(*parts[1:]),
+            )
+        a, b = self._wide(*parts)
+        if op in (Op.LESS, Op.EQUAL):
+            bits = emitter.compare("<" if op is Op.LESS else "==", a, b)
+            return emitter.builder.zext(bits, emitter.like(bits, I32))
+        if op is Op.DIVIDE:
+            return emitter.builder.fdiv(*emitter.matched(a, b))
+        if op is Op.MULTIPLY and is_number(a) and is_number(b):
+            return number_of(FLOAT, float(np.float32(a.constant) * np.float32(b.constant)))
+        if op in _BITWISE:
+            return getattr(emitter.builder, _BITWISE[op])(*emitter.matched(a, b))
+        if isinstance(b, ir.Constant):
+            a, b = b, a
+        if op is Op.MAXIMUM:
+            return emitter.maximum(a, b)
+        if op is Op.MINIMUM:
+            return emitter.minimum(a, b)
+        return emitter.add(a, b) if op is Op.ADD else emitter.multiply(a, b)
+
+    def _least(self, value: LlvmValue, low: int) -> LlvmValue:
+        return self.emitter.maximum(self.emitter.constant(low, value), value)
+
+    def _wide(self, *values: LlvmValue) -> tuple[LlvmValue, ...]:
+        """All int64 where one is."""
+        if not any(element_of(value) == I64 for value in values):
+            return values
+        emitter = self.emitter
+        return tuple(
+            value
+            if element_of(value) == I64
+            else emitter.builder.sext(value, emitter.like(value, I64))
+            for value in values
+        )
+
+    def _requantise(self, total: LlvmValue, scale: LlvmValue) -> LlvmValue:
+        """`isa.numbers.requantise`."""
+        emitter, builder = self.emitter, self.emitter.builder
+        total, scale = emitter.matched(total, scale)
+        size = emitter.overloaded("fabs", [scale])
+        finite = emitter.compare("<", size, emitter.constant(float("inf"), size))
+        largest = emitter.overloaded("copysign", [emitter.constant(2.0**127, scale), scale])
+        scale = emitter.select(finite, scale, largest)
+        product = builder.fmul(builder.sitofp(total, emitter.like(total, FLOAT)), scale)
+        limit = emitter.constant(float(SATURATED), product)
+        negative_limit = emitter.constant(-float(SATURATED), product)
+        bounded = emitter.minimum(limit, emitter.maximum(negative_limit, product))
+        exact = builder.and_(
+            emitter.compare("<", total, emitter.constant(EXACT_LIMIT, total)),
+            emitter.compare(">", total, emitter.constant(-EXACT_LIMIT, total)),
+        )
+        sign = emitter.overloaded("copysign", [limit, product])
+        return emitter.rounded(emitter.select(exact, bounded, sign))
+
+    def _lookup(self, tree: Call, env: Environment, mask: Mask) -> LlvmValue:
+        """`table[index + 128]`, of the nearest index from -128 to 127."""
+        emitter, builder = self.emitter, self.emitter.builder
+        table, index = tree.arguments
+        assert isinstance(table, Read)
+        area = self.areas[table.tensor]
+        found = self._least(self.value(index, env, mask), INT8_MIN)
+        found = emitter.minimum(emitter.constant(INT8_MAX, found), found)
+        found = builder.add(found, emitter.constant(128, found))
+        if lanes_of(found) == emitter.target.table_lanes > 1:
+            places = builder.trunc(found, emitter.like(found, TYPES["int8"]))
+            return builder.sext(emitter.looked_up(area.pointer, places), found.type)
+        offsets = builder.sext(found, emitter.like(found, I64))
+        if lanes_of(offsets) == 1:
+            pointer = builder.gep(area.pointer, [offsets], source_etype=TYPES["int8"])
+            return builder.sext(builder.load(pointer, align=1, typ=TYPES["int8"]), I32)
+        if mask is not None:
+            offsets = emitter.select(mask, offsets, emitter.constant(0, offsets))
+        return builder.sext(self.memory.at(area, offsets), emitter.like(offsets, I32))
+
+
+def is_number(value: LlvmValue) -> bool:
+    """Whether a value is a float32 known now."""
+    return isinstance(value, ir.Constant) and value.type == FLOAT
+
+
+def is_zero(value: LlvmValue) -> bool:
+    """Whether a factor of a sum is a zero known now: a term that is left out, NaNs or not."""
+    return is_number(value) and value.constant == 0
+
+
+def _is_product(tree: Expression) -> TypeGuard[Call]:
+    return isinstance(tree, Call) and tree.op is Op.MULTIPLY

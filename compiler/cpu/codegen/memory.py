@@ -1,0 +1,295 @@
+"""Elements in memory: where they lie, and reading and writing whole vectors of them."""
+
+from collections.abc import Callable, Hashable, Sequence
+
+from llvmlite import ir
+
+from ....errors import CompileError
+from ....isa.expressions import Affine
+from ...te.affine import scaled, total
+from .areas import Area, bytes_of
+from .emitter import BIT, I32, I64, POINTER, TYPES, Emitter, LlvmValue, number_of, suffix
+from .environment import Environment, without
+from .masks import all_of, constant_bits, known_bits
+
+
+class Memory:
+    """Reads and writes inside one function.
+
+    Parameters
+    ----------
+    emitter
+        Where code goes.
+    symbols
+        Values of symbols, int64.
+    """
+
+    def __init__(self, emitter: Emitter, symbols: dict[str, LlvmValue]) -> None:
+        self.emitter, self.symbols = emitter, symbols
+        self._sums: list[dict[tuple[tuple[str, int], ...], LlvmValue]] = [{}]
+        self._loads: list[dict[Hashable, LlvmValue]] = [{}]
+
+    def open(self) -> None:
+        """Enter a block that may be passed over: what it computes is forgotten after it."""
+        self._sums.append({})
+        self._loads.append({})
+
+    def close(self) -> None:
+        """Leave it."""
+        self._sums.pop()
+        self._loads.pop()
+
+    def once(self, key: Hashable, make: Callable[[], LlvmValue]) -> LlvmValue:
+        """A value of a key, made where it is not known yet."""
+        for known in reversed(self._loads):
+            if key in known:
+                return known[key]
+        value = self._loads[-1][key] = make()
+        return value
+
+    def sum_of(self, affine: Affine) -> LlvmValue:
+        """The value of a sum of symbols, without its constant."""
+        for known in reversed(self._sums):
+            if affine.terms in known:
+                return known[affine.terms]
+        builder = self.emitter.builder
+        value: LlvmValue | None = None
+        for name, factor in affine.terms:
+            part = self.symbols[name]
+            part = builder.mul(part, I64(factor), flags=("nsw",)) if factor != 1 else part
+            value = part if value is None else builder.add(value, part, flags=("nsw",))
+        assert value is not None
+        self._sums[-1][affine.terms] = value
+        return value
+
+    def number(self, affine: Affine) -> LlvmValue:
+        """The value of a sum of symbols."""
+        if not affine.terms:
+            return I64(affine.constant)
+        value = self.sum_of(affine)
+        return self.emitter.builder.add(value, I64(affine.constant)) if affine.constant else value
+
+    def condition(self, value: Affine, low: int | None, high: int | None, env) -> LlvmValue:
+        """Bits of `low <= value < high`, one per lane where the value moves with the lane."""
+        emitter, step = self.emitter, value.coefficient(env.lane)
+        if step and len(value.terms) == 1:
+            numbers = range(value.constant, value.constant + step * env.lanes, step)
+            inside = [(low is None or low <= i) and (high is None or i < high) for i in numbers]
+            return constant_bits(inside)
+        found = self.number(without(value, env.lane))
+        if step:
+            factors = number_of(ir.VectorType(I64, env.lanes), step)
+            lanes = emitter.builder.mul(emitter.iota(env.lanes), factors)
+            found = emitter.builder.add(emitter.splat(found, env.lanes), lanes)
+        bits = []
+        if low is not None:
+            bits.append(emitter.compare(">=", found, emitter.constant(low, found)))
+        if high is not None:
+            bits.append(emitter.compare("<", found, emitter.constant(high, found)))
+        return all_of(emitter, bits)
+
+    # Elements ------------------------------------------------------------------------------------
+
+    def inside(self, area: Area, index: Sequence[Affine]) -> tuple[Affine, ...]:
+        """An index from the buffer's first element on."""
+        pairs = zip(index, area.origin, strict=True)
+        return tuple(i if start == _ZERO else total(i, scaled(start, -1)) for i, start in pairs)
+
+    def has_room(self, area: Area, index: Sequence[Affine], env: Environment) -> bool:
+        """Whether every lane lies in the buffer, elements that do not exist included."""
+        extents = zip(self.inside(area, index), area.layout.shape, strict=True)
+        return all(env.inside(affine, 0, extent) is True for affine, extent in extents)
+
+    def place(self, area: Area, index: Sequence[Affine], env: Environment) -> tuple[Affine, int]:
+        """Offset of lane 0 in elements, and from lane to lane."""
+        offset = area.layout.offset(self.inside(area, index), env, area.tensor.name)
+        return without(offset, env.lane), offset.coefficient(env.lane)
+
+    def address(self, area: Area, offset: Affine) -> LlvmValue:
+        """Pointer to an element."""
+        builder, element = self.emitter.builder, TYPES[area.tensor.dtype]
+        pointer = area.pointer
+        if offset.terms:
+            pointer = builder.gep(pointer, [self.sum_of(offset)], source_etype=element)
+        if offset.constant:
+            pointer = builder.gep(pointer, [I64(offset.constant)], source_etype=element)
+        return pointer
+
+    def read(
+        self, area: Area, index: Sequence[Affine], env: Environment, mask: LlvmValue | None
+    ) -> LlvmValue:
+        """Elements as they lie in memory, pads where they lie outside."""
+        if area.values is not None and not any(affine.terms for affine in index):
+            place = tuple(affine.constant for affine in index)
+            inside = all(0 <= i < size for i, size in zip(place, area.values.shape, strict=True))
+            number = area.values[place].item() if inside else area.tensor.pad
+            return number_of(TYPES[area.tensor.dtype], number)
+        outside = self._outside(area, index, env)
+        offset, step = self.place(area, index, env)
+        if step == 1 and (mask is not None or outside is not None):
+            padded = outside is None or area.private or area.tensor.pad == 0
+            if padded and self.has_room(area, index, env):
+                mask = outside = None
+        if outside is None and (mask is None or not step):
+            if step in (0, 1):
+                return self._load(area, offset, env.lanes if step else 1)
+            if self._has_rows(area, offset, step, env):
+                return self._column(area, offset, step, env)
+            return self._gather(area, offset, step, env, None)
+        if not step and outside is not None and not isinstance(outside.type, ir.VectorType):
+            return self._guarded(area, offset, outside)
+        bits = all_of(self.emitter, [part for part in (mask, outside) if part is not None])
+        return self._gather(area, offset, step, env, self.emitter.splat(bits, env.lanes))
+
+    def write(
+        self,
+        area: Area,
+        index: Sequence[Affine],
+        value: LlvmValue,
+        env: Environment,
+        mask: LlvmValue | None,
+    ) -> None:
+        """Elements in memory, where the mask has its bits.
+
+        A mask that is known to have one bit is a scalar store here. LLVM 22 would make it one too,
+        but of four bytes where a vector of int32 is cut to int8.
+        """
+        emitter, builder = self.emitter, self.emitter.builder
+        offset, step = self.place(area, index, env)
+        if env.lane and not step:
+            raise CompileError(
+                f"`{area.tensor.name}`: all lanes would write one element; vectorise another loop"
+            )
+        value = emitter.splat(value, env.lanes)
+        size = bytes_of(area)
+        if mask is not None and step == 1 and area.private and self.has_room(area, index, env):
+            mask = None
+        if mask is None and step in (0, 1):
+            builder.store(value, self.address(area, offset), align=size)
+            return
+        bits = mask if mask is not None else number_of(ir.VectorType(BIT, env.lanes), 1)
+        known = known_bits(bits)
+        if known.count(True) == 1:
+            lane = known.index(True)
+            one = builder.extract_element(value, I32(lane))
+            builder.store(one, self.address(area, total(offset, step * lane)), align=size)
+            return
+        if step == 1:
+            pointer = self.address(area, offset)
+            name = f"llvm.masked.store.{suffix(value.type)}.p0"
+            emitter.intrinsic(name, ir.VoidType(), [value, pointer, I32(size), bits])
+            return
+        pointers = self._pointers(area, offset, step, env)
+        name = f"llvm.masked.scatter.{suffix(value.type)}.v{env.lanes}p0"
+        emitter.intrinsic(name, ir.VoidType(), [value, pointers, I32(size), bits])
+
+    def _outside(self, area: Area, index: Sequence[Affine], env: Environment) -> LlvmValue | None:
+        """Bits that tell which elements exist, None where all do."""
+        bits = []
+        for affine, (low, high) in zip(index, area.domain, strict=True):
+            if env.inside(affine, low, high) is not True:
+                least, largest = env.interval(affine)
+                below = low if least < low else None
+                above = high if largest >= high else None
+                bits.append(self.condition(affine, below, above, env))
+        return all_of(self.emitter, bits) if bits else None
+
+    def _load(self, area: Area, offset: Affine, lanes: int) -> LlvmValue:
+        element = TYPES[area.tensor.dtype]
+        kind = self.emitter.vector(element, lanes)
+        return self.emitter.builder.load(self.address(area, offset), align=bytes_of(area), typ=kind)
+
+    def _has_rows(self, area: Area, offset: Affine, step: int, env: Environment) -> bool:
+        """Whether lanes lie so far apart, and so far from the ends, that each can be read as a row.
+
+        Rows are whole vectors, of which the lane is an element.
+        """
+        lanes = env.lanes
+        if (
+            not area.given
+            or bytes_of(area) != 4
+            or step < lanes
+            or lanes != self.emitter.target.lanes
+        ):
+            return False
+        low, high = env.interval(offset)
+        spare = offset.constant % lanes
+        last = high - spare + step * (lanes - 1) + lanes
+        return low >= spare and last <= area.layout.size
+
+    def _column(self, area: Area, offset: Affine, step: int, env: Environment) -> LlvmValue:
+        """One column of a square of elements; its neighbours are there for those who ask next.
+
+        Rows and shuffles are much faster than a gather where several columns are read, and no
+        slower for one.
+        """
+        lanes = env.lanes
+        first, column = total(offset, -(offset.constant % lanes)), offset.constant % lanes
+
+        def columns() -> list[LlvmValue]:
+            rows = [self._load(area, total(first, step * lane), lanes) for lane in range(lanes)]
+            return self.emitter.transposed(rows)
+
+        return self.once(("columns", area.tensor.name, first, step), columns)[column]
+
+    def _guarded(self, area: Area, offset: Affine, inside: LlvmValue) -> LlvmValue:
+        """One element, or the pad; where it does not exist, the first is read instead."""
+        emitter, builder = self.emitter, self.emitter.builder
+        where = builder.select(inside, self.number(offset), I64(0))
+        element = TYPES[area.tensor.dtype]
+        pointer = builder.gep(area.pointer, [where], source_etype=element)
+        value = builder.load(pointer, align=bytes_of(area), typ=element)
+        return builder.select(inside, value, emitter.constant(area.tensor.pad, value))
+
+    def _gather(
+        self, area: Area, offset: Affine, step: int, env: Environment, bits: LlvmValue | None
+    ) -> LlvmValue:
+        """Elements at a distance, or under a mask; pads where it has no bit."""
+        emitter, size = self.emitter, bytes_of(area)
+        kind = ir.VectorType(TYPES[area.tensor.dtype], env.lanes)
+        if bits is None:
+            bits = number_of(ir.VectorType(BIT, env.lanes), 1)
+        rest = number_of(kind, area.tensor.pad)
+        if step == 1:
+            name = f"llvm.masked.load.{suffix(kind)}.p0"
+            pointer = self.address(area, offset)
+            return emitter.intrinsic(name, kind, [pointer, I32(size), bits, rest])
+        pointers = self._pointers(area, offset, step, env)
+        name = f"llvm.masked.gather.{suffix(kind)}.v{env.lanes}p0"
+        return emitter.intrinsic(name, kind, [pointers, I32(size), bits, rest])
+
+    def _pointers(self, area: Area, offset: Affine, step: int, env: Environment) -> LlvmValue:
+        builder, kind = self.emitter.builder, ir.VectorType(I64, env.lanes)
+        distances = builder.mul(self.emitter.iota(env.lanes), number_of(kind, step))
+        first = self.emitter.splat(self.number(offset), env.lanes)
+        return self.pointers(area, builder.add(distances, first))
+
+    def fetch_ahead(self, area: Area, offset: Affine, distance: int) -> None:
+        """Bring what lies some bytes after an element into the first cache, once per element."""
+        emitter, place = self.emitter, total(offset, distance // bytes_of(area))
+
+        def fetch() -> LlvmValue:
+            arguments = [self.address(area, place), I32(0), I32(3), I32(1)]
+            return emitter.intrinsic("llvm.prefetch.p0", ir.VoidType(), arguments)
+
+        self.once(("ahead", area.tensor.name, offset), fetch)
+
+    def at(self, area: Area, offsets: LlvmValue) -> LlvmValue:
+        """Elements at any distances from the first."""
+        lanes = offsets.type.count
+        kind = ir.VectorType(TYPES[area.tensor.dtype], lanes)
+        bits = number_of(ir.VectorType(BIT, lanes), 1)
+        name = f"llvm.masked.gather.{suffix(kind)}.v{lanes}p0"
+        arguments = [self.pointers(area, offsets), I32(bytes_of(area)), bits, number_of(kind, 0)]
+        return self.emitter.intrinsic(name, kind, arguments)
+
+    def pointers(self, area: Area, offsets: LlvmValue) -> LlvmValue:
+        """Pointers to elements at distances from the first."""
+        builder, lanes = self.emitter.builder, offsets.type.count
+        kind = ir.VectorType(POINTER, lanes)
+        size = number_of(offsets.type, bytes_of(area))
+        base = self.emitter.splat(builder.ptrtoint(area.pointer, I64), lanes)
+        return builder.inttoptr(builder.add(base, builder.mul(offsets, size)), kind)
+
+
+_ZERO = Affine()

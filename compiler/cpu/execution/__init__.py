@@ -1,0 +1,1 @@
+"""Object files as kernels that can be called, their threads and their memory."""

@@ -1,0 +1,1 @@
+"""Descriptions of kernels, each with its declaration in `te` and its schedule for a level."""

@@ -1,0 +1,305 @@
+"""Winograd's convolution F(4x4, 3x3) of bytes, to the bit: 36 products where a tile has 144.
+
+Tiles of 6x6 inputs and windows are changed to a basis in which convolution is a product element by
+element; over all tiles that is one matrix product for each of the 36 elements. With the points 0,
+1, -1, 2, -2 and infinity (source: Lavin and Gray, Fast Algorithms for Convolutional Neural
+Networks, CVPR 2016) the window's change has fractions. Its rows are multiplied here until they are
+whole, and the output's change makes that even, so that 24 * 24 times the sums come out. No number
+is rounded on the way:
+
+* Changed inputs are below 17,341 and changed windows below 18,433, so that int16 holds them.
+* Products are added up in int32, and wrap. 576 is 9 * 64, and 9 has an inverse modulo 2**32: times
+  that, a result is 64 times the sum modulo 2**32, which tells the sum where it is below 2**25.
+* A power of two changes no rounding, so that the factor of 64 is taken out by the scale.
+
+Words are multiplied at half the rate of bytes at most: what remains is half of the time, less the
+changes. Changed windows take eight times the memory, which is too much where few tiles use them.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ....errors import InputError
+from ... import te
+from ...te.stages import REGISTER
+from ...te.values import LIMITS
+from ..codegen.buffers import STACK_BYTES
+from ..codegen.layout import Layout, Tiles
+from ..target import Target
+from .description import Plan, round_up
+
+if TYPE_CHECKING:
+    from .convolution import Convolution
+
+CHANGE_IN = np.array(
+    [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ],
+    np.int32,
+)
+"""How six inputs along a dimension become the factors of a tile."""
+
+_WINDOW = np.array(
+    [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 6]], np.int32
+)
+_OUTPUT = np.array(
+    [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 4]], np.int32
+)
+
+POWER = 64
+"""What is left of 24 * 24 in the results."""
+
+LIMIT = (1 << 31) // POWER
+"""Magnitude that sums stay below."""
+
+TILE, POINTS, TAPS = 4, 6, 2
+"""Outputs and inputs of a tile along each dimension; words per lane of a dot product."""
+
+SUMS = {"avx512vnni": 28, "avx2": 12, "sse2": 12}
+"""Vectors of sums that stay in registers."""
+
+CACHED_BYTES = 1 << 21
+"""Changed inputs up to this size are made for the whole image, else for a group of rows."""
+
+KEPT_BYTES = 1 << 19
+"""Windows up to this size stay in the second cache from one group of rows to the next."""
+
+INPUT_COST, OUTPUT_COST = 50, 260
+"""Dot products that could be done while a vector of a tile's inputs, or outputs, is changed."""
+
+FIRST_RATE, NEXT_RATE = 5, 20
+"""Bytes of windows that come during a dot product: from memory, and from the last cache.
+
+All four follow from measurements of some 150 shapes on Zen 4, where what is chosen by them was
+never slower than direct convolution.
+"""
+
+_INVERSE_OF_9 = pow(9, -1, 1 << 32)
+
+
+class ByteWinogradPlanner:
+    """Declares and schedules one convolution of bytes for one target.
+
+    Parameters
+    ----------
+    conv
+        The convolution, with windows of 3x3 and steps of 1.
+    target
+        What it is compiled for.
+    """
+
+    def __init__(self, conv: "Convolution", target: Target) -> None:
+        assert conv.quantised is not None
+        self.conv, self.target, self.quantised = conv, target, conv.quantised
+        self.down, self.across = (math.ceil(size / TILE) for size in conv.size_out)
+        self.channels = round_up(conv.channels_in, TAPS)
+        most, vectors = SUMS[target.level], math.ceil(conv.channels_out / target.lanes)
+        self.block = math.ceil(self.across / math.ceil(self.across / most))
+        row = 2 * POINTS**2 * self.across * self.channels  # bytes of changed inputs
+        self.whole = conv.batch * self.down * row <= CACHED_BYTES
+        self.group = 1
+        for rows in range(2, most // self.block + 1):
+            if self.down % rows == 0 and (self.whole or rows * row <= STACK_BYTES):
+                self.group = rows
+        pixels = self.group * self.block
+        wide = max(v for v in (1, 2, 4) if vectors % v == 0 and (v == 1 or v * pixels <= most))
+        self.panel = wide * target.lanes
+        self.room = round_up(conv.channels_out, self.panel)
+        self.buffers = {
+            "lines": 2 * POINTS * (TILE * self.across + 2) * self.channels,
+            "tiles": self.group * row,
+            "lines_out": 4 * POINTS * TILE * self.group * self.across * self.panel,
+        }
+        if self.whole:
+            del self.buffers["tiles"]  # not on the stack
+        else:
+            self.buffers["lines"] *= self.group
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether its buffers fit the stack, and it takes less time by an estimate."""
+        c, lanes = self.conv, self.target.lanes
+        if c.channels_out < lanes or max(self.buffers.values()) > STACK_BYTES:
+            return False
+        tiles, vectors = c.batch * self.down * self.across, self.room / lanes
+        products = tiles * POINTS**2 * self.channels / TAPS * vectors
+        changes = tiles * (OUTPUT_COST * vectors + INPUT_COST * self.channels / lanes)
+        window = 2 * POINTS**2 * self.channels
+        again = window * (self.panel if self.whole else self.room) > KEPT_BYTES
+        sweeps = c.batch * self.down / self.group - 1 if again else 0
+        fetched = window * self.room * (1 / FIRST_RATE + sweeps / NEXT_RATE)
+        taps = self.target.processor.instructions[0].taps
+        return max(products, fetched) + changes < c.macs / (taps * lanes)
+
+    # Declaration ---------------------------------------------------------------------------------
+
+    def declared(self) -> te.Operand:
+        """Bordered image, changed tiles, products, and the sums changed back."""
+        c, q = self.conv, self.quantised
+        rows, columns = (TILE * tiles + POINTS - TILE for tiles in (self.down, self.across))
+        x = te.tensor("x", q.dtype_in, c.operands["x"].shape, pad=q.zero_point_in)
+        n, y, px, ci = te.axes(n=c.batch, y=rows, px=columns, ci=self.channels)
+        bordered = x[n, y - c.pads[0], px - c.pads[1], ci]
+        image = te.compute("padded", q.dtype_in, (n, y, px, ci), bordered)
+        change = te.tensor("change_in", "int32", CHANGE_IN.shape)
+        ty, tx, i, j = te.axes(ty=self.down, tx=self.across, i=POINTS, j=POINTS)
+        (a,) = te.reduce_axes(a=POINTS)
+        lines = te.sum(change[i, a] * image[n, ty * TILE + a, px, ci], over=a)
+        lines = te.compute("lines", "int16", (n, ty, i, px, ci), lines)
+        tiles = te.sum(change[j, a] * lines[n, ty, i, tx * TILE + a, ci], over=a)
+        tiles = te.compute("tiles", "int16", (n, ty, i, j, tx, ci), tiles)
+        w = te.tensor("w", "int16", (POINTS, POINTS, self.channels, c.channels_out))
+        (k,) = te.reduce_axes(k=self.channels)
+        (o,) = te.axes(o=c.channels_out)
+        sums = te.sum(tiles[n, ty, i, j, tx, k] * w[i, j, k, o], over=k)
+        sums = te.compute("products", "int32", (n, ty, i, j, tx, o), sums)
+        back = te.tensor("change_out", "int32", _OUTPUT.shape)
+        dy, dx = te.axes(dy=TILE, dx=TILE)
+        lines = te.sum(back[dy, a] * sums[n, ty, a, j, tx, o], over=a)
+        lines = te.compute("lines_out", "int32", (n, ty, j, tx, dy, o), lines)
+        total = te.sum(back[dx, a] * lines[n, ty, a, tx, dy, o], over=a)
+        axes = (n, ty, dy, tx, dx, o)
+        return te.compute("out", c.output.dtype, axes, self.finished(total, axes))
+
+    def finished(self, total: te.Value, axes: tuple[te.Index, ...]) -> te.Value:
+        """What becomes of 576 times a sum."""
+        c, o = self.conv, axes[-1]
+        total = total * _INVERSE_OF_9 + te.tensor("bias", "int32", (c.channels_out,))[o]
+        scale = te.tensor("scale", "float32", (c.channels_out,))
+        value = self.quantised.requantised(total, scale[o])
+        if c.added is None:
+            return value
+        other = te.tensor("residual", c.output.dtype, self.tiles.shape)
+        return c.added.added(value, other[axes])
+
+    @property
+    def tiles(self) -> Tiles:
+        """How tiles of the output lie in it."""
+        return Tiles.of_image(self.conv.output.shape, TILE)
+
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Changed windows, and constants for 64 times the sums.
+
+        Raises
+        ------
+        InputError
+            When sums can be too large for this way.
+        """
+        q, w = self.quantised, constants["w"].astype(np.int64)
+        bias = constants["bias"] - q.moved * w.sum(axis=(0, 1, 2))
+        low, high = LIMITS[q.dtype_in]
+        up, down = np.maximum(w, 0).sum(axis=(0, 1, 2)), np.minimum(w, 0).sum(axis=(0, 1, 2))
+        largest = np.maximum(bias + high * up + low * down, -(bias + low * up + high * down)).max()
+        if largest >= LIMIT:
+            raise InputError(
+                f"convolution: sums can reach {largest}, and Winograd's way takes them below "
+                f"{LIMIT}; compile it with `winograd=False`"
+            )
+        return {
+            "w": np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, w).astype(np.int16),
+            "bias": (bias * POWER).astype(np.int32),
+            "scale": constants["scale"] / np.float32(POWER),
+        }
+
+    # Schedule ------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        """Declaration, schedule and layouts."""
+        constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
+        kernel = te.kernel("convolution", self.declared(), constants)
+        s = te.Schedule(kernel, processor=self.target.processor)
+        for stage in ("lines", "tiles", "products", "lines_out"):
+            s.cache_write(stage, REGISTER)
+        self.schedule_inputs(s)
+        self.schedule_products(s)
+        self.schedule_outputs(s)
+        order = ((3, 0), (1, 0), (0, 0), (2, 0), (3, 1), (2, 1))
+        shape = (POINTS, POINTS, self.channels, self.room)
+        plain = Layout.plain((self.room,))
+        layouts = {"w": Layout(shape, ((), (), (TAPS,), (self.panel,)), order)}
+        tiles = {name: self.tiles for name in ("out", "residual") if name in kernel.tensors}
+        return Plan(s, {**layouts, "bias": plain, "scale": plain}, tiles)
+
+    def schedule_inputs(self, s: te.Schedule) -> None:
+        """Vectors of bytes, then of words, one row of tiles after the other."""
+        words = 2 * self.target.lanes
+        s.split("padded", "ci", 2 * words)
+        s.vectorise("padded", "ci.i")
+        s.parallelise("padded", s.fuse("padded", "n", "y"))
+        s.split("lines", "ci", words)
+        s.reorder("lines", "n", "ty", "px", "ci.o", "i", "ci.i")
+        s.compute_at("lines.REGISTER", "lines", "ci.o")
+        s.reorder("lines.REGISTER", "n", "ty", "px", "i", "a", "ci")
+        s.split("tiles", "ci", words)
+        s.reorder("tiles", "n", "ty", "tx", "ci.o", "i", "j", "ci.i")
+        s.compute_at("tiles.REGISTER", "tiles", "i")
+        s.reorder("tiles.REGISTER", "n", "ty", "i", "tx", "j", "a", "ci")
+        for stage, loop in (("lines", "i"), ("tiles", "j")):
+            register = f"{stage}.REGISTER"
+            for written_out, name in ((stage, loop), (register, loop), (register, "a")):
+                s.unroll(written_out, name)
+            s.vectorise(stage, "ci.i")
+            s.vectorise(register, "ci")
+
+    def schedule_products(self, s: te.Schedule) -> None:
+        """A block of tiles by a panel of channels in registers over all input channels."""
+        s.split("products", "ty", self.group)
+        s.split("products", "tx", self.block)
+        s.split("products", "o", self.panel)
+        s.split("products", "o.i", self.target.lanes)
+        inner = ("ty.i", "tx.i", "o.i.o", "o.i.i")
+        s.reorder("products", "n", "i", "j", "o.o", "ty.o", "tx.o", *inner)
+        register = "products.REGISTER"
+        s.compute_at(register, "products", "tx.o")
+        s.split(register, "k", TAPS)
+        s.split(register, "o", self.target.lanes)
+        s.reorder(register, "n", "i", "j", "k.o", "ty", "tx", "o.o", "o.i", "k.i")
+        s.tensorise(register, "o.i")
+        for stage, loops in (("products", inner[:3]), (register, ("ty", "tx", "o.o"))):
+            for loop in loops:
+                s.unroll(stage, loop)
+        s.vectorise("products", "o.i.i")
+        s.vectorise(register, "o.i")
+
+    def schedule_outputs(self, s: te.Schedule) -> None:
+        """Columns of a block's products are changed back as they come, then its lines."""
+        register = "lines_out.REGISTER"
+        s.split("out", "ty", self.group)
+        s.split("out", "o", self.panel)
+        s.split("out", "o.i", self.target.lanes)
+        s.split("lines_out", "o", self.target.lanes)
+        s.reorder("lines_out", "n", "j", "ty", "tx", "o.o", "dy", "o.i")
+        s.compute_at(register, "lines_out", "o.o")
+        s.reorder(register, "n", "ty", "j", "tx", "a", "dy", "o")
+        inner = ("ty.i", "tx", "o.i.o", "a", "dy", "dx", "o.i.i")
+        if self.whole:
+            s.reorder("out", "o.o", "n", "ty.o", *inner)
+            place = s.fuse("out", s.fuse("out", "o.o", "n"), "ty.o")
+        else:
+            s.reorder("out", "n", "ty.o", "o.o", *inner)
+            groups, place = s.fuse("out", "n", "ty.o"), "o.o"
+        s.compute_at("lines_out", "out", place)
+        s.compute_at("products", "lines_out", "j")
+        if self.whole:
+            rows = s.fuse("tiles", "n", "ty")
+            s.compute_at("lines", "tiles", rows)
+            s.parallelise("tiles", rows)
+            s.parallelise("out", place)
+        else:
+            s.compute_at("tiles", "out", groups)
+            s.compute_at("lines", "out", groups)
+            s.parallelise("out", groups)
+        written_out = (("out", ("a", "dy", "dx")), ("lines_out", ("dy",)), (register, ("a", "dy")))
+        for stage, loops in written_out:
+            for loop in loops:
+                s.unroll(stage, loop)
+        for stage, loop in (("out", "o.i.i"), ("lines_out", "o.i"), (register, "o")):
+            s.vectorise(stage, loop)

@@ -1,0 +1,135 @@
+"""Chains of elementwise operations, done in one pass over the arrays."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....errors import CompileError
+from ... import te
+from ..target import Target
+from .description import Array, Plan
+from .formulas import Formula, value_of
+
+_BLOCK = 1 << 13
+"""Elements that one thread takes at a time; fewer are not worth starting threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """`out[i, j, ...] = formula`, over arrays of one shape and such that are broadcast to it.
+
+    Parameters
+    ----------
+    shape
+        Of the output.
+    inputs
+        Name and element type of every operand.
+    formula
+        `("add", "x", ("mul", "y", 2.0))`; whole numbers are integers, others float32.
+    dtype
+        Of the output; integers are cut to its low bits.
+    broadcast
+        Shapes of those operands that have others: as many axes, each as long or of one element.
+    bound
+        Operands that are the same in all calls.
+    """
+
+    shape: tuple[int, ...]
+    inputs: tuple[tuple[str, str], ...]
+    formula: Formula
+    dtype: str = "float32"
+    broadcast: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    bound: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, shape in self.broadcast:
+            pairs = zip(shape, self.shape, strict=False)
+            if len(shape) != len(self.shape) or any(size not in (1, own) for size, own in pairs):
+                raise CompileError(
+                    f"elementwise: operand `{name}` of {list(shape)} does not broadcast to "
+                    f"{list(self.shape)}; give it as many axes, each as long or of one element"
+                )
+
+    @property
+    def operands(self) -> Mapping[str, Array]:
+        """Arrays that it is given, in the order of a call."""
+        others = dict(self.broadcast)
+        return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """Operands that are the same in all calls."""
+        return self.bound
+
+    @property
+    def output(self) -> Array:
+        """What it gives."""
+        return Array(self.dtype, self.shape)
+
+    @property
+    def in_place(self) -> tuple[str, ...]:
+        """Operands whose memory the output may take: every element is read before it is written."""
+        wanted = np.dtype(self.dtype).itemsize
+        return tuple(
+            name
+            for name, dtype in self.inputs
+            if np.dtype(dtype).itemsize == wanted
+            and name not in self.bound
+            and self.operands[name].shape == self.shape
+        )
+
+    def prepare(
+        self, constants: Mapping[str, np.ndarray], target: Target
+    ) -> Mapping[str, np.ndarray]:
+        """Nothing to prepare."""
+        return constants
+
+    def plan(self, target: Target) -> Plan:
+        """Declaration and schedule: vectors side by side, blocks of elements in parallel."""
+        shape, places = self._merged()
+        names = [f"i{position}" for position in range(len(shape))]
+        axes = te.axes(**dict(zip(names, shape, strict=True)))
+        read = {}
+        for name, dtype in self.inputs:
+            sizes = [size if own else 1 for size, own in zip(shape, places[name], strict=True)]
+            given = te.tensor(name, dtype, sizes)
+            index = tuple(i if own else 0 for i, own in zip(axes, places[name], strict=True))
+            read[name] = given[index]
+        out = te.compute("out", self.dtype, axes, value_of(self.formula, read))
+        s = te.Schedule(te.kernel("elementwise", out), processor=target.processor)
+        *outer, last = names
+        lanes = min(2 * target.lanes, shape[-1])
+        s.split("out", last, lanes)
+        s.vectorise("out", f"{last}.i")
+        if outer:
+            rows = outer[0]
+            for name in outer[1:]:
+                rows = s.fuse("out", rows, name)
+            block = min(math.prod(shape[:-1]), math.ceil(_BLOCK / shape[-1]))
+            if block > 1:
+                s.split("out", rows, block)
+                rows = f"{rows}.o"
+            s.parallelise("out", rows)
+        elif shape[-1] > _BLOCK:
+            s.split("out", f"{last}.o", math.ceil(_BLOCK / lanes))
+            s.parallelise("out", f"{last}.o.o")
+        return Plan(s)
+
+    def _merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
+        """As few axes as will do, and which of them every operand has.
+
+        Neighbours that the same operands have are one axis; axes of one element are left out.
+        """
+        merged: list[tuple[int, tuple[bool, ...]]] = []
+        sizes = [array.shape for array in self.operands.values()]
+        for axis, size in enumerate(self.shape):
+            owners = tuple(shape[axis] == size for shape in sizes)
+            if merged and merged[-1][1] == owners and size > 1:
+                merged[-1] = (merged[-1][0] * size, owners)
+            elif size > 1:
+                merged.append((size, owners))
+        merged = merged or [(1, (True,) * len(sizes))]
+        places = zip(*(owners for _, owners in merged), strict=True)
+        return tuple(size for size, _ in merged), dict(zip(self.operands, places, strict=True))

@@ -1,0 +1,201 @@
+"""Operators that pick and place elements by indices; negative ones count from the end."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..operator import Operator, operator
+from ..types import FLOATS, INTEGERS, TensorType, Types, wide
+
+INDICES = ("int64", "int32")
+
+COMBINE: dict[str, Callable[..., np.ndarray] | None] = {
+    "none": None,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+"""What a scatter does with an element that is already there: by default it takes its place."""
+
+
+@operator("gather", 2)
+class Gather(Operator):
+    """Pick the second input's indices along `axis` of the first."""
+
+    axis: int
+
+    def result_type(self, types: Types) -> TensorType:
+        x, indices = types
+        fits = indices.dtype in INDICES and self.axis < len(x.shape)
+        self.expect(fits, f"an axis {self.axis} and integer indices", types)
+        return x.reshaped(x.shape[: self.axis] + indices.shape + x.shape[self.axis + 1 :])
+
+    def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        return np.take(x, indices, axis=self.axis)
+
+
+@operator("gather_elements", 2)
+class GatherElements(Operator):
+    """y[i, j] = x[indices[i, j], j] for `axis` 0."""
+
+    axis: int
+
+    def result_type(self, types: Types) -> TensorType:
+        x, indices = types
+        fits = _along_axis(self.axis, x, indices) and all(
+            i <= size or axis == self.axis
+            for axis, (i, size) in enumerate(zip(indices.shape, x.shape, strict=False))
+        )
+        self.expect(fits, f"a tensor and indices within it beside axis {self.axis}", types)
+        return x.reshaped(indices.shape)
+
+    def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        return x[_places(self.axis, indices, x)]
+
+
+@operator("gather_nd", 2)
+class GatherND(Operator):
+    """Pick the slices that index tuples in the last axis name, the first `batch_dims` aside."""
+
+    batch_dims: int
+
+    def result_type(self, types: Types) -> TensorType:
+        x, indices = types
+        depth, batch = _depth(indices), self.batch_dims
+        fits = (
+            indices.dtype in INDICES
+            and 0 <= batch < len(indices.shape)
+            and 1 <= depth <= len(x.shape) - batch
+            and x.shape[:batch] == indices.shape[:batch]
+        )
+        self.expect(fits, f"a tensor and index tuples behind {batch} batch axes", types)
+        return x.reshaped((*indices.shape[:-1], *x.shape[batch + depth :]))
+
+    def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        batch, depth = self.batch_dims, indices.shape[-1]
+        count = math.prod(x.shape[:batch])
+        flat_x = x.reshape(count, *x.shape[batch:])
+        flat = indices.reshape(count, -1, depth)
+        places = [np.arange(count)[:, None]]
+        places += [_within(flat[..., i], flat_x.shape[1 + i]) for i in range(depth)]
+        return flat_x[tuple(places)].reshape(*indices.shape[:-1], *x.shape[batch + depth :])
+
+
+@operator("scatter_elements", 3)
+class ScatterElements(Operator):
+    """The first input with y[indices[i, j], j] combined with updates[i, j] for `axis` 0."""
+
+    axis: int
+    reduction: str
+
+    def result_type(self, types: Types) -> TensorType:
+        x, indices, updates = types
+        fits = _along_axis(self.axis, x, indices) and _combines(self.reduction, x, updates)
+        fits = fits and indices.shape == updates.shape
+        self.expect(fits, f"a tensor, indices and as many updates on axis {self.axis}", types)
+        return TensorType(x.dtype, x.shape)
+
+    def compute(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+        places = np.broadcast_arrays(*_places(self.axis, indices, x))
+        return _combine(x, tuple(places), updates, self.reduction)
+
+
+@operator("scatter_nd", 3)
+class ScatterND(Operator):
+    """The first input with the slices that index tuples name combined with those of the third."""
+
+    reduction: str
+
+    def result_type(self, types: Types) -> TensorType:
+        x, indices, updates = types
+        depth = _depth(indices)
+        fits = (
+            indices.dtype in INDICES
+            and _combines(self.reduction, x, updates)
+            and 1 <= depth <= len(x.shape)
+            and updates.shape == (*indices.shape[:-1], *x.shape[depth:])
+        )
+        self.expect(fits, "a tensor, index tuples and a slice for each", types)
+        return TensorType(x.dtype, x.shape)
+
+    def compute(self, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+        places = (_within(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
+        return _combine(x, tuple(places), updates, self.reduction)
+
+
+@operator("interpolate", 3)
+class Interpolate(Operator):
+    """y[..., i, ...] = sum over t of x[..., places[i, t], ...] * weights[i, t] along `axis`.
+
+    Inputs: x of any number type, places int64[extent, taps] within x, weights float32 likewise.
+    """
+
+    axis: int
+
+    def result_type(self, types: Types) -> TensorType:
+        x, places, weights = types
+        fits = (
+            x.dtype in (*FLOATS, *INTEGERS)
+            and (places.dtype, weights.dtype) == ("int64", "float32")
+            and len(places.shape) == 2
+            and places.shape[1] >= 1
+            and places.shape == weights.shape
+            and 0 <= self.axis < len(x.shape)
+        )
+        expected = f"numbers with an axis {self.axis}, places and weights [extent, taps]"
+        self.expect(fits, expected, types)
+        shape = (*x.shape[: self.axis], places.shape[0], *x.shape[self.axis + 1 :])
+        return TensorType(x.dtype, shape)
+
+    def compute(self, x: np.ndarray, places: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        values = wide(x) if x.dtype.kind not in "iu" else x.astype(np.float64)
+        spread = [-1 if i == self.axis else 1 for i in range(x.ndim)]
+        total = np.zeros((), dtype=values.dtype)
+        for tap in range(places.shape[1]):
+            part = np.take(values, places[:, tap], axis=self.axis)
+            total = total + part * weights[:, tap].astype(values.dtype).reshape(spread)
+        if x.dtype.kind in "iu":
+            limits = np.iinfo(x.dtype)
+            total = np.clip(np.rint(total), limits.min, limits.max)
+        return total.astype(x.dtype)
+
+
+def _along_axis(axis: int, x: TensorType, indices: TensorType) -> bool:
+    """Tell whether indices name elements of `x` along an axis, one for each of their places."""
+    return indices.dtype in INDICES and len(x.shape) == len(indices.shape) > axis >= 0
+
+
+def _depth(indices: TensorType) -> int:
+    """Return the number of indices in a tuple."""
+    return indices.shape[-1] if indices.shape else 0
+
+
+def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
+    return reduction in COMBINE and x.dtype == updates.dtype
+
+
+def _within(indices: np.ndarray, size: int) -> np.ndarray:
+    """Return indices counted from the front, refusing those out of range."""
+    if indices.size and not -size <= indices.min() <= indices.max() < size:
+        raise IndexError(f"indices {indices.min()} to {indices.max()} of {size} elements")
+    return np.where(indices < 0, indices + size, indices)
+
+
+def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the elements of `x` that indices along an axis name, one index array for each axis."""
+    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
+    places[axis] = _within(indices, x.shape[axis])
+    return tuple(places)
+
+
+def _combine(x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray, how: str):
+    function = COMBINE[how]
+    if function is None:
+        result = x.copy()
+        result[places] = updates
+        return result
+    result = wide(x).copy()
+    function.at(result, places, wide(updates))
+    return result.astype(x.dtype)

@@ -1,0 +1,410 @@
+"""The accelerator's operators: on int8[N, H, W, C], each with one exact integer meaning.
+
+Windows are (y, x) pairs and pads are (top, left, bottom, right). QConv, QAdd, QAvgPool and QMatMul
+end alike, with `requantise` of the contract:
+
+    y = clamp(saturate8(requantise(accumulator, scale) + zero_point_y), low, high)
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from ....errors import CompileError
+from ....isa.numbers import EXACT_LIMIT, quantise_output
+from ..operator import Operator, Pair, Quad, operator
+from ..types import TensorType, Types
+from .movement import concat_type, slice_type
+from .windows import surround, window_extents, windows
+
+MAX_PATCH_ELEMENTS = 1 << 24
+"""Most elements of the unfolded input held at once; larger batches are cut."""
+
+
+class Accelerated(Operator):
+    """An operator with an integer meaning, which may run on the accelerator."""
+
+    __slots__ = ()
+
+
+class Rearranging(Accelerated):
+    """One that computes nothing: only the place of an element changes."""
+
+    __slots__ = ()
+
+
+class Clamping(Accelerated):
+    """One that clamps its results between `low` and `high`."""
+
+    __slots__ = ()
+    low: int
+    high: int
+
+    def mistake(self, output: TensorType) -> str:
+        if -128 <= self.low <= self.high <= 127:
+            return ""
+        return (
+            f"expected -128 <= low <= high <= 127, got low `{self.low}` and high `{self.high}`; "
+            "correct the clamp"
+        )
+
+
+class Requantising(Clamping):
+    """One that rounds accumulators to int8, with `zero_point_y` added, and clamps them."""
+
+    __slots__ = ()
+    zero_point_y: int
+
+    def mistake(self, output: TensorType) -> str:
+        known = output.quantisation
+        if clamp := Clamping.mistake(self, output):
+            return clamp
+        if known is not None and known.zero_point == self.zero_point_y:
+            return ""
+        return (
+            f"expected an output with zero point `{self.zero_point_y}`, got `{known}`; give the "
+            "output its quantisation"
+        )
+
+    def requantised(self, totals: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
+        """Return int8 of accumulators."""
+        factor = np.asarray(scale, np.float32)[()]
+        return quantise_output(totals, factor, self.zero_point_y, self.low, self.high)
+
+
+def _patches(
+    x: np.ndarray, op: "QConv | QAvgPool | QMaxPool", kernel: Pair, dilations: Pair, padding: int
+) -> np.ndarray:
+    """View [N, H, W, C], padded with `padding`, as its windows [N, OH, OW, KH, KW, C]."""
+    padded = surround(x, op.pads, padding, first=1)
+    return windows(padded, kernel, op.strides, dilations, first=1).transpose(0, 1, 2, 4, 5, 3)
+
+
+@operator("qconv", 4)
+class QConv(Requantising):
+    """Convolution, depthwise convolution or dense layer.
+
+    Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co], bias int32[Co],
+    scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`, where padding has the value
+    `zero_point_x` and the bias already holds `-zero_point_x * sum(w)`. A dense layer is a window
+    of the whole input: 1x1, or larger where it absorbed a flatten.
+    """
+
+    reads_constants: ClassVar[bool] = True
+    kind: str
+    strides: Pair
+    pads: Quad
+    dilations: Pair
+    groups: int
+    zero_point_x: int
+    zero_point_y: int
+    low: int = -128
+    high: int = 127
+
+    def result_type(self, types: Types) -> TensorType:
+        x, w, bias, scale = types
+        channels = w.shape[-1] if len(w.shape) == 4 else -1
+        fits = (
+            [t.dtype for t in types] == ["int8", "int8", "int32", "float32"]
+            and len(x.shape) == len(w.shape) == 4
+            and x.shape[3] == w.shape[2] * self.groups
+            and channels % self.groups == 0
+            and bias.shape == scale.shape == (channels,)
+        )
+        expected = "int8 [N,H,W,Ci], int8 [KH,KW,Ci/groups,Co], int32 and float32 [Co]"
+        self.expect(fits, expected, types)
+        extents = window_extents(self, x.shape[1:3], w.shape[:2], self.dilations)
+        return TensorType("int8", (x.shape[0], *extents, channels))
+
+    def compute(
+        self, x: np.ndarray, w: np.ndarray, bias: np.ndarray, scale: np.ndarray
+    ) -> np.ndarray:
+        return self.requantised(self.accumulators(x, w, bias), scale)
+
+    def accumulators(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        """Return int32[N, OH, OW, Co], added up exactly.
+
+        Products are summed by BLAS in float32 where no partial sum can reach 2**24, in float64
+        otherwise, so that a whole network takes milliseconds.
+
+        Raises
+        ------
+        CompileError
+            If an accumulator leaves int32.
+        """
+        height, width, depth, channels = w.shape
+        patches = _patches(x, self, (height, width), self.dilations, self.zero_point_x)
+        samples, rows, columns = patches.shape[:3]
+        bound = int(np.abs(w.astype(np.int64)).sum(axis=(0, 1, 2)).max(initial=0)) * 128
+        sums = np.empty((samples, rows, columns, channels), dtype=np.int64)
+        part = channels // self.groups
+        elements = rows * columns * height * width * depth * self.groups
+        step = max(1, MAX_PATCH_ELEMENTS // max(1, elements))
+        for first in range(0, samples, step):
+            chosen = slice(first, first + step)
+            if depth == 1 and bound < 2**31:
+                sums[chosen] = _depthwise(patches[chosen], w)
+                continue
+            for group in range(self.groups):
+                inputs = slice(group * depth, (group + 1) * depth)
+                outputs = slice(group * part, (group + 1) * part)
+                exact = np.float32 if bound < EXACT_LIMIT else np.float64
+                matrix = w[..., outputs].reshape(-1, part).astype(exact)
+                rows_of_taps = np.ascontiguousarray(patches[chosen][..., inputs], dtype=exact)
+                product = rows_of_taps.reshape(-1, matrix.shape[0]) @ matrix
+                sums[chosen, ..., outputs] = product.reshape(-1, rows, columns, part)
+        sums += bias
+        if sums.size and (sums.max() >= 2**31 or sums.min() < -(2**31)):
+            raise CompileError(
+                "`qconv`: expected accumulators within int32, got "
+                f"`{sums.min()}` to `{sums.max()}`; use smaller weights or fewer input channels"
+            )
+        return sums.astype(np.int32)
+
+
+def _depthwise(patches: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Sum taps channel by channel: int8[N, OH, OW, KH, KW, C] -> int32[N, OH, OW, Co]."""
+    height, width, _, channels = w.shape
+    depth = patches.shape[-1]
+    factors = w.reshape(height, width, depth, channels // depth).astype(np.int32)
+    sums = np.zeros((*patches.shape[:3], depth, channels // depth), dtype=np.int32)
+    for y in range(height):
+        for x in range(width):
+            sums += patches[:, :, :, y, x, :, None] * factors[y, x]
+    return sums.reshape(*patches.shape[:3], channels)
+
+
+@operator("qadd", 2)
+class QAdd(Requantising):
+    """Residual add: the accumulator is `a * multipliers[0] + b * multipliers[1] + constant`.
+
+    Inputs: a, b int8[N, H, W, C]. `mismatches` counts the operand pairs, of 65,536, whose result
+    differs from the float32 definition that the constants were fitted to.
+    """
+
+    multipliers: Pair
+    constant: int
+    scale: float
+    zero_point_y: int
+    low: int = -128
+    high: int = 127
+    mismatches: int = 0
+
+    def result_type(self, types: Types) -> TensorType:
+        a, b = types
+        fits = a.dtype == b.dtype == "int8" and a.shape == b.shape and len(a.shape) == 4
+        self.expect(fits, "two int8 tensors of one shape and rank 4", types)
+        return TensorType("int8", a.shape)
+
+    def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        first, second = self.multipliers
+        totals = a.astype(np.int32) * first + b.astype(np.int32) * second + np.int32(self.constant)
+        return self.requantised(totals, self.scale)
+
+    def mistake(self, output: TensorType) -> str:
+        other = Requantising.mistake(self, output)
+        if other or all(-32768 <= factor <= 32767 for factor in self.multipliers):
+            return other
+        return f"expected multipliers of 16 bits, got {list(self.multipliers)}; fit them again"
+
+
+def _pooled(op: "QAvgPool | QMaxPool", dilations: Pair, types: Types) -> tuple[int, ...]:
+    (x,) = types
+    op.expect(x.dtype == "int8" and len(x.shape) == 4, "int8 [N,H,W,C]", types)
+    extents = window_extents(op, x.shape[1:3], op.kernel, dilations)
+    return (x.shape[0], *extents, x.shape[3])
+
+
+@operator("qavgpool")
+class QAvgPool(Requantising):
+    """Average pooling: the accumulator is `sum(window) + constant`; padding is `zero_point_x`.
+
+    Inputs: x int8[N, H, W, C]. `mismatches` counts the reachable sums whose result differs from
+    the float32 definition that `scale` was fitted to.
+    """
+
+    kernel: Pair
+    strides: Pair
+    pads: Quad
+    zero_point_x: int
+    constant: int
+    scale: float
+    zero_point_y: int
+    low: int = -128
+    high: int = 127
+    mismatches: int = 0
+
+    def result_type(self, types: Types) -> TensorType:
+        return TensorType("int8", _pooled(self, (1, 1), types))
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        patches = _patches(x, self, self.kernel, (1, 1), self.zero_point_x)
+        totals = patches.sum(axis=(3, 4), dtype=np.int32) + np.int32(self.constant)
+        return self.requantised(totals, self.scale)
+
+
+@operator("qmaxpool")
+class QMaxPool(Clamping):
+    """Max pooling: largest value of the window, clamped; padding is -128.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    kernel: Pair
+    strides: Pair
+    pads: Quad
+    dilations: Pair = (1, 1)
+    low: int = -128
+    high: int = 127
+
+    def result_type(self, types: Types) -> TensorType:
+        return types[0].reshaped(_pooled(self, self.dilations, types))
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        patches = _patches(x, self, self.kernel, self.dilations, -128)
+        return np.clip(patches.max(axis=(3, 4)), self.low, self.high).astype(np.int8)
+
+
+@operator("qlut", 2)
+class QLut(Accelerated):
+    """Any function of one int8: `y = table[x + 128]`. Inputs: x int8[...], table int8[256]."""
+
+    reads_constants: ClassVar[bool] = True
+
+    def result_type(self, types: Types) -> TensorType:
+        x, table = types
+        fits = x.dtype == table.dtype == "int8" and table.shape == (256,)
+        self.expect(fits, "int8 [...] and a table int8 [256]", types)
+        return TensorType("int8", x.shape)
+
+    def compute(self, x: np.ndarray, table: np.ndarray) -> np.ndarray:
+        return table[x.astype(np.int16) + 128]
+
+
+@operator("qmatmul", 2)
+class QMatMul(Requantising):
+    """Matrix products of two activations, one for each image and head, as attention has them.
+
+    Inputs: a int8[N, heads, M, K], b int8[N, heads, K, L], or b int8[N, heads, L, K] if
+    `transposed`. The result is int8[N, heads, M, L], and the accumulator
+    `sum((a - zero_point_a) * (b - zero_point_b))`. Where `joined` says so, for a, b and the result,
+    heads lie side by side in the channels: a is int8[N, 1, M, heads * K], and so on.
+    """
+
+    heads: int
+    scale: float
+    zero_point_a: int
+    zero_point_b: int
+    zero_point_y: int
+    transposed: bool = False
+    joined: tuple[bool, bool, bool] = (False, False, False)
+    low: int = -128
+    high: int = 127
+
+    def result_type(self, types: Types) -> TensorType:
+        fits = self.heads >= 1 and all(t.dtype == "int8" and len(t.shape) == 4 for t in types)
+        self.expect(fits, "int8, rank 4, and one head or more", types)
+        a, b = (
+            self._apart(t, joined, types) for t, joined in zip(types, self.joined, strict=False)
+        )
+        depth, columns = (b[3], b[2]) if self.transposed else (b[2], b[3])
+        fits = a[:2] == b[:2] and a[1] == self.heads and a[3] == depth
+        self.expect(fits, f"[N,{self.heads},M,K] and [N,{self.heads},K,L]", types)
+        if self.joined[2]:
+            return TensorType("int8", (a[0], 1, a[2], self.heads * columns))
+        return TensorType("int8", (*a[:3], columns))
+
+    def _apart(self, kind: TensorType, joined: bool, types: Types) -> Quad:
+        """Return [N, heads, rows, channels of a head] of an operand."""
+        n, heads, rows, channels = kind.shape
+        if not joined:
+            return n, heads, rows, channels
+        fits = heads == 1 and channels % self.heads == 0
+        self.expect(fits, f"channels of {self.heads} heads", types)
+        return n, self.heads, rows, channels // self.heads
+
+    def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a, b = (
+            _split_heads(x, self.heads) if joined else x
+            for x, joined in zip((a, b), self.joined, strict=False)
+        )
+        if self.transposed:
+            b = b.swapaxes(2, 3)
+        # Sums stay below 2**53 by far, so that binary64 adds them exactly.
+        left, right = a.astype(np.float64), b.astype(np.float64)
+        totals = (left - self.zero_point_a) @ (right - self.zero_point_b)
+        if totals.size and np.abs(totals).max() >= 2**31:
+            raise CompileError(
+                f"`qmatmul`: expected accumulators within int32, got `{np.abs(totals).max():.0f}`; "
+                "multiply fewer than 33,000 elements at a time"
+            )
+        y = self.requantised(totals.astype(np.int32), self.scale)
+        return _join_heads(y) if self.joined[2] else y
+
+
+def _split_heads(x: np.ndarray, heads: int) -> np.ndarray:
+    """[N, 1, M, heads * C] -> [N, heads, M, C]."""
+    n, _, rows, channels = x.shape
+    return x.reshape(n, rows, heads, channels // heads).swapaxes(1, 2)
+
+
+def _join_heads(x: np.ndarray) -> np.ndarray:
+    """[N, heads, M, C] -> [N, 1, M, heads * C]."""
+    n, heads, rows, channels = x.shape
+    return x.swapaxes(1, 2).reshape(n, 1, rows, heads * channels)
+
+
+@operator("qconcat", 1, 1000)
+class QConcat(Rearranging):
+    """Join along `axis`. Inputs: int8[N, H, W, C] of one quantisation, alike on other axes."""
+
+    axis: int
+
+    def result_type(self, types: Types) -> TensorType:
+        fits = all(t.dtype == "int8" and len(t.shape) == 4 for t in types) and 0 <= self.axis < 4
+        self.expect(fits, "int8 tensors of rank 4 and an axis from 0 to 3", types)
+        return concat_type(self, self.axis, types)
+
+    def compute(self, *parts: np.ndarray) -> np.ndarray:
+        return np.concatenate(parts, axis=self.axis)
+
+
+@operator("qresize")
+class QResize(Rearranging):
+    """Repeat pixels: `y[n, i, j, c] = x[n, i // factors[0], j // factors[1], c]`.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    factors: Pair
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        fits = x.dtype == "int8" and len(x.shape) == 4 and min(self.factors) >= 1
+        self.expect(fits, "int8 [N,H,W,C] and factors of 1 or more", types)
+        n, height, width, channels = x.shape
+        return x.reshaped((n, height * self.factors[0], width * self.factors[1], channels))
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x.repeat(self.factors[0], axis=1).repeat(self.factors[1], axis=2)
+
+
+@operator("qslice")
+class QSlice(Rearranging):
+    """`x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.
+
+    Inputs: x int8[N, H, W, C].
+    """
+
+    starts: Quad
+    stops: Quad
+    steps: Quad
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        fits = x.dtype == "int8" and len(x.shape) == 4 and self.steps[-1] == 1
+        self.expect(fits, "int8 [N,H,W,C] and a step of 1 along channels", types)
+        return slice_type(self, self.starts, self.stops, self.steps, types)
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        return x[tuple(map(slice, self.starts, self.stops, self.steps))]

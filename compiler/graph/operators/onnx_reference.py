@@ -1,0 +1,112 @@
+"""Rare operators, run by the reference implementation that comes with `onnx`: slow and correct.
+
+Their types are worked out at import by ONNX's own shape inference and kept as attributes, so that
+a graph says everything about itself; a result of any other type is refused. `onnx` is imported
+where such an operator runs.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ....errors import CompileError
+from ..operator import Operator, operator
+from ..types import DTYPES, TensorType, Types
+
+ReferenceAttribute = tuple[str, int | float | str | bytes | tuple[Any, ...]]
+"""Name and value; a tensor is the bytes of its TensorProto."""
+
+
+@operator("onnx_reference", 0, 100)
+class OnnxReference(Operator):
+    """ONNX operator `kind` of `domain` as of operator set `version`.
+
+    Attributes
+    ----------
+    attributes : tuple of ReferenceAttribute
+        As the model gives them.
+    present : tuple of bool
+        For each of ONNX's operands, whether it is given.
+    results : tuple of (int, str, tuple of int)
+        Which of ONNX's results the node has, with their element types and shapes.
+    """
+
+    domain: str
+    kind: str
+    version: int
+    attributes: tuple[ReferenceAttribute, ...]
+    present: tuple[bool, ...]
+    results: tuple[tuple[int, str, tuple[int, ...]], ...]
+
+    def result_type(self, types: Types) -> tuple[TensorType, ...]:
+        count = sum(self.present)
+        self.expect(len(types) == count, f"{count} inputs", types)
+        return tuple(TensorType(dtype, shape) for _, dtype, shape in self.results)
+
+    def compute(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        found = self.run(*arrays)
+        for got, (_, dtype, shape) in zip(found, self.results, strict=True):
+            if (str(got.dtype), got.shape) != (dtype, shape):
+                raise CompileError(
+                    f"`{self.kind}`: expected {dtype}{list(shape)}, got {got.dtype}"
+                    f"{list(got.shape)} from ONNX's reference; fix the inputs that its shape "
+                    "depends on"
+                )
+        return found
+
+    def run(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Run the reference implementation, whatever types it gives.
+
+        Raises
+        ------
+        CompileError
+            If it fails.
+        """
+        types = tuple((str(array.dtype), array.shape) for array in arrays)
+        names = [f"x{i}" for i, given in enumerate(self.present) if given]
+        try:
+            with np.errstate(all="ignore"):
+                results = _evaluator(self, types).run(None, dict(zip(names, arrays, strict=True)))
+        except Exception as error:  # third-party code raises anything over operands it cannot take
+            detail = " ".join(f"{type(error).__name__}: {error}".split())
+            raise CompileError(
+                f"`{self.kind}`: expected operands that ONNX's reference computes with, got "
+                f"`{detail[:200]}`; correct the operands"
+            ) from error
+        return tuple(np.asarray(result) for result in results)
+
+    def node(self) -> Any:
+        """Return the `onnx.NodeProto`; operands are named `x0`, `x1`, results `y0`, `y1`."""
+        import onnx
+
+        results = {position for position, _, _ in self.results}
+        node = onnx.helper.make_node(
+            self.kind,
+            [f"x{i}" if given else "" for i, given in enumerate(self.present)],
+            [f"y{i}" if i in results else "" for i in range(max(results, default=0) + 1)],
+            domain=self.domain,
+        )
+        for name, value in self.attributes:
+            if isinstance(value, bytes):
+                value = onnx.TensorProto.FromString(value)
+            node.attribute.append(onnx.helper.make_attribute(name, value))
+        return node
+
+
+@lru_cache(maxsize=256)
+def _evaluator(operator: OnnxReference, types: tuple[tuple[str, tuple[int, ...]], ...]) -> Any:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    node, helper = operator.node(), onnx.helper
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(np.dtype(DTYPES[dtype])), shape
+        )
+        for name, (dtype, shape) in zip(filter(None, node.input), types, strict=True)
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "onnx_reference", inputs, outputs)
+    opset = [helper.make_opsetid(operator.domain, operator.version)]
+    return ReferenceEvaluator(helper.make_model(graph, opset_imports=opset))

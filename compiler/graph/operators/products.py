@@ -1,0 +1,63 @@
+"""Matrix products, and sums of products in index notation."""
+
+import numpy as np
+
+from ..operator import Operator, operator
+from ..types import NUMBERS, TensorType, Types, wide
+
+
+@operator("matmul", 2)
+class MatMul(Operator):
+    """Matrix product of the last two axes, the others broadcast; narrow floats sum in float32."""
+
+    def result_type(self, types: Types) -> TensorType:
+        a, b = types
+        fits = a.dtype == b.dtype and a.dtype in NUMBERS and min(len(a.shape), len(b.shape)) >= 2
+        fits = fits and a.shape[-1] == b.shape[-2]
+        self.expect(fits, "[..., M, K] and [..., K, N] of one type", types)
+        outer = self.broadcast(types, a.shape[:-2], b.shape[:-2])
+        return TensorType(a.dtype, (*outer, *a.shape[-2:-1], *b.shape[-1:]))
+
+    def compute(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.matmul(wide(a), wide(b)).astype(a.dtype)
+
+
+@operator("einsum", 1, 100)
+class Einsum(Operator):
+    """Einstein's sum; `equation` as NumPy and ONNX write it, such as `ij,jk->ik`."""
+
+    equation: str
+
+    def result_type(self, types: Types) -> TensorType:
+        first, equation = types[0].dtype, self.equation
+        fits = first in NUMBERS and all(t.dtype == first for t in types)
+        self.expect(fits, "numbers of one type", types)
+        operands, arrow, result = equation.replace(" ", "").partition("->")
+        terms = operands.split(",")
+        self.expect(len(terms) == len(types), f"{len(terms)} operands for `{equation}`", types)
+        extents: dict[str, int] = {}
+        spread: tuple[int, ...] = ()
+        for term, kind in zip(terms, types, strict=True):
+            before, dots, after = term.partition("...")
+            rest = len(kind.shape) - len(before) - len(after)
+            self.expect(rest >= 0 if dots else rest == 0, f"axes `{term}`", types)
+            spread = self.broadcast(types, spread, kind.shape[len(before) : len(before) + rest])
+            sizes = kind.shape[: len(before)] + kind.shape[len(before) + rest :]
+            for letter, size in zip(before + after, sizes, strict=True):
+                same = extents.setdefault(letter, size) == size
+                self.expect(same, f"one extent of `{letter}` in `{equation}`", types)
+        if not arrow:
+            once = sorted(letter for letter in extents if operands.count(letter) == 1)
+            result = ("..." if "..." in operands else "") + "".join(once)
+        before, dots, after = result.partition("...")
+        self.expect(set(before + after) <= set(extents), f"axes for `{result}`", types)
+        outer = spread if dots else ()
+        return TensorType(
+            first, (*(extents[i] for i in before), *outer, *(extents[i] for i in after))
+        )
+
+    def compute(self, *arrays: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            result = np.einsum(self.equation, *map(wide, arrays))
+        return np.asarray(result).astype(arrays[0].dtype)

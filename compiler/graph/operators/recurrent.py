@@ -1,0 +1,169 @@
+"""Recurrent layers: RNN, GRU and LSTM as ONNX defines them, one step of the sequence at a time.
+
+Gates stand in ONNX's order: z, r, h for GRU; i, o, f, c for LSTM.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..operator import Operator, operator
+from ..types import FLOATS, TensorType, Types, wide
+from .elementwise import UNARY
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
+"""Activations of each direction."""
+
+DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
+
+ACTIVATIONS = {
+    "Affine": lambda x, alpha, beta: alpha * x + beta,
+    "Elu": lambda x, alpha, beta: UNARY["Elu"](x, alpha),
+    "HardSigmoid": lambda x, alpha, beta: UNARY["HardSigmoid"](x, alpha, beta),
+    "LeakyRelu": lambda x, alpha, beta: np.where(x < 0, alpha * x, x),
+    "Relu": lambda x, alpha, beta: np.maximum(x, 0),
+    "ScaledTanh": lambda x, alpha, beta: alpha * np.tanh(beta * x),
+    "Sigmoid": lambda x, alpha, beta: UNARY["Sigmoid"](x).astype(x.dtype),
+    "Softplus": lambda x, alpha, beta: UNARY["Softplus"](x),
+    "Softsign": lambda x, alpha, beta: UNARY["Softsign"](x),
+    "Tanh": lambda x, alpha, beta: np.tanh(x),
+    "ThresholdedRelu": lambda x, alpha, beta: np.where(x > alpha, x, 0),
+}
+"""ONNX's activations of recurrent layers: (x, alpha, beta) -> y."""
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+@operator("recurrent", 6, 8)
+class Recurrent(Operator):
+    """A recurrent layer; `kind` is RNN, GRU or LSTM.
+
+    Inputs: x [S, N, I], w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], int32 lengths [N],
+    first state [D, N, H]; for LSTM the first cell state and peepholes [D, 3 * H] too. Outputs:
+    all states [S, D, N, H], the last ones [D, N, H], for LSTM the last cell states too.
+
+    Attributes
+    ----------
+    direction : str
+        forward, reverse or bidirectional.
+    activations : tuple of (str, float, float)
+        Name, alpha and beta for each gate function of each direction.
+    clip : float
+        Bound of what goes into the activations; 0 for none.
+    linear_before_reset, input_forget : bool
+        As in ONNX's GRU and LSTM.
+    """
+
+    kind: str
+    direction: str
+    activations: tuple[tuple[str, float, float], ...]
+    clip: float = 0.0
+    linear_before_reset: bool = False
+    input_forget: bool = False
+
+    def result_type(self, types: Types) -> tuple[TensorType, ...]:
+        long = self.kind == "LSTM"
+        x, w, r = types[:3]
+        gates, directions = GATES.get(self.kind, 0), DIRECTIONS.get(self.direction, 0)
+        ranks = len(x.shape) == len(w.shape) == len(r.shape) == 3
+        self.expect(bool(gates and directions and ranks), "x, w and r of rank 3", types)
+        steps, batch, features = x.shape
+        hidden = r.shape[-1]
+        wished = [
+            (directions, gates * hidden, features),
+            (directions, gates * hidden, hidden),
+            (directions, 2 * gates * hidden),
+            (batch,),
+            (directions, batch, hidden),
+        ]
+        wished += [(directions, batch, hidden), (directions, 3 * hidden)] if long else []
+        fits = [t.shape for t in types[1:]] == wished and x.dtype in FLOATS
+        fits = fits and all(t.dtype == x.dtype for i, t in enumerate(types) if i != 4)
+        fits = fits and len(self.activations) == directions * FUNCTIONS[self.kind]
+        fits = fits and all(name in ACTIVATIONS for name, _, _ in self.activations)
+        self.expect(fits, f"operands of shapes {wished} behind x", types)
+        state = TensorType(x.dtype, (directions, batch, hidden))
+        every = TensorType(x.dtype, (steps, directions, batch, hidden))
+        return (every, state, state) if long else (every, state)
+
+    def compute(self, x, w, r, bias, lengths, *states) -> tuple[np.ndarray, ...]:
+        count = FUNCTIONS[self.kind]
+        rows = []
+        with np.errstate(all="ignore"):
+            for index in range(w.shape[0]):
+                functions = [
+                    _function(one, self.clip)
+                    for one in self.activations[index * count : (index + 1) * count]
+                ]
+                backwards = self.direction == "reverse" or index == 1
+                operands = [wide(array[index]) for array in (w, r, bias, *states)]
+                rows.append(_run(self, functions, backwards, wide(x), lengths, operands))
+        every, *last = zip(*rows, strict=True)
+        results = (np.stack(every, axis=1), *(np.stack(one) for one in last))
+        return tuple(result.astype(x.dtype) for result in results)
+
+
+def _function(activation: tuple[str, float, float], clip: float) -> Function:
+    name, alpha, beta = activation
+
+    def apply(x: np.ndarray) -> np.ndarray:
+        inside = np.clip(x, -clip, clip) if clip else x
+        return ACTIVATIONS[name](inside, alpha, beta)
+
+    return apply
+
+
+def _run(
+    op: Recurrent,
+    functions: list[Function],
+    backwards: bool,
+    x: np.ndarray,
+    lengths: np.ndarray,
+    operands: list[np.ndarray],
+) -> tuple[np.ndarray, ...]:
+    """One direction: all states [S, N, H], then the last state and cell state [N, H]."""
+    w, r, bias, state, *more = operands
+    cell, peepholes = more or (None, None)
+    every = np.zeros((len(x), *state.shape), dtype=x.dtype)
+    half = len(bias) // 2
+    inputs = x @ w.T + bias[:half]
+    for step in range(len(x))[:: -1 if backwards else 1]:
+        live = (step < lengths)[:, None]
+        if op.kind == "RNN":
+            new = functions[0](inputs[step] + state @ r.T + bias[half:])
+        elif op.kind == "GRU":
+            new = _gru(op, functions, inputs[step], state, r, bias[half:])
+        else:
+            assert cell is not None
+            assert peepholes is not None
+            gates = inputs[step] + state @ r.T + bias[half:]
+            new, new_cell = _lstm(op, functions, gates, cell, peepholes)
+            cell = np.where(live, new_cell, cell)
+        state = np.where(live, new, state)
+        every[step] = np.where(live, state, 0)
+    return (every, state) if cell is None else (every, state, cell)
+
+
+def _gru(op: Recurrent, functions, x, state, r, bias) -> np.ndarray:
+    gate, candidate = functions
+    hidden = state.shape[-1]
+    update = gate(x[:, :hidden] + state @ r[:hidden].T + bias[:hidden])
+    middle = slice(hidden, 2 * hidden)
+    reset = gate(x[:, middle] + state @ r[middle].T + bias[middle])
+    last = slice(2 * hidden, None)
+    if op.linear_before_reset:
+        inner = reset * (state @ r[last].T + bias[last])
+    else:
+        inner = (reset * state) @ r[last].T + bias[last]
+    return (1 - update) * candidate(x[:, last] + inner) + update * state
+
+
+def _lstm(op: Recurrent, functions, gates, cell, peepholes) -> tuple[np.ndarray, np.ndarray]:
+    gate, candidate, output = functions
+    i, o, f, c = np.split(gates, 4, axis=-1)
+    peep_i, peep_o, peep_f = np.split(peepholes, 3)
+    i = gate(i + peep_i * cell)
+    f = 1 - i if op.input_forget else gate(f + peep_f * cell)
+    new = f * cell + i * candidate(c)
+    return gate(o + peep_o * new) * output(new), new

@@ -1,0 +1,175 @@
+"""Reductions, softmax, running sums, and the largest elements of an axis.
+
+Floats narrower than 32 bits are computed in float32 and rounded once.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ..operator import Operator, operator
+from ..types import FLOATS, NUMBERS, TensorType, Types, wide
+
+
+def _extreme(function: Callable[..., np.ndarray], largest: bool) -> Callable[..., np.ndarray]:
+    """Return np.max or np.min; of nothing, it is the type's other end."""
+
+    def reduce_(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        if x.dtype.kind == "f":
+            start = -math.inf if largest else math.inf
+        elif x.dtype.kind == "b":
+            start = not largest
+        else:
+            limits = np.iinfo(x.dtype)
+            start = limits.min if largest else limits.max
+        return function(x, axis=axis, keepdims=keepdims, initial=start)
+
+    return reduce_
+
+
+def _log_sum_exp(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    if not x.size:
+        return np.log(np.sum(x, axis=axis, keepdims=keepdims))
+    top = np.max(x, axis=axis, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0)
+    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axis=axis)
+
+
+REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
+    "ReduceL1": lambda x, **k: np.sum(np.abs(x), **k),
+    "ReduceL2": lambda x, **k: np.sqrt(np.sum(np.square(x), **k)),
+    "ReduceLogSum": lambda x, **k: np.log(np.sum(x, **k)),
+    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceMax": _extreme(np.max, largest=True),
+    "ReduceMean": np.mean,
+    "ReduceMin": _extreme(np.min, largest=False),
+    "ReduceProd": np.prod,
+    "ReduceSum": np.sum,
+    "ReduceSumSquare": lambda x, **k: np.sum(np.square(x), **k),
+}
+
+POSITIONS = ("ArgMax", "ArgMin", "LastArgMax", "LastArgMin")
+"""Reductions to the index of the first, or the last, of the largest or smallest elements."""
+
+
+@operator("reduce")
+class Reduce(Operator):
+    """Reduce over `axes`; `kind` as in ONNX, or LastArgMax, LastArgMin: of equals, the last."""
+
+    kind: str
+    axes: tuple[int, ...]
+    keep: bool
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        known = self.kind in REDUCTIONS or (self.kind in POSITIONS and len(self.axes) == 1)
+        fits = known and x.dtype in NUMBERS and all(0 <= axis < len(x.shape) for axis in self.axes)
+        self.expect(fits, f"numbers with axes {self.axes} for {self.kind}", types)
+        sizes = enumerate(x.shape)
+        if self.keep:
+            shape = tuple(1 if axis in self.axes else size for axis, size in sizes)
+        else:
+            shape = tuple(size for axis, size in sizes if axis not in self.axes)
+        return TensorType("int64" if self.kind in POSITIONS else x.dtype, shape)
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        values = wide(x)
+        if self.kind in POSITIONS:
+            find = np.argmax if self.kind.endswith("ArgMax") else np.argmin
+            (axis,) = self.axes
+            if not self.kind.startswith("Last"):
+                return find(values, axis=axis, keepdims=self.keep).astype(np.int64)
+            last = find(np.flip(values, axis), axis=axis, keepdims=self.keep)
+            return (x.shape[axis] - 1 - last).astype(np.int64)
+        with np.errstate(all="ignore"):
+            result = REDUCTIONS[self.kind](values, axis=self.axes, keepdims=self.keep)
+            return np.asarray(result).astype(x.dtype)
+
+
+@operator("softmax")
+class Softmax(Operator):
+    """Softmax over the axes from `axis` to `stop` (exclusive) together; its logarithm if `log`.
+
+    float16 is rounded after each step, as ONNX's definition by other operators does.
+    """
+
+    axis: int
+    stop: int
+    log: bool = False
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        fits = x.dtype in FLOATS and 0 <= self.axis <= self.stop <= len(x.shape)
+        self.expect(fits, f"floats with axes {self.axis} to {self.stop}", types)
+        return TensorType(x.dtype, x.shape)
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        axes = tuple(range(self.axis, self.stop))
+        values = x if x.dtype == np.float16 else wide(x)
+        with np.errstate(all="ignore"):
+            shifted = values - values.max(axis=axes, keepdims=True)
+            powers = np.exp(shifted)
+            total = powers.sum(axis=axes, keepdims=True)
+            return (shifted - np.log(total) if self.log else powers / total).astype(x.dtype)
+
+
+@operator("cumulate")
+class Cumulate(Operator):
+    """Running sum or product (`kind` CumSum or CumProd) along `axis`.
+
+    `exclusive` leaves the element itself out; `reverse` runs from the end.
+    """
+
+    kind: str
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+
+    def result_type(self, types: Types) -> TensorType:
+        (x,) = types
+        known = self.kind in ("CumSum", "CumProd")
+        fits = 0 <= self.axis < len(x.shape) and known and x.dtype != "bool"
+        self.expect(fits, f"numbers and an axis {self.axis}", types)
+        return TensorType(x.dtype, x.shape)
+
+    def compute(self, x: np.ndarray) -> np.ndarray:
+        values = wide(np.flip(x, self.axis) if self.reverse else x)
+        run, neutral = (np.cumsum, 0) if self.kind == "CumSum" else (np.cumprod, 1)
+        with np.errstate(all="ignore"):
+            result = run(values, axis=self.axis, dtype=values.dtype)
+        if self.exclusive and x.shape[self.axis]:
+            result = np.roll(result, 1, axis=self.axis)
+            first = tuple(0 if i == self.axis else slice(None) for i in range(x.ndim))
+            result[first] = neutral
+        return (np.flip(result, self.axis) if self.reverse else result).astype(x.dtype)
+
+
+@operator("topk")
+class TopK(Operator):
+    """The `count` largest (or smallest) elements along `axis` in order, and their int64 indices.
+
+    Of equal elements the one of the lower index comes first.
+    """
+
+    axis: int
+    count: int
+    largest: bool = True
+
+    def result_type(self, types: Types) -> tuple[TensorType, TensorType]:
+        (x,) = types
+        fits = 0 <= self.axis < len(x.shape) and 0 <= self.count <= x.shape[self.axis]
+        self.expect(fits, f"at least {self.count} elements on axis {self.axis}", types)
+        shape = (*x.shape[: self.axis], self.count, *x.shape[self.axis + 1 :])
+        return TensorType(x.dtype, shape), TensorType("int64", shape)
+
+    def compute(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        axis, values = self.axis, wide(x)
+        if self.largest:
+            order = np.argsort(np.flip(values, axis), axis=axis, kind="stable")
+            order = x.shape[axis] - 1 - np.flip(order, axis)
+        else:
+            order = np.argsort(values, axis=axis, kind="stable")
+        chosen = np.take(order, np.arange(self.count), axis=axis)
+        return np.take_along_axis(x, chosen, axis=axis), chosen.astype(np.int64)

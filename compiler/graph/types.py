@@ -1,0 +1,126 @@
+"""Types of tensors: element type, static shape and, where known, quantisation."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import ml_dtypes
+import numpy as np
+
+from ...errors import CompileError
+
+DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
+    {
+        "bool": np.bool_,
+        "int8": np.int8,
+        "uint8": np.uint8,
+        "int16": np.int16,
+        "uint16": np.uint16,
+        "int32": np.int32,
+        "uint32": np.uint32,
+        "int64": np.int64,
+        "uint64": np.uint64,
+        "float16": np.float16,
+        "float32": np.float32,
+        "float64": np.float64,
+        "bfloat16": ml_dtypes.bfloat16,
+        "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+        "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+        "float8_e5m2": ml_dtypes.float8_e5m2,
+        "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+        "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
+        "float4_e2m1fn": ml_dtypes.float4_e2m1fn,
+        "int4": ml_dtypes.int4,
+        "uint4": ml_dtypes.uint4,
+        "int2": ml_dtypes.int2,
+        "uint2": ml_dtypes.uint2,
+    }
+)
+"""Element types of the graph: name -> NumPy type."""
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+NUMBERS = (*FLOATS, *INTEGERS)
+
+NARROW_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+                 "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")  # fmt: skip
+"""Floats that are computed in float32 and rounded once."""
+
+LARGEST_BYTES = 1 << 31
+"""Largest tensor: what one tensor of a protobuf file can hold."""
+
+LARGEST_MADE_BYTES = 1 << 28
+"""Largest constant that is not in the model's file but made at import."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantisation:
+    """What the integers of a tensor stand for: `real = scale * (integer - zero_point)`.
+
+    Attributes
+    ----------
+    scale : float
+        Positive, finite, exactly a binary32 number.
+    zero_point : int
+        Within the range of the tensor's element type.
+    """
+
+    scale: float
+    zero_point: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """Element type, shape and, where known, quantisation of a value.
+
+    Attributes
+    ----------
+    dtype : str
+        A key of `DTYPES`.
+    shape : tuple of int
+        Extents, all static; () is a scalar.
+    quantisation : Quantisation or None
+        Of a per-tensor quantised activation; None for weights, floats and unknown integers.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    quantisation: Quantisation | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def reshaped(self, shape: tuple[int, ...]) -> "TensorType":
+        """Return the type with another shape; quantisation is kept."""
+        return TensorType(self.dtype, shape, self.quantisation)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+Types = Sequence[TensorType]
+
+
+def check_size(kind: TensorType, most: int = LARGEST_BYTES) -> TensorType:
+    """Return a type whose tensor takes at most `most` bytes.
+
+    Raises
+    ------
+    CompileError
+        If it takes more.
+    """
+    size = kind.elements * np.dtype(DTYPES.get(kind.dtype, np.float64)).itemsize
+    if size > most:
+        raise CompileError(
+            f"a tensor of {kind} takes {size:,} bytes, expected at most {most:,}; split it, or "
+            "correct the shape"
+        )
+    return kind
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    """Return narrow floats as float32, anything else as it is."""
+    return x.astype(np.float32) if str(x.dtype) in NARROW_FLOATS else x

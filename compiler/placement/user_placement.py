@@ -1,0 +1,102 @@
+"""Sides that a user chooses for layers by name."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from ...errors import CompileError
+from ..graph import Graph, Node, accelerated_nodes, is_accelerated
+
+ACCELERATOR, CPU = "accelerator", "cpu"
+
+WILD = "*?["
+"""What makes a name a pattern."""
+
+LISTED = 5
+"""Most names in a message."""
+
+
+def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The chosen side of each node that has one, by the node's first output.
+
+    Parameters
+    ----------
+    choices
+        Names with sides. A name is a node's, the end of one node's, or a pattern; later ones count
+        more.
+
+    Raises
+    ------
+    CompileError
+        When no node or more than one has the name, those that the host runs anyway left out; or
+        the accelerator cannot run it.
+    """
+    sides: dict[str, str] = {}
+    there = {node.output.name for node in accelerated_nodes(graph)}
+    for wanted, side in choices:
+        found = _nodes_called(graph, wanted)
+        able = [node for node in found if node.outputs[0].name in there]
+        if side == ACCELERATOR and not able:
+            listed = ", ".join(dict.fromkeys(why_not(node) for node in found))
+            raise CompileError(
+                f"placement of `{wanted}`: the accelerator cannot run {listed}; leave it to the "
+                f"{CPU}, or quantise it"
+            )
+        sides |= {node.output.name: side for node in able}
+    return sides
+
+
+def why_not(node: Node) -> str:
+    """What the accelerator cannot run: a node's operator, and the type that it gives."""
+    kind = node.outputs[0].type
+    return f"`{node.op}` of {'no elements' if is_accelerated(node) else kind.dtype}"
+
+
+def _nodes_called(graph: Graph, wanted: str) -> list[Node]:
+    wild = not set(wanted).isdisjoint(WILD)
+    ways = (_is, _matches) if wild else (_is, _ends, _has_part)
+    found: list[Node] = []
+    for way in ways:
+        found = found or [node for node in graph.nodes if way(node.name, wanted)]
+    if not wild:  # what the host runs anyway is not meant
+        found = [node for node in found if is_accelerated(node)] or found
+    names = list(dict.fromkeys(node.name for node in found))
+    if len(names) > 1 and not wild:
+        raise CompileError(
+            f"placement of `{wanted}`: expected the end of one layer's name, got that of "
+            f"{_listed(names)}; give more of the name, or `*{wanted}` for all of them"
+        )
+    if not found:
+        every = list(dict.fromkeys(node.name for node in graph.nodes))
+        near = get_close_matches(wanted, every, LISTED, cutoff=0.3)
+        known = f"the nearest are {_listed(near)}" if near else f"layers are {_listed(every)}"
+        raise CompileError(
+            f"placement of `{wanted}`: expected a layer of `{graph.name}`, the end of a layer's "
+            f"name or a pattern with `*`, got none; {known}"
+        )
+    return found
+
+
+def _is(name: str, wanted: str) -> bool:
+    return name == wanted
+
+
+def _ends(name: str, wanted: str) -> bool:
+    return bool(wanted) and name.endswith(wanted)
+
+
+def _has_part(name: str, wanted: str) -> bool:
+    """Whether a part of the last of the paths that an exporter joined with `;` is called so."""
+    return wanted in name.rsplit(";", 1)[-1].split("/")
+
+
+def _matches(name: str, wanted: str) -> bool:
+    """Whether a pattern matches a name, or what follows a `/` or `;` in it."""
+    starts = (0, *(place + 1 for place, letter in enumerate(name) if letter in "/;"))
+    return any(fnmatchcase(name[start:], wanted) for start in starts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - LISTED
+    listed = ", ".join(f"`{name.rsplit(';', 1)[-1]}`" for name in names[:LISTED])
+    return f"{listed} and {more} more" if more > 0 else listed

@@ -1,0 +1,67 @@
+"""A layer as the quantiser sees it: float nodes that the accelerator computes as one."""
+
+from dataclasses import dataclass
+
+from ..graph import Graph, Node
+from ..graph import operators as ops
+from ..passes.sink_dequantize import MOVES
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLayer:
+    """Float nodes that the accelerator computes as one.
+
+    Attributes
+    ----------
+    name : str
+        Of the node that does the work.
+    kind : str
+        `conv`, `dense`, `matmul` (of two activations), `add`, `pool` or `table`.
+    inputs : tuple of str
+        Activations that it reads.
+    output : str
+        The value that it produces.
+    inside : frozenset of str
+        The values of all its nodes, `output` included.
+    head : str
+        The value of the node that has the weights (`conv`, `dense`), or of the first node.
+    linear : str
+        The value before the activation, bias included.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    output: str
+    inside: frozenset[str]
+    head: str
+    linear: str
+
+    @property
+    def weighted(self) -> bool:
+        """Tell whether it has weights."""
+        return self.kind in ("conv", "dense")
+
+
+def maker(graph: Graph, name: str) -> Node:
+    """Return the node that makes a value of a layer."""
+    node = graph.producer(name)
+    assert node is not None, "a layer's values are made by nodes"
+    return node
+
+
+def origin(graph: Graph, name: str) -> str:
+    """Return the value whose elements `name` shows after moves that compute nothing."""
+    while True:
+        node = graph.producer(name)
+        if node is None or not is_move(graph, node):
+            return name
+        name = node.inputs[0]
+
+
+def is_move(graph: Graph, node: Node) -> bool:
+    """Tell whether a node only moves elements of its first operand."""
+    if isinstance(node.attributes, ops.Pad):
+        return node.attributes.value == 0
+    others = all(graph.is_constant(name) for name in node.inputs[1:])
+    return isinstance(node.attributes, MOVES) and others

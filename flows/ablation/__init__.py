@@ -1,0 +1,1 @@
+"""The ablation study: what each optimisation brings, measured by leaving it out."""

@@ -1,0 +1,1 @@
+"""Benchmarks: the figures that the README quotes."""

@@ -1,0 +1,251 @@
+"""Whole networks on the host's kernels beside onnxruntime, in one run on the same threads.
+
+Both are run in turns and the medians of their times are compared. On one thread the time is what
+the processor spent on it, so that other processes of the machine do not count; on several it is the
+clock's, which says something on an idle machine alone. Quantised networks run on the host as well.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from ...compiler.compile import compile_graph
+from ...compiler.frontend import import_and_quantise
+from ...compiler.graph import Graph
+from ...compiler.host import Evaluate, HostKernel, RunKernel
+from ...compiler.placement import CPU, Placement
+from ...errors import UsageError
+from ...isa.configuration import load_configuration
+from ...runtime import Session, open_device
+from ..cli.arguments import progress_bar
+from ..cli.json_output import write_json
+from ..cli.main import guarded
+from .onnxruntime_peer import peer_session
+
+Run = Callable[[], object]
+
+TURNS = 30
+"""Turns of each contender."""
+
+TURN_S = 0.05
+"""Seconds until the other one is in turn: long enough that caches and sleeping threads warm up."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, and write JSON if asked."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.flows.bench.cpu_networks", description=__doc__
+    )
+    parser.add_argument("models", nargs="+", type=Path, help="ONNX models")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--turns", type=int, default=TURNS, help=f"turns (default {TURNS})")
+    parser.add_argument("--steps", type=int, default=10, help="slowest steps shown (default 10)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures here")
+    options = parser.parse_args(arguments)
+
+    def call() -> None:
+        check(options)
+        console, rows = Console(width=100), []
+        for model in options.models:
+            for threads in options.threads:
+                with progress_bar() as advance:
+                    advance(f"{model.stem}, {threads} threads", 0, None)
+                    row = measure(model, threads, options.turns)
+                rows.append(row)
+                if options.steps:
+                    console.print(steps_table(row, options.steps))
+        console.print(table(rows))
+        if options.json:
+            write_json(options.json, rows)
+
+    return guarded(call)
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse what would fail after other networks have been measured.
+
+    Raises
+    ------
+    UsageError
+        For numbers below one, or a model that is not there.
+    """
+    for name, numbers in (("threads", options.threads), ("turns", [options.turns])):
+        if not numbers or min(numbers) < 1:
+            given = " ".join(map(str, numbers))
+            raise UsageError(f"`--{name} {given}`: expected numbers of 1 or more; correct it")
+    for model in options.models:
+        if not model.is_file():
+            raise UsageError(f"model `{model}`: expected a file, got none; check the path")
+
+
+def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
+    """Median seconds of both for one run of a network, and the least of each step of ours.
+
+    Parameters
+    ----------
+    model
+        An ONNX file.
+    threads
+        Of both.
+    turns
+        How often each is in turn.
+
+    Returns
+    -------
+    Figures by name; `largest_difference` is that of the outputs, as a share of the largest number
+    in them.
+    """
+    graph = import_and_quantise(model)
+    inputs = random_inputs(graph)
+    configuration = load_configuration("16x16")
+    module = compile_graph(graph, configuration, placement=Placement(CPU))
+    steps: list[Mapping[str, float]] = []
+    with open_device("sim", configuration) as device:
+        session = Session(module, device, threads=threads)
+        outputs = {name: x.copy() for name, x in session.run(inputs).outputs.items()}
+        peer = peer_run(model, inputs, threads)
+
+        def ours() -> None:
+            steps.append(session.run(inputs).host.seconds)
+
+        mine, theirs = in_turns((ours, peer), turns, threads)
+        events = session.host.plan.events
+    kernels = {one.kernel.output: one.kernel for one in events if isinstance(one, RunKernel)}
+    expected = peer()
+    return {
+        "name": model.stem,
+        "threads": threads,
+        "kernels": len(kernels),
+        "numpy": sum(isinstance(one, Evaluate) for one in events),
+        "ours_s": mine,
+        "peer_s": theirs,
+        "ratio": theirs / mine,
+        "largest_difference": largest_difference(list(outputs.values()), expected),
+        "steps": list(steps_of(graph, kernels, steps)),
+    }
+
+
+def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
+    """Normal numbers, small whole ones for inputs of integers."""
+    random = np.random.default_rng(0)
+    found = {}
+    for value in graph.inputs:
+        real = value.type.dtype.startswith("float")
+        numbers = random.standard_normal(value.type.shape)
+        found[value.name] = (numbers if real else np.abs(numbers)).astype(value.type.dtype)
+    return found
+
+
+def peer_run(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list]:
+    """onnxruntime's session for a model, ready to run.
+
+    Raises
+    ------
+    ToolError
+        When onnxruntime is missing.
+    """
+    session = peer_session(str(model), threads)
+    return lambda: list(session.run(None, inputs))
+
+
+def in_turns(contenders: tuple[Run, Run], turns: int, threads: int) -> tuple[float, float]:
+    """Median seconds of two contenders that are run in turns."""
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    times: tuple[list[float], list[float]] = ([], [])
+    began = clock()
+    for run in contenders:
+        run()
+    repeats = max(1, round(2 * TURN_S / (clock() - began)))
+    for _ in range(turns):
+        for run, found in zip(contenders, times, strict=True):
+            for _ in range(repeats):
+                before = clock()
+                run()
+                found.append(clock() - before)
+    return float(np.median(times[0])), float(np.median(times[1]))
+
+
+def largest_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
+    """Of all outputs, as a share of the largest number in them."""
+    found = np.float64(0)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        size = max(float(np.abs(wanted).max(initial=0)), 1e-30)
+        apart = np.abs(mine.astype(np.float64) - wanted)
+        found = np.maximum(found, apart.max(initial=0) / size)  # a NaN stays one
+    return float(found)
+
+
+def steps_of(
+    graph: Graph, kernels: dict[str, HostKernel], runs: Sequence[Mapping[str, float]]
+) -> Iterator[dict]:
+    """What each step took at best by the clock, the slowest first."""
+    least = {name: min(run[name] for run in runs) for name in runs[0]}
+    for name in sorted(least, key=least.__getitem__, reverse=True):
+        kernel, node = kernels.get(name), graph.producer(name)
+        description = None if kernel is None else kernel.description
+        yield {
+            "node": node.name if node else name,
+            "kind": type(description).__name__ if description else f"numpy {node and node.op}",
+            "shape": "x".join(map(str, graph.types[name].shape)),
+            "seconds": least[name],
+            "macs": getattr(description, "macs", 0),
+        }
+
+
+def steps_table(row: dict, count: int) -> Table:
+    """The slowest steps of ours; rates count multiplications and additions."""
+    total = sum(step["seconds"] for step in row["steps"])
+    title = f"{row['name']} on {row['threads']} thread{'s' * (row['threads'] > 1)}: slowest steps"
+    out = Table(title=title)
+    for name in ("last node", "by", "gives", "us", "share", "Gop/s"):
+        out.add_column(name, justify="left" if name in ("last node", "by") else "right")
+    for step in row["steps"][:count]:
+        rate = f"{2e-9 * step['macs'] / step['seconds']:,.0f}" if step["macs"] else ""
+        out.add_row(
+            step["node"],
+            step["kind"],
+            step["shape"],
+            f"{step['seconds'] * 1e6:,.1f}",
+            f"{step['seconds'] / total:.1%}",
+            rate,
+        )
+    return out
+
+
+def table(rows: list[dict]) -> Table:
+    """All networks."""
+    out = Table(title="Networks on the host's kernels and on onnxruntime")
+    names = (
+        "network",
+        "threads",
+        "kernels",
+        "NumPy",
+        "ms",
+        "onnxruntime ms",
+        "ratio",
+        "difference",
+    )
+    for name in names:
+        out.add_column(name, justify="left" if name == "network" else "right")
+    for row in rows:
+        out.add_row(
+            row["name"],
+            str(row["threads"]),
+            str(row["kernels"]),
+            str(row["numpy"]),
+            f"{row['ours_s'] * 1e3:,.2f}",
+            f"{row['peer_s'] * 1e3:,.2f}",
+            f"{row['ratio']:.2f}",
+            f"{row['largest_difference']:.1e}",
+        )
+    return out
+
+
+if __name__ == "__main__":
+    sys.exit(main())

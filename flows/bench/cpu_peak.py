@@ -1,0 +1,79 @@
+"""How many operations per second a core can do at most: the yardstick of `bench_cpu`.
+
+A loop of independent multiplications with addition on registers alone, which no kernel can be
+faster than without doing fewer of them.
+"""
+
+import ctypes
+import time
+from collections.abc import Mapping
+
+from ...compiler.cpu import Target
+from ...compiler.cpu.codegen.machine_code import Library, assemble
+
+CHAINS = 12
+"""Sums that are carried along: as many as two instructions per cycle keep busy, in registers."""
+
+ITERATIONS = 50_000
+RUNS = 20
+
+_FMA = "llvm.fma.v{lanes}f32"
+_INSTRUCTIONS = {
+    "avx512vnni": {
+        "float32": (_FMA.format(lanes=16), "<16 x float>", "<16 x float>", 32),
+        "int8": ("llvm.x86.avx512.vpdpbusd.512", "<16 x i32>", "<64 x i8>", 128),
+    },
+    "avx2": {"float32": (_FMA.format(lanes=8), "<8 x float>", "<8 x float>", 16)},
+}
+"""By level and type: intrinsic, types of sums and factors, multiplications and additions."""
+
+
+def peak_rates(target: Target) -> Mapping[str, float]:
+    """Operations per second of one thread by element type, as far as the level is known here."""
+    return {
+        kind: _rate(target, *instruction)
+        for kind, instruction in _INSTRUCTIONS.get(target.level, {}).items()
+    }
+
+
+def _rate(target: Target, name: str, sums: str, factors: str, operations: int) -> float:
+    library = Library(assemble(_code(target, name, sums, factors), target, "peak"), target)
+    run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
+    data = (ctypes.c_char * 64)()
+    least = float("inf")
+    for _ in range(RUNS):
+        before = time.thread_time()
+        run(ctypes.addressof(data), ITERATIONS)
+        least = min(least, time.thread_time() - before)
+    return CHAINS * ITERATIONS * operations / least
+
+
+def _code(target: Target, name: str, sums: str, factors: str) -> str:
+    """`void peak(data, iterations)`; the sums are stored, so that none is left out."""
+    accumulates = "vpdpbusd" in name
+    order = (sums, factors, factors) if accumulates else (factors, factors, sums)
+    lines = [
+        f'target triple = "{target.triple}"',
+        f"declare {sums} @{name}({', '.join(order)})",
+        "define void @peak(ptr %data, i64 %iterations) {",
+        "entry:",
+        f"  %x = load volatile {factors}, ptr %data, align 1",
+        f"  %y = load volatile {factors}, ptr %data, align 1",
+        "  br label %loop",
+        "loop:",
+        "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]",
+    ]
+    chains = range(CHAINS)
+    lines += [f"  %a{n} = phi {sums} [ zeroinitializer, %entry ], [ %b{n}, %loop ]" for n in chains]
+    for n in chains:
+        parts = [f"{factors} %x", f"{factors} %y"]
+        parts.insert(0 if accumulates else 2, f"{sums} %a{n}")
+        lines.append(f"  %b{n} = call {sums} @{name}({', '.join(parts)})")
+    lines += [
+        "  %next = add i64 %i, 1",
+        "  %more = icmp ult i64 %next, %iterations",
+        "  br i1 %more, label %loop, label %done",
+        "done:",
+    ]
+    lines += [f"  store volatile {sums} %b{n}, ptr %data, align 1" for n in chains]
+    return "\n".join([*lines, "  ret void", "}"])

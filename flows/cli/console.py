@@ -1,0 +1,28 @@
+"""Single lines of result, for commands that import nothing else."""
+
+from ...isa.configuration import Configuration, Memory
+
+NO_LAYERS = (
+    "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to be "
+    "quantised first: see `tilewright quantise`, or give samples with `--calibrate FILE`"
+)
+"""Said of a network that is the host's alone."""
+
+
+def say(text: str) -> None:
+    """One line of result on stdout, as wide as it is."""
+    print(text, flush=True)
+
+
+def configuration_sentence(configuration: Configuration) -> str:
+    """A configuration in one line."""
+    return (
+        f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
+        f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) / 1024:g} KiB of "
+        f"scratchpads, hash {configuration.hash:#010x})"
+    )
+
+
+def scratchpad_bytes(configuration: Configuration) -> int:
+    """Bytes of all scratchpads together."""
+    return sum(configuration.size_bytes(memory) for memory in Memory if memory is not Memory.DRAM)

@@ -1,0 +1,153 @@
+"""`--fix` and `--dim`: inputs that shapes depend on, also taken from the file of samples.
+
+`compiler.import_with_inputs` is the same for callers in Python, who have the values at hand.
+"""
+
+import argparse
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import InputError, UsageError
+from ..execution.samples import read_arrays
+
+if TYPE_CHECKING:
+    from ...compiler.importers import NeedsInputError
+
+
+def add_fixes(parser: argparse.ArgumentParser) -> None:
+    """Add `--fix` and `--dim`."""
+    parser.add_argument(
+        "--fix", action="append", default=[], metavar="NAME=VALUE", dest="fixes",
+        help="give an input that shapes depend on, such as `shape=[2,3]`; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dim", action="append", default=[], metavar="NAME=EXTENT", dest="dims",
+        help="give a dimension that the model leaves open; may be repeated",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is said of a model's inputs before it is imported.
+
+    Parameters
+    ----------
+    fixed
+        Inputs by name, with the values that they always have.
+    dims
+        Extents of open dimensions by name.
+    """
+
+    fixed: Mapping[str, np.ndarray]
+    dims: Mapping[str, int]
+
+    def key(self) -> tuple[object, ...]:
+        """What a compiled module follows from; nothing where nothing is said."""
+        fixed = [(name, str(a.dtype), a.tolist()) for name, a in sorted(self.fixed.items())]
+        return (*fixed, *sorted(self.dims.items()))
+
+
+NO_WISHES = Wishes({}, {})
+
+
+def chosen_wishes(arguments: argparse.Namespace) -> Wishes:
+    """Return what `--fix` and `--dim` say.
+
+    Raises
+    ------
+    UsageError
+        For a text that is not a name and numbers.
+    """
+    return Wishes(dict(_parse(text) for text in arguments.fixes), chosen_dims(arguments))
+
+
+def _parse(text: str) -> tuple[str, np.ndarray]:
+    name, sign, value = text.partition("=")
+    try:
+        array = np.asarray(ast.literal_eval(value))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        array = np.asarray(None)
+    if not (sign and name) or array.dtype.kind not in "biuf":
+        raise UsageError(
+            f"`--fix {text}`: expected NAME=VALUE with a number or a list of numbers, for example "
+            "`--fix shape=[2,3]`"
+        )
+    return name, array
+
+
+def refuse_wishes(artifact: Path, wishes: Wishes) -> None:
+    """Refuse wishes beside an artifact, whose shapes are what they are.
+
+    Raises
+    ------
+    UsageError
+        If there are any.
+    """
+    if wishes.fixed or wishes.dims:
+        raise UsageError(
+            f"`--fix` and `--dim`: expected an ONNX model, got the artifact `{artifact}`, which is "
+            "compiled already; give the model"
+        )
+
+
+def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
+    """Return the extents that `--dim` gives.
+
+    Raises
+    ------
+    UsageError
+        For a text that is not a name and a positive number.
+    """
+    found = {}
+    for text in arguments.dims:
+        name, _, value = text.partition("=")
+        if not (name and value.isdecimal() and int(value) > 0):
+            raise UsageError(
+                f"`--dim {text}`: expected NAME=EXTENT with a whole number of 1 or more, for "
+                "example `--dim height=224`"
+            )
+        found[name] = int(value)
+    return found
+
+
+def fixes_of_samples(need: "NeedsInputError", path: Path | None) -> dict[str, np.ndarray]:
+    """Return what an input file says of the inputs that must be known.
+
+    Parameters
+    ----------
+    need : NeedsInputError
+        Names them.
+    path : Path or None
+        The file: an array of each name, one row for each sample, all rows alike.
+
+    Raises
+    ------
+    NeedsInputError
+        If there is no file, or it has no such array.
+    InputError
+        If samples differ, so that one network cannot be made for all of them.
+    """
+    arrays: Mapping[str, np.ndarray] = {} if path is None else read_arrays(path)
+    if not need.inputs or any(name not in arrays for name in need.inputs):
+        raise need
+    return {name: _same(name, arrays[name], path) for name in need.inputs}
+
+
+def _same(name: str, rows: np.ndarray, path: Path | None) -> np.ndarray:
+    if rows.ndim < 1 or not len(rows) or not (rows == rows[:1]).all():
+        raise InputError(
+            f"input file `{path}`: `{name}`: expected the same value for all samples, as shapes "
+            f"depend on it, got {len(rows) if rows.ndim else 0} that differ; run them one by one"
+        )
+    return rows[0]
+
+
+def fixed_sentence(fixed: Iterable[str]) -> str:
+    """Say which inputs were fixed."""
+    listed = ", ".join(f"`{name}`" for name in fixed)
+    return f"fixed          {listed}, as shapes depend on it; the network is made for this value"

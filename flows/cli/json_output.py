@@ -1,0 +1,56 @@
+"""Results for machines: JSON to a file or to stdout."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError
+
+
+def check_json(target: str | None) -> None:
+    """Refuse a name that may be a model's, and a file that is there and no JSON.
+
+    Raises
+    ------
+    UsageError
+        Before anything long begins.
+    """
+    if target in (None, "-"):
+        return
+    if not target.endswith(".json"):
+        raise UsageError(
+            f"`--json {target}`: expected a name that ends in `.json`, or none for stdout; put "
+            "MODEL before `--json`"
+        )
+    path = Path(target)
+    try:
+        json.loads(path.read_bytes() or b"{}") if path.is_file() else None
+    except OSError:
+        return
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"`--json {target}`: expected a new file or one of JSON, got a file of something else, "
+            "which is left as it is; choose another name"
+        ) from None
+
+
+def write_json(target: str, values: Any) -> None:
+    """Write JSON to a file, or to stdout where the target is `-`.
+
+    Raises
+    ------
+    UsageError
+        When the file cannot be written, or is one that `check_json` refuses.
+    """
+    check_json(target)
+    text = json.dumps(values, indent=2) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(target).write_text(text)
+    except OSError as problem:
+        raise UsageError(
+            f"`--json {target}`: cannot be written, got `{problem.strerror}`; choose another path"
+        ) from None

@@ -1,0 +1,232 @@
+"""ONNX's own operator tests, each imported and evaluated on the host, and classed by what happens.
+
+A case passes if every output has the expected element type and shape, and its values within the
+case's own tolerance. Inputs that shapes depend on are fixed at the case's values, as
+`tilewright run` does.
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.loader import load_model_tests
+
+from ...compiler.graph import evaluate
+from ...compiler.import_with_inputs import import_with_inputs
+from ...compiler.importers import RefusedError
+from ...errors import TilewrightError
+from .kernel_cases import KernelRunner
+
+PASSED, REFUSED, WRONG, CRASHED = "passed", "refused", "wrong", "crashed"
+OUTCOMES = (PASSED, REFUSED, WRONG, CRASHED)
+
+BFLOAT16_TOLERANCE = 2.0**-6
+"""Relative; two units in the last place, as ONNX's own runner allows."""
+
+HEADING = re.compile(r"### (.+)")
+LISTED = re.compile(r"\* `(\w+)`")
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What became of a case.
+
+    Attributes
+    ----------
+    name : str
+        The case's.
+    outcome : str
+        One of `OUTCOMES`.
+    cause : str
+        Of a refusal, in a few words; empty for a case that passed.
+    message : str
+        The error, or how the outputs differ.
+    kernels : int
+        How many kernels of the CPU target took part.
+    """
+
+    name: str
+    outcome: str
+    cause: str = ""
+    message: str = ""
+    kernels: int = 0
+
+
+def load_cases(match: str = "") -> list[TestCase]:
+    """Return ONNX's node tests whose names contain a text; case and underscores do not count."""
+    wanted = _squeezed(match)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # what ONNX computes while it makes its expectations
+        return [case for case in load_model_tests(kind="node") if wanted in _squeezed(case.name)]
+
+
+def _squeezed(name: str) -> str:
+    """`LayerNormalization` and `layer_normalization` alike."""
+    return name.replace("_", "").lower()
+
+
+def run_cases(
+    cases: Iterable[TestCase],
+    progress: Callable[[str], None] = lambda name: None,
+    kernels: KernelRunner | None = None,
+) -> Iterator[CaseResult]:
+    """Run cases, one result each; by kernels of the CPU target if they are given."""
+    for case in cases:
+        progress(case.name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield run_case(case, kernels)
+
+
+def arrays_of(case: TestCase) -> tuple[dict[str, np.ndarray], list[Any]]:
+    """Return a case's inputs by name, and its expected outputs; what is no tensor is left out."""
+    assert case.model is not None, "node tests carry their models"
+    assert case.data_sets is not None, "and their data"
+    ((given, expected),) = case.data_sets
+    names = [value.name for value in case.model.graph.input]
+    inputs = {
+        name: np.asarray(value)
+        for name, value in zip(names, map(_as_array, given), strict=False)
+        if isinstance(value, np.ndarray | np.generic)
+    }
+    return inputs, [_as_array(value) for value in expected]
+
+
+def run_case(case: TestCase, kernels: KernelRunner | None = None) -> CaseResult:
+    """Import a case's model, evaluate it on its inputs and compare.
+
+    Parameters
+    ----------
+    kernels : KernelRunner or None
+        Runs the graph by kernels; without it, it is evaluated by its definition.
+    """
+    arrays, expected = arrays_of(case)
+    assert case.model is not None, "node tests carry their models"
+    try:
+        graph, _ = import_with_inputs(case.model.SerializeToString(), arrays)
+        fed = {value.name: arrays[value.name] for value in graph.inputs}
+        results, ran = (evaluate(graph, fed), 0) if kernels is None else kernels.run(graph, fed)
+    except RefusedError as error:
+        return CaseResult(case.name, REFUSED, error.cause, str(error))
+    except TilewrightError as error:
+        return CaseResult(case.name, REFUSED, "mistaken for a mistake of the model", str(error))
+    except Exception as error:  # a crash is one of the outcomes
+        return CaseResult(case.name, CRASHED, type(error).__name__, str(error))
+    difference = compare(list(results.values()), expected, case.rtol, case.atol)
+    outcome, cause = (WRONG, "wrong") if difference else (PASSED, "")
+    return CaseResult(case.name, outcome, cause, difference, ran)
+
+
+def _as_array(value: Any) -> Any:
+    """Return a tensor of the file format as an array; sequences and the like stay as they are."""
+    return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+def compare(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> str:
+    """Tell the first difference between outputs; an empty text where there is none.
+
+    Parameters
+    ----------
+    got, expected : sequence of ndarray
+        One for each output.
+    rtol, atol : float
+        Relative and absolute tolerance of floats.
+    """
+    if len(got) != len(expected):
+        return f"expected {len(expected)} outputs, got {len(got)}"
+    for index, (one, other) in enumerate(zip(got, expected, strict=True)):
+        if not isinstance(other, np.ndarray | np.generic):
+            return f"output {index}: expected {type(other).__name__}, got an array"
+        other = np.asarray(other)
+        if (one.dtype, one.shape) != (other.dtype, other.shape):
+            return (
+                f"output {index}: expected {other.dtype}{list(other.shape)}, got "
+                f"{one.dtype}{list(one.shape)}"
+            )
+        tolerance = max(rtol, BFLOAT16_TOLERANCE) if other.dtype.name == "bfloat16" else rtol
+        if other.dtype.kind not in "iub":
+            one, other = one.astype(np.float64), other.astype(np.float64)
+            near = np.isclose(one, other, rtol=tolerance, atol=atol, equal_nan=True)
+        else:
+            near = np.equal(one, other)
+        if not near.all():
+            place = tuple(int(i) for i in np.argwhere(~near)[0])
+            return (
+                f"output {index}: {np.count_nonzero(~near)} of {near.size} elements differ, the "
+                f"first at {list(place)}: expected {other[place]}, got {one[place]}"
+            )
+    return ""
+
+
+def by_cause(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
+    """Return the results that did not pass by cause, the most frequent first."""
+    causes: dict[str, list[CaseResult]] = {}
+    for result in results:
+        if result.outcome != PASSED:
+            causes.setdefault(result.cause, []).append(result)
+    return dict(sorted(causes.items(), key=lambda entry: (-len(entry[1]), entry[0])))
+
+
+def count_outcomes(results: Iterable[CaseResult]) -> dict[str, int]:
+    """Return how many cases had each outcome."""
+    counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
+    for result in results:
+        counts[result.outcome] += 1
+    return counts
+
+
+def render(results: Sequence[CaseResult]) -> str:
+    """Return the page of the documentation: counts, causes, and every case that is refused."""
+    counts, causes = count_outcomes(results), by_cause(results)
+    total = len(results)
+    lines = [
+        "# Conformance",
+        "",
+        f"Of ONNX's own {total:,} operator tests (`onnx.backend.test`, kind `node`, onnx "
+        f"{onnx.__version__}), {counts[PASSED]:,} pass on the host "
+        f"({counts[PASSED] / total:.1%}); the others are refused with one sentence each:",
+        "",
+        "| Cause | Cases |",
+        "|---|---:|",
+        *(f"| {cause} | {len(found)} |" for cause, found in causes.items()),
+        f"| **all** | **{total - counts[PASSED]}** |",
+        "",
+        "`tilewright conformance` runs them; `tilewright conformance --write` writes this page. A "
+        "test fails if a case that is not listed here does not pass, or if a listed one does.",
+        "",
+        "## Refused cases",
+    ]
+    for cause, found in causes.items():
+        lines += ["", f"### {cause}", "", *(f"* `{result.name}`" for result in found)]
+    return "\n".join([*lines, ""])
+
+
+def read_listed(page: str) -> dict[str, str]:
+    """Return the refused cases that a page of `render` lists, with their causes."""
+    listed: dict[str, str] = {}
+    cause = ""
+    for line in page.splitlines():
+        if heading := HEADING.fullmatch(line):
+            cause = heading[1]
+        elif entry := LISTED.fullmatch(line):
+            listed[entry[1]] = cause
+    return listed
+
+
+def surprises(results: Iterable[CaseResult], listed: Mapping[str, str]) -> list[str]:
+    """Tell where results and a list of refused cases disagree, a sentence for each case."""
+    found = []
+    for result in results:
+        cause = listed.get(result.name)
+        if result.outcome == PASSED and cause is not None:
+            found.append(f"`{result.name}` passes now: take it off the list")
+        elif result.outcome in (WRONG, CRASHED) or (result.outcome == REFUSED and cause is None):
+            found.append(f"`{result.name}` is {result.outcome}: {result.message}")
+        elif result.outcome == REFUSED and cause != result.cause:
+            found.append(f"`{result.name}` is refused for `{result.cause}`, not for `{cause}`")
+    return found

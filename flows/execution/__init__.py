@@ -1,0 +1,1 @@
+"""Running networks: compiled modules from files or the cache, samples, devices and timing."""

@@ -1,0 +1,145 @@
+"""What this machine can do as a host, measured once and kept: half a second the first time.
+
+Figures are rounded to two digits: a machine that does other things too gives no better ones.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ...atomic_write import write_atomically
+from ...compiler.cpu import Convolution, Quantised, Target, aligned_empty, compile_kernel
+from ...compiler.cpu.execution.kernel import code_generator_digest
+from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
+from ...compiler.host import host_target
+from ...compiler.placement.costs import NS_PER_US, HostSpeed, passes_of
+from ...errors import TilewrightError
+from ...sim.cache import kept_folder
+from ..bench.resnet18_layers import ConvolutionShape, layer_graph
+
+KIND = "host"
+"""The folder inside the cache."""
+SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
+"""A convolution of a usual size, whose operands lie in the second cache."""
+SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
+"""One that is done as soon as it is called."""
+BYTES = Quantised("int8", "int8")
+COPIED_BYTES = 1 << 24
+"""More than caches hold."""
+REPEATED = 5
+"""The best of so many runs counts."""
+
+
+@cache
+def measured_host() -> HostSpeed:
+    """This machine's figures, measured now or before; the same throughout a process.
+
+    Where it has no kernels, those of NumPy stand for them.
+    """
+    target = host_target()
+    known = (platform.node(), np.__version__, target, code_generator_digest())
+    name = hashlib.sha256(repr(known).encode()).hexdigest()
+    with contextlib.suppress(TilewrightError):
+        path = kept_folder(KIND, "keeping the host's figures") / f"{name[:16]}.json"
+        host = _kept(path)
+        if host is None:
+            host = measure_host(target)
+            with contextlib.suppress(OSError):
+                write_atomically(path, json.dumps(asdict(host)).encode())
+        return host
+    return measure_host(target)
+
+
+def _kept(path: Path) -> HostSpeed | None:
+    """Figures as they were kept; None where any is missing or none that can be measured."""
+    try:
+        figures = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError):
+        return None
+    names = {field.name for field in fields(HostSpeed)}
+    if not isinstance(figures, dict) or set(figures) != names:
+        return None
+    whole = all(isinstance(value, float) and 0 < value < math.inf for value in figures.values())
+    return HostSpeed(**figures) if whole else None
+
+
+def measure_host(target: Target | None) -> HostSpeed:
+    """Measure now.
+
+    Parameters
+    ----------
+    target
+        What kernels are compiled for; None where there are none.
+    """
+    graph = layer_graph(SHAPE)
+    (node,) = graph.nodes
+    generator = np.random.default_rng(0)
+    x = generator.integers(-128, 128, graph.types["x"].shape).astype(np.int8)
+    arrays = [x, *(graph.data(name) for name in node.inputs[1:])]
+    operations = 2 * SHAPE.macs
+    numpy_gops = _per_ns(operations, lambda: evaluate_node(node, arrays))
+    add = _addition(node.output.type)
+    numpy_ns = 1 / _per_ns(
+        passes_of(add, add.nodes[0]), lambda: evaluate_node(add.nodes[0], [x, x])
+    )
+    copy = np.zeros(COPIED_BYTES, np.uint8)
+    into = np.empty_like(copy)
+    gbps = _per_ns(2 * COPIED_BYTES, lambda: np.copyto(into, copy))
+    small = np.zeros((1, 1, 1, 1), np.int8)
+    call_us = 1 / _per_ns(NS_PER_US, lambda: evaluate_node(add.nodes[0], [small, small]))
+    gops, kernel_us = [numpy_gops, numpy_gops], call_us
+    if target is not None:
+        gops = [2 * SHAPE.macs * _kernel_rate(target, SHAPE, kind) for kind in (BYTES, None)]
+        kernel_us = 1 / _kernel_rate(target, SMALL, None) / NS_PER_US
+    figures = (*gops, gbps, numpy_gops, numpy_ns, call_us, kernel_us)
+    return HostSpeed(*(float(f"{figure:.2g}") for figure in figures))
+
+
+def _kernel_rate(target: Target, shape: ConvolutionShape, quantised: Quantised | None) -> float:
+    """Convolutions a nanosecond, with all threads that a session uses."""
+    pad = shape.padding
+    description = Convolution(
+        1,
+        shape.size,
+        shape.size,
+        shape.channels_in,
+        shape.channels_out,
+        (shape.kernel, shape.kernel),
+        pads=(pad, pad, pad, pad),
+        quantised=quantised,
+        winograd=False,
+    )
+    kernel = compile_kernel(description, target, len(os.sched_getaffinity(0)))
+    given = {
+        name: np.ones(array.shape, array.dtype) for name, array in description.operands.items()
+    }
+    layer = kernel.bind(**{name: given[name] for name in description.constants})
+    result = aligned_empty(description.output.shape, description.output.dtype)
+    return _per_ns(1, lambda: layer(given["x"], out=result))
+
+
+def _addition(kind: TensorType) -> Graph:
+    x, out = Value("x", kind), Value("out", kind)
+    node = Node("add", QAdd((1, 1), 0, 0.5, 0), ("x", "x"), (out,))
+    return Graph("add", (x,), (Output("out", "out"),), (node,))
+
+
+def _per_ns(count: int, call: Callable[[], object]) -> float:
+    """How many of something a call does in a nanosecond, at its best."""
+    call()
+    times = []
+    for _ in range(REPEATED):
+        began = time.perf_counter_ns()
+        call()
+        times.append(time.perf_counter_ns() - began)
+    return count / max(min(times), 1)

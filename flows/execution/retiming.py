@@ -1,0 +1,123 @@
+"""What-if: one compiled network, placed in time under many memories and machines.
+
+Only parameters that leave every instruction word and every token as they are can be varied. The
+compiler might choose other tiles for another machine; here it does not get the chance.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from ...compiler.module import Module
+from ...errors import ToolError, UsageError
+from ...isa.configuration import Configuration
+from ...sim.memory_model import MemoryModel
+from ...sim.timing import time_program
+from ...sim.timing.native import TimedProgram
+
+VARIABLE = ("queue_depth", "outstanding_bursts", "bus_bits", "burst_beats")
+"""Parameters of a configuration that a program does not depend on, neither words nor tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A machine and a memory, and what was chosen to get there.
+
+    Parameters
+    ----------
+    chosen
+        The varied parameters by name, as text for a table.
+    """
+
+    chosen: Mapping[str, str]
+    machine: Configuration
+    memory: MemoryModel
+
+
+def settings(
+    configuration: Configuration,
+    memory: MemoryModel,
+    memories: Mapping[str, Sequence[Any]],
+    machines: Mapping[str, Sequence[int]],
+) -> list[Setting]:
+    """All combinations, the last parameter fastest.
+
+    Parameters
+    ----------
+    configuration, memory
+        What holds where nothing is varied.
+    memories
+        Values of `latency` and `outstanding`, and pairs (beats, cycles) of `bandwidth`.
+    machines
+        Values of parameters in `VARIABLE`.
+
+    Raises
+    ------
+    UsageError
+        For a parameter that the program depends on.
+    ConfigurationError, DeviceError
+        For a machine or memory that cannot be.
+    """
+    for name in machines:
+        check_variable(configuration, name)
+    names = [*memories, *machines]
+    found = []
+    for values in product(*memories.values(), *machines.values()):
+        given = dict(zip(names, values, strict=True))
+        found.append(
+            Setting(
+                {name: _text(value) for name, value in given.items()},
+                configuration.replace(**{name: given[name] for name in machines}),
+                _memory(memory, {name: given[name] for name in memories}),
+            )
+        )
+    return found
+
+
+def check_variable(configuration: Configuration, name: str) -> None:
+    """Refuse a parameter that the program depends on.
+
+    Raises
+    ------
+    UsageError
+        Saying what to do instead.
+    """
+    if name in VARIABLE:
+        return
+    known = ", ".join(f"`{each}`" for each in VARIABLE)
+    if name in configuration.parameters():
+        raise UsageError(
+            f"`--vary {name}=...`: expected one of {known}, which leave the program as it is; "
+            f"`{name}` changes its words or its tokens: compile the model for each value with "
+            f"`--set {name}=...`"
+        )
+    raise UsageError(f"`--vary {name}=...`: expected one of {known}; choose one")
+
+
+def _text(value: Any) -> str:
+    return "/".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _memory(memory: MemoryModel, given: Mapping[str, Any]) -> MemoryModel:
+    beats, cycles = given.get("bandwidth", (memory.beats, memory.cycles))
+    return MemoryModel(
+        latency_cycles=given.get("latency", memory.latency_cycles),
+        beats=beats,
+        cycles=cycles,
+        outstanding_bursts=given.get("outstanding", memory.outstanding_bursts),
+    )
+
+
+def retime(module: Module, chosen: Iterable[Setting]) -> list[int]:
+    """Cycles of the whole network under each setting."""
+    pairs = [(setting.machine, setting.memory) for setting in chosen]
+    total = np.zeros(len(pairs), dtype=np.int64)
+    for segment in module.segments:
+        try:
+            total += TimedProgram(segment.program, module.configuration).sweep(pairs)
+        except ToolError:
+            total += [time_program(segment.program, *pair).cycles for pair in pairs]
+    return total.tolist()

@@ -1,0 +1,178 @@
+"""Input files: an `.npz` or `.npy` of samples, and what is known of their outputs.
+
+An `.npz` holds `inputs`, one sample per row without the batch axis, and where known `outputs` and
+`labels`; for a network of several inputs, one array for each by its name. An `.npy` holds the
+inputs alone.
+"""
+
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ...compiler.graph import Graph, Value
+from ...compiler.graph.operators import Cast, Gather, Reshape, Transpose
+from ...errors import InputError
+
+EXPECTED = ("outputs", "labels")
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Inputs of a number of runs, and what is expected of them.
+
+    Parameters
+    ----------
+    source
+        Where they are from, for the report.
+    inputs
+        Per input of the network: [samples, *shape].
+    outputs
+        Expected first output, [samples, ...], or None.
+    labels
+        Expected class, int[samples], or None.
+    """
+
+    source: str
+    inputs: Mapping[str, np.ndarray]
+    outputs: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        count = min(len(array) for array in self.inputs.values()) if self.inputs else 1
+        object.__setattr__(self, "count", count)
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        for index in range(self.count):
+            yield {name: array[index] for name, array in self.inputs.items()}
+
+    def first(self, count: int) -> "Samples":
+        """The first samples; all where there are not so many."""
+        return Samples(
+            self.source,
+            {name: array[:count] for name, array in self.inputs.items()},
+            None if self.outputs is None else self.outputs[:count],
+            None if self.labels is None else self.labels[:count],
+        )
+
+
+def random_samples(graph: Graph, count: int, seed: int) -> Samples:
+    """Seeded inputs: all values of whole-number types, a normal distribution for floats.
+
+    What picks rows of a table, as words do, stays within it.
+    """
+    generator = np.random.default_rng(seed)
+    inputs = {}
+    for value in graph.inputs:
+        shape, dtype = (count, *value.type.shape), np.dtype(value.type.dtype)
+        if dtype.kind == "f":
+            inputs[value.name] = generator.standard_normal(shape).astype(dtype)
+        elif dtype.kind == "b":
+            inputs[value.name] = generator.integers(0, 2, shape).astype(dtype)
+        else:
+            limits = np.iinfo(dtype if dtype.itemsize == 1 else np.int8)
+            rows = _rows_to_pick(graph, value.name)
+            low, high = (limits.min, limits.max) if rows is None else (0, max(rows, 1) - 1)
+            inputs[value.name] = generator.integers(low, high, shape, dtype=dtype, endpoint=True)
+    return Samples(f"random inputs (seed {seed})", inputs)
+
+
+def _rows_to_pick(graph: Graph, name: str) -> int | None:
+    """Return the extent that a value's elements are indices of, the least one; None if of none."""
+    found: list[int] = []
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        for user in graph.users(name):
+            operator = user.attributes
+            if isinstance(operator, Gather) and user.inputs[1] == name:
+                found.append(graph.types[user.inputs[0]].shape[operator.axis])
+            elif isinstance(operator, Cast | Reshape | Transpose):
+                waiting.append(user.output.name)
+    return min(found, default=None)
+
+
+def read_samples(path: Path, graph: Graph) -> Samples:
+    """Read an input file.
+
+    Raises
+    ------
+    InputError
+        When it is not readable, or not what the network takes.
+    """
+    arrays = read_arrays(path)
+    if len(graph.inputs) == 1 and graph.inputs[0].name not in arrays:
+        value = graph.inputs[0]
+        if "inputs" not in arrays:
+            listed = ", ".join(f"`{name}`" for name in sorted(arrays)) or "nothing"
+            raise InputError(
+                f"input file `{path}`: expected an array `inputs` or `{value.name}`, got {listed}; "
+                "save it with `numpy.savez`"
+            )
+        inputs = {value.name: _rows(path, "inputs", arrays["inputs"], value)}
+    else:
+        missing = [value.name for value in graph.inputs if value.name not in arrays]
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in sorted(arrays)) or "nothing"
+            raise InputError(
+                f"input file `{path}`: expected an array `{missing[0]}` as the network has "
+                f"{len(graph.inputs)} inputs, got {listed}; save one array for each"
+            )
+        inputs = {v.name: _rows(path, v.name, arrays[v.name], v) for v in graph.inputs}
+    counts = {name: len(array) for name, array in inputs.items()}
+    for name in EXPECTED:
+        if name in arrays:
+            counts[name] = len(arrays[name]) if arrays[name].ndim else 0
+    if len(set(counts.values())) > 1 or 0 in counts.values():
+        listed = ", ".join(f"{count} of `{name}`" for name, count in counts.items())
+        raise InputError(
+            f"input file `{path}`: expected as many rows in each array, at least one, got "
+            f"{listed}; correct the file"
+        )
+    return Samples(str(path), inputs, arrays.get("outputs"), arrays.get("labels"))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read the arrays of an input file by name.
+
+    Raises
+    ------
+    InputError
+        When it is not readable.
+    """
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"inputs": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except OSError as problem:
+        raise InputError(
+            f"input file `{path}`: expected a readable file, got "
+            f"`{problem.strerror or problem}`; check the path"
+        ) from None
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError):
+        raise InputError(
+            f"input file `{path}`: expected NumPy's `.npz` or `.npy` without objects, got another "
+            "file or a damaged one; save it with `numpy.savez`"
+        ) from None
+
+
+def _rows(path: Path, name: str, array: np.ndarray, value: Value) -> np.ndarray:
+    """An input as [samples, *shape of the network's input]."""
+    kind = value.type
+    row = kind.shape[1:] if kind.shape[:1] == (1,) else kind.shape
+    if str(array.dtype) == kind.dtype and array.ndim:
+        if array.shape[1:] == kind.shape:
+            return array
+        if array.shape[1:] == row:
+            return array.reshape(len(array), *kind.shape)
+    wanted = ", ".join(map(str, ("samples", *row)))
+    raise InputError(
+        f"input file `{path}`: `{name}`: expected {kind.dtype}[{wanted}] for input `{value.name}`, "
+        f"got {array.dtype}{list(array.shape)}; convert it"
+    )

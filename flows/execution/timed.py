@@ -1,0 +1,131 @@
+"""A network's segments placed in time: what traces, reports and what-if tables start from.
+
+Segments run one after the other; what the host does between them takes no time here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...compiler.graph import is_accelerated
+from ...compiler.module import Module, Segment
+from ...errors import CompileError
+from ...isa.instructions import Instruction
+from ...runtime.device import Result
+from ...runtime.names import layer_names
+from ...sim.memory_model import MemoryModel
+from ...sim.timing import Timing, time_program
+from ...sim.timing.beats import Beats, beats
+from ...sim.timing.stalls import Activity, activity
+
+NO_LAYER = -1
+
+
+@dataclass(frozen=True)
+class TimedSegment:
+    """A segment and its exact time.
+
+    Parameters
+    ----------
+    segment, timing
+        The program, and when everything in it happens.
+    names
+        Short name of each layer, by the value that it produces.
+    spans
+        int64[instructions, 2]: start and retirement as a device measured them; None where none
+        did.
+    """
+
+    segment: Segment
+    timing: Timing
+    names: Mapping[str, str]
+    spans: np.ndarray | None = None
+
+    @property
+    def program(self) -> Sequence[Instruction]:
+        """Its instructions."""
+        return self.segment.program
+
+    @property
+    def agrees(self) -> bool:
+        """Whether what was measured, if anything, is what the model says."""
+        return self.spans is None or bool((self.spans == self.timing.spans).all())
+
+    @cached_property
+    def activity(self) -> Activity:
+        """Every cycle of every unit, named."""
+        return activity(self.timing)
+
+    @cached_property
+    def beats(self) -> tuple[Beats, Beats]:
+        """Every beat read, and written."""
+        return beats(self.timing)
+
+    @cached_property
+    def layer(self) -> np.ndarray:
+        """Index of each instruction's layer in the segment, int64[instructions]."""
+        layers = np.full(len(self.program), NO_LAYER, dtype=np.int64)
+        for number, layer in enumerate(self.segment.layers):
+            layers[layer.first : layer.last] = number
+        return layers
+
+    def layer_name(self, index: int) -> str:
+        """Short name of the layer of an instruction; empty for HALT."""
+        number = int(self.layer[index])
+        return self.names[self.segment.layers[number].output] if number != NO_LAYER else ""
+
+    def label(self, index: int) -> str:
+        """What an instruction is called: its layer and its mnemonic."""
+        name, mnemonic = self.layer_name(index), self.program[index].mnemonic
+        return f"{name}: {mnemonic}" if name else mnemonic
+
+    def note(self, index: int) -> str:
+        """What an instruction is there for: its tile and its part in it."""
+        number = int(self.layer[index])
+        if number == NO_LAYER:
+            return ""
+        prefix = f"{self.segment.layers[number].name}: "
+        return self.segment.notes[index].removeprefix(prefix)
+
+
+def require_segments(module: Module) -> None:
+    """Refuse a network of which nothing runs on the accelerator: there is no time to speak of.
+
+    Raises
+    ------
+    CompileError
+        Saying what to do.
+    """
+    if not module.segments:
+        cure = "quantise the model to int8 first (`tilewright quantise`)"
+        if any(map(is_accelerated, module.graph.nodes)):
+            cure = "leave layers to the accelerator (`--placement`, `--place`)"
+        raise CompileError(
+            f"model `{module.name}`: expected layers on the accelerator, got none, so there are no "
+            f"cycles to tell of; {cure}"
+        )
+
+
+def time_segments(
+    module: Module, memory: MemoryModel | None = None, results: Sequence[Result] = ()
+) -> list[TimedSegment]:
+    """Place every segment.
+
+    Parameters
+    ----------
+    memory
+        Main memory; the default model if None. Its random stalls are left out.
+    results
+        What a device measured of each segment; only those of hardware are taken.
+    """
+    names = layer_names(module)
+    measured = [result.spans if result.device == "rtl" else None for result in results]
+    measured += [None] * (len(module.segments) - len(measured))
+    return [
+        TimedSegment(
+            segment, time_program(segment.program, module.configuration, memory), names, spans
+        )
+        for segment, spans in zip(module.segments, measured, strict=True)
+    ]

@@ -1,6 +1,0 @@
-"""The page of `tilewright report`: data from the timing model, one file of HTML to show them."""
-
-from .data import report_data
-from .page import render
-
-__all__ = ["render", "report_data"]

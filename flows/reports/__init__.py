@@ -1,0 +1,1 @@
+"""Results for people: terminal tables, the report page and timelines for Perfetto."""

@@ -1,0 +1,213 @@
+"""All that the page shows, as JSON values: computed here, drawn by the page's script."""
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from .... import __version__
+from ....compiler.module import Module
+from ....errors import ConfigurationError
+from ....isa.configuration import Configuration
+from ....isa.encoding import word_bytes
+from ....isa.instructions import Unit
+from ....isa.registers import UNIT_COUNTERS, counter_text
+from ....sim.memory_model import MemoryModel
+from ....sim.timing.stalls import WAIT_TEXT
+from ...execution.retiming import VARIABLE, retime, settings
+from ...execution.timed import TimedSegment
+from .. import terminal as report
+from .bins import activity_bins
+from .causes import CAUSE_TEXT, Step, by_cause, path_steps
+from .layer_rows import LayerFacts, layer_facts, layer_row
+from .sentences import sentence
+from .unit_timeline import timeline
+
+LATENCIES = 16, 64, 128, 200
+BANDWIDTHS = (1, 4), (1, 2), (1, 1)
+"""Of the page's what-if table; the run's own values are added."""
+
+
+def report_data(
+    module: Module, segments: Sequence[TimedSegment], device: str, memory: MemoryModel
+) -> dict[str, Any]:
+    """The page's data.
+
+    Parameters
+    ----------
+    segments
+        Of the module, placed in time under `memory`.
+    device
+        `sim`, or `rtl` where the segments hold what it measured.
+    """
+    paths = [path_steps(segment) for segment in segments]
+    facts = [
+        fact
+        for segment, path in zip(segments, paths, strict=True)
+        for fact in layer_facts(module, segment, path)
+    ]
+    return {
+        "network": module.name,
+        "version": __version__,
+        "device": device,
+        "measured": _measured(segments),
+        "configuration": _configuration(module.configuration),
+        "memory": asdict(memory),
+        "summary": _summary(module, segments, facts),
+        "causes": {str(cause): text for cause, text in CAUSE_TEXT.items()},
+        "waits": {wait.name.lower(): text for wait, text in WAIT_TEXT.items()},
+        "layers": [layer_row(module, fact, sentence(module, fact)) for fact in facts],
+        "roofline": _roofline(module.configuration, memory),
+        "activity": activity_bins(segments),
+        "completions": _completions(segments, facts),
+        "path": _path(paths),
+        "counters": _counters(segments),
+        "what_if": _what_if(module, memory),
+        "timeline": timeline(segments, paths),
+    }
+
+
+def _measured(segments: Sequence[TimedSegment]) -> dict[str, Any] | None:
+    """How what the hardware measured compares with the model; None where it did not run."""
+    spans = [segment.spans for segment in segments if segment.spans is not None]
+    if not spans:
+        return None
+    return {
+        "instructions": sum(len(span) - 1 for span in spans),
+        "equal": all(segment.agrees for segment in segments),
+    }
+
+
+def _configuration(configuration: Configuration) -> dict[str, Any]:
+    return {
+        "name": configuration.name,
+        "hash": f"{configuration.hash:#010x}",
+        "sentence": report.configuration_sentence(configuration),
+        "parameters": configuration.parameters(),
+    }
+
+
+def _summary(
+    module: Module, segments: Sequence[TimedSegment], facts: Sequence[LayerFacts]
+) -> dict[str, Any]:
+    """The headline's figures."""
+    configuration = module.configuration
+    cycles = sum(segment.timing.cycles for segment in segments)
+    macs = sum(fact.layer.macs for fact in facts)
+    peak = configuration.lanes_in * configuration.lanes_out
+    instructions = sum(len(segment.program) for segment in segments)
+    return {
+        "cycles": cycles,
+        "macs": macs,
+        "peak": peak,
+        "of_peak": macs / (cycles * peak) if cycles else None,
+        "read_bytes": sum(fact.read_bytes for fact in facts),
+        "written_bytes": sum(fact.written_bytes for fact in facts),
+        "program_bytes": instructions * word_bytes(configuration),
+        "instructions": instructions,
+        "segments": len(segments),
+        "host_steps": sum(isinstance(step, str) for step in module.steps),
+    }
+
+
+def _roofline(configuration: Configuration, memory: MemoryModel) -> dict[str, float]:
+    """The two roofs: MACs a cycle, and bytes a cycle on one channel of the bus."""
+    return {
+        "peak": configuration.lanes_in * configuration.lanes_out,
+        "bytes_per_cycle": configuration.bus_bytes / memory.beat_cycles,
+    }
+
+
+def _completions(
+    segments: Sequence[TimedSegment], facts: Sequence[LayerFacts]
+) -> list[dict[str, Any]]:
+    """Where on the time axis each layer's added cycles lie; they follow each other."""
+    rows, offset = [], 0
+    for segment in segments:
+        begin = offset
+        for fact in facts:
+            if fact.segment is segment:
+                rows.append({"name": fact.name, "begin": begin, "end": begin + fact.added_cycles})
+                begin += fact.added_cycles
+        offset += segment.timing.cycles
+    return rows
+
+
+def _path(paths: Sequence[Sequence[Step]]) -> dict[str, Any]:
+    """The critical path by cause, and by unit and what it does."""
+    steps = [step for path in paths for step in path]
+    cells: Counter[tuple[str, str, str]] = Counter()
+    for one in steps:
+        unit = one.unit.name if one.unit is not None else "start"
+        cells[unit, one.step.wait.name.lower(), str(one.cause)] += one.cycles
+    return {
+        "causes": {str(cause): cycles for cause, cycles in by_cause(steps).items()},
+        "rows": [
+            {"unit": unit, "does": does, "cause": cause, "cycles": cycles}
+            for (unit, does, cause), cycles in cells.most_common()
+        ],
+        "steps": len(steps),
+    }
+
+
+def _counters(segments: Sequence[TimedSegment]) -> dict[str, Any]:
+    """Performance counters as the hardware counts them, summed over segments."""
+    total: Counter[str] = Counter()
+    for segment in segments:
+        total.update(segment.timing.counters)
+    return {
+        "fetched": total["FETCHED"],
+        "names": list(UNIT_COUNTERS),
+        "units": [
+            {
+                "unit": unit.name,
+                "values": [total[f"{unit.name}_{name.upper()}"] for name in UNIT_COUNTERS],
+                "texts": [counter_text(unit, name) for name in UNIT_COUNTERS],
+            }
+            for unit in Unit
+        ],
+    }
+
+
+def _what_if(module: Module, memory: MemoryModel) -> dict[str, Any]:
+    """Cycles by latency and bandwidth, and for a few other machines that run the same words."""
+    configuration = module.configuration
+    latencies = sorted({*LATENCIES, memory.latency_cycles})
+    bandwidths = sorted({*BANDWIDTHS, (memory.beats, memory.cycles)}, key=lambda b: b[0] / b[1])
+    grid = settings(configuration, memory, {"latency": latencies, "bandwidth": bandwidths}, {})
+    cycles = retime(module, grid)
+    machines = [
+        each
+        for name, values in _machines(configuration).items()
+        for each in settings(configuration, memory, {}, {name: values})
+    ]
+    return {
+        "latencies": latencies,
+        "bandwidths": [f"{beats}/{each}" for beats, each in bandwidths],
+        "bus_bytes": configuration.bus_bytes,
+        "grid": [
+            cycles[row : row + len(bandwidths)] for row in range(0, len(cycles), len(bandwidths))
+        ],
+        "base": {
+            "latency": memory.latency_cycles,
+            "bandwidth": f"{memory.beats}/{memory.cycles}",
+        },
+        "machines": [
+            {"name": name, "value": value, "cycles": total}
+            for setting, total in zip(machines, retime(module, machines), strict=True)
+            for name, value in setting.chosen.items()
+        ],
+    }
+
+
+def _machines(configuration: Configuration) -> dict[str, list[int]]:
+    """Half and twice each parameter that the program does not depend on, where there is such."""
+    found: dict[str, list[int]] = {}
+    for name in VARIABLE:
+        now = configuration.parameters()[name]
+        for value in (now // 2, 2 * now):
+            with contextlib.suppress(ConfigurationError):
+                configuration.replace(**{name: value})
+                found.setdefault(name, []).append(value)
+    return found

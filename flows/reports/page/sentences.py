@@ -1,0 +1,176 @@
+"""A sentence per layer: why it takes the time that it takes, with its own figures."""
+
+from ....compiler.graph import Node, QConv
+from ....compiler.kernels.first_layer import find_images
+from ....compiler.module import Module
+from ....isa.encoding import word_bytes
+from ....isa.instructions import Unit
+from ....runtime.names import short_name
+from ....sim.timing.stalls import Wait
+from .causes import Cause
+from .layer_rows import PADDING, WINDOWS, LayerFacts
+
+WORTH_TELLING = 0.2
+"""A second cause is told from this share of the critical path on."""
+
+FULL = 0.95
+"""An array that does this share of its multiplications for real is called full."""
+
+NEAR_PEAK = 0.9
+"""From this share of useful work on, a layer is called as fast as the array."""
+
+
+def sentence(module: Module, fact: LayerFacts) -> str:
+    """Why a layer is slow."""
+    if fact.bound is None:
+        return "It has no part in the critical path: all it does is hidden behind other layers."
+    shares = {cause: cycles / fact.path_cycles for cause, cycles in fact.causes.items()}
+    text = f"{shares[fact.bound]:.0%} of its critical path {_TELL[fact.bound](module, fact)}"
+    others = sorted(set(Cause) - {fact.bound}, key=lambda cause: -shares[cause])
+    if shares[others[0]] >= WORTH_TELLING:
+        text += f"; {shares[others[0]]:.0%} {_also(others[0], fact)}"
+    moves = shares[Cause.MEMORY] + shares[Cause.LATENCY]
+    return text + (_held_back(fact) if moves >= WORTH_TELLING else "") + "."
+
+
+def _held_back(fact: LayerFacts) -> str:
+    """Who keeps the layer's first LOAD from starting, where that is another layer."""
+    segment, index = fact.segment, fact.steps[0].step.instruction
+    if fact.steps[0].unit is not Unit.LOAD:
+        return ""
+    timing = segment.timing
+    for unit, giver in zip(Unit, timing.links.givers[index].tolist(), strict=True):
+        last = giver >= 0 and timing.column("retired")[giver] + 1 == timing.column("ready")[index]
+        if last and segment.layer[giver] != segment.layer[index]:
+            name = segment.layer_name(giver)
+            return f"; its first LOAD waits until {unit.name} is done with {name}"
+    return ""
+
+
+def _compute(module: Module, fact: LayerFacts) -> str:
+    gemm = fact.path_of(Unit.GEMM, Wait.WORK, Wait.UNIT)
+    vector = fact.path_of(Unit.VECTOR, Wait.WORK, Wait.UNIT)
+    if vector > gemm:
+        lanes = module.configuration.vector_lanes
+        return f"is VECTOR's work, {lanes} channels a cycle"
+    useful = fact.layer.macs / fact.gemm_multiplications if fact.gemm_multiplications else 1.0
+    if useful >= FULL and gemm >= NEAR_PEAK * fact.path_cycles:
+        return "is GEMM's work with every lane in use: little is left to win on this array"
+    if useful >= FULL:
+        return "is GEMM's work with every lane in use"
+    return f"is GEMM's work, of which {useful:.0%} is of use{empty_lanes(module, fact)}"
+
+
+def empty_lanes(module: Module, fact: LayerFacts) -> str:
+    """What fills the array badly, by convolution where the layer has several; after a colon."""
+    convolutions = [node for node in fact.nodes if isinstance(node.attributes, QConv)]
+    reasons: dict[str, list[str]] = {}
+    for node in convolutions:
+        if found := " and ".join(_poor_lanes(module, fact, node)):
+            reasons.setdefault(found, []).append(short_name(node.name))
+    if not reasons:
+        return ": the rest are rows that only fill a tile"
+    if len(convolutions) == 1:
+        return f": {next(iter(reasons))}"
+    return ": " + "; ".join(f"in {', '.join(names)} {text}" for text, names in reasons.items())
+
+
+def _poor_lanes(module: Module, fact: LayerFacts, node: Node) -> list[str]:
+    """The sides of the array that a convolution leaves partly empty."""
+    conv, configuration = node.attributes, module.configuration
+    assert isinstance(conv, QConv)
+    height, width, channels, channels_out = module.graph.data(node.inputs[1]).shape
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    inner = channels, "input channel{s}", lanes_in
+    outer = channels_out, "output channel{s}", lanes_out
+    poor = []
+    if conv.kind == "depthwise":
+        taps = min(width, configuration.depthwise_taps) if conv.groups == channels_out else 0
+        lanes = f"{max(1, taps)} of {lanes_in} input lanes"
+        poor.append(f"a channel sums over no other, so that at most {lanes} work")
+        inner = None
+    elif WINDOWS in fact.purposes and node is fact.nodes[0]:
+        name = node.inputs[0]
+        image = find_images(module.graph, [node], [name], configuration)[name]
+        values = width * channels
+        if image.whole_windows:
+            inner = height * values, "value{s} of a window", lanes_in
+        else:
+            inner = values, "value{s} of a window's row", lanes_in
+    for count, what, lanes in filter(None, (inner, outer)):
+        if count % lanes:
+            poor.append(f"{count} {what.format(s='s' * (count != 1))} on {lanes} lanes")
+    return poor
+
+
+def _memory(module: Module, fact: LayerFacts) -> str:
+    timing = fact.segment.timing
+    most = timing.configuration.bus_bytes / timing.memory.beat_cycles
+    store = fact.path_of(Unit.STORE, Wait.WORK, Wait.UNIT)
+    if store > fact.path_of(Unit.LOAD, Wait.WORK, Wait.UNIT):
+        return (
+            f"moves data: STORE writes {size(fact.written_bytes)}, at most {most:g} bytes a cycle"
+        )
+    what = next(iter(fact.path_purposes), "data")
+    if what == PADDING:
+        return "is padding: LOAD fills the border of its input"
+    rate = fact.read_bytes / fact.load_cycles if fact.load_cycles else 0.0
+    share = fact.purposes.get(what, 0)
+    runs = ""
+    if what == WINDOWS:
+        _, width, channels, _ = module.graph.data(fact.nodes[0].inputs[1]).shape
+        runs = f", gathered in runs of {width * channels} bytes that start anywhere in a beat"
+    return (
+        f"moves data: most of it {size(share)} of {what}{runs}; LOAD reads {rate:.1f} bytes in "
+        f"each cycle that it works, of at most {most:g}"
+    )
+
+
+def _latency(module: Module, fact: LayerFacts) -> str:
+    timing = fact.segment.timing
+    late = [step for step in fact.steps if step.cause is Cause.LATENCY]
+    memory = sum(step.cycles for step in late if step.step.wait in (Wait.MEMORY, Wait.FETCH))
+    rest = fact.causes[Cause.LATENCY] - memory
+    return (
+        f"waits for what is on its way: {memory:,} cycles for answers of main memory, each "
+        f"{timing.memory.latency_cycles} or more, and {rest:,} for tokens and pipelines; its work "
+        "is too short to hide them"
+    )
+
+
+def _dispatch(module: Module, fact: LayerFacts) -> str:
+    configuration = module.configuration
+    beats = word_bytes(configuration) // configuration.bus_bytes
+    own = fact.segment.timing.links.unit[fact.layer.first : fact.layer.last]
+    gemms = int((own == Unit.GEMM).sum())
+    each = f", while a GEMM lasts {fact.gemm_cycles / gemms:.0f}" if gemms else ""
+    return (
+        f"waits for instructions: {fact.instructions} of them, each {beats} cycles of the read "
+        f"channel that it shares with LOAD{each}; larger tiles need fewer"
+    )
+
+
+_TELL = {
+    Cause.COMPUTE: _compute,
+    Cause.MEMORY: _memory,
+    Cause.LATENCY: _latency,
+    Cause.DISPATCH: _dispatch,
+}
+
+
+def _also(cause: Cause, fact: LayerFacts) -> str:
+    """A second cause, in short."""
+    what = next(iter(fact.path_purposes), "")
+    if cause is Cause.MEMORY and what in fact.purposes:
+        return f"moves data, most of it {size(fact.purposes[what])} of {what}"
+    return {
+        Cause.COMPUTE: "is work of GEMM or VECTOR",
+        Cause.MEMORY: "moves data",
+        Cause.LATENCY: "waits for what is on its way",
+        Cause.DISPATCH: "waits for instructions",
+    }[cause]
+
+
+def size(count: int) -> str:
+    """Bytes in words."""
+    return f"{count} bytes" if count < 1000 else f"{count / 1000:.1f} kB"

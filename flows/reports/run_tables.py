@@ -1,0 +1,82 @@
+"""What a run gave: tables and sentences for people, JSON values for machines."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from ...compiler.graph import is_accelerated
+from ...runtime.profile import Profile
+from ..cli.console import NO_LAYERS
+from ..execution.run_samples import Outcome
+from . import terminal as report
+
+
+def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
+    """Print the tables and sentences of a run."""
+    profile, count = outcome.profile, outcome.samples.count
+    plural = "s" * (count != 1)
+    say(f"network        {outcome.module.name}: {report.host_sentence(profile)}")
+    say(f"configuration  {report.configuration_sentence(outcome.module.configuration)}")
+    say(f"device         {outcome.device.name}")
+    say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
+    say("")
+    report.stdout().print(report.layer_table(profile))
+    say("")
+    if not outcome.module.segments:
+        able = any(map(is_accelerated, outcome.module.graph.nodes))
+        if not able and outcome.device.name != "cpu":
+            say(NO_LAYERS)
+    elif profile.cycles is not None:
+        say_cycles(profile, say)
+    lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
+    if outcome.comparison is not None:
+        lines += report.comparison_sentences(outcome.comparison, outcome.module)
+    for line in lines:
+        say(line)
+    if any(layer.microseconds for layer in profile.layers):
+        runs = outcome.host_runs
+        said = f"median of {runs:,} runs" if runs > 1 else "of one run; later ones take less"
+        say(f"host times: {said}")
+    say(f"{count} sample{plural} in {outcome.seconds:.1f} s")
+
+
+def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> None:
+    """Print the cycles of all layers, and how a layer's are counted."""
+    kind = "exact" if profile.exact else "without the memory's random stalls"
+    say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
+    if profile.all_macs != profile.macs:
+        say(f"use: of the multiplier array, for the accelerator's {profile.macs:,} MACs")
+    if any((layer.utilisation or 0) > 1 for layer in profile.layers):
+        say("use above 100%: that layer did part of its work before those ahead were complete")
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """A run as JSON values; `macs` of the totals are the accelerator's, `all_macs` everyone's."""
+    configuration = outcome.module.configuration
+    profile = outcome.profile.to_json()
+    result: dict[str, Any] = {
+        "network": outcome.module.name,
+        "configuration": {
+            "name": configuration.name,
+            "hash": f"{configuration.hash:#010x}",
+            **configuration.parameters(),
+        },
+        "device": outcome.device.name,
+        "memory": asdict(outcome.device.memory),
+        "samples": outcome.samples.count,
+        "inputs": outcome.samples.source,
+        "seconds": outcome.seconds,
+        "host_runs": outcome.host_runs,
+        **profile,
+        "totals": {**profile["totals"], "all_macs": outcome.profile.all_macs},
+        **report.agreement(outcome.outputs, outcome.samples),
+    }
+    if outcome.comparison is not None:
+        result["comparison"] = {
+            "equal": outcome.comparison.equal,
+            "not_kept": outcome.comparison.not_kept,
+            "on_chip": outcome.comparison.on_chip,
+            "tallies": [asdict(tally) for tally in outcome.comparison.tallies],
+        }
+    return json.loads(json.dumps(result))

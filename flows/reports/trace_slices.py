@@ -1,0 +1,170 @@
+"""The slices of a trace's tracks: work and waits of every unit, and bursts on main memory.
+
+Slices of one track never overlap. A unit's are its activity to the cycle, what it has left to do
+at the end excepted: there its track is empty.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from ...isa.encoding import word_bytes
+from ...isa.instructions import Unit
+from ...sim.timing.beats import FETCH, Beats
+from ...sim.timing.stalls import Wait
+from ..execution.timed import TimedSegment
+
+NO_INSTRUCTION = -1
+
+
+class Track(IntEnum):
+    """Threads of a trace in their order on the screen."""
+
+    FETCH = 1
+    LOAD = 2
+    LOAD_SYNC = 3
+    GEMM = 4
+    GEMM_SYNC = 5
+    VECTOR = 6
+    VECTOR_SYNC = 7
+    STORE = 8
+    STORE_SYNC = 9
+    READ = 10
+    WRITE = 11
+
+    @property
+    def title(self) -> str:
+        """What the track is called."""
+        if self in (Track.READ, Track.WRITE):
+            return f"main memory: {self.name.lower()}"
+        return self.name.replace("_SYNC", ": SYNC")
+
+    @property
+    def unit_name(self) -> str:
+        """Name of the unit whose time it shows."""
+        return self.name.removesuffix("_SYNC")
+
+    @property
+    def unit(self) -> Unit | None:
+        """The unit whose time it shows; None for FETCH and the channels."""
+        return Unit[self.unit_name] if self.unit_name in Unit.__members__ else None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A stretch of time on a track.
+
+    Parameters
+    ----------
+    kind
+        `work`, `wait`, `sync` or `burst`.
+    instruction
+        Index in the program, or `NO_INSTRUCTION`.
+    begin, end
+        First cycle, and first cycle after it.
+    """
+
+    track: Track
+    kind: str
+    name: str
+    instruction: int
+    begin: int
+    end: int
+
+
+def track_slices(segment: TimedSegment) -> Iterator[Slice]:
+    """All slices of a segment; from start to retirement alone where the model does not agree."""
+    if not segment.agrees:
+        for unit in Unit:
+            yield from _measured_slices(segment, unit)
+        return
+    yield from _fetch_slices(segment)
+    yield from _unit_slices(segment)
+    for unit in Unit:
+        yield from _sync_slices(segment, unit)
+    for track, channel in zip((Track.READ, Track.WRITE), segment.beats, strict=True):
+        yield from _burst_slices(segment, track, channel)
+
+
+def wait_name(segment: TimedSegment, wait: Wait, by: int) -> str:
+    """What a unit waits for, in words that name the one that it waits for."""
+    other = Unit(int(segment.timing.links.unit[by])).name if by >= 0 else "another unit"
+    return {
+        Wait.MEMORY: "waits for main memory",
+        Wait.TOKEN: f"waits for {other}'s token",
+        Wait.QUEUE: f"starved: dispatch waits for {other}'s full queue",
+        Wait.FETCH: "starved: waits for FETCH",
+        Wait.UNIT: "waits for its own pipeline",
+        Wait.FILL: "fills its pipeline",
+    }[wait]
+
+
+def _unit_slices(segment: TimedSegment) -> Iterator[Slice]:
+    found = segment.activity
+    columns = (found.unit, found.instruction, found.wait, found.by, found.begin, found.end)
+    for unit, index, kind, by, begin, end in zip(*(c.tolist() for c in columns), strict=True):
+        track, wait = Track[Unit(unit).name], Wait(kind)
+        if wait is Wait.WORK:
+            yield Slice(track, "work", segment.label(index), index, begin, end)
+        elif wait is not Wait.DONE:
+            yield Slice(track, "wait", wait_name(segment, wait, by), index, begin, end)
+
+
+def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
+    """SYNCs pass beside the work of others, so they have a track of their own."""
+    links, timing = segment.timing.links, segment.timing
+    mine = links.of_unit(unit)
+    syncs = mine[~links.works[mine]]
+    starts, retired = timing.column("start")[syncs], timing.column("retired")[syncs]
+    free = 0
+    for index, start, end in zip(syncs.tolist(), starts.tolist(), retired.tolist(), strict=True):
+        begin = max(start, free)
+        free = end + 1
+        yield Slice(Track[f"{unit.name}_SYNC"], "sync", segment.label(index), index, begin, free)
+
+
+def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
+    """From start to retirement; an instruction that starts behind another shows from there on."""
+    assert segment.spans is not None
+    free, track = 0, Track[unit.name]
+    for index in segment.timing.links.of_unit(unit).tolist():
+        start, retired = segment.spans[index].tolist()
+        begin, free = max(start, free), retired + 1
+        yield Slice(track, "work", segment.label(index), index, begin, free)
+
+
+def _fetch_slices(segment: TimedSegment) -> Iterator[Slice]:
+    """Per word: its way from main memory, its beats, and how long a full queue holds it back."""
+    timing = segment.timing
+    beats = word_bytes(timing.configuration) // timing.configuration.bus_bytes
+    words, entered = timing.column("word").tolist(), timing.column("entered").tolist()
+    free = 0
+    for index, word in enumerate(words):
+        if word < 0:
+            break
+        begin = max(free, word - beats)
+        if begin > free:
+            yield Slice(Track.FETCH, "wait", "waits for main memory", index, free, begin)
+        # HALT enters no queue; the last word is complete in the cycle that its slice ends with.
+        free = max(word, entered[index], begin + 1)
+        yield Slice(Track.FETCH, "work", segment.label(index), index, begin, max(word, begin + 1))
+        if free > max(word, begin + 1):
+            unit = Unit(int(timing.links.unit[index])).name
+            name = f"waits for {unit}'s full queue"
+            yield Slice(Track.FETCH, "wait", name, index, max(word, begin + 1), free)
+
+
+def _burst_slices(segment: TimedSegment, track: Track, beats: Beats) -> Iterator[Slice]:
+    """From the first to the last beat of each burst."""
+    if not beats.cycle.size:
+        return
+    first = np.flatnonzero(np.diff(beats.burst, prepend=-1))
+    last = np.append(first[1:], beats.cycle.size) - 1
+    columns = (beats.instruction[first], beats.cycle[first], beats.cycle[last])
+    for index, begin, end in zip(*(column.tolist() for column in columns), strict=True):
+        if index == FETCH:
+            yield Slice(track, "burst", "FETCH: words", NO_INSTRUCTION, begin, end + 1)
+        else:
+            yield Slice(track, "burst", segment.label(index), index, begin, end + 1)

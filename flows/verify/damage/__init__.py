@@ -1,0 +1,1 @@
+"""Damaged model files: a clear error or a correct result, nothing else."""

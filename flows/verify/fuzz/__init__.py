@@ -1,0 +1,1 @@
+"""Fuzzing: random graphs and models through the compiler, outputs compared."""

@@ -1,0 +1,223 @@
+"""Compile random graphs, run them, and compare every layer with the integer definition.
+
+`python -m tilewright.flows.verify.fuzz --graphs 500 --models 100 --seed 1` tries integer graphs 1
+to 500 and ONNX models 1 to 100 on configurations taken in turn, on `sim`, and some of the graphs on
+`rtl` too. A refusal with a clear error is counted. Anything else that is not equality is a failure,
+and so is an illegal program; it is shrunk and printed with the numbers that reproduce it.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from ....compiler.frontend import import_and_quantise
+from ....compiler.graph import print_graph
+from ....errors import CompileError, ImportModelError, UsageError
+from ....isa.configuration import PRESETS, Configuration
+from ...cli.json_output import write_json
+from ...cli.main import guarded
+from .fuzz_runs import Failure, Outcome, Run, Runner, Tally, configuration_of
+from .graph_specs import Sketch, realise
+from .random_graphs import random_sketch
+from .random_models import MOST_STEPS, random_model
+from .shrink_graphs import shrink_sketch
+
+RTL = ("4x4", "8x8")
+"""Configurations of the runs on the hardware: few, since each must be built."""
+
+IMPORT_FAILS = "importing raises"
+
+RTL_STRIDE = 7919
+"""A prime: spreads the runs on `rtl` over configurations and seeds."""
+
+
+def fuzz(
+    seeds: range,
+    run: Run,
+    *,
+    budget_s: float = float("inf"),
+    rtl_share: float = 0.0,
+    told: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Try graphs until the seeds or the time are used up.
+
+    Parameters
+    ----------
+    seeds
+        One graph each.
+    run
+        A `Runner`.
+    budget_s
+        Seconds after which no further graph is begun.
+    rtl_share
+        Share of the graphs that run on the hardware too.
+    told
+        Called after each graph.
+    """
+    tally, started = Tally(), time.monotonic()
+    for seed in seeds:
+        if time.monotonic() - started > budget_s:
+            break
+        sketch = random_sketch(seed)
+        graph = realise(sketch)
+        tally.steps.update(step.kind for step in sketch.steps)
+        tally.graphs += 1
+        tries = [(configuration_of(seed), "sim")]
+        if seed * RTL_STRIDE % 1000 < 1000 * rtl_share:
+            tries.append((PRESETS[RTL[seed % len(RTL)]], "rtl"))
+        for configuration, device in tries:
+            outcome = run(graph, configuration, seed, device)
+            tally.on_rtl += device == "rtl"
+            if not tally.passes(outcome, configuration):
+                failure = _shrunk(sketch, configuration, seed, device, outcome, run)
+                tally.failures.append(failure)
+        tally.seconds = time.monotonic() - started
+        told(tally)
+    return tally
+
+
+def fuzz_models(
+    seeds: range,
+    run: Run,
+    *,
+    budget_s: float = float("inf"),
+    told: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Try ONNX models through the whole front door; see `fuzz`."""
+    tally, started = Tally(), time.monotonic()
+    for seed in seeds:
+        if time.monotonic() - started > budget_s:
+            break
+        tally.models += 1
+        configuration = configuration_of(seed)
+        outcome = _try_model(seed, MOST_STEPS, run)
+        if not tally.passes(outcome, configuration):
+            tries = ((steps, _try_model(seed, steps, run)) for steps in range(1, MOST_STEPS + 1))
+            steps, fewest = next((k, found) for k, found in tries if found.kind == "failed")
+            text = ""
+            if not fewest.text.startswith(IMPORT_FAILS):
+                text = print_graph(import_and_quantise(random_model(seed, steps)))
+            tally.failures.append(
+                Failure(seed, configuration.name, "sim", outcome.text, (seed, steps), text)
+            )
+        tally.seconds = time.monotonic() - started
+        told(tally)
+    return tally
+
+
+def _try_model(seed: int, steps: int, run: Run) -> Outcome:
+    """Import a model and run its graph."""
+    try:
+        graph = import_and_quantise(random_model(seed, steps))
+    except (ImportModelError, CompileError) as refusal:
+        return Outcome("refused", str(refusal))
+    except Exception as problem:
+        return Outcome("failed", f"{IMPORT_FAILS} {type(problem).__name__}: {problem}")
+    return run(graph, configuration_of(seed), seed, "sim")
+
+
+def _shrunk(
+    sketch: Sketch,
+    configuration: Configuration,
+    seed: int,
+    device: str,
+    outcome: Outcome,
+    run: Run,
+) -> Failure:
+    kind = outcome.text.split(":", 1)[0].split("`", 1)[0]
+
+    def fails(candidate: Sketch) -> bool:
+        again = run(realise(candidate), configuration, seed, device)
+        return again.kind == "failed" and again.text.startswith(kind)
+
+    smallest = shrink_sketch(sketch, fails)
+    text = print_graph(realise(smallest))
+    return Failure(seed, configuration.name, device, outcome.text, smallest, text)
+
+
+def report(tally: Tally) -> str:
+    """What a person reads at the end."""
+    lines = [
+        f"fuzz: {tally.graphs} graphs and {tally.models} models in {tally.seconds:.0f} s: "
+        f"{tally.equal} runs equal in {tally.layers} layers and {tally.values} values "
+        f"({tally.on_rtl} of them on rtl), "
+        f"{tally.refused} refused, {len(tally.failures)} failed"
+    ]
+    lines += [f"  refused {count} times: {text}" for text, count in tally.refusals.most_common()]
+    for failure in tally.failures:
+        lines += [
+            f"  failed: seed {failure.seed} on configuration `{failure.configuration}`: "
+            f"{failure.text}",
+            f"    smallest: {failure.smallest!r}",
+            *(f"    {line}" for line in failure.graph.splitlines()),
+        ]
+    return "\n".join(lines)
+
+
+def figures(tally: Tally) -> dict[str, object]:
+    """What a machine reads."""
+    return {
+        "graphs": tally.graphs,
+        "models": tally.models,
+        "equal": tally.equal,
+        "refused": tally.refused,
+        "on_rtl": tally.on_rtl,
+        "layers": tally.layers,
+        "values": tally.values,
+        "seconds": tally.seconds,
+        "steps": dict(tally.steps),
+        "refusals": dict(tally.refusals),
+        "failures": [asdict(failure) for failure in tally.failures],
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzz, print, and return 1 where something failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.flows.verify.fuzz", description=__doc__
+    )
+    parser.add_argument("--graphs", type=int, default=500, help="how many (default: 500)")
+    parser.add_argument("--models", type=int, default=0, help="ONNX models too (default: 0)")
+    parser.add_argument("--seed", type=int, default=1, help="of the first graph (default: 1)")
+    parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS")
+    parser.add_argument("--rtl-share", type=float, default=0.0, help="part that runs on rtl too")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="figures as JSON")
+    options = parser.parse_args(arguments)
+    failed = False
+
+    def call() -> None:
+        nonlocal failed
+        if min(options.graphs, options.models) < 0 or not 0 <= options.rtl_share <= 1:
+            raise UsageError(
+                "fuzz: expected --graphs and --models of at least 0 and --rtl-share from 0 to 1"
+            )
+        first, budget = options.seed, options.budget
+        with Runner() as run:
+            seeds = range(first, first + options.graphs)
+            tally = fuzz(seeds, run, budget_s=budget, rtl_share=options.rtl_share, told=_tell)
+            seeds = range(first, first + options.models)
+            tally += fuzz_models(seeds, run, budget_s=budget - tally.seconds, told=_tell)
+        failed = bool(tally.failures)
+        if options.json:
+            write_json(options.json, figures(tally))
+        if options.json != "-":
+            print(report(tally))
+
+    code = guarded(call)
+    return code or int(failed)
+
+
+def _tell(tally: Tally) -> None:
+    tried = tally.graphs + tally.models
+    if tried % 50 == 0:
+        print(
+            f"fuzz: {tried} {'graphs' if tally.graphs else 'models'}, {tally.refused} refused, "
+            f"{len(tally.failures)} failed, {tally.seconds:.0f} s",
+            file=sys.stderr,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""One run of the fuzzer: a graph compiled, run and compared; and the count of what came of many."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from ....compiler.compile import compile_graph
+from ....compiler.graph import Graph
+from ....compiler.graph.types import DTYPES
+from ....compiler.host import LEAST_WORK
+from ....compiler.module import Module
+from ....errors import CompileError, InputError
+from ....isa.configuration import PRESETS, Configuration
+from ....runtime.compare import Comparison
+from ....runtime.device import Device
+from ....runtime.devices import open_device
+from ....runtime.session import Session
+from ..programs.random_configurations import verification_configurations
+from .graph_specs import Sketch
+
+ROOMY = ("4x4", "8x8", "8x16", "16x8", "16x16", "32x32")
+"""Presets on which every random graph fits."""
+
+TIGHT = (
+    "tiny", "wide-in", "wide-out", "two-by-eight", "eight-by-two", "narrow-vector", "bus-256",
+    "single-beats", "queue-1", "one-loop", "most-loops", "uneven-loops", "short-extents",
+    "least-memory", "many-banks", "deep-weights", "full-addresses",
+)  # fmt: skip
+"""Configurations with small memories or few loops, where tiles are cut or graphs refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one graph.
+
+    Parameters
+    ----------
+    kind
+        `equal`, `refused`, or `failed`.
+    text
+        The refusal, or what failed.
+    layers, values
+        Layers compared, and their and the outputs' elements.
+    """
+
+    kind: str
+    text: str = ""
+    layers: int = 0
+    values: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A graph or model that went wrong, and the smallest one found that does so too.
+
+    Parameters
+    ----------
+    smallest
+        What makes it again: a sketch for `realise`, or `(seed, steps)` for `random_model`.
+    graph
+        The smallest one as text; empty where it could not even be imported.
+    """
+
+    seed: int
+    configuration: str
+    device: str
+    text: str
+    smallest: Sketch | tuple[int, int]
+    graph: str
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a run of the fuzzer has seen."""
+
+    graphs: int = 0
+    models: int = 0
+    equal: int = 0
+    refused: int = 0
+    on_rtl: int = 0
+    layers: int = 0
+    values: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def passes(self, outcome: Outcome, configuration: Configuration) -> bool:
+        """Count an outcome; False asks for a failure to be shrunk and kept."""
+        self.layers += outcome.layers
+        self.values += outcome.values
+        self.equal += outcome.kind == "equal"
+        if outcome.kind == "refused":
+            self.refused += 1
+            self.refusals[_alike(outcome.text, configuration)] += 1
+        return outcome.kind != "failed"
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Both together."""
+        pairs = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Tally(**{name: ours + theirs for name, ours, theirs in pairs})
+
+
+Run = Callable[[Graph, Configuration, int, str], Outcome]
+
+
+class Runner:
+    """Compiles and runs graphs; keeps the devices that it has opened."""
+
+    def __init__(self) -> None:
+        self._devices: dict[tuple[str, int], Device] = {}
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *_) -> None:
+        for device in self._devices.values():
+            device.close()
+
+    def device(self, name: str, configuration: Configuration) -> Device:
+        """An open device."""
+        key = name, configuration.hash
+        if key not in self._devices:
+            self._devices[key] = open_device(name, configuration)
+        return self._devices[key]
+
+    def __call__(
+        self, graph: Graph, configuration: Configuration, seed: int, device: str
+    ) -> Outcome:
+        """Compile, run on random inputs, compare all that can be read.
+
+        Places of activations are reused for odd seeds; even ones keep every layer. For half of the
+        seeds all that the host does becomes kernels, however small.
+        """
+        try:
+            module = compile_graph(graph, configuration, keep_all=seed % 2 == 0)
+        except CompileError as refusal:
+            return Outcome("refused", str(refusal))
+        except Exception as problem:
+            return Outcome("failed", f"compiling raises {type(problem).__name__}: {problem}")
+        try:
+            return self.compare(module, seed, device)
+        except Exception as problem:
+            return Outcome("failed", f"running raises {type(problem).__name__}: {problem}")
+
+    def compare(self, module: Module, seed: int, device: str) -> Outcome:
+        """Run on random inputs and compare all that can be read with the definition.
+
+        Raises
+        ------
+        TilewrightError
+            When the network refuses the inputs, for instance an index out of range.
+        """
+        inputs = random_inputs(module.graph, seed)
+        opened = self.device(device, module.configuration)
+        least_work = 0 if seed % 4 < 2 else LEAST_WORK
+        session = Session(module, opened, keep_all=seed % 2 == 0, least_work=least_work)
+        comparison = Comparison(module)
+        comparison.add(inputs, session.run(inputs))
+        difference = comparison.first_difference()
+        if difference is not None:
+            return Outcome("failed", f"on `{device}`, {difference}")
+        return Outcome(
+            "equal",
+            layers=sum(bool(tally.values) for tally in comparison.layers.values()),
+            values=sum(tally.values for tally in comparison.tallies),
+        )
+
+
+def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    """Values of all int8, the ends often, or normal ones, for every input; few of other types.
+
+    Raises
+    ------
+    InputError
+        When they do not fit memory.
+    """
+    try:
+        return _random_inputs(graph, np.random.default_rng(seed))
+    except MemoryError as error:
+        raise InputError(
+            f"network `{graph.name}`: its inputs do not fit memory: {error}"
+        ) from error
+
+
+def _random_inputs(graph: Graph, chance: np.random.Generator) -> dict[str, np.ndarray]:
+    inputs = {}
+    for value in graph.inputs:
+        kind, shape = DTYPES[value.type.dtype], value.type.shape
+        if value.type.dtype == "int8":
+            data = chance.integers(-128, 128, shape).astype(np.int8)
+            data[chance.random(data.shape) < 0.1] = chance.choice([-128, 127])
+        elif np.issubdtype(kind, np.floating):
+            data = chance.normal(0, 2, shape).astype(kind)
+        else:
+            data = chance.integers(0, 2, shape).astype(kind)
+        inputs[value.name] = data
+    return inputs
+
+
+def configuration_of(seed: int) -> Configuration:
+    """Roomy and tight ones in turn."""
+    named = {**PRESETS, **verification_configurations()}
+    half, names = seed // 2, ROOMY if seed % 2 else TIGHT
+    return named[names[half % len(names)]]
+
+
+def _alike(text: str, configuration: Configuration) -> str:
+    """A refusal without the names and numbers that differ from graph to graph."""
+    words = text.replace(f"`{configuration.name}`", "`...`").split("(", 1)[0].split()
+    return " ".join("..." if any(c.isdigit() for c in word) else word for word in words)

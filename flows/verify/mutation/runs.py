@@ -1,0 +1,114 @@
+"""Runs prepared from programs: anywhere in memory, in words nobody's encoder would choose.
+
+A program means the same wherever its data lie and however its free bits are set; the hardware is
+shown all of it.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import combinations, cycle
+
+import numpy as np
+
+from ....isa.configuration import Configuration
+from ....isa.encoding import decode_program, encode_program, word_bytes
+from ....isa.fields import pack, width
+from ....isa.instructions import Instruction, Load, Store
+from ....isa.semantics import Machine
+from ....sim.memory_model import MemoryModel
+from .session import Run
+
+PAGE_BYTES = 4096
+QUICK = MemoryModel(latency_cycles=3)
+
+
+def moody_memory(chance: random.Random) -> MemoryModel:
+    """Anything from a quick memory to one that stalls four cycles out of five."""
+    cycles = chance.choice((1, 1, 2, 3, 7))
+    return MemoryModel(
+        latency_cycles=chance.choice((1, 2, 16, 64, 200)),
+        beats=chance.randint(1, cycles),
+        cycles=cycles,
+        outstanding_bursts=chance.choice((1, 2, 64)),
+        stall_probability=chance.choice((0.0, 0.0, 0.1, 0.5, 0.8)),
+        seed=chance.randrange(1 << 30),
+    )
+
+
+def place(
+    configuration: Configuration, chance: random.Random, program_bytes: int, data_bytes: int
+) -> tuple[int, int]:
+    """Bases of a program and of its data, anywhere in main memory."""
+    top = 1 << configuration.address_bits
+    pages = -(-data_bytes // PAGE_BYTES)
+    last = top // PAGE_BYTES - pages
+    data = chance.choice((1, last, chance.randrange(1, last))) * PAGE_BYTES
+    while True:
+        program = chance.randrange((top - program_bytes) // 32) * 32
+        if program + program_bytes <= data - 64 or program >= data + data_bytes + 64:
+            return program, data
+
+
+def prepare(
+    configuration: Configuration,
+    chance: random.Random,
+    program: tuple[Instruction, ...],
+    image: np.ndarray,
+    memory: MemoryModel | None = None,
+) -> Run:
+    """A run of a legal program, with what the definition leaves."""
+    machine = Machine(configuration, image.copy())
+    machine.run(program)
+    size = len(encode_program(program, configuration))
+    program_base, place_of_data = place(configuration, chance, size, image.size)
+    # The window begins below the data: offsets in instructions use all their bits.
+    shift = chance.randrange(place_of_data // PAGE_BYTES) * PAGE_BYTES
+    code = encode_loosely([_shifted(i, shift) for i in program], configuration, size)
+    assert decode_program(code, configuration) == tuple(_shifted(i, shift) for i in program)
+    mood = memory or moody_memory(chance)
+    window = place_of_data - shift, shift + image.size
+    return Run(code, image, mood, machine, program_base, None, place_of_data, *window)
+
+
+def _shifted(instruction: Instruction, by: int) -> Instruction:
+    """The same instruction with its place in main memory moved."""
+    if isinstance(instruction, Load) and instruction.fill:
+        return instruction
+    if isinstance(instruction, Load | Store):
+        return replace(instruction, memory=instruction.memory + by)
+    return instruction
+
+
+def encode_loosely(
+    program: Sequence[Instruction], configuration: Configuration, seed: int
+) -> bytes:
+    """Words that mean the same as `encode_program`'s: free bits and places taken by chance.
+
+    Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero.
+    A nest that comes as often as there are levels to choose for its loops stands once at each.
+    """
+    chance = random.Random(seed)
+    turns: dict[tuple[str, str, int], Iterator[tuple[int, ...]]] = {}
+    words = []
+    for instruction in program:
+        values = instruction.values(configuration)
+        for nest, moved in instruction.nests.items():
+            loops, levels = getattr(instruction, nest), instruction.levels(nest, configuration)
+            key = instruction.mnemonic, nest, len(loops)
+            if key not in turns:
+                choices = list(combinations(range(levels), len(loops)))
+                turns[key] = cycle(chance.sample(choices, len(choices)))
+            found = dict(zip(next(turns[key]), loops, strict=True))
+            for level in range(levels):
+                loop = found.get(level)
+                strides = loop.strides if loop else [chance.choice((0, 1, -1)) for _ in moved]
+                values[f"{nest}.{level}.extent"] = loop.extent if loop else 1
+                for name, stride in zip(moved, strides, strict=True):
+                    values[f"{nest}.{level}.{name}"] = stride
+        layout = instruction.layout(configuration)
+        word = pack(layout, values)
+        size = 8 * word_bytes(configuration)
+        word |= chance.getrandbits(size) >> width(layout) << width(layout)
+        words.append(word.to_bytes(size // 8, "little"))
+    return b"".join(words)

@@ -1,0 +1,1 @@
+"""Random programs, corner cases, mutants and configurations for verification."""

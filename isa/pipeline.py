@@ -1,0 +1,164 @@
+"""Pipeline depths and queue sizes that are the same in every configuration: one table.
+
+Hardware, timing model (in Python and in C++), checker and manual all take these numbers from here.
+The C++ reads them as a generated header (`sim/contract_headers.py`), the manual prints them.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineConstant:
+    """One number of the machine that no configuration changes.
+
+    Parameters
+    ----------
+    name
+        Its name in this module, and in C++.
+    value, unit
+        How many of what.
+    owner
+        The unit or block that has it.
+    meaning
+        What it counts, from which event to which.
+    """
+
+    name: str
+    value: int
+    unit: str
+    owner: str
+    meaning: str
+
+
+PIPELINE: list[PipelineConstant] = []
+"""All constants of this module, in the order of their declaration."""
+
+
+def _constant(name: str, value: int, unit: str, owner: str, meaning: str) -> int:
+    PIPELINE.append(PipelineConstant(name, value, unit, owner, meaning))
+    return value
+
+
+# Scratchpads and arithmetic ----------------------------------------------------------------------
+
+READ_LATENCY = _constant(
+    "READ_LATENCY", 2, "cycles", "scratchpads", "from a read's address to its data"
+)
+MULTIPLIER_CYCLES = _constant(
+    "MULTIPLIER_CYCLES", 3, "cycles", "VECTOR", "from a multiplier's operands to their product"
+)
+
+# FETCH -------------------------------------------------------------------------------------------
+
+FETCH_START_CYCLES = _constant(
+    "FETCH_START_CYCLES", 2, "cycles", "FETCH", "from the host's write of start to FETCH's start"
+)
+FETCH_BUFFERED_WORDS = _constant(
+    "FETCH_BUFFERED_WORDS", 4, "instructions", "FETCH", "that its buffer holds at least"
+)
+FETCH_BURSTS = _constant("FETCH_BURSTS", 4, "bursts", "FETCH", "in flight at most")
+
+# GEMM --------------------------------------------------------------------------------------------
+
+GEMM_REVISIT_STEPS = _constant(
+    "GEMM_REVISIT_STEPS",
+    READ_LATENCY + 2,
+    "steps",
+    "GEMM",
+    "from one visit of an accumulator row to the next, at least: it is read, added to and written",
+)
+GEMMS_IN_FLIGHT = _constant(
+    "GEMMS_IN_FLIGHT", 4, "instructions", "GEMM", "between start and retirement, at most"
+)
+GEMM_ISSUE_CYCLES = _constant(
+    "GEMM_ISSUE_CYCLES", 1, "cycles", "GEMM", "from choosing a row to reading it"
+)
+GEMM_ARRAY_CYCLES = _constant(
+    "GEMM_ARRAY_CYCLES",
+    2,
+    "cycles",
+    "GEMM",
+    "from a row's data to the sum of its products, without the levels of the adder tree",
+)
+GEMM_TAIL_CYCLES = _constant(
+    "GEMM_TAIL_CYCLES",
+    GEMM_ISSUE_CYCLES + READ_LATENCY + GEMM_ARRAY_CYCLES + 2,
+    "cycles",
+    "GEMM",
+    "from its last row to its completion, without the levels of the adder tree: the last two add "
+    "to the accumulator and write it",
+)
+
+# VECTOR ------------------------------------------------------------------------------------------
+
+VECTORS_IN_FLIGHT = _constant(
+    "VECTORS_IN_FLIGHT", 2, "instructions", "VECTOR", "between start and retirement, at most"
+)
+VECTOR_OPERAND_CYCLES = _constant(
+    "VECTOR_OPERAND_CYCLES", READ_LATENCY + 1, "cycles", "VECTOR", "from a step to its operands"
+)
+VECTOR_REDUCE_CYCLES = _constant(
+    "VECTOR_REDUCE_CYCLES",
+    MULTIPLIER_CYCLES + 1,
+    "cycles",
+    "VECTOR",
+    "from operands to what the reduction takes",
+)
+VECTOR_BIAS_CYCLES = _constant(
+    "VECTOR_BIAS_CYCLES", 2, "cycles", "VECTOR", "to reduce, and to add the bias"
+)
+REQUANTISE_CYCLES = _constant(
+    "REQUANTISE_CYCLES",
+    MULTIPLIER_CYCLES + 5,
+    "cycles",
+    "VECTOR",
+    "from a total to its int8 value",
+)
+LOOKUP_CYCLES = _constant(
+    "LOOKUP_CYCLES", READ_LATENCY + 1, "cycles", "VECTOR", "from an index to the table's value"
+)
+VECTOR_TOTAL_CYCLES = _constant(
+    "VECTOR_TOTAL_CYCLES",
+    VECTOR_OPERAND_CYCLES + VECTOR_REDUCE_CYCLES + VECTOR_BIAS_CYCLES + 1,
+    "cycles",
+    "VECTOR",
+    "from its last step to its completion, if it writes ACC",
+)
+VECTOR_RESULT_CYCLES = _constant(
+    "VECTOR_RESULT_CYCLES",
+    VECTOR_TOTAL_CYCLES + REQUANTISE_CYCLES + LOOKUP_CYCLES,
+    "cycles",
+    "VECTOR",
+    "from its last step to its completion, if it writes ACT",
+)
+
+# LOAD, STORE and the memory port -----------------------------------------------------------------
+
+TRANSFERS_IN_FLIGHT = _constant(
+    "TRANSFERS_IN_FLIGHT",
+    8,
+    "instructions",
+    "LOAD, STORE",
+    "that each works on at most; more would not hide more latency, since bursts run out first",
+)
+QUEUED_BURSTS = _constant(
+    "QUEUED_BURSTS", 2, "bursts", "LOAD, STORE", "that wait between the cut of a run and the port"
+)
+READ_BUFFER_BEATS = _constant(
+    "READ_BUFFER_BEATS", 2, "beats", "memory port", "that the read buffer holds"
+)
+PACKING_CYCLES = _constant(
+    "PACKING_CYCLES",
+    READ_LATENCY + 3,
+    "cycles",
+    "STORE",
+    "from taking a beat's last piece to offering the beat to the port",
+)
+QUEUED_BEATS = _constant(
+    "QUEUED_BEATS",
+    PACKING_CYCLES + 3,
+    "beats",
+    "STORE",
+    "on their way between the scratchpad and the port, at most: enough that reads never pause "
+    "while the port takes a beat in every cycle",
+)

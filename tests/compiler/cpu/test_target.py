@@ -1,0 +1,161 @@
+"""Levels of the processor: what is found, how it is capped, and which instructions code has.
+
+Instructions are counted for every level, so that code for a processor that is not at hand is at
+least compiled and looked at.
+"""
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tilewright.compiler.cpu import (
+    LEVELS,
+    Convolution,
+    Description,
+    LayerNormalisation,
+    Quantised,
+    compile_kernel,
+    generic,
+    host,
+    host_levels,
+    target,
+)
+from tilewright.compiler.cpu.codegen.machine_code import assemble, assembly_of
+from tilewright.compiler.cpu.execution.kernel import lower_description
+from tilewright.compiler.cpu.target import LEVEL_VARIABLE
+from tilewright.compiler.host import host_target
+from tilewright.errors import CompileError, ProcessorError, UsageError
+
+TILE = Convolution(1, 6, 6, 16, 16, (1, 1), (2, 2))
+"""Three rows of three pixels, sixteen channels: a row of pixels is one tile."""
+
+BYTES = replace(TILE, quantised=Quantised())
+WORDS = Convolution(
+    1, 28, 28, 64, 64, (3, 3), pads=(1, 1, 1, 1), quantised=Quantised("int8", "int8"), narrow=True
+)
+
+
+def body_of(description: Description, level: str) -> str:
+    """Assembly of the bodies of a kernel's parallel loops; it becomes an object file as well."""
+    processor = generic(level)
+    _, lowered = lower_description(description, processor)
+    assert assemble(lowered.text, processor, "test").startswith(b"\x7fELF")
+    return assembly_of(lowered.text, processor).partition('"body')[2]
+
+
+def instructions(description: Description, level: str) -> Counter[str]:
+    """How often each instruction occurs there, together with its widest registers."""
+    found = re.findall(r"^\t(\w+)\t(.*)$", body_of(description, level), re.MULTILINE)
+    widths = [max(re.findall(r"%([xyz]mm)", operands), default="") for _, operands in found]
+    pairs = zip(found, widths, strict=True)
+    return Counter(f"{name} {width}".strip() for (name, _), width in pairs)
+
+
+@pytest.mark.parametrize(
+    ("level", "product", "count"),
+    [("avx512vnni", "vpdpbusd zmm", 3), ("avx2", "vpmaddwd ymm", 6), ("sse2", "pmaddwd xmm", 6)],
+)
+def test_bytes_are_multiplied_by_dot_products(level: str, product: str, count: int) -> None:
+    """One for each of a tile's three pixels and one or two vectors of output channels."""
+    found = instructions(BYTES, level)
+    assert found[product] == count
+    assert not any(name.startswith(("vpmulld", "pmulld", "pmuludq")) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("level", "product", "count"),
+    [("avx512vnni", "vpdpwssd zmm", 28), ("avx2", "vpmaddwd ymm", 7), ("sse2", "pmaddwd xmm", 7)],
+)
+def test_words_are_multiplied_by_dot_products(level: str, product: str, count: int) -> None:
+    """Products of byte Winograd: one for each of a row's seven tiles and a panel's vectors."""
+    assert instructions(WORDS, level)[product] == count
+
+
+@pytest.mark.parametrize(
+    ("level", "product", "register", "vectors"),
+    [
+        ("avx512vnni", "vfmadd231ps zmm", "%zmm", 1),
+        ("avx2", "vfmadd231ps ymm", "%ymm", 2),
+        ("sse2", "mulps xmm", "%xmm", 2),
+    ],
+)
+def test_sums_of_a_tile_stay_in_registers(
+    level: str, product: str, register: str, vectors: int
+) -> None:
+    """No vector is stored inside a reduction loop: as many stores as vectors of output."""
+    found = instructions(TILE, level)
+    stores = re.findall(rf"\tv?movups\t{register}", body_of(TILE, level))
+    assert found[product] == 3 * vectors
+    assert len(stores) == 3 * vectors
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_code_for_any_processor_of_a_level_has_no_instruction_above_it(level: str) -> None:
+    allowed = {"avx512vnni": "xyz", "avx2": "xy", "sse2": "x"}[level]
+    for layer in (TILE, BYTES, WORDS, LayerNormalisation(5, 70)):
+        found = instructions(layer, level)
+        assert {name[-3] for name in found if name.endswith("mm")} <= set(allowed)
+        assert level != "sse2" or not any(name.startswith("v") for name in found)
+
+
+def test_a_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(CompileError, match=r"unknown level `amx`; choose avx512vnni, avx2 or sse2"):
+        host("amx")
+
+
+@pytest.fixture
+def avx2_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor without AVX-512, and no variable."""
+    monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
+    monkeypatch.setattr(f"{target.__name__}._own_levels", lambda: ("avx2", "sse2"))
+
+
+@pytest.mark.usefixtures("avx2_machine")
+def test_the_variable_caps_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (host_levels(), host().level) == (("avx2", "sse2"), "avx2")
+    monkeypatch.setenv(LEVEL_VARIABLE, "sse2")
+    assert (host_levels(), host().level) == (("sse2",), "sse2")
+
+
+@pytest.mark.usefixtures("avx2_machine")
+@pytest.mark.parametrize(
+    ("cap", "level", "reason"),
+    [
+        ("", "avx512vnni", "this processor lacks level `avx512vnni`; choose avx2 or sse2"),
+        ("sse2", "avx2", "level `avx2` is above TILEWRIGHT_CPU_LEVEL=sse2; choose sse2"),
+        ("none", "sse2", "TILEWRIGHT_CPU_LEVEL=none turns CPU kernels off; unset it"),
+    ],
+)
+def test_code_that_this_machine_does_not_run_is_refused_by_name(
+    cap: str, level: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LEVEL_VARIABLE, cap)
+    for ask in (host, lambda level: compile_kernel(TILE, generic(level))):
+        with pytest.raises(ProcessorError, match=f"^CPU target: {reason}$"):
+            ask(level)
+
+
+@pytest.mark.usefixtures("avx2_machine")
+@pytest.mark.parametrize(
+    ("cap", "problem"),
+    [
+        ("avx3", "unknown level `avx3`; choose avx512vnni, avx2, sse2 or none"),
+        ("avx512vnni", "this processor lacks level `avx512vnni`; choose avx2, sse2 or none"),
+    ],
+)
+def test_a_cap_that_makes_no_sense_is_refused(
+    cap: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LEVEL_VARIABLE, cap)
+    with pytest.raises(UsageError, match=f"^TILEWRIGHT_CPU_LEVEL: {problem}$"):
+        host_target()
+
+
+def test_another_architecture_has_no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
+    monkeypatch.setattr(f"{target.__name__}._own_levels", tuple)
+    assert host_target() is None
+    with pytest.raises(ProcessorError, match=r"^CPU target: schedules exist for x86-64, not for `"):
+        host()

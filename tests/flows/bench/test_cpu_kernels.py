@@ -1,0 +1,83 @@
+"""What `bench_cpu` makes of times: tables that mark slower kernels, means, and the peak."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from tilewright.compiler.cpu import Array, Softmax, host
+from tilewright.flows.bench.cpu_kernels import PAGE_BYTES, cases, in_one_block, main, summary, table
+from tilewright.flows.bench.cpu_peak import peak_rates
+
+
+def row(ratio: float, share: float, threads: int = 1) -> dict:
+    return {
+        "group": "rows",
+        "name": "softmax",
+        "threads": threads,
+        "macs": 1000,
+        "ours_s": 1e-6,
+        "peer_s": 1e-6 * ratio,
+        "ratio": ratio,
+        "share_of_peak": share,
+    }
+
+
+def test_a_kernel_slower_than_its_peer_is_marked() -> None:
+    console = Console(width=100, record=True)
+    console.print(table([row(0.97, 0.5), row(1.03, 0)]))
+    text = console.export_text()
+    assert "* 0.97" in text
+    assert "│   1.03 │" in text
+    assert "50%" in text
+
+
+def test_means_are_geometric_and_by_threads() -> None:
+    rows = [row(0.5, 0), row(2.0, 0), row(3.0, 0, threads=2)]
+    assert list(summary(rows)) == ["rows: 1.00x on 1 thread, 3.00x on 2 threads"]
+
+
+def test_arrays_lie_in_one_block_from_pages_on() -> None:
+    wanted = [Array("float32", (3,)), Array("int8", (4097,)), Array("float32", (64, 65))]
+    first, second, third = found = in_one_block(wanted)
+    assert [array.shape for array in found] == [array.shape for array in wanted]
+    assert first.ctypes.data % PAGE_BYTES == 0
+    assert second.ctypes.data == first.ctypes.data + PAGE_BYTES
+    assert third.ctypes.data == second.ctypes.data + 2 * PAGE_BYTES
+
+
+def test_the_peak_is_known_by_element_type() -> None:
+    rates = peak_rates(host())
+    assert {"float32", "int8"} >= set(rates)
+    assert all(rate > 0 for rate in rates.values())
+    assert peak_rates(host("sse2")) == {}
+
+
+def test_names_of_kernels_differ() -> None:
+    names = [(group, name) for group, name, _, _ in cases()]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.cpu_kernels
+def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(
+        "tilewright.flows.bench.cpu_kernels.cases", lambda: [("rows", "softmax", Softmax(2, 3), 0)]
+    )
+    monkeypatch.setattr(
+        "tilewright.flows.bench.cpu_kernels.measure",
+        lambda *_: {"ours_s": 1e-6, "peer_s": 2e-6, "ratio": 2.0, "compile_s": 0.1},
+    )
+    assert main(["--threads", "1", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (found["name"], found["ratio"], found["share_of_peak"]) == ("softmax", 2.0, 0)
+
+
+@pytest.mark.cpu_kernels
+def test_a_filter_that_nothing_passes_is_refused(capsys) -> None:
+    assert main(["--only", "cubic"]) == 2
+    assert "`--only cubic`: no group or name contains it" in capsys.readouterr().err
+
+
+def test_a_file_that_may_be_a_model_is_not_written(capsys) -> None:
+    assert main(["--json", "table.txt"]) == 2
+    assert "expected a name that ends in `.json`" in capsys.readouterr().err

@@ -1,0 +1,130 @@
+"""`compile`, `inspect`, `config`, `doctor` and the options of `tilewright` itself."""
+
+import json
+
+import pytest
+
+import tilewright as package
+from tilewright.compiler.graph import parse_graph
+from tilewright.flows.cli.main import main
+from tilewright.isa.assembly import parse_program
+from tilewright.isa.configuration import CONTRACT_VERSION, PRESETS, load_configuration
+from tilewright.runtime import load
+
+NODES = ["conv1", "conv2", "conv3", "residual", "pool", "dense"]
+"""Of the digits' network, on the accelerator; layers may hold several."""
+
+
+def test_compile_names_the_file_after_the_model(tilewright, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = tilewright("compile", model)
+    module = load(tmp_path / "digits_int8_qdq.tw")
+    layers = len(module.segments[0].layers)
+    assert said.startswith(f"digits_int8_qdq.tw: {layers} accelerator layers in ")
+    assert module.configuration == PRESETS["16x16"]
+
+
+def test_inspect_is_assembly_of_the_whole_program(tilewright, artifact):
+    said = tilewright("inspect", artifact)
+    assert parse_program(said) == load(artifact).segments[0].program
+
+
+def test_inspect_names_layers_and_tiles(tilewright, artifact):
+    said = tilewright("inspect", artifact)
+    lines = said.splitlines()
+    assert "# host: dequantize gives `logits.logits_scale`" in lines
+    titles = [line for line in lines if line.startswith("# layer ")]
+    names = [title.partition(" (")[0].removeprefix("# layer ") for title in titles]
+    assert " + ".join(names).split(" + ") == NODES
+    layers = load(artifact).segments[0].layers
+    ranges = [line.split() for line in lines if line.startswith("#     ") and " to " in line]
+    assert [(int(row[1]), int(row[3]), row[4], " ".join(row[5:])) for row in ranges] == [
+        (layer.first, layer.last, layer.op, name) for layer, name in zip(layers, names, strict=True)
+    ]
+    assert any(line.startswith("# nodes `conv3`, `residual`") for line in lines)
+    assert "# node `dense`" in lines
+    assert "#   bias.PARAM o0: copy `bias`" in lines
+    assert "#   acc n0 y0 x0 o0 i0 ky0 kx0: gemm" in lines
+
+
+def test_inspect_shows_one_layer(tilewright, artifact):
+    module = load(artifact)
+    layer = module.segments[0].layers[1]
+    said = tilewright("inspect", artifact, "--layer", "conv2")
+    assert said.strip().startswith("# layer conv2 (conv): 73,728 MACs\n")
+    assert parse_program(said) == module.segments[0].program[layer.first : layer.last]
+
+
+@pytest.mark.parametrize("node", ["conv3", "residual"])
+def test_inspect_shows_the_layer_that_holds_a_node(tilewright, artifact, node):
+    module = load(artifact)
+    layer = module.segments[0].layers[2]
+    said = tilewright("inspect", artifact, "--layer", node)
+    assert said.strip().startswith("# layer conv3 + residual")
+    assert said.partition(" (")[2].startswith("conv+qadd")
+    assert parse_program(said) == module.segments[0].program[layer.first : layer.last]
+
+
+def test_inspect_shows_the_graph(tilewright, artifact):
+    graph = load(artifact).graph
+    said = tilewright("inspect", artifact, "--graph")
+    assert parse_graph(said, {c.name: c.data for c in graph.constants}) == graph
+
+
+def test_inspect_speaks_json(tilewright, artifact):
+    found = json.loads(tilewright("inspect", artifact, "--json"))
+    (segment,) = found["segments"]
+    program = load(artifact).segments[0].program
+    texts = [i["text"] for layer in segment["layers"] for i in layer["instructions"]]
+    assert parse_program("\n".join(texts)) == program[:-1]
+    (only,) = json.loads(tilewright("inspect", artifact, "--json", "--layer", "residual"))[
+        "segments"
+    ]
+    (layer,) = only["layers"]
+    assert layer["nodes"][:2] == ["conv3", "residual"]
+    assert layer["name"] == " + ".join(layer["nodes"])
+
+
+def test_config_lists_every_preset(tilewright):
+    lines = tilewright("config", "list").splitlines()[1:]
+    assert [line.split()[0] for line in lines] == list(PRESETS)
+    for line, preset in zip(lines, PRESETS.values(), strict=True):
+        assert line.split()[-1] == f"{preset.hash:#010x}"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_config_show_json_is_a_file_that_config_reads(tilewright, name, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(tilewright("config", "show", name, "--json", "--set", "token_bits=3"))
+    assert load_configuration(str(path)).hash == PRESETS[name].replace(token_bits=3).hash
+    assert tilewright("config", "check", path).startswith(f"legal: {name},token_bits=3 (")
+
+
+def test_config_show_tells_parameters_and_sizes(tilewright):
+    said = tilewright("config", "show", "8x16")
+    rows = [line.split() for line in said.splitlines()]
+    for name, value in PRESETS["8x16"].parameters().items():
+        assert [name, str(value)] in rows
+    assert ["ACT", "8192", "x", "8", "4", "65,536"] in rows
+
+
+def test_doctor_finds_this_machine_usable(tilewright):
+    said = tilewright("doctor")
+    assert said.endswith("all 12 tools are usable\n")
+    assert "NOT USABLE" not in said
+
+
+def test_version_tells_package_and_contract(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["--version"])
+    assert stopped.value.code == 0
+    expected = f"tilewright {package.__version__} (contract {CONTRACT_VERSION})\n"
+    assert capsys.readouterr().out == expected
+
+
+@pytest.mark.parametrize("command", ["run", "compile", "inspect", "config", "doctor"])
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    assert f"usage: tilewright {command}" in capsys.readouterr().out

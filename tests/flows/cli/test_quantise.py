@@ -1,0 +1,250 @@
+"""`tilewright quantise`, and `--calibrate` of the commands that compile."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.quantiser import AUTO, METHODS, QuantiserOptions
+from tilewright.flows.cli import calibration_options
+from tilewright.flows.cli.calibration_options import calibration_rows
+from tilewright.flows.cli.main import main
+from tilewright.flows.execution import quantise_model
+
+from ...compiler.quantiser.networks import Net, output_of, small_network
+
+
+@pytest.fixture
+def float_model(tmp_path) -> Path:
+    net, output = small_network()
+    onnx.save(net.model(output), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+@pytest.fixture
+def samples(tmp_path) -> Path:
+    """100 samples in float, labelled by the float network itself."""
+    net, output = small_network()
+    inputs = net.inputs(100)
+    outputs = output_of(net.graph(output), inputs)
+    path = tmp_path / "samples.npz"
+    np.savez(path, inputs=inputs["x"][:, 0], outputs=outputs, labels=outputs.argmax(axis=1))
+    return path
+
+
+def said_by(capsys, *arguments: object) -> tuple[int, str, str]:
+    code = main([str(argument) for argument in arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_report_says_what_each_layer_and_the_whole_lose(tilewright, float_model, samples):
+    target = float_model.with_name("int8.onnx")
+    said = tilewright("quantise", float_model, "--calibrate", samples, "-o", target).splitlines()
+    assert said[0] == "network        net: 6 layers in int8, 100.0% of the MACs on the accelerator"
+    assert said[1] == (
+        f"calibration    50 of 100 samples of {samples}, ranges by mse"
+    )  # fmt: skip
+    (headings,) = (line.split() for line in said if line.startswith("layer"))
+    assert headings == ["layer", "kind", "low", "high", "alone", "through", "clipped"]
+    rows = [line.split() for line in said if line.count(" dB ") == 2]
+    assert [row[1] for row in rows] == ["conv", "conv", "conv", "add", "pool", "dense"]
+    assert "evaluated on 50 samples that calibration did not see" in said
+    (accuracy,) = (line for line in said if line.startswith("accuracy: "))
+    assert accuracy.startswith("accuracy: 100.00% in float, ")
+    assert any(line.startswith("same class as in float: ") for line in said)
+    assert said[-1] == f"{target}: {target.stat().st_size:,} bytes"
+    integer = import_and_quantise(target)
+    assert sum(node.op.startswith("q") for node in integer.nodes) >= 6
+
+
+def test_json_has_what_the_report_says(tilewright, float_model, samples):
+    target = float_model.with_name("int8.onnx")
+    arguments = ("quantise", float_model, "--calibrate", samples, "-o", target, "--json", "-")
+    found = json.loads(tilewright(*arguments, "--samples", "20", "--method", "percentile"))
+    assert found["calibration"]["samples"] == 20
+    assert found["calibration"]["method"] == "percentile"
+    assert found["accelerated_macs"] == 1.0
+    assert found["evaluation"]["samples"] == 80
+    assert found["evaluation"]["unseen"] is True
+    assert found["evaluation"]["float_accuracy"] == 1.0
+    assert found["evaluation"]["accuracy"] == found["evaluation"]["same_class"] >= 0.9
+    assert [layer["kind"] for layer in found["layers"]][-1] == "dense"
+    assert all(layer["alone_db"] > 25 for layer in found["layers"])
+
+
+def test_a_float_model_runs_as_the_quantised_file_does(tilewright, float_model, samples):
+    target = float_model.with_name("int8.onnx")
+    tilewright("quantise", float_model, "--calibrate", samples, "-o", target)
+    common = ("--config", "8x8", "--input", samples, "--samples", 3, "--compare", "--json", "-")
+    whole = json.loads(tilewright("run", float_model, "--calibrate", samples, *common))
+    file = json.loads(tilewright("run", target, *common))
+    assert whole["comparison"]["equal"]
+    assert whole["totals"] == file["totals"]
+    assert whole["sqnr_db"] == file["sqnr_db"] > 25
+    assert whole["accuracy"] == 1.0
+
+
+def test_a_compiled_float_model_knows_how_it_was_quantised(tilewright, float_model, samples):
+    target = float_model.with_name("net.tw")
+    arguments = ("compile", float_model, "--calibrate", samples, "--config", "8x8", "-o", target)
+    tilewright(*arguments, "--keep-float", "conv0")
+    said = tilewright("run", target, "--input", samples, "--samples", "2")
+    assert re.search(r"\bconv\b", said.splitlines()[0]), "the first layer runs on the host"
+    assert "signal to noise of the outputs beside those: " in said
+    tilewright(*arguments)
+    said = tilewright("run", target, "--input", samples, "--samples", "2")
+    assert not re.search(r"\bconv\b", said.splitlines()[0]), "kept modules follow from the options"
+
+
+def test_every_command_that_compiles_quantises_float_models(tilewright, float_model, samples):
+    wish = ("--calibrate", samples, "--calibration-samples", "20", "--json")
+    common = ("--config", "8x8")
+    reported = json.loads(
+        tilewright("report", float_model, *common, "-o", float_model.with_name("p.html"), *wish)
+    )
+    tried = json.loads(tilewright("what-if", float_model, *common, "--latency", "64", *wish))
+    assert tried["base"]["cycles"] == reported["summary"]["cycles"] > 0
+    measured = json.loads(tilewright("ablation", float_model, *common, *wish))
+    assert measured["network"] == "net"
+    passed = json.loads(tilewright("passes", float_model, *wish))
+    assert passed[0]["accelerated"] == 0
+    assert passed[-1]["accelerated"] >= 6
+
+
+def test_the_older_name_of_an_option_still_works(tilewright, float_model, samples):
+    target = float_model.with_name("int8.onnx")
+    arguments = ("quantise", float_model, "--calibrate", samples, "-o", target, "--json", "-")
+    for option in ("--samples", "--calibration-samples"):
+        assert json.loads(tilewright(*arguments, option, "7"))["calibration"]["samples"] == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["ablation", "--calibrate", "s.npz"], "`--calibrate`: expected a float ONNX model too, "
+         "got none; give MODEL"),
+        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--keep-float` and "
+         "`--calibration-samples` say how to quantise: expected `--calibrate FILE` too, got none; "
+         "give samples of the float model"),
+    ],
+)  # fmt: skip
+def test_quantisation_without_what_it_needs(capsys, given, message):
+    assert said_by(capsys, *given) == (2, "", f"error: {message}\n")
+
+
+@pytest.mark.parametrize("command", ["ablation", "report", "what-if", "run"])
+def test_an_artifact_is_quantised_already(capsys, artifact, samples, command):
+    capsys.readouterr()
+    code, _, said = said_by(capsys, command, artifact, "--calibrate", samples)
+    assert code == 2
+    assert said == (
+        f"error: `--calibrate`: expected a float ONNX model, got the artifact `{artifact}`, which "
+        "is compiled already; give the model\n"
+    )
+
+
+def test_the_command_line_has_the_methods_of_the_quantiser():
+    assert (*METHODS, AUTO) == calibration_options.METHODS
+    assert QuantiserOptions().method == calibration_options.DEFAULT_METHOD
+
+
+def test_samples_are_spread_over_the_file_and_some_are_left():
+    np.testing.assert_array_equal(calibration_rows(100, 4), [0, 25, 50, 75])
+    assert [len(calibration_rows(count, None)) for count in (1, 39, 40, 1000)] == [1, 39, 20, 100]
+    assert len(calibration_rows(5, 9)) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (
+            ["run", "m.onnx", "--keep-float", "conv0"],
+            2,
+            "`--method`, `--keep-float` and `--calibration-samples` say how to quantise: expected "
+            "`--calibrate FILE` too, got none; give samples of the float model",
+        ),
+        (
+            ["quantise", "m.onnx", "--calibrate", "s.npz", "--samples", "0"],
+            2,
+            "calibration with 0 samples: expected 1 or more; correct it",
+        ),
+        (
+            ["quantise", "m.onnx"],
+            2,
+            "the following arguments are required: --calibrate; `tilewright quantise --help` shows "
+            "what there is",
+        ),
+    ],
+)
+def test_usage(capsys, arguments, code, message):
+    assert said_by(capsys, *arguments) == (code, "", f"error: {message}\n")
+
+
+def test_an_artifact_cannot_be_quantised(capsys, artifact, samples):
+    code, _, said = said_by(capsys, "run", artifact, "--calibrate", samples)
+    assert code == 2
+    assert said == (
+        f"error: `--calibrate`: expected a float ONNX model, got the artifact `{artifact}`, which "
+        "is compiled already; give the model\n"
+    )
+
+
+def test_what_cannot_be_exported_is_refused_before_it_is_calibrated(capsys, monkeypatch, tmp_path):
+    net = Net(3, 8, 8)
+    x = net.conv("x", 4, 3)
+    largest = net.node("Flatten", net.node("GlobalAveragePool", x))
+    output = net.node("Einsum", largest, largest, equation="ij,kj->ik")
+    onnx.save(net.model(output), tmp_path / "net.onnx")
+    np.savez(tmp_path / "samples.npz", inputs=np.ones((4, 3, 8, 8), np.float32))
+    monkeypatch.setattr(quantise_model, "make_batches", None)
+    code, _, said = said_by(
+        capsys, "quantise", tmp_path / "net.onnx", "--calibrate", tmp_path / "samples.npz"
+    )
+    assert code == 1
+    assert said == (
+        "error: graph `net`: node `einsum3`: expected an operator that ONNX export knows, got "
+        "`einsum`; run the model with `--calibrate` instead of exporting it\n"
+    )
+
+
+def test_samples_that_cannot_be_read(capsys, float_model):
+    for command in ("run", "compile"):
+        code, _, said = said_by(capsys, command, float_model, "--calibrate", "missing.npz")
+        assert code == 1
+        assert said == (
+            "error: input file `missing.npz`: expected a readable file, got `No such file or "
+            "directory`; check the path\n"
+        )
+
+
+def test_a_file_that_cannot_be_written(capsys, float_model, samples, tmp_path):
+    target = tmp_path / "nowhere" / "int8.onnx"
+    code, out, said = said_by(capsys, "quantise", float_model, "--calibrate", samples, "-o", target)
+    assert (code, out) == (2, "")
+    assert said == (
+        f"error: `--output {target}`: cannot be written, got `No such file or directory`; choose "
+        "another path\n"
+    )
+
+
+def test_a_quantised_model_needs_no_calibration(capsys, model, scans):
+    code, _, said = said_by(capsys, "quantise", model, "--calibrate", scans)
+    assert code == 1
+    assert said.endswith("run it as it is, without calibration\n")
+
+
+def test_a_float_model_is_told_how_to_reach_the_accelerator(tilewright, float_model, tmp_path):
+    told = (
+        "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to "
+        "be quantised first: see `tilewright quantise`, or give samples with `--calibrate FILE`"
+    )
+    run = tilewright("run", float_model)
+    assert told in run.splitlines()
+    assert "cycles per sample" not in run
+    assert re.search(r"nothing on the accelerator; on the host, .*conv", run)
+    assert told in tilewright("compile", float_model, "-o", tmp_path / "net.tw").splitlines()

@@ -1,0 +1,77 @@
+"""`tilewright what-if`: what is asked for, and nothing that another program would be needed for."""
+
+import json
+
+import pytest
+
+from tilewright.flows.execution.retiming import VARIABLE, Setting, retime, settings
+from tilewright.isa.configuration import PRESETS
+from tilewright.isa.encoding import encode_program
+from tilewright.runtime import load
+from tilewright.sim.memory_model import MemoryModel
+from tilewright.sim.timing import time_program
+
+CHANGED = {"queue_depth": 2, "outstanding_bursts": 4, "bus_bits": 128, "burst_beats": 8}
+
+
+def rows(tilewright, *arguments) -> dict:
+    return json.loads(tilewright("what-if", *arguments, "--json"))
+
+
+def test_a_table_has_a_row_for_each_combination(tilewright, artifact):
+    said = tilewright("what-if", artifact, "--latency", "16,200", "--bandwidth", "1/2,1")
+    lines = [line.split() for line in said.splitlines()]
+    assert ["latency", "bandwidth", "cycles", "ratio"] in lines
+    assert [line[:2] for line in lines[-4:]] == [
+        ["16", "1/2"], ["16", "1/1"], ["200", "1/2"], ["200", "1/1"],
+    ]  # fmt: skip
+    assert "1.00 is" in said
+
+
+def test_without_a_question_latency_and_bandwidth_are_tried(tilewright, artifact):
+    found = rows(tilewright, artifact)
+    assert len(found["rows"]) == 9
+    (same,) = (row for row in found["rows"] if (row["latency"], row["bandwidth"]) == (64, "1/1"))
+    assert same["cycles"] == found["base"]["cycles"]
+    assert same["ratio"] == 1
+
+
+def test_every_row_is_what_a_run_of_that_machine_would_take(tilewright, artifact):
+    module = load(artifact)
+    found = rows(
+        tilewright, artifact, "--latency", 30, "--outstanding", "1,64", "--queue-depth", "1,8",
+        "--vary", "bus_bits=32,128", "--vary", "burst_beats=4",
+    )["rows"]  # fmt: skip
+    assert len(found) == 8
+    assert len({row["cycles"] for row in found}) > 4
+    for row in found:
+        machine = module.configuration.replace(**{name: row[name] for name in VARIABLE})
+        memory = MemoryModel(latency_cycles=30, outstanding_bursts=row["outstanding"])
+        cycles = sum(time_program(s.program, machine, memory).cycles for s in module.segments)
+        assert row["cycles"] == cycles
+
+
+@pytest.mark.parametrize("name", VARIABLE)
+def test_what_may_be_varied_leaves_the_words_as_they_are(artifact, name):
+    module = load(artifact)
+    machine = module.configuration.replace(**{name: CHANGED[name]})
+    for segment in module.segments:
+        words = encode_program(segment.program, module.configuration)
+        assert encode_program(segment.program, machine) == words
+
+
+def test_without_a_compiler_the_table_is_the_same(artifact, monkeypatch, tmp_path):
+    module = load(artifact)
+    chosen = settings(module.configuration, MemoryModel(), {"latency": [20, 90]}, {})
+    quick = retime(module, [Setting({}, module.configuration, MemoryModel()), *chosen])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CXX", raising=False)
+    assert retime(module, [Setting({}, module.configuration, MemoryModel()), *chosen]) == quick
+
+
+def test_the_configuration_of_the_model_is_chosen_first(tilewright, model):
+    found = rows(tilewright, model, "--config", "8x8", "--set", "queue_depth=16")
+    assert found["configuration"] == "8x8,queue_depth=16"
+    assert found["base"]["queue_depth"] == 16
+    assert PRESETS["8x8"].queue_depth != 16
