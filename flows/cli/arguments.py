@@ -6,7 +6,7 @@ network compiled waits for none of it.
 
 import argparse
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -205,6 +205,7 @@ def compile_anew(
     calibration: "CalibrationOptions | None" = None,
     wishes: Wishes = NO_WISHES,
     placing: Placing = DEFAULT_PLACING,
+    schedules: Mapping[str, str] | None = None,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
     from ...compiler.frontend import import_and_quantise
@@ -216,13 +217,18 @@ def compile_anew(
             graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
         else:
             graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
-    return compile_placed(graph, configuration, placing, keep_all=keep_all)
+    return compile_placed(graph, configuration, placing, keep_all=keep_all, schedules=schedules)
 
 
 def compile_placed(
-    graph: "Graph", configuration: Configuration, placing: Placing, *, keep_all: bool
+    graph: "Graph",
+    configuration: Configuration,
+    placing: Placing,
+    *,
+    keep_all: bool,
+    schedules: Mapping[str, str] | None = None,
 ) -> "Module":
-    """Compile a graph with progress on stderr."""
+    """Compile a graph, some layers with given schedules, with progress on stderr."""
     from ...compiler.compile import compile_graph
     from ...compiler.placement.costs import DEFAULT_COSTS
     from ...sim.timing import exact_measure
@@ -246,6 +252,7 @@ def compile_placed(
             measure=exact_measure(),
             placement=placing.placement(),
             costs=costs,
+            schedules=schedules or {},
         )
 
 

@@ -264,7 +264,7 @@ def test_the_command_tells_cycles_and_bounds_the_first_time_and_later(written, t
         assert 0 <= layer["gap"] == pytest.approx(layer["cycles"] / layer["bound"] - 1)
     said = written("one.tw", "--json", str(tmp_path / "report.json"))
     assert json.loads((tmp_path / "report.json").read_text()) == report
-    assert f"{cycles:,} cycles; with any schedules at least {report['bound']:,}, so that" in said
+    assert f"{cycles:,} cycles; lower bound {report['bound']:,} cycles: no schedule" in said
 
 
 def test_a_copy_that_cannot_be_written_is_refused(written, compilations, tmp_path, capsys):
