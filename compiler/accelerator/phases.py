@@ -29,12 +29,12 @@ class Phase:
     product
         The compute that accumulates, if any.
     finish
-        The compute that gives the step's activation.
+        The compute that gives the phase's activation.
     reduced
         The reduction axis that fills lanes; None where there is no matrix product.
     streams, operands
         Reads of activations by the product and by the finishing compute, from main memory or of
-        earlier steps.
+        earlier phases.
     window
         The window that slides along rows in a product that keeps channels apart.
     weights, bias, scale, table
@@ -83,6 +83,17 @@ class Phase:
     def activations(self) -> tuple[Read, ...]:
         """All reads of activations, the product's first."""
         return (*self.streams, *self.operands)
+
+    @cached_property
+    def weight_axes(self) -> tuple[str, ...]:
+        """The axes that its weights follow."""
+        index = self.weights.index if self.weights else ()
+        return tuple(axis for affine in index for axis, _ in affine.terms)
+
+    @cached_property
+    def weight_tiles(self) -> dict[tuple[int, ...], int]:
+        """Weight tiles by machine and tile, as far as `plan.weight_tiles` was asked."""
+        return {}
 
     @property
     def parameters(self) -> Read | None:

@@ -222,9 +222,14 @@ def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
     if phase.weights is None:
         return 0
-    box = box_of(phase.weights, {}, tile)
-    extents = tuple(high - low for low, high in box)
-    return weight_layout(extents, phase.window, configuration).tiles
+    lanes = configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
+    key = (*lanes, *(tile[axis] for axis in phase.weight_axes))
+    known = phase.weight_tiles
+    if key not in known:
+        box = box_of(phase.weights, {}, tile)
+        extents = tuple(high - low for low, high in box)
+        known[key] = weight_layout(extents, phase.window, configuration).tiles
+    return known[key]
 
 
 def output_bytes(phase: Phase, tile: Tile, channels_outer: bool) -> int:
