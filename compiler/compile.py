@@ -13,12 +13,12 @@ from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.lower import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
+from .bound_report import LayerGap, layer_gap, report_of
+from .candidate_timer import CandidateTimer, Measure
 from .fusion import form_groups
-from .gaps import LayerGap, layer_gap, report_of
 from .given_schedules import joined, refuse_unknown_layers, with_given
 from .graph import Graph, Node
 from .host import compile_host, host_target, plan_host, report_of_host
-from .measure import Measure, Stopwatch
 from .memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
@@ -33,7 +33,7 @@ from .placement import (
     placed_layers,
     placement_report,
 )
-from .segments import bind, draft, lifetimes, partition
+from .segments import bind, lay_out_segment, lifetimes, partition
 from .transposes import transpose_on_host
 
 Progress = Callable[[str], None]
@@ -83,9 +83,9 @@ def compile_graph(
     Returns
     -------
     Module
-        Its report has `compile_s`, seconds, `instructions`, what `gaps.report_of` tells, `windows`,
-        the bytes of each data window with the least that its activations need in this order, `host`
-        (`host.report_of_host`) and `placement` (`placement.placement_report`).
+        Its report has `compile_s`, seconds, `instructions`, what `bound_report.report_of` tells,
+        `windows`, the bytes of each data window with the least that its activations need in this
+        order, `host` (`host.report_of_host`) and `placement` (`placement.placement_report`).
 
     Raises
     ------
@@ -165,22 +165,22 @@ def _compile_segment(
     measure: Measure | None,
     schedules: Mapping[str, str],
 ) -> tuple[Segment, list[LayerGap], list[PlacedLayer], MemoryPlan]:
-    drafted = draft(graph, nodes, configuration, options)
-    inputs, outputs, homes = drafted.inputs, drafted.outputs, drafted.homes
-    stopwatch = None
+    layout = lay_out_segment(graph, nodes, configuration, options)
+    inputs, outputs, placements = layout.inputs, layout.outputs, layout.placements
+    timer = None
     if measure is not None:
-        stopwatch = Stopwatch(*homes.apart(), configuration, measure)
+        timer = CandidateTimer(*placements.apart(), configuration, measure)
     groups = form_groups(
-        graph, nodes, outputs, drafted.images, configuration, options, stopwatch, homes.copies
+        graph, nodes, outputs, layout.images, configuration, options, timer, placements.copies
     )
     work = (piece for group in groups for piece in group.work)
     refuse_huge_programs(work, configuration, options.most_instructions)
     spans = lifetimes(graph, groups, inputs, outputs, keep_all)
-    plan = plan_memory(homes.lifetimes(spans))
-    residents = homes.residents(plan.offsets)
-    bound = {name: bind(drafted.places[name], homes.of[name], residents[name]) for name in spans}
+    plan = plan_memory(placements.lifetimes(spans))
+    dram = placements.dram(plan.offsets)
+    bound = {name: bind(layout.places[name], placements.of[name], dram[name]) for name in spans}
     pool = ConstantPool(base=align(plan.size))
-    lowering = Lowering(configuration, residents, pool, options.most_instructions)
+    lowering = Lowering(configuration, dram, pool, options.most_instructions)
     ends: list[int] = []
     gaps: list[LayerGap] = []
     texts: list[str] = []
@@ -190,7 +190,7 @@ def _compile_segment(
         for schedule in scheduled:
             lowering.lower(schedule)
         ends.append(len(lowering.stream))
-        gaps.append(layer_gap(group.name, parts, configuration, stopwatch))
+        gaps.append(layer_gap(group.name, parts, configuration, timer))
         texts.append(joined(scheduled))
         progress(str(gaps[-1]))
     program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)

@@ -11,20 +11,20 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.search import Candidate, choose_candidate
+from ..candidate_timer import CandidateTimer
 from ..fusion import Movement, form_groups
 from ..given_schedules import Part
 from ..graph import Graph, Node, accelerated_nodes
-from ..measure import Stopwatch
 from ..options import Options
-from ..segments import draft, partition
+from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
 
 Cycles = Mapping[str, int | str]
 """What a node takes on the accelerator, by its first output, or why it does not fit there."""
 
 
-class Estimator(Stopwatch):
-    """A stopwatch that takes the compiler's estimate for the time."""
+class Estimator(CandidateTimer):
+    """A timer that takes the compiler's estimate for the time."""
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__({}, 0, configuration, lambda program, _: len(program))
@@ -97,10 +97,10 @@ def _segment_cycles(
 ) -> dict[str, int]:
     """Estimated cycles of the nodes of a segment."""
     configuration = estimator.configuration
-    drafted = draft(graph, nodes, configuration, options)
+    layout = lay_out_segment(graph, nodes, configuration, options)
     groups = form_groups(
-        graph, nodes, drafted.outputs, drafted.images, configuration, options,
-        stopwatch=estimator, copies=drafted.homes.copies,
+        graph, nodes, layout.outputs, layout.images, configuration, options,
+        timer=estimator, copies=layout.placements.copies,
     )  # fmt: skip
     found: dict[str, int] = {}
     for group in groups:

@@ -116,7 +116,7 @@ def compile_(arguments: argparse.Namespace) -> None:
 
 
 def gap_sentence(report: Mapping[str, Any]) -> str:
-    """How far a network is from its bound, in words; see `compiler.gaps`."""
+    """How far a network is from its bound, in words; see `compiler.bound_report`."""
     if report["cycles"] is None:
         return f"lower bound {report['bound']:,} cycles"
     return (

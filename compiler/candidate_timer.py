@@ -29,19 +29,19 @@ NEAR = 1.01
 """A schedule this near to what any takes at least is good enough: no other is timed."""
 
 FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
-"""While the best time is this far from the bound, and what was timed has not more instructions, up
-to so many times as many schedules are timed: that of a small kernel takes a few milliseconds."""
+"""Try up to PATIENCE times as many candidates while the best is FAR times the bound or more, and
+those timed have FEW_INSTRUCTIONS or fewer: timing a small kernel takes a few milliseconds."""
 
 HOPELESS = 1.1
 """A schedule that is estimated to take so many times the best time yet is not timed."""
 
 
-class Stopwatch:
+class CandidateTimer:
     """Cycles of kernels that run one after the other, and of nothing else.
 
     Parameters
     ----------
-    residents
+    dram
         Where every activation lies in memory, by value, none in the place of another.
     size
         Bytes that they take together.
@@ -51,14 +51,14 @@ class Stopwatch:
 
     def __init__(
         self,
-        residents: Mapping[str, DramTensor],
+        dram: Mapping[str, DramTensor],
         size: int,
         configuration: Configuration,
         measure: Measure,
     ) -> None:
         self.configuration = configuration
         self.measure = measure
-        self.residents, self.size = residents, size
+        self.dram, self.size = dram, size
         self.known: dict[object, int] = {}
         self.chosen: dict[object, Candidate] = {}
         self.instructions = 0
@@ -103,7 +103,7 @@ class Stopwatch:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
         key = tuple((self._form(kernel), candidate) for kernel, candidate in parts)
         if key not in self.known:
-            lowering = Lowering(self.configuration, self.residents, ConstantPool(self.size))
+            lowering = Lowering(self.configuration, self.dram, ConstantPool(self.size))
             for kernel, candidate in parts:
                 lowering.lower(candidate.schedule(kernel, self.configuration))
             instructions = [emitted.instruction for emitted in lowering.stream]
@@ -128,9 +128,7 @@ class Stopwatch:
         tensors = tuple(
             (
                 replace(tensor, value="", pad=0),
-                replace(self.residents[tensor.value], base=0)
-                if tensor.value in self.residents
-                else None,
+                replace(self.dram[tensor.value], base=0) if tensor.value in self.dram else None,
                 name in plain.constants,
             )
             for name, tensor in plain.tensors.items()
