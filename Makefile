@@ -18,12 +18,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help demo test verify fuzz damage mutation lint format digits bench ablation wheel \
+.PHONY: help setup demo test verify fuzz damage mutation lint format digits bench ablation wheel \
     clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
-	@echo "make test    all tests: unit, co-simulation, whole networks (PYTEST_ARGS=... for some)"
+	@echo "make setup   install the tools for tests and linting into .venv, pytest and ruff among them"
+	@echo "make test    the quick tests of every layer, about five minutes (PYTEST_ARGS=... for some)"
+	@echo "make test-all  those and the slow ones: long proofs, large networks, many random programs"
+	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
 	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
@@ -37,13 +40,25 @@ help:
 	@echo "make wheel   dist/tilewright-*.whl"
 	@echo "make clean   remove all of the above, .venv included"
 
+setup: $(VENV)/.installed-dev
+	@echo "setup: done; run some tests with \`$(BIN)/python -m pytest tests/isa\`"
+
 demo: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.demo
 
 test: $(VENV)/.installed-test
-	@$(if $(BROWSER),,echo "test: no Chromium, so without the tests of the report's page")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope $(if $(BROWSER),,-m "not browser") \
-	    $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m "not slow and not browser" $(PYTEST_ARGS)
+
+test-all: test test-slow
+
+test-slow: $(VENV)/.installed-test
+	@$(if $(BROWSER),,echo "test-slow: no Chromium found; the report page's tests do not run")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadscope \
+	    -m "$(if $(BROWSER),slow or browser,slow and not browser)" $(PYTEST_ARGS)
+
+test-levels: $(VENV)/.installed-test
+	@for level in avx2 sse2; do TILEWRIGHT_CPU_LEVEL=$$level \
+	    $(BIN)/python -m pytest -n $(JOBS) --dist loadscope -m processor $(PYTEST_ARGS) || exit 1; done
 
 verify: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)

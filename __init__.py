@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .compiler import te
-    from .compiler.compile import compile_graph
-    from .compiler.frontend import import_and_quantise
+    from .compiler.frontend import import_model
     from .compiler.pytorch import from_torch
     from .errors import TilewrightError
+    from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration, load_configuration
     from .runtime import Comparison, Session, load, open_device, save
 
@@ -26,16 +26,16 @@ _HOMES = {
     "PRESETS": ".isa.configuration",
     "Session": ".runtime",
     "TilewrightError": ".errors",
-    "compile_graph": ".compiler.compile",
+    "compile_graph": ".flows.execution.compile_graph",
     "from_torch": ".compiler.pytorch",
-    "import_and_quantise": ".compiler.frontend",
+    "import_model": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.configuration",
     "open_device": ".runtime",
     "save": ".runtime",
     "te": ".compiler.te",
 }
-"""Public name -> module that defines or exports it, or that it is."""
+"""Public name -> the module that defines or exports it, or that is meant itself (`te`)."""
 
 __all__ = [
     "DEFAULT",
@@ -46,7 +46,7 @@ __all__ = [
     "TilewrightError",
     "compile_graph",
     "from_torch",
-    "import_and_quantise",
+    "import_model",
     "load",
     "load_configuration",
     "open_device",
@@ -60,4 +60,9 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module `tilewright` has no attribute `{name}`")
     home = import_module(_HOMES[name], __name__)
-    return home if _HOMES[name].endswith(f".{name}") else getattr(home, name)
+    return getattr(home, name, home)
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not, for completion."""
+    return sorted({*globals(), *__all__})

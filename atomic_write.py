@@ -1,30 +1,73 @@
 """Writing a file at once: readers find the old file or the new one, never a part of either."""
 
+import errno
 import os
 import secrets
 import stat
 from pathlib import Path
 
+from .errors import TilewrightError, UsageError
+
 UNFINISHED_SUFFIX = ".part"
 """Of a file until it is whole; one that a killed process left behind may be removed."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Error numbers that mean that there is no room."""
+
+
+def write_output(
+    path: Path,
+    data: bytes | str,
+    what: str,
+    *,
+    error: type[TilewrightError] = UsageError,
+    durable: bool = False,
+) -> None:
+    """Write a file that the user asked for; see `write_atomically`.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    data : bytes or str
+        Its content; text is written as UTF-8.
+    what : str
+        How a message calls it, such as "`--json out.json`".
+    error : type
+        The exception to raise.
+    durable : bool
+        As for `write_atomically`.
+
+    Raises
+    ------
+    error
+        When the file cannot be written.
+    """
+    try:
+        write_atomically(path, data.encode() if isinstance(data, str) else data, durable=durable)
+    except OSError as problem:
+        remedy = "make room, or choose" if problem.errno in FULL else "choose"
+        raise error(
+            f"{what}: cannot be written, got `{problem.strerror}`; {remedy} another path"
+        ) from None
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
     """Write a file beside its place and rename it; an older one stays whole until then.
 
-    The file is as readable as the user's mask lets new files be. After a failure nothing is left
-    beside the older file. A link stays, and what it leads to is written. What is no regular file,
-    such as a device or a pipe, is written where it is.
+    The user's mask decides who may read the file. After a failure, only the older file is there.
+    A symbolic link stays; the file that it leads to is written. A device or a pipe is written
+    directly.
 
     Parameters
     ----------
-    path
+    path : Path
         The file; its folder exists.
-    data
-        What it shall hold.
-    durable
-        Whether the bytes reach the disk before the rename, for a file that must outlive a loss of
-        power; what can be made again need not wait for the disk.
+    data : bytes
+        Its content.
+    durable : bool
+        Whether to wait until the bytes have reached the disk, for a file that must survive a loss
+        of power.
 
     Raises
     ------

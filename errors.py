@@ -1,5 +1,10 @@
 """Every error a user can meet, one class per layer; the command line prints one line and exits."""
 
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
 
 class TilewrightError(Exception):
     """Base of all errors that Tilewright raises on purpose.
@@ -63,3 +68,49 @@ class InputError(TilewrightError):
 
 class DeviceError(TilewrightError):
     """A device refused a request, hung or reported an error."""
+
+
+_NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what a message says at its end about an unknown word.
+
+    Words that differ in their numbers alone are not near each other.
+
+    Parameters
+    ----------
+    word : str
+        As the user wrote it.
+    known : iterable of str
+        Words that were possible.
+    otherwise : str
+        Said where none of them is near.
+    """
+    from difflib import get_close_matches
+
+    letters = word.lower().translate(_NO_DIGITS)
+    by_lower = {
+        name.lower(): name for name in known if name.lower().translate(_NO_DIGITS) != letters
+    }
+    near = get_close_matches(word.lower(), by_lower, 1, cutoff=0.65)
+    return f"; did you mean `{by_lower[near[0]]}`?" if near else otherwise
+
+
+def install_command(extra: str) -> str:
+    """The command that installs an optional part into this Python.
+
+    In a clone that is the clone itself; an environment that `make` made has no pip of its own, so
+    the pip of another Python is asked to install there.
+
+    Parameters
+    ----------
+    extra : str
+        A name under `optional-dependencies` in `pyproject.toml`.
+    """
+    root = Path(__file__).resolve().parent
+    is_clone = (root / "pyproject.toml").is_file()
+    what = f"-e '{root}[{extra}]'" if is_clone else f"'tilewright[{extra}]'"
+    if find_spec("pip"):
+        return f"{sys.executable} -m pip install {what}"
+    return f"python3 -m pip --python {sys.executable} install {what}"

@@ -59,7 +59,7 @@ def compile_graph(
     Parameters
     ----------
     graph
-        As `import_and_quantise` gives it.
+        As `import_model` gives it.
     configuration
         The accelerator.
     progress

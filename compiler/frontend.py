@@ -1,4 +1,4 @@
-"""The front end's recipe: a model file -> a graph whose quantised layers have one integer meaning.
+"""The front end: a model file -> a graph whose quantised layers have one exact integer meaning.
 
 The result's integer operators are the accelerator's candidates; everything else is the host's.
 """
@@ -71,13 +71,13 @@ def recognise_layers(
     return graph
 
 
-def import_and_quantise(
+def import_model(
     source: str | os.PathLike[str] | bytes,
     batch: int = 1,
     fixed: Mapping[str, np.ndarray] = NOTHING,
     dims: Mapping[str, int] = NOTHING,
 ) -> Graph:
-    """Read an ONNX model and recognise its quantised layers.
+    """Read an ONNX model and recognise its quantised layers; a float model stays in float.
 
     Parameters
     ----------

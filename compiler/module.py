@@ -133,6 +133,12 @@ class Segment:
     constants_offset: int
     data_bytes: int
 
+    def __repr__(self) -> str:
+        return (
+            f"<Segment of {len(self.layers)} layers in {len(self.program):,} instructions, "
+            f"{self.data_bytes:,} bytes of data>"
+        )
+
     def image(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """A new data window, uint8[data_bytes], with constants and the given inputs."""
         image = np.zeros(self.data_bytes, dtype=np.uint8)
@@ -166,4 +172,12 @@ class Module:
     steps: tuple[str | int, ...]
     segments: tuple[Segment, ...]
     report: Mapping[str, object]
-    code: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    code: Mapping[str, bytes] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        layers = sum(len(segment.layers) for segment in self.segments)
+        instructions = sum(len(segment.program) for segment in self.segments)
+        return (
+            f"<Module `{self.name:.60}` for `{self.configuration.name:.60}`: {layers} accelerator "
+            f"layers in {instructions:,} instructions>"
+        )

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ImportModelError, InputError, ToolError
-from .frontend import import_and_quantise
+from ..errors import ImportModelError, InputError, ToolError, install_command
+from .frontend import import_model
 from .graph import Graph
 from .importers import import_onnx
 from .quantiser import QuantiserOptions, make_batches, quantise
 
-INSTALL = "install it with `pip install tilewright[torch]`"
+INSTALL = f"install it with `{install_command('torch')}`"
 
 
 def from_torch(
@@ -46,7 +46,7 @@ def from_torch(
     Returns
     -------
     Graph
-        As `import_and_quantise` gives it, ready for `compile_graph`.
+        As `import_model` gives it, ready for `compile_graph`.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def from_torch(
     """
     data = export_torch(module, example)
     if calibrate is None:
-        return import_and_quantise(data)
+        return import_model(data)
     graph = import_onnx(data)
     samples = _samples(graph, calibrate)
     batches = make_batches(graph, samples)

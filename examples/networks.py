@@ -1,8 +1,8 @@
 """Write a well-known image network as quantised ONNX, with random weights and a few images.
 
 The shapes are the published ones, with batch normalisation folded into the convolutions. The
-weights are random, so that nothing is downloaded: a network recognises nothing, but has every
-layer, range and byte count of the real one. The same machine writes the same bytes each time.
+weights are random, so nothing is downloaded. A network recognises nothing, but it has every layer,
+range and byte count of the real one. The same machine writes the same bytes each time.
 
     python examples/networks.py resnet18 build/resnet18            # 12 MB, five seconds
     python examples/networks.py mobilenet_v2 build/small --size 64 --width 0.5 --classes 10
@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-IMAGES = "images.npz"
+IMAGES_SUFFIX = "_images.npz"
 SEED = 2015
 SIZE, CLASSES = 224, 1000
 CALIBRATION_IMAGES, TEST_IMAGES = 4, 2
@@ -32,8 +32,8 @@ class Builder:
     """Nodes and weights of a network so far; `width` multiplies the published channel counts.
 
     Weights are drawn after He et al. (arXiv:1502.01852): a `gain` of 2 makes up for what a ReLU
-    cuts off. What a block adds to its shortcut is scaled down by a lower gain, so that ranges grow
-    slowly with depth.
+    cuts off. A block scales what it adds to its shortcut by a lower gain, so ranges grow slowly
+    with depth.
     """
 
     def __init__(self, width: float) -> None:
@@ -283,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name", choices=NETWORKS, help="network")
     parser.add_argument("folder", type=Path, help="folder to write")
-    parser.add_argument("--size", type=int, default=SIZE, help="of the images, in pixels")
+    parser.add_argument("--size", type=int, default=SIZE, help="images' width and height")
     parser.add_argument("--width", type=float, default=1.0, help="multiplier of the channels")
     parser.add_argument("--classes", type=int, default=CLASSES, help="number of outputs")
     parser.add_argument("--float", action="store_true", help="write the float network alone")
@@ -292,7 +292,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"`--size`: expected a multiple of 32 pixels, got `{options.size}`")
     if not 0 < options.width <= 4 or options.classes < 1:
         parser.error("expected a `--width` above 0, up to 4, and one or more `--classes`")
-    model, images = options.folder / f"{options.name}_int8_qdq.onnx", options.folder / IMAGES
+    model = options.folder / f"{options.name}_int8_qdq.onnx"
+    images = options.folder / f"{options.name}{IMAGES_SUFFIX}"
     options.folder.mkdir(parents=True, exist_ok=True)
     network = float_model(options.name, options.size, options.width, options.classes)
     if options.float:
@@ -303,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     samples = draw_images(TEST_IMAGES, SEED + 1, options.size)
     outputs = logits_of(model.read_bytes(), samples)
     np.savez_compressed(images, inputs=samples, outputs=outputs)
-    print(f"wrote `{model}` and {TEST_IMAGES} images with their outputs, `{images.name}`")
+    print(f"wrote `{model}`, and {TEST_IMAGES} images with their outputs in `{images}`")
 
 
 if __name__ == "__main__":

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ..compiler.compile import compile_graph
-from ..compiler.frontend import import_and_quantise
+from ..compiler.frontend import import_model
 from ..errors import DeviceError
 from ..isa.configuration import DEFAULT, Configuration
 from ..runtime import open_device
 from .cli.arguments import require_tools
 from .cli.main import guarded
+from .execution.compile_graph import compile_graph
 from .execution.run_samples import Outcome, run_samples
 from .execution.samples import Samples, read_samples
 from .reports import terminal as report
@@ -31,7 +31,7 @@ DEVICE_SAMPLES: Mapping[str, int] = {"sim": 360, "reference": 40, "rtl": 100}
 """Samples for each device, in this order."""
 
 SHOWN = 6
-SHADES = " ░▒▓█"
+SHADES, ASCII_SHADES = " ░▒▓█", " .:+#"
 BRIGHTEST = 16
 """A pixel counts the dark dots of a 4x4 block of the scan."""
 
@@ -58,14 +58,14 @@ def demo(
         require_tools(name)
     report.say(f"model          {MODEL.name}")
     report.say(f"configuration  {report.configuration_sentence(configuration)}")
-    module = compile_graph(import_and_quantise(MODEL), configuration, keep_all=True)
+    module = compile_graph(import_model(MODEL), configuration, keep_all=True)
     samples = read_samples(SCANS, module.graph)
     outcomes: dict[str, Outcome] = {}
     for name, count in device_samples.items():
-        beside = 0 if name == "sim" else count
+        compare_with = 0 if name == "sim" else count
         with open_device(name, configuration) as device:
             outcomes[name] = run_samples(
-                module, device, samples.first(count), compare=True, beside=beside
+                module, device, samples.first(count), compare=True, compare_with=compare_with
             )
         report.say(device_sentence(name, outcomes[name]))
     report.say("")
@@ -116,9 +116,10 @@ def refuse_differences(name: str, outcome: Outcome) -> None:
 def pictures(samples: Samples, outputs: np.ndarray) -> Iterator[str]:
     """Scans side by side as block characters, with what the network says of each."""
     scans = next(iter(samples.inputs.values())).reshape(samples.count, 8, 8)
-    levels = np.rint(scans / BRIGHTEST * (len(SHADES) - 1)).astype(int)
+    shades = SHADES if "utf" in (sys.stdout.encoding or "").lower() else ASCII_SHADES
+    levels = np.rint(scans / BRIGHTEST * (len(shades) - 1)).astype(int)
     for row in range(scans.shape[1]):
-        yield "   ".join("".join(SHADES[level] * 2 for level in scan[row]) for scan in levels)
+        yield "   ".join("".join(shades[level] * 2 for level in scan[row]) for scan in levels)
     answers = outputs[: samples.count].reshape(samples.count, -1).argmax(axis=1)
     labels = samples.labels if samples.labels is not None else answers
     captions = [

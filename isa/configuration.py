@@ -12,7 +12,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, did_you_mean
 from .configuration_rules import coupled_defaults, fitted, rules
 from .parameters import Parameter, parameter
 from .vector_operations import OPERATIONS, Operation, operations_with
@@ -273,7 +273,7 @@ class Configuration:
             if key not in known:
                 raise ConfigurationError(
                     f"configuration `{self.name}`: unknown parameter `{key}`; "
-                    f"known are {', '.join(sorted(known))}"
+                    f"known are {', '.join(sorted(known))}" + did_you_mean(key, known)
                 )
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return Configuration(**fitted({**values, **changes}, fixed=changes))
@@ -298,6 +298,7 @@ class Configuration:
         if unknown:
             raise ConfigurationError(
                 f"{source}: unknown parameter `{unknown[0]}`; known are {', '.join(sorted(known))}"
+                + did_you_mean(unknown[0], known)
             )
         return Configuration(**{"name": "unnamed", **values})
 
@@ -362,15 +363,15 @@ DEFAULT = PRESETS["16x16"]
 
 
 def load_configuration(name_or_path: str) -> Configuration:
-    """Find a preset by name, or read a JSON file of parameters.
+    """Find a preset by its name in any case, or read a JSON file of parameters.
 
     Raises
     ------
     ConfigurationError
         When there is neither, or the file breaks a rule.
     """
-    if name_or_path in PRESETS:
-        return PRESETS[name_or_path]
+    if name_or_path.lower() in PRESETS:
+        return PRESETS[name_or_path.lower()]
     path = Path(name_or_path)
     if not path.is_file():
         raise ConfigurationError(

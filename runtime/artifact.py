@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..atomic_write import write_atomically
+from ..atomic_write import write_output
 from ..compiler.graph import Graph, parse_graph, print_graph, verify
 from ..compiler.module import Module
 from ..errors import ArtifactError, TilewrightError
@@ -56,7 +56,14 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
     ArtifactError
         When the file cannot be written.
     """
-    path = Path(path)
+    what = f"artifact `{path}`"
+    write_output(
+        Path(path), artifact_bytes(module, level=level), what, error=ArtifactError, durable=True
+    )
+
+
+def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
+    """The content of the file that `save` writes; the parameters are the same."""
     entries = {GRAPH: print_graph(module.graph).encode()}
     for index, constant in enumerate(module.graph.constants):
         entries[_array_entry(index)] = _to_npy(constant.data)
@@ -78,7 +85,7 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
         "sha256": {name: _sha256(data) for name, data in sorted(entries.items())},
     }
     entries[MANIFEST] = json.dumps(manifest, indent=1, sort_keys=True).encode()
-    _write(path, pack(entries, level))
+    return pack(entries, level)
 
 
 def load(
@@ -244,12 +251,3 @@ def _to_npy(array: np.ndarray) -> bytes:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        write_atomically(path, data, durable=True)
-    except OSError as problem:
-        raise ArtifactError(
-            f"artifact `{path}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None

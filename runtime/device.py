@@ -76,6 +76,10 @@ class Result:
     spans: np.ndarray | None = None
     counters: dict[str, int] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        time = "no time" if self.cycles is None else f"{self.cycles:,} cycles"
+        return f"<Result of `{self.device}`: {time}, {self.dram.size:,} bytes of data>"
+
 
 class Device(ABC):
     """Something that runs programs of one configuration.
@@ -90,6 +94,9 @@ class Device(ABC):
         self.configuration = configuration
         self.memory = memory
         self._loaded = LoadedProgram((), configuration)
+
+    def __repr__(self) -> str:
+        return f"<Device `{self.name}` of `{self.configuration.name:.60}`>"
 
     def run(self, program: Program, dram: np.ndarray) -> Result:
         """Run a program to its HALT.

@@ -112,6 +112,10 @@ class Profile:
     utilisation: float | None
     counters: Mapping[str, int]
 
+    def __repr__(self) -> str:
+        cycles = "no" if self.cycles is None else f"{self.cycles:,}"
+        return f"<Profile of {len(self.layers)} layers: {cycles} cycles>"
+
     @property
     def macs(self) -> int:
         """Multiplications on the accelerator."""

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from ..compiler.cpu import BoundKernel, Description, aligned_empty
-from ..compiler.cpu.execution.kernel import Kernel, address_of
+from ..compiler.cpu.execution.kernel import CompiledKernel, address_of
 from ..compiler.host.recurrence import Direction, Recurrence
 
-Load = Callable[[Description], Kernel]
+Load = Callable[[Description], CompiledKernel]
 """Where kernels come from."""
 
 

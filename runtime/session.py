@@ -14,7 +14,7 @@ from threading import Lock
 
 import numpy as np
 
-from ..compiler.graph import Graph
+from ..compiler.graph import Graph, Value
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import LEAST_WORK, Finish, Start, overlaps
 from ..compiler.module import Binding, Module, Segment
@@ -60,6 +60,9 @@ class Run:
     values: dict[str, np.ndarray] = field(repr=False)
     module: Module = field(repr=False)
     names: Mapping[str, str] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Run of `{self.module.name:.60}`: {len(self.outputs)} outputs>"
 
     @cached_property
     def profile(self) -> Profile:
@@ -123,6 +126,9 @@ class Session:
         self._overlaps = overlaps(self.host.plan.events)
         self._beside = ThreadPoolExecutor(1) if any(self._overlaps.values()) else None
         self._running = Lock()
+
+    def __repr__(self) -> str:
+        return f"<Session of `{self.module.name:.60}` on `{self.device.name}`>"
 
     def run(self, inputs: Inputs) -> Run:
         """Run the network once.
@@ -245,6 +251,19 @@ def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
         if array.dtype != DTYPES[kind.dtype] or array.shape != kind.shape:
             raise InputError(
                 f"input `{value.name}`: expected {kind.dtype}{list(kind.shape)}, got "
-                f"{array.dtype}{list(array.shape)}; convert it"
+                f"{array.dtype}{list(array.shape)}; {_conversion(array, value)}"
             )
     return {name: np.asarray(inputs[name]) for name in names}
+
+
+def _conversion(array: np.ndarray, value: Value) -> str:
+    """What makes an array the input that a network takes."""
+    shape = value.type.shape
+    if array.dtype != DTYPES[value.type.dtype] or array.shape == shape:
+        return "convert it"
+    if shape[:1] == (1,) and array.shape == shape[1:]:
+        return "add the first dimension with `array[None]`"
+    if array.shape[1:] == shape[1:] and len(shape) == array.ndim:
+        samples = "one sample" if shape[0] == 1 else f"{shape[0]} samples"
+        return f"a run takes {samples}: call `run(array[i : i + {shape[0]}])` for each `i`"
+    return "convert it"

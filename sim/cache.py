@@ -8,10 +8,26 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from ..atomic_write import write_atomically
 from ..errors import ToolError
+from .toolchain import progress
+
+
+class CacheError(ToolError):
+    """The cache folder cannot be written, or is full.
+
+    Parameters
+    ----------
+    reason
+        What the operating system says.
+    """
+
+    def __init__(self, message: str, reason: str | None) -> None:
+        super().__init__(message)
+        self.reason = reason or "unknown reason"
 
 
 def cache_folder() -> Path:
@@ -28,18 +44,29 @@ def kept_folder(kind: str = "rtl", task: str = "RTL simulation") -> Path:
 
     Raises
     ------
-    ToolError
+    CacheError
         When it cannot be made; `task` is what could then not go on.
     """
     folder = cache_folder() / kind
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise ToolError(
+        raise CacheError(
             f"{task}: cannot create the cache folder `{folder}` ({problem.strerror}); "
-            "set `TILEWRIGHT_CACHE` to a folder that you may write"
+            "set `TILEWRIGHT_CACHE` to a folder that you may write",
+            problem.strerror,
         ) from None
     return folder
+
+
+@cache
+def say_nothing_is_kept(folder: Path, reason: str) -> None:
+    """Say once, on stderr, that the cache is not there and what that costs."""
+    progress(
+        f"`{folder}` cannot be written ({reason}): what is built or compiled now is not kept; make "
+        "room, or set `TILEWRIGHT_CACHE` to a folder that you may write",
+        "cache",
+    )
 
 
 def digest(parts: list[str]) -> str:
@@ -75,17 +102,29 @@ def keep_file(
     -------
     Path
         `kept`.
+
+    Raises
+    ------
+    CacheError
+        When the folder cannot be written.
     """
     if kept.is_file():
         return kept
-    with kept.with_suffix(".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            when_waiting()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if kept.is_file():
-            return kept
-        with tempfile.TemporaryDirectory(dir=kept.parent, prefix="build-") as folder:
-            os.replace(make(Path(folder)), kept)
+    try:
+        with kept.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                when_waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if kept.is_file():
+                return kept
+            with tempfile.TemporaryDirectory(dir=kept.parent, prefix="build-") as folder:
+                os.replace(make(Path(folder)), kept)
+    except OSError as problem:
+        raise CacheError(
+            f"cannot write the cache folder `{kept.parent}` ({problem.strerror}); make room, or "
+            "set `TILEWRIGHT_CACHE` to a folder that you may write",
+            problem.strerror,
+        ) from None
     return kept

@@ -2,15 +2,27 @@
 
 A library is kept by a hash of its sources, the flags, the compiler and the processor; two processes
 never build the same one twice, and none ever loads half a file. It takes a second or two, so it is
-told on a terminal alone and leaves no trace in a log.
+told on a terminal alone and leaves no trace in a log. Where the cache cannot be written, the
+library is built for this process alone.
 """
 
+import atexit
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from .cache import cache_folder, digest, keep_file, kept_folder
+from ..errors import ToolError
+from .cache import (
+    CacheError,
+    cache_folder,
+    digest,
+    keep_file,
+    kept_folder,
+    say_nothing_is_kept,
+)
 from .toolchain import call, find_compiler, machine_fingerprint, progress
 
 NATIVE_FLAGS = ("-O3", "-march=native", "-std=c++20", "-fPIC", "-pthread", "-Wall", "-Wextra")
@@ -41,17 +53,36 @@ def build_native(
     Raises
     ------
     ToolError
-        When there is no compiler, it refuses a source, or the cache cannot be written.
+        When there is no compiler, it refuses a source, or no folder can be written.
     """
     compiler = find_compiler(_TASK, "or set `CXX`")
     paths = [Path(__file__).parent / source for source in sources]
     texts = dict(generated or {}) | {path.name: path.read_text() for path in paths}
     parts = [_fingerprint(compiler), *flags]
     parts += [part for file in sorted(texts.items()) for part in file]
-    return keep_file(
-        kept_folder("native", _TASK) / f"{name}-{digest(parts)}.so",
-        lambda folder: _compile(compiler, name, folder, texts, flags),
-    )
+    file = f"{name}-{digest(parts)}.so"
+
+    def make(folder: Path) -> Path:
+        return _compile(compiler, name, folder, texts, flags)
+
+    try:
+        return keep_file(kept_folder("native", _TASK) / file, make)
+    except CacheError as problem:
+        say_nothing_is_kept(cache_folder(), problem.reason)
+        return make(_temporary_folder())
+
+
+def _temporary_folder() -> Path:
+    """A folder that is removed when the process ends."""
+    try:
+        folder = tempfile.mkdtemp(prefix="tilewright-")
+    except OSError as problem:
+        raise ToolError(
+            f"{_TASK}: no folder for temporary files can be written ({problem.strerror}); make "
+            "room, or set `TMPDIR`"
+        ) from None
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 _fingerprint = cache(machine_fingerprint)

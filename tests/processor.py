@@ -2,13 +2,13 @@
 
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import LEVELS, Target, generic, host, host_levels
+from tilewright.compiler.cpu import LEVELS, CpuTarget, generic, host, host_levels
 
 levels = st.sampled_from(host_levels() or tuple(LEVELS))
 """Levels that this machine runs."""
 
 
-def target_at(level: str | None) -> Target:
+def target_at(level: str | None) -> CpuTarget:
     """This machine, at a level if one is given; any processor of it where this one lacks it.
 
     Code for the latter is compiled, then refused with a `ProcessorError`, which `conftest` reports.

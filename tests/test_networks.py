@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, is_accelerated
 from tilewright.compiler.options import Options
 from tilewright.flows.execution.run_samples import run_samples
@@ -70,10 +70,10 @@ NETWORKS = {
 def test_every_accelerator_layer_equals_the_integer_reference(name, configuration, device):
     network, machine = NETWORKS[name], PRESETS[configuration]
     model = MODELS / f"{network.path}.onnx"
-    module = compile_graph(import_and_quantise(model), machine, keep_all=True)
+    module = compile_graph(import_model(model), machine, keep_all=True)
     samples = read_samples(model.with_suffix(".npz"), module.graph).first(network.samples[device])
     with open_device(device, machine) as opened:
-        outcome = run_samples(module, opened, samples, compare=True, beside=device != "sim")
+        outcome = run_samples(module, opened, samples, compare=True, compare_with=device != "sim")
     comparison = outcome.comparison
     assert comparison is not None
     assert comparison.equal, comparison.first_difference()
@@ -93,7 +93,7 @@ def test_every_node_equals_the_integer_reference(name, configuration):
     """Compiled so that nothing stays on chip, which no comparison sees."""
     network, machine = NETWORKS[name], PRESETS[configuration]
     model = MODELS / f"{network.path}.onnx"
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     module = compile_graph(graph, machine, keep_all=True, options=Options(fuse=False))
     samples = read_samples(model.with_suffix(".npz"), graph).first(2)
     with open_device("sim", machine) as sim:
@@ -108,7 +108,7 @@ def test_every_node_equals_the_integer_reference(name, configuration):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_sim_knows_every_cycle_of_the_hardware(name, configuration):
     machine = PRESETS[configuration]
-    graph = import_and_quantise(MODELS / f"{NETWORKS[name].path}.onnx")
+    graph = import_model(MODELS / f"{NETWORKS[name].path}.onnx")
     module = compile_graph(graph, machine)
     for memory in (MemoryModel(), MemoryModel(latency_cycles=200, beats=1, cycles=2)):
         with (
@@ -129,7 +129,7 @@ def test_sim_knows_every_cycle_of_the_hardware(name, configuration):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_convolution_and_dense_layer_is_on_the_accelerator(name):
     """No product is left to the host, whatever glue is."""
-    graph = import_and_quantise(MODELS / f"{NETWORKS[name].path}.onnx")
+    graph = import_model(MODELS / f"{NETWORKS[name].path}.onnx")
     products = [node for node in graph.nodes if isinstance(node.attributes, QConv)]
     assert products
     hosted = {node.op for node in graph.nodes if not is_accelerated(node)}

@@ -1,14 +1,18 @@
 """The packaging says what the folders say."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from fnmatch import fnmatch
 from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright
+from tilewright import errors
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -91,8 +95,8 @@ def test_what_the_processor_cannot_run_is_reported(pytester, monkeypatch):
     pytester.makeini("[pytest]\nmarkers = cpu_kernels")
     pytester.makepyfile(
         "import pytest\n"
-        "from tilewright.compiler.cpu import Softmax, compile_kernel, generic\n"
-        "def test_code(): compile_kernel(Softmax(2, 3), generic('sse2'))\n"
+        "from tilewright.compiler.cpu import RowSoftmax, compile_kernel, generic\n"
+        "def test_code(): compile_kernel(RowSoftmax(2, 3), generic('sse2'))\n"
         "@pytest.mark.cpu_kernels\ndef test_kernels(): assert False\n"
         "def test(): ..."
     )
@@ -111,3 +115,79 @@ def test_every_public_name_loads():
         assert getattr(tilewright, name) is not None
     with pytest.raises(AttributeError, match="no attribute `nothing`"):
         _ = tilewright.nothing
+
+
+def test_public_names_are_completed():
+    assert set(tilewright.__all__) <= set(dir(tilewright))
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_the_advice_to_install_fits_the_installation(monkeypatch, has_pip):
+    """A clone's environment has no pip of its own; a wheel's does, and knows no source folder."""
+    monkeypatch.setattr(errors, "find_spec", lambda name: "there" if has_pip else None)
+    pip = f"{sys.executable} -m pip" if has_pip else f"python3 -m pip --python {sys.executable}"
+    assert errors.install_command("torch") == f"{pip} install -e '{ROOT}[torch]'"
+    monkeypatch.setattr(errors, "__file__", "/usr/lib/python3/tilewright/errors.py")
+    assert errors.install_command("torch") == f"{pip} install 'tilewright[torch]'"
+
+
+NOT_FOR_RUNNING = (
+    *("onnx", "rich"),
+    *("tilewright.compiler.passes", "tilewright.compiler.importers"),
+    *("tilewright.compiler.quantiser", "tilewright.compiler.kernels", "tilewright.flows"),
+)
+"""What loading and running an artifact on `sim` has no use for."""
+
+
+def test_an_artifact_runs_without_the_compiler(tmp_path):
+    """A second interpreter, since here everything has been imported long ago."""
+    digits = ROOT / "examples" / "digits" / "digits_int8_qdq.onnx"
+    path = tmp_path / "digits.tw"
+    tilewright.save(tilewright.compile_graph(tilewright.import_model(digits)), path)
+    code = f"""
+import sys
+import numpy as np
+import tilewright
+module = tilewright.load({str(path)!r})
+with tilewright.open_device("sim", module.configuration) as sim:
+    tilewright.Session(module, sim).run(np.zeros((1, 1, 8, 8), np.float32))
+print([name for name in {NOT_FOR_RUNNING!r} if name in sys.modules])
+"""
+    assert _printed(code) == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--help"], ["numpy", "onnx", "amaranth", "llvmlite", "rich", "tilewright.isa"]),
+        (["--version"], ["onnx", "amaranth", "llvmlite", "rich", "tilewright.compiler"]),
+        (["config", "list"], ["onnx", "amaranth", "llvmlite", "tilewright.compiler.graph"]),
+    ],
+)
+def test_short_answers_import_little(arguments, unused):
+    code = f"""
+import sys
+from tilewright.flows.cli.main import main
+try:
+    main({arguments!r})
+except SystemExit:
+    pass
+print([name for name in {unused!r} if name in sys.modules])
+"""
+    assert _printed(code).splitlines()[-1] == "[]"
+
+
+def _printed(code: str) -> str:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_what_the_python_prompt_shows_is_short():
+    graph = tilewright.import_model(ROOT / "examples" / "digits" / "digits_int8_qdq.onnx")
+    module = tilewright.compile_graph(graph)
+    (segment,) = module.segments
+    with tilewright.open_device("sim", module.configuration) as sim:
+        session = tilewright.Session(module, sim)
+        run = session.run(np.zeros((1, 1, 8, 8), np.float32))
+        shown = [graph, module, segment, sim, session, run, run.results[0], run.profile]
+        assert max(len(repr(each)) for each in shown) <= 200

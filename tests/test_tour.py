@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright import compile_graph, import_model
 from tilewright.compiler.module import Module
 from tilewright.errors import ConfigurationError, ProgramError
 from tilewright.isa import Configuration, check, encode_program, parse_program
@@ -68,7 +67,7 @@ def test_check_and_run_a_program():
 # 3. The compiler makes such programs from ONNX; `keep_all` lets us look at every layer afterwards.
 @pytest.fixture(scope="module")
 def module() -> Module:
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     return compile_graph(graph, MACHINE, keep_all=True)
 
 

@@ -6,36 +6,42 @@
     layer = kernel.bind(w=w, bias=bias)      # constants are packed once
     layer(x, out=y)                          # NumPy arrays; Python's lock is released
     data = kernel.to_bytes()                 # machine code, for an artifact
-    kernel = load_kernel(data, description)  # compiled anew where the processor is another
+    kernel = load_kernel(data, description)  # recompiled for another processor
 
 A description is a frozen dataclass that knows its operands, its declaration in index notation and
-a schedule for each feature set: `Convolution` (a matrix product is one of 1x1, `matrix_product`
-makes it), `DepthwiseConvolution`, `GroupedConvolution`, `BatchedProduct` of two activations,
-`Softmax`, `LayerNormalisation`, `Reduction`, `Elementwise`, and `Declared` for any kernel and
-schedule of one's own. Activations lie as NHWC; bytes are `Quantised`, and `Byte...` are kernels of
-bytes alone. Arrays from `aligned_empty` are read and written fastest. Results do not depend on the
-number of threads; between feature sets float32 results differ in rounding.
+a schedule for each level: `Convolution` (`matrix_product` makes one of 1x1), `GroupedConvolution`,
+`DepthwiseConvolution`, `BatchedProduct` of two activations, `RowSoftmax`, `LayerNormalisation`,
+`RowReduction`, `Elementwise`, and `Declared` for your own kernel and schedule. Activations lie as
+NHWC. Bytes are described by a `Requantisation`; the kernels named `Byte...` take nothing else.
+Arrays from `aligned_empty` are read and written fastest. Results do not depend on the number of
+threads; float32 results of different levels differ in rounding.
 
-A `Target` is LLVM's triple, processor and features, and the level of `LEVELS` that schedules are
-chosen by: AVX-512 with VNNI, AVX2, or SSE2.
+A `CpuTarget` is LLVM's triple, processor and features, and the name of one of `LEVELS`: AVX-512
+with VNNI, AVX2, or SSE2. `TILEWRIGHT_CPU_LEVEL` caps the level that `host` finds.
 """
 
 from .codegen.layout import Layout
-from .execution.kernel import BoundKernel, Kernel, aligned_empty, compile_kernel, load_kernel
+from .execution.kernel import (
+    BoundKernel,
+    CompiledKernel,
+    aligned_empty,
+    compile_kernel,
+    load_kernel,
+)
 from .kernels.batched_product import BatchedProduct
-from .kernels.byte_elementwise import ByteSum, ByteTable
-from .kernels.byte_pooling import BytePooling
 from .kernels.byte_product import ByteProduct
+from .kernels.byte_tables import ByteSum, ByteTable
 from .kernels.convolution import Convolution, matrix_product
 from .kernels.declared import Declared
 from .kernels.depthwise import DepthwiseConvolution
-from .kernels.description import Array, Description, Plan
+from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
 from .kernels.grouped_convolution import GroupedConvolution
 from .kernels.movement import AffineCopy, ByteJoin
-from .kernels.quantised import Quantised, Residual
-from .kernels.rows import LayerNormalisation, Reduction, Softmax
-from .target import LEVELS, Target, generic, host, host_levels
+from .kernels.pooling import BytePooling, Pooling
+from .kernels.quantised import Requantisation, Residual
+from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
+from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
     "LEVELS",
@@ -48,21 +54,22 @@ __all__ = [
     "ByteProduct",
     "ByteSum",
     "ByteTable",
+    "CompiledKernel",
     "Convolution",
+    "CpuTarget",
     "Declared",
     "DepthwiseConvolution",
     "Description",
     "Elementwise",
     "GroupedConvolution",
-    "Kernel",
+    "KernelSchedule",
     "LayerNormalisation",
     "Layout",
-    "Plan",
-    "Quantised",
-    "Reduction",
+    "Pooling",
+    "Requantisation",
     "Residual",
-    "Softmax",
-    "Target",
+    "RowReduction",
+    "RowSoftmax",
     "aligned_empty",
     "compile_kernel",
     "generic",

@@ -74,7 +74,7 @@ LEVELS: Mapping[str, Level] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CpuTarget:
     """A processor to compile for.
 
     Parameters
@@ -116,7 +116,7 @@ class Target:
 
     @property
     def processor(self) -> Processor:
-        """What schedules see."""
+        """The processor as schedules see it."""
         return Processor(self.level, LEVELS[self.level].instructions)
 
     def machine(self) -> llvm.TargetMachine:
@@ -152,7 +152,7 @@ def host_levels() -> tuple[str, ...]:
     return own[own.index(cap) :] if cap else own
 
 
-def host(level: str | None = None) -> Target:
+def host(level: str | None = None) -> CpuTarget:
     """This machine, with all that it can do or with the features of a lower level alone.
 
     Parameters
@@ -163,7 +163,7 @@ def host(level: str | None = None) -> Target:
     Raises
     ------
     CompileError
-        When there is no such level.
+        When the level is unknown.
     ProcessorError
         When this machine does not run it.
     UsageError
@@ -175,14 +175,14 @@ def host(level: str | None = None) -> Target:
     check_runs(level)
     if level == next(iter(LEVELS)):
         features = llvm.get_host_cpu_features().flatten()
-        return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, level)
+        return CpuTarget(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, level)
     return generic(level)
 
 
-def generic(level: str) -> Target:
+def generic(level: str) -> CpuTarget:
     """Any processor of a level, for code that another machine is to run."""
     triple = llvm.get_process_triple()
-    return Target(
+    return CpuTarget(
         triple if _is_x86_64(triple) else "x86_64-unknown-linux-gnu", LEVELS[level].cpu, "", level
     )
 

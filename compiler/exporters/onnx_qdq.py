@@ -16,33 +16,15 @@ from ...errors import CompileError
 from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
 from ..graph.operators.reductions import POSITIONS
+from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
 from .onnx_writer import Writer
 
 OPSET = 20
 IR_VERSION = 9
 """Of ONNX 1.15, the first release with operator set 20."""
 
-PARAMETERS: dict[str, tuple[str, ...]] = {
-    "Celu": ("alpha",),
-    "Elu": ("alpha",),
-    "HardSigmoid": ("alpha", "beta"),
-    "LeakyRelu": ("alpha",),
-    "Selu": ("alpha", "gamma"),
-    "Shrink": ("bias", "lambd"),
-    "ThresholdedRelu": ("alpha",),
-}
-"""Attributes of elementwise functions, in the order of `Unary.parameters`."""
-
-VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "BitShiftLeft": ("BitShift", {"direction": "LEFT"}),
-    "BitShiftRight": ("BitShift", {"direction": "RIGHT"}),
-    "FMod": ("Mod", {"fmod": 1}),
-    "GeluTanh": ("Gelu", {"approximate": "tanh"}),
-    "LastArgMax": ("ArgMax", {"select_last_index": 1}),
-    "LastArgMin": ("ArgMin", {"select_last_index": 1}),
-}
-"""Kinds of elementwise functions and reductions that in ONNX are an attribute of another one."""
-
+NEWER = ("Swish",)
+"""Elementwise functions that the operator set lacks."""
 
 Export = Callable[[Writer, Node, Any], None]
 """Writes a node, given its operator."""
@@ -97,7 +79,7 @@ def check_exportable(graph: Graph) -> None:
         if isinstance(node.attributes, ops.Unary) and node.attributes.kind != "Clip":
             kind, parameters = node.attributes.kind, node.attributes.parameters
             got = f"`{kind}` with {len(parameters)} parameters"
-            if len(PARAMETERS.get(kind, ())) == len(parameters):
+            if len(PARAMETERS.get(kind, ())) == len(parameters) and kind not in NEWER:
                 continue
         elif type(node.attributes) in EXPORTS:
             continue
@@ -112,38 +94,32 @@ def _described(name: str, kind: TensorType) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(name, element, kind.shape)
 
 
-def _quantisation(writer: Writer, node: Node, operator: Any, dtype: str) -> list[str]:
-    """Return the names of scale and zero point: scalars, or one for each channel."""
+def _plain(kind: str, **fields: str) -> Export:
+    """Write ONNX's operator `kind`; `fields` say which of ours its attributes are."""
+
+    def write(writer: Writer, node: Node, operator: ops.Operator) -> None:
+        writer.add(node, kind, **{name: getattr(operator, ours) for name, ours in fields.items()})
+
+    return write
+
+
+def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequantize) -> None:
+    integers = operator.dtype if isinstance(operator, ops.Quantize) else None
+    dtype = integers or writer.graph.types[node.inputs[0]].dtype
     scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
-    if operator.axis is None:
+    if operator.axis is None:  # scalars; else one for each channel
         scales, points = scales.reshape(()), points.reshape(())
     base = node.output.name
-    return [
-        writer.constant(f"{base}.scale", scales, np.float32),
-        writer.constant(f"{base}.zero_point", points, dtype),
-    ]
-
-
-def _quantize(writer: Writer, node: Node, operator: ops.Quantize) -> None:
-    known = _quantisation(writer, node, operator, operator.dtype)
+    scale = writer.constant(f"{base}.scale", scales, np.float32)
+    zero_point = writer.constant(f"{base}.zero_point", points, dtype)
     axis = {} if operator.axis is None else {"axis": operator.axis}
-    writer.add(node, "QuantizeLinear", *known, **axis)
-
-
-def _dequantize(writer: Writer, node: Node, operator: ops.Dequantize) -> None:
-    dtype = writer.graph.types[node.inputs[0]].dtype
-    known = _quantisation(writer, node, operator, dtype)
-    axis = {} if operator.axis is None else {"axis": operator.axis}
-    writer.add(node, "DequantizeLinear", *known, **axis)
+    kind = "QuantizeLinear" if integers else "DequantizeLinear"
+    writer.add(node, kind, scale, zero_point, **axis)
 
 
 def _reshape(writer: Writer, node: Node, operator: ops.Reshape) -> None:
     shape = writer.constant(f"{node.output.name}.shape", operator.shape, np.int64)
     writer.add(node, "Reshape", shape)
-
-
-def _transpose(writer: Writer, node: Node, operator: ops.Transpose) -> None:
-    writer.add(node, "Transpose", perm=operator.permutation)
 
 
 def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
@@ -154,51 +130,23 @@ def _pad(writer: Writer, node: Node, operator: ops.Pad) -> None:
 
 
 def _slice(writer: Writer, node: Node, operator: ops.Slice) -> None:
-    base, axes = node.output.name, range(len(operator.starts))
+    axes = range(len(operator.starts))
     parts = {"starts": operator.starts, "stops": operator.stops, "axes": axes}
     parts["steps"] = operator.steps
+    base = node.output.name
     names = [writer.constant(f"{base}.{k}", list(v), np.int64) for k, v in parts.items()]
     writer.add(node, "Slice", *names)
 
 
-def _concat(writer: Writer, node: Node, operator: ops.Concat) -> None:
-    writer.add(node, "Concat", axis=operator.axis)
-
-
-def _gather(writer: Writer, node: Node, operator: ops.Gather) -> None:
-    writer.add(node, "Gather", axis=operator.axis)
-
-
 def _cast(writer: Writer, node: Node, operator: ops.Cast) -> None:
-    element = helper.np_dtype_to_tensor_dtype(np.dtype(operator.dtype))
-    writer.add(node, "Cast", to=element)
+    writer.add(node, "Cast", to=helper.np_dtype_to_tensor_dtype(np.dtype(operator.dtype)))
 
 
 def _conv(writer: Writer, node: Node, operator: ops.Conv) -> None:
-    writer.add(
-        node,
-        "Conv",
-        kernel_shape=writer.graph.types[node.inputs[1]].shape[2:],
-        strides=operator.strides,
-        pads=operator.pads,
-        dilations=operator.dilations,
-        group=operator.groups,
-    )
-
-
-def _matmul(writer: Writer, node: Node, operator: ops.MatMul) -> None:
-    writer.add(node, "MatMul")
-
-
-def _max_pool(writer: Writer, node: Node, operator: ops.MaxPool) -> None:
-    writer.add(
-        node,
-        "MaxPool",
-        kernel_shape=operator.kernel,
-        strides=operator.strides,
-        pads=operator.pads,
-        dilations=operator.dilations,
-    )
+    write = _plain("Conv", strides="strides", pads="pads", dilations="dilations", group="groups")
+    write(writer, node, operator)
+    kernel = writer.graph.types[node.inputs[1]].shape[2:]
+    writer.nodes[-1].attribute.append(helper.make_attribute("kernel_shape", kernel))
 
 
 def _average_pool(writer: Writer, node: Node, operator: ops.AveragePool) -> None:
@@ -221,14 +169,20 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
         ]
         writer.add(node, "Clip", *names)
         return
-    names = PARAMETERS.get(operator.kind, ())
-    kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
-    writer.add(node, kind, **dict(zip(names, operator.parameters, strict=True)), **more)
+    known = PARAMETERS.get(operator.kind, {}).items()
+    pairs = zip(known, operator.parameters, strict=True)
+    _kind(writer, node, operator, **{name: type(one)(value) for (name, one), value in pairs})
 
 
-def _binary(writer: Writer, node: Node, operator: ops.Binary) -> None:
-    kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
-    writer.add(node, kind, **more)
+def _kind(
+    writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
+) -> None:
+    """Write an operator by its kind, which in ONNX may be another one's attribute."""
+    kind = operator.kind
+    if kind in VARIANTS:
+        kind, name, value = VARIANTS[kind]
+        attributes[name] = value
+    writer.add(node, kind, **attributes)
 
 
 def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
@@ -250,31 +204,32 @@ def _softmax(writer: Writer, node: Node, operator: ops.Softmax) -> None:
 
 
 def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
+    keep = int(operator.keep)
     if operator.kind in POSITIONS:
-        (axis,) = operator.axes
-        kind, more = VARIANTS.get(operator.kind, (operator.kind, {}))
-        writer.add(node, kind, axis=axis, keepdims=int(operator.keep), **more)
+        _kind(writer, node, operator, axis=operator.axes[0], keepdims=keep)
         return
     axes = writer.constant(f"{node.output.name}.axes", operator.axes, np.int64)
-    writer.add(node, operator.kind, axes, keepdims=int(operator.keep), noop_with_empty_axes=1)
+    writer.add(node, operator.kind, axes, keepdims=keep, noop_with_empty_axes=1)
 
 
 EXPORTS: dict[type[ops.Operator], Export] = {
-    ops.Quantize: _quantize,
-    ops.Dequantize: _dequantize,
+    ops.Quantize: _quantisation,
+    ops.Dequantize: _quantisation,
     ops.Reshape: _reshape,
-    ops.Transpose: _transpose,
+    ops.Transpose: _plain("Transpose", perm="permutation"),
     ops.Pad: _pad,
     ops.Slice: _slice,
-    ops.Concat: _concat,
-    ops.Gather: _gather,
+    ops.Concat: _plain("Concat", axis="axis"),
+    ops.Gather: _plain("Gather", axis="axis"),
     ops.Cast: _cast,
     ops.Conv: _conv,
-    ops.MatMul: _matmul,
-    ops.MaxPool: _max_pool,
+    ops.MatMul: _plain("MatMul"),
+    ops.MaxPool: _plain(
+        "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"
+    ),
     ops.AveragePool: _average_pool,
     ops.Unary: _unary,
-    ops.Binary: _binary,
+    ops.Binary: _kind,
     ops.Softmax: _softmax,
     ops.Reduce: _reduce,
 }

@@ -41,7 +41,7 @@ class Writer:
         return name
 
     def constant(self, name: str, data: Any, dtype: Any = None) -> str:
-        """Add a constant, named alike, and return its name in the file."""
+        """Add a constant, named `name` if that is free, and return its name in the file."""
         name = self.fresh(name)
         self.constants[name] = np.asarray(data, dtype=dtype)
         return name

@@ -41,7 +41,7 @@ class Builder:
         return value.name
 
     def fresh(self, base: str) -> str:
-        """Return a name that no value has, `base` itself where it is free."""
+        """Return a name that no value has, `base` itself if it is free."""
         name, count = base, self._taken.get(base, 1)
         while name in self.types or name in self.reserved:
             name, count = f"{base}.{count}", count + 1
@@ -57,7 +57,7 @@ class Builder:
         data : ndarray
             Its elements.
         name : str
-            Wished for.
+            Preferred name.
         exact : bool
             Keep the name as it is, and do not share.
         """
@@ -92,7 +92,7 @@ class Builder:
         node : str
             Name of the node, for reports.
         name : str
-            Wished for the value, made unique; else it follows from `node`.
+            Preferred name of the value, made unique; by default it follows from `node`.
         quantisation : Quantisation
             Of the value, where type inference cannot know it.
 
@@ -118,7 +118,7 @@ class Builder:
         Parameters
         ----------
         names : sequence of str
-            Wished for, one for each output, made unique.
+            Preferred names, one for each output, made unique.
 
         Raises
         ------

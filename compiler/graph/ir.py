@@ -153,6 +153,12 @@ class Graph:
         object.__setattr__(self, "_producers", MappingProxyType(producers))
         object.__setattr__(self, "_users", MappingProxyType(users))
 
+    def __repr__(self) -> str:
+        return (
+            f"<Graph `{self.name:.60}`: {len(self.nodes)} nodes, {len(self.constants)} constants, "
+            f"{len(self.inputs)} inputs, {len(self.outputs)} outputs>"
+        )
+
     def is_constant(self, name: str) -> bool:
         """Tell whether a value is a constant of the graph."""
         return name in self._data

@@ -1,6 +1,6 @@
-"""How a value lies in memory behind transposes: which axes a kernel finds where.
+"""Memory layout of a value behind transposes: where a kernel finds each axis.
 
-Arrays without values stand for the values: NumPy knows the strides of its views.
+Empty arrays stand in for the values, since NumPy knows the strides of its views.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from ..graph.operators import Transpose
 
 
 def view_of(source: tuple[int, ...], nodes: Iterable[Node], shape: tuple[int, ...]) -> np.ndarray:
-    """A view of an array of `source`'s shape as the transposes among the nodes see it."""
+    """View an array of the shape `source` through the transposes among the nodes."""
     view = np.empty(source, np.int8)
     for node in nodes:
         if isinstance(node.attributes, Transpose):
@@ -24,7 +24,7 @@ def view_of(source: tuple[int, ...], nodes: Iterable[Node], shape: tuple[int, ..
 def joined_heads(
     view: np.ndarray, images: int, heads: int, rows: int, columns: int, turned: bool = False
 ) -> bool | None:
-    """Whether heads of a view [..., rows, columns] lie inside of rows; None if in another way.
+    """Whether the heads of a view [..., rows, columns] lie inside the rows; None if elsewhere.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def joined_heads(
     images, heads, rows, columns
         Extents.
     turned
-        Whether rows lie inside of columns.
+        Whether rows lie inside columns.
     """
     inner = (columns, rows) if turned else (rows, columns)
     for joined in (False, True):
@@ -48,7 +48,7 @@ def joined_heads(
 
 
 def _strides(view: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Strides of a view in a shape, None where it has none; axes of one element have stride 0."""
+    """Strides of a view in a shape; None if it needs a copy. Axes of one element have stride 0."""
     shaped = view.view()
     try:
         shaped.shape = shape

@@ -1,7 +1,7 @@
 """Chains of elementwise operators, in one pass over memory.
 
-A chain grows from its first node over those that read it, as long as one value alone is seen
-outside, and takes in what else feeds them and nobody else reads. All its values have one shape.
+A chain starts at one node and grows over the nodes that read it, while only its last value is
+visible outside. It also takes in nodes that feed the chain alone. All its values have one shape.
 """
 
 import numpy as np
@@ -34,10 +34,10 @@ MOST_NODES = 48
 """Nodes of one chain."""
 
 MOST_CALLS = 600
-"""Operations of one formula, where what is read twice counts twice."""
+"""Operations of one formula; an operand that is read twice counts twice."""
 
 MOST_OPERANDS = 12
-"""Arrays that one loop goes through."""
+"""Arrays that one loop reads."""
 
 
 @matcher(op(ELEMENTWISE))
@@ -64,7 +64,7 @@ def _fits(scope: HostScope, node: Node) -> bool:
 
 
 def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """A chain with what reads its last value, until all meet in one value again; or nothing."""
+    """Extend a chain by readers of its last value until they join in one; () if they do not."""
     shape = nodes[0].output.type.shape
     found = {node.output.name: node for node in nodes}
     last = nodes[-1].output.name
@@ -87,7 +87,7 @@ def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
-    """Take in what feeds a node alone."""
+    """Take in the nodes that feed only this node."""
     for name in node.inputs:
         leader = scope.producer(name) if name not in found and scope.is_private(name) else None
         if leader is None or not _fits(scope, leader):
@@ -98,14 +98,14 @@ def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
 
 
 class FormulaOperands:
-    """FormulaOperands of a formula, as it is written: names, types, shapes and constants.
+    """FormulaOperands of a formula while it is written: names, types, shapes and constants.
 
     Parameters
     ----------
     scope
-        Where the nodes stand.
+        The nodes that may be taken.
     shape
-        That all operands broadcast to.
+        Shape that all operands broadcast to.
     """
 
     def __init__(self, scope: HostScope, shape: tuple[int, ...]) -> None:
@@ -153,7 +153,7 @@ class FormulaOperands:
         return (1,) * (len(self.shape) - len(shape)) + shape
 
     def keep(self, names: set[str]) -> None:
-        """Leave out operands that only dead nodes read."""
+        """Drop operands that only dead nodes read."""
         for held in (self.types, self.inputs, self.constants):
             for name in set(held) - names:
                 del held[name]
@@ -167,7 +167,7 @@ class FormulaOperands:
 
 
 def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
-    """The kernel of a chain; None where it has no formula, or too long a one."""
+    """The kernel of a chain; None if it has no formula, or one that is too long."""
     last = nodes[-1].output
     shape = last.type.shape or (1,)
     operands = FormulaOperands(scope, shape)

@@ -1,7 +1,7 @@
 """Elementwise operators of the graph as formulas of kernels.
 
-What is not here, or of other element types, stays in NumPy: quotients and remainders of integers,
-conversions of floats to integers, whose overflow no one defines, and powers but for a few.
+NumPy computes everything else: other element types, quotients and remainders of integers, most
+powers, and conversions of floats to integers, whose overflow is undefined.
 """
 
 import math
@@ -21,7 +21,7 @@ FLOAT = "float32"
 
 
 class NoFormulaError(Exception):
-    """An operator has no formula of its meaning's bits, or within rounding of them."""
+    """An operator has no formula that equals its definition, exactly or within rounding."""
 
 
 def number(value: float) -> float:

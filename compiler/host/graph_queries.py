@@ -1,4 +1,4 @@
-"""What matchers ask about graphs: numbers, rows of constants, the order of nodes."""
+"""Questions of matchers about graphs: numbers, rows of constants, the order of nodes."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,9 +1,9 @@
-"""How large a quantised layer's accumulators can be, and what that says of their requantisation.
+"""Bounds of a quantised layer's accumulators, and when requantisation takes its plain form.
 
 The accelerator's rule is `isa.numbers.requantise`: `round_half_even(float32(float32(a) * scale))`
 limited to +-256, except that accumulators `a` of magnitude 2**24 or more give +-256. A processor
 computes the product and its rounding alike, in IEEE-754 binary32, so that no tie can fall another
-way. What is left out of the plain form (`cpu.Quantised`) makes no difference when
+way. What is left out of the plain form (`cpu.Requantisation`) makes no difference when
 
 * scales are finite;
 * products stay below 2**31, beyond which the conversion to int32 has no meaning. Limiting to

@@ -1,7 +1,9 @@
 """Quantised layers that compute, with the accelerator's very bits."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +16,12 @@ from ..cpu import (
     Convolution,
     DepthwiseConvolution,
     GroupedConvolution,
-    Quantised,
+    Requantisation,
     Residual,
 )
 from ..cpu.kernels.byte_winograd import LIMIT
 from ..graph import Node
+from ..graph.operator import Quad
 from ..graph.operators import QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
 from ..rewriting import op, value
 from .integer_bounds import are_narrow, fits, is_plain, largest_sums
@@ -33,9 +36,9 @@ ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutativ
 """What a convolution takes with it."""
 
 
-def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Quantised:
+def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
     points = (zero_point_in, layer.zero_point_y, layer.low, layer.high)
-    return Quantised("int8", "int8", *points, folded=True)
+    return Requantisation("int8", "int8", *points, folded=True)
 
 
 # Convolutions and dense layers -------------------------------------------------------------------
@@ -58,9 +61,9 @@ def match_layer(
         return None
     plain = is_plain(sizes, factors)
     quantised = replace(_quantised(layer, layer.zero_point_x), guarded=not plain)
-    shape = scope.shape(x)
+    shape = scope.image(x)
     constants = {"w": kernel, "bias": addends, "scale": factors}
-    window = {
+    window: dict[str, Any] = {
         "kernel": kernel.shape[:2],
         "strides": layer.strides,
         "pads": layer.pads,
@@ -88,7 +91,7 @@ def match_layer(
 
 
 def _dense(
-    layer: QConv, shape: tuple[int, ...], w: np.ndarray, window: dict
+    layer: QConv, shape: Quad, w: np.ndarray, window: Mapping[str, Any]
 ) -> tuple[Convolution, np.ndarray]:
     """The description and its weights; a window of the whole image is one tap of all its bytes."""
     samples, rows, columns, depth = shape
@@ -143,18 +146,18 @@ def match_pool(
     scope: HostScope, node: Node, layer: QAvgPool | QMaxPool, x: str
 ) -> HostKernel | None:
     """A QAvgPool or QMaxPool."""
-    window = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
+    window: dict[str, Any] = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
     if isinstance(layer, QMaxPool):
-        limits = Quantised("int8", "int8", low=layer.low, high=layer.high, folded=True)
-        more = {"quantised": limits, "dilations": layer.dilations}
+        limits = Requantisation("int8", "int8", low=layer.low, high=layer.high, folded=True)
+        window |= {"quantised": limits, "dilations": layer.dilations}
     else:
         size = -INT8_MIN * layer.kernel[0] * layer.kernel[1] + abs(layer.constant)
         scale = float(np.float32(layer.scale))
         if not fits(size) or not is_plain(size, scale):
             return None
         quantised = _quantised(layer, layer.zero_point_x)
-        more = {"quantised": quantised, "constant": layer.constant, "scale": scale}
-    described = BytePooling(*scope.shape(x), **window, **more)
+        window |= {"quantised": quantised, "constant": layer.constant, "scale": scale}
+    described = BytePooling(*scope.image(x), **window)
     return HostKernel(described, {"x": x}, {}, (node,), exact=True)
 
 

@@ -1,4 +1,4 @@
-"""Host kernels, what their matchers may ask of the graph, and matchers as patterns."""
+"""Host kernels, the view of the graph that matchers have, and matchers as patterns."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..cpu import Description, Target
+from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node, TensorType
 from ..graph.operator import Operator
 from ..rewriting import GraphMatch, value
@@ -28,8 +28,8 @@ class HostKernel:
     constants
         An array for each constant operand, as the description has it.
     nodes
-        What it computes, in the graph's order. The last one's output is the kernel's, in any shape
-        of the same elements; what the others give, nobody else reads.
+        The nodes that it computes, in the graph's order. The kernel's output is the last one's, in
+        any shape of the same elements. Nobody else reads the others' outputs.
     exact
         Whether it has the bits of the graph's definition; False where float32 sums are rounded in
         another order, or functions are approximated.
@@ -63,9 +63,9 @@ HERE = value("here")
 
 @dataclass(frozen=True, slots=True)
 class HostScope:
-    """The nodes of a graph that run on the host, as far as kernels may take them.
+    """The nodes of a graph that host kernels may still take.
 
-    Patterns see the free nodes alone: what others give counts as an input.
+    Patterns see only these free nodes; outputs of other nodes count as inputs.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class HostScope:
 
     graph: Graph
     free: frozenset[str]
-    target: Target
+    target: CpuTarget
 
     @property
     def types(self) -> Mapping[str, TensorType]:
@@ -120,6 +120,11 @@ class HostScope:
         """The shape of a value."""
         return self.graph.types[name].shape
 
+    def image(self, name: str) -> tuple[int, int, int, int]:
+        """The shape of an image: samples, rows, columns, channels."""
+        samples, rows, columns, channels = self.shape(name)
+        return samples, rows, columns, channels
+
     def is_closed(self, nodes: Iterable[Node]) -> bool:
         """Whether nodes, in order, are free and only the last one's value is seen outside.
 
@@ -136,13 +141,14 @@ class HostScope:
         )
 
     def behind(self, node: Node, pattern: NodePattern) -> GraphMatch | None:
-        """What of a pattern around `HERE` reads a node, and nobody else; its nodes in order.
+        """Match a pattern below a node, whose output is `HERE`; None if nothing matches.
 
-        The node's value is `HERE`, and the pattern's last node alone is seen outside.
+        Nobody else may read the node's output, and only the pattern's last value is visible
+        outside. The match has its nodes in order, each once.
         """
         start = GraphMatch({"here": node.output.name})
         reached = [node]
-        for _ in range(pattern.depth):
+        for _ in range(pattern.depth()):
             users = (user for one in reached for user in self.graph.users(one.outputs[0].name))
             found = {user.outputs[0].name: user for user in users if self.is_free(user)}
             reached = list(found.values())

@@ -1,4 +1,4 @@
-"""Convolutions in float32, with what follows them: a residual and an activation."""
+"""Float32 convolutions, with the residual and the activation that follow."""
 
 from dataclasses import dataclass
 
@@ -20,16 +20,16 @@ RESIDUAL = op(ops.Binary("Add"), HERE, value("residual", constant=False), commut
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """What a kernel does behind its sums.
+    """Steps that a kernel performs after its sums.
 
     Parameters
     ----------
     nodes
         Covered, in the graph's order.
     residual
-        The value that is added, if any.
+        The value that is added; None for none.
     activation
-        After that; "" for none.
+        Applied last; "" for none.
     """
 
     nodes: tuple[Node, ...]
@@ -38,12 +38,12 @@ class Epilogue:
 
 
 def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
-    """What of a node's followers its kernel can do.
+    """The followers of a node that its kernel can take with it.
 
     Parameters
     ----------
     scope
-        Where the node stands.
+        The nodes that may be taken.
     node
         A layer.
     residual
@@ -68,18 +68,19 @@ def match_convolution(
     scope: HostScope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
 ) -> HostKernel | None:
     """Conv of channels last with constant weights -> a convolution of any number of groups."""
-    shape, kernel = scope.shape(x), scope.data(w)
+    shape, kernel = scope.image(x), scope.data(w)
     if not scope.types[x].elements:
         return None
     out, channels = kernel.shape[3], shape[3]
     after = epilogue(scope, node, residual=conv.groups == 1)
-    window = (kernel.shape[:2], conv.strides, conv.pads, conv.dilations, after.activation)
+    taps = (kernel.shape[0], kernel.shape[1])
+    window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
     if conv.groups == 1:
         description = Convolution(*shape, out, *window, residual=after.residual is not None)
     elif conv.groups == channels == out:
         description = DepthwiseConvolution(*shape, *window)
-        constants["w"] = kernel.reshape(*kernel.shape[:2], channels)
+        constants["w"] = kernel.reshape(*taps, channels)
     else:
         description = GroupedConvolution(*shape, out, conv.groups, *window)
     inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}

@@ -1,8 +1,8 @@
-"""Where the host's values lie: one arena for what kernels give, each alive as long as it is read.
+"""Memory of the host's values: one arena for the outputs of kernels, reused after their last read.
 
-A view shares the memory of what it shows. A kernel that works element by element takes the place of
-an operand that nobody reads any more. What NumPy computes, segments give and the network shows has
-memory of its own.
+An alias shares the memory of its source. An elementwise kernel overwrites an operand that is not
+read again. Results of NumPy, outputs of segments and outputs of the network have memory of their
+own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ class HostMemory:
     Parameters
     ----------
     offsets
-        First byte in the arena of every value that a kernel gives there.
+        First byte in the arena of each value that lies there.
     arena_bytes
         Its size.
     peak_bytes
-        Most bytes that hold values at any time, those outside of the arena among them; network
-        inputs and constants left out.
+        Largest number of bytes in use at any time, inside and outside the arena, without network
+        inputs and constants.
     least_bytes
-        Most bytes of values that are alive at any one time: no plan in this order needs less.
+        Largest number of bytes of live values at any time: no plan in this order needs less.
     dying
-        Values to forget after each event.
+        Values that are not needed after each event.
     """
 
     offsets: Mapping[str, int]
@@ -67,7 +67,7 @@ def plan_host_memory(
     events
         From `order_events`.
     keep_all
-        Whether every value shall be there after the run.
+        Whether every value is kept until after the run.
     """
     end = len(events)
     shown = {output.value for output in graph.outputs}
@@ -114,7 +114,7 @@ def _last_reads(events: Sequence[Event], segments: Sequence[Segment]) -> dict[st
 
 
 def _leaving(events: Sequence[Event], shown: set[str]) -> set[str]:
-    """Values that outputs show, themselves or through views."""
+    """Values that outputs show, directly or through aliases."""
     found = set(shown)
     for event in reversed(events):
         if isinstance(event, Alias) and event.node.output.name in found:
@@ -123,7 +123,7 @@ def _leaving(events: Sequence[Event], shown: set[str]) -> set[str]:
 
 
 def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Storage | None:
-    """The memory of an operand that is read for the last time, where the result may lie there."""
+    """The memory of an operand that is read for the last time and may hold the result."""
     if not isinstance(event, RunKernel):
         return None
     for value in in_place_operands(event.kernel):
@@ -134,7 +134,7 @@ def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Stor
 
 
 def in_place_operands(kernel: HostKernel) -> tuple[str, ...]:
-    """Values whose memory a kernel's result may take: read element by element, of its size."""
+    """Values whose memory a kernel's result may take: of its size, and read element by element."""
     names = getattr(kernel.description, "in_place", ())
     return tuple(kernel.inputs[name] for name in names if name in kernel.inputs)
 

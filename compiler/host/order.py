@@ -1,7 +1,7 @@
-"""In which order the host does its part, so that the accelerator waits for nothing needless.
+"""Order of the host's work, chosen so that the accelerator rarely waits.
 
-Before a segment starts, the host does what the segment needs; while it runs, what the next one
-needs, and at the last one whatever else does not wait for it.
+Before a segment starts, the host computes what the segment needs. While the segment runs, it
+computes what the next one needs; while the last one runs, everything that does not depend on it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Named(Protocol):
 
 
 class SegmentEnds(Protocol):
-    """What enters and leaves a segment, which is all of it that the host sees."""
+    """The values that enter and leave a segment, which is all that the host sees of it."""
 
     @property
     def inputs(self) -> Sequence[Named]:
@@ -68,7 +68,7 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """See a value in another shape; nothing moves."""
+    """Show a value in another shape; no data moves."""
 
     node: Node
 
@@ -98,12 +98,12 @@ def order_events(
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence] = (),
 ) -> tuple[Event, ...]:
-    """What happens, one after the other; between a Start and its Finish both sides work.
+    """Return the events of a run, in order; both sides work between a Start and its Finish.
 
     Parameters
     ----------
     graph, steps, segments
-        Of a module; of a segment its ends alone.
+        Of a module; of each segment only its ends.
     kernels, recurrences
         Of the host's nodes.
     """
@@ -138,7 +138,7 @@ def order_events(
 
 
 def kernel_of(event: HostEvent) -> HostKernel | Recurrence | None:
-    """What is compiled for an event of the host; None in NumPy."""
+    """The kernel or recurrence of an event of the host; None for NumPy."""
     if isinstance(event, RunKernel):
         return event.kernel
     return event.recurrence if isinstance(event, RunRecurrence) else None
@@ -171,7 +171,7 @@ def _atoms(
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence],
 ) -> list[HostEvent | int]:
-    """Segments, kernels at the place of their last nodes, and what is left of the nodes."""
+    """Segments, kernels in place of their last nodes, and the remaining nodes."""
     ending = {kernel.output: kernel for kernel in kernels}
     taken = {node.outputs[0].name for kernel in ending.values() for node in kernel.nodes}
     repeated = {recurrence.output: recurrence for recurrence in recurrences}
@@ -210,7 +210,7 @@ def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str
 
 
 def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """All that something needs, directly or not."""
+    """All atoms that an atom needs, directly or not."""
     found: set[int] = set()
     waiting = list(needs[index])
     while waiting:
@@ -222,7 +222,7 @@ def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
 
 
 def _followers(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """Something, and all that needs it, directly or not; what is needed stands before."""
+    """An atom and all later ones that need it, directly or not."""
     found = {index}
     for other in range(index + 1, len(needs)):
         if not found.isdisjoint(needs[other]):

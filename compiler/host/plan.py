@@ -1,7 +1,7 @@
-"""Everything that the host does for a network: kernels, order and memory.
+"""The host's part of a network: kernels, order and memory.
 
-It follows from the module's graph and steps, so that it is made anew wherever a module is loaded;
-what takes long, the machine code, is kept with the module (`compile_host`).
+The plan follows from the module's graph and steps, so it is made again wherever a module is loaded.
+Machine code takes long to compile and is kept with the module (`compile_host`).
 """
 
 import contextlib
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from ...errors import CompileError, ProcessorError
-from ..cpu import Description, Kernel, Target, compile_kernel, host, load_kernel
+from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, host, load_kernel
 from ..cpu.execution.kernel import key_of
 from ..graph import Graph
 from ..module import Segment
@@ -25,16 +25,16 @@ SHARED_WORK = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """What happens in a run, and where values lie: what becomes of nodes, their order, memory.
+    """The host's part of a run: kernels, events in order, and memory.
 
     Parameters
     ----------
     target
-        What kernels are compiled for; None where there are no kernels for this processor, so that
-        all is computed in NumPy.
+        Processor that kernels are compiled for; None if it has no kernels, so that NumPy computes
+        everything.
     """
 
-    target: Target | None
+    target: CpuTarget | None
     kernels: tuple[HostKernel, ...]
     recurrences: tuple[Recurrence, ...]
     events: tuple[Event, ...]
@@ -51,7 +51,7 @@ def plan_host(
     graph: Graph,
     steps: Sequence[str | int],
     segments: Sequence[Segment],
-    target: Target | None,
+    target: CpuTarget | None,
     *,
     keep_all: bool = False,
     least_work: int = LEAST_WORK,
@@ -65,7 +65,7 @@ def plan_host(
     target
         As in `HostPlan`; see `host_target`.
     keep_all
-        Whether every value shall be there after the run.
+        Whether every value is kept until after the run.
     least_work
         See `select_kernels`.
     """
@@ -84,8 +84,8 @@ def plan_host(
     return HostPlan(target, kernels, recurrences, events, memory)
 
 
-def host_target() -> Target | None:
-    """This machine; None where the CPU target has no schedules for it."""
+def host_target() -> CpuTarget | None:
+    """This machine; None if the CPU target has no schedules for it."""
     try:
         return host()
     except ProcessorError:
@@ -97,8 +97,8 @@ def compile_host(
 ) -> dict[str, bytes]:
     """Machine code of the kernels, by `key_of`; equal descriptions share it.
 
-    One that cannot be compiled is left out: its nodes are then computed in NumPy. `progress` is
-    called with one line for each kernel.
+    A kernel that cannot be compiled is left out, and NumPy computes its nodes. `progress` is called
+    with one line for each kernel.
     """
     code: dict[str, bytes] = {}
     for description in plan.descriptions():
@@ -112,10 +112,10 @@ def compile_host(
 
 
 def report_of_host(plan: HostPlan) -> dict[str, object]:
-    """What the compiler has to tell of the host, as JSON values.
+    """Figures of the host for reports, as JSON values.
 
-    `kernels` and `numpy` are how many steps run in which way; `peak_bytes` is the most memory that
-    values take at any time, beside `least_bytes`, which no order of places could do without.
+    `kernels` and `numpy` count the steps of each kind. `peak_bytes` is the largest memory of
+    values at any time, and `least_bytes` its lower bound for any placement.
     """
     return {
         "kernels": len(plan.kernels) + len(plan.recurrences),
@@ -134,19 +134,19 @@ class KernelStore:
     Parameters
     ----------
     target
-        What they are for.
+        Processor that runs them.
     code
-        From `compile_host`, possibly for another processor: what is missing is compiled.
+        From `compile_host`, perhaps for another processor; missing kernels are compiled.
     threads
         Threads that share a kernel's parallel loops.
     """
 
-    target: Target
+    target: CpuTarget
     code: Mapping[str, bytes]
     threads: int
-    _loaded: dict[str, Kernel] = field(default_factory=dict)
+    _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
 
-    def get(self, description: Description) -> Kernel:
+    def get(self, description: Description) -> CompiledKernel:
         """The machine code of a kernel; small ones do their work on one thread.
 
         Raises

@@ -22,7 +22,7 @@ def match_pool(
     scope: HostScope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
 ) -> HostKernel | None:
     """MaxPool or AveragePool of channels last -> Pooling."""
-    description = Pooling(*scope.shape(x), pool.kernel, pool.strides, pool.pads)
+    description = Pooling(*scope.image(x), pool.kernel, pool.strides, pool.pads)
     if isinstance(pool, ops.MaxPool):
         description = replace(description, dilations=pool.dilations)
     else:
@@ -40,10 +40,9 @@ KINDS = ("ReduceMean", "ReduceMax")
 @matcher(op(ops.Reduce, X, capture="reduce", where=lambda r: r.kind in KINDS))
 def match_reduction(scope: HostScope, node: Node, reduce: ops.Reduce, x: str) -> HostKernel | None:
     """ReduceMean or ReduceMax over the pixels of [N, H, W, C] -> Pooling of one window."""
-    shape = scope.shape(x)
-    if len(shape) != 4 or sorted(reduce.axes) != [1, 2]:
+    if len(scope.shape(x)) != 4 or sorted(reduce.axes) != [1, 2]:
         return None
-    average = reduce.kind == "ReduceMean"
+    average, shape = reduce.kind == "ReduceMean", scope.image(x)
     description = Pooling(*shape, shape[1:3], average=average)
     return HostKernel(description, {"x": x}, nodes=(node,), exact=not average)
 

@@ -36,7 +36,7 @@ def is_matrix(kind: TensorType) -> bool:
 @matcher(
     op(
         MatMul,
-        value("x", constant=False, where=lambda kind: kind.elements and len(kind.shape) >= 2),
+        value("x", constant=False, where=lambda kind: kind.elements > 0 and len(kind.shape) >= 2),
         value("w", constant=True, where=is_matrix),
     )
 )

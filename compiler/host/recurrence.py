@@ -1,7 +1,8 @@
 """Recurrent layers on the host: one product for the inputs of all steps, then a loop of kernels.
 
-Taken are float32 layers of whole sequences with ONNX's usual activations and constant weights; GRU
-with the reset gate behind the product, as exporters write it. All others are computed in NumPy.
+Supported are float32 layers of whole sequences with ONNX's default activations and constant
+weights, and GRU with the reset gate after the product, as exporters write it. NumPy computes all
+others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..cpu import Convolution, Description, matrix_product
-from ..cpu.kernels.recurrent import GruState, LstmCell, LstmState
+from ..cpu.kernels.recurrent import RecurrentUpdate
 from ..graph import Graph, Node
 from ..graph.operators import Recurrent
 
@@ -103,9 +104,11 @@ class Recurrence:
 
     def updates(self) -> tuple[Description, ...]:
         """Kernels of a step that follow the product, in order."""
-        size = (self.samples, self.hidden)
-        kinds = {"LSTM": (LstmCell(*size), LstmState(*size)), "GRU": (GruState(*size),)}
-        return kinds.get(self.operator.kind, ())
+        kinds = {"LSTM": ("lstm_cell", "lstm_state"), "GRU": ("gru_state",)}
+        return tuple(
+            RecurrentUpdate(kind, self.samples, self.hidden)
+            for kind in kinds.get(self.operator.kind, ())
+        )
 
     def descriptions(self) -> tuple[Description, ...]:
         """All its kernels."""

@@ -1,28 +1,28 @@
-"""Which nodes of the host become kernels: a walk in the graph's order, matchers by operator.
+"""Choice of the host's kernels: matchers are asked in the graph's order, by operator.
 
-What it finds follows from the graph and the target alone, so that an artifact holds machine code
-and nothing about kernels.
+The choice follows from the graph and the target alone, so an artifact holds machine code and no
+descriptions of kernels.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..cpu import Description, Target
+from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node
 from .kernel import HostKernel, HostScope
 from .matchers import MATCHERS
 
 LEAST_WORK = 1 << 14
-"""Operations below which NumPy is fast enough: a kernel takes some 100 ms to compile, once."""
+"""Operations below which NumPy is fast enough; compiling a kernel takes about 100 ms, once."""
 
 
 PASSES = 8
-"""About how often NumPy goes through memory for a product, a window or a reduction."""
+"""About how many passes over memory NumPy needs for a product, a window or a reduction."""
 
 
 def select_kernels(
-    graph: Graph, nodes: Iterable[Node], target: Target, least_work: int = LEAST_WORK
+    graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
 ) -> tuple[HostKernel, ...]:
     """Kernels for nodes of the host.
 
@@ -33,9 +33,9 @@ def select_kernels(
     nodes
         Those that run on the host, in order.
     target
-        What kernels are compiled for.
+        Processor that kernels are compiled for.
     least_work
-        Operations that make a kernel worth while.
+        Fewest operations for which a kernel pays.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def _match(scope: HostScope, node: Node) -> HostKernel | None:
 
 
 def _work(kernel: HostKernel) -> int:
-    """Operations that NumPy would do, in passes over memory, one or more for each node."""
+    """Operations that NumPy would need, counted in passes over memory."""
     description = kernel.description
     work = work_of(description)
     if work > math.prod(description.output.shape):

@@ -7,7 +7,6 @@ import numpy as np
 import onnx
 
 from ..graph import operators as ops
-from ..graph.operators import Where
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 
@@ -28,7 +27,11 @@ def import_if(node: OnnxNode) -> list[Named]:
         return _branch(node, "then_branch" if known.all() else "else_branch")
     branches = [_branch(node, name) for name in ("then_branch", "else_branch")]
     if {len(branch) for branch in branches} != {len(node.proto.output)}:
-        node.fail("branches of as many outputs", "others", "export the model again")
+        node.fail(
+            f"branches of {len(node.proto.output)} outputs",
+            "another number",
+            "export the model again",
+        )
     results: list[Named] = []
     for name, one, other in zip(node.proto.output, *branches, strict=True):
         if not isinstance(one, str) or not isinstance(other, str):
@@ -36,8 +39,8 @@ def import_if(node: OnnxNode) -> list[Named]:
         types = [node.builder.types[value] for value in (one, other)]
         if (types[0].dtype, types[0].shape) != (types[1].dtype, types[1].shape):
             node.need([node.input(0)], "the condition of branches of different shapes")
-        condition = node.emit(ops.Reshape(()), [node.input(0)], f"{name}.condition")
-        results.append(node.emit(Where(), [condition, one, other], name or None))
+        condition = node.reshape(node.input(0), (), f"{name}.condition")
+        results.append(node.emit(ops.Where(), [condition, one, other], name or None))
     return results
 
 
@@ -47,7 +50,7 @@ def _branch(node: OnnxNode, name: str) -> list[Named]:
 
 
 def import_loop(node: OnnxNode) -> list[Named]:
-    """Loop with a known number of iterations -> its body, as often."""
+    """Loop with a known number of iterations -> a copy of its body for each."""
     limit = int(node.constant(0).ravel()[0]) if node.has(0) else MAX_ITERATIONS + 1
     going = bool(node.constant(1).all()) if node.has(1) else True
     body = _graph(node, "body")
@@ -93,8 +96,7 @@ def _stack(node: OnnxNode, parts: list[str], axis: int, declared: onnx.ValueInfo
     rows = []
     for part in parts:
         shape = node.builder.types[part].shape
-        grown = ops.Reshape((*shape[:at], 1, *shape[at:]))
-        rows.append(node.emit(grown, [part], f"{part}.row"))
+        rows.append(node.reshape(part, (*shape[:at], 1, *shape[at:]), f"{part}.row"))
     return rows[0] if len(rows) == 1 else node.emit(ops.Concat(at), rows, f"{declared.name}.rows")
 
 
@@ -152,7 +154,9 @@ def _scan(node: OnnxNode, scan: _Scan, states: list[str], operands: list[str]) -
     """Emit the body for each slice; return the last states and the stacked results."""
     shapes = [node.builder.types[x].shape for x in operands]
     if len(scan.axes) != len(operands) or len(scan.backwards) != len(operands):
-        node.fail("one axis and direction for each scanned input", "others", "export it again")
+        node.fail(
+            "one axis and direction for each scanned input", "another number", "export it again"
+        )
     axes = [node.normalise(axis, len(s)) for axis, s in zip(scan.axes, shapes, strict=True)]
     lengths = {shape[axis] for axis, shape in zip(axes, shapes, strict=True)}
     if len(lengths) != 1 or max(lengths) > MAX_ITERATIONS:
@@ -185,10 +189,8 @@ def _scan(node: OnnxNode, scan: _Scan, states: list[str], operands: list[str]) -
 def _row(node: OnnxNode, x: str, axis: int, index: int) -> str:
     """Emit element `index` along `axis`, without that axis."""
     shape = node.builder.types[x].shape
-    starts = tuple(index if i == axis else 0 for i in range(len(shape)))
-    stops = tuple(index + 1 if i == axis else size for i, size in enumerate(shape))
-    part = node.emit(ops.Slice(starts, stops, (1,) * len(shape)), [x], f"{x}.{index}")
-    return node.emit(ops.Reshape(shape[:axis] + shape[axis + 1 :]), [part], f"{x}.{index}.row")
+    part = node.part(x, axis, index, index + 1, f"{x}.{index}")
+    return node.reshape(part, shape[:axis] + shape[axis + 1 :], f"{x}.{index}.row")
 
 
 def import_optional(node: OnnxNode) -> str:

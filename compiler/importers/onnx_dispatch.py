@@ -3,32 +3,23 @@
 Where several could, the first of these that does not decline is taken.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx
 
-from .onnx_control import CONTROL_HANDLERS
 from .onnx_functions import expand_definition, expand_model_function, has_function
 from .onnx_library import LIBRARY, import_library
 from .onnx_node import OnnxNode
-from .onnx_operands import printable
-from .onnx_operators import HANDLERS as OPERATOR_HANDLERS
-from .onnx_scope import Key, Named, Scope, key_of, schema_of
-from .onnx_sequences import SEQUENCE_HANDLERS
+from .onnx_operators import HANDLERS
+from .onnx_reader import printable
+from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
-
-HANDLERS: Mapping[Key, Callable[[OnnxNode], str | Sequence[Named] | None]] = {
-    **OPERATOR_HANDLERS,
-    **CONTROL_HANDLERS,
-    **SEQUENCE_HANDLERS,
-}
-"""(domain, operator) -> its importer."""
 
 MAX_NODES = 100_000
 """Most nodes of a graph, its loops unrolled and its functions expanded."""
 
 
-def import_nodes(scope: Scope, nodes: Iterable[onnx.NodeProto]) -> None:
+def import_nodes(scope: ImportScope, nodes: Iterable[onnx.NodeProto]) -> None:
     """Import nodes in order and give their results names in the scope.
 
     Raises
@@ -84,7 +75,9 @@ def _import(node: OnnxNode) -> list[Named]:
     return [results] if isinstance(results, str) else list(results)
 
 
-def unsupported(nodes: Iterable[onnx.NodeProto], scope: Scope) -> Iterator[tuple[str, str, str]]:
+def unsupported(
+    nodes: Iterable[onnx.NodeProto], scope: ImportScope
+) -> Iterator[tuple[str, str, str]]:
     """Yield operator, node and cause of all that cannot be imported, branches included."""
     for node in nodes:
         key = key_of(node)
@@ -97,7 +90,7 @@ def unsupported(nodes: Iterable[onnx.NodeProto], scope: Scope) -> Iterator[tuple
                 yield from unsupported(graph.node, scope)
 
 
-def _is_supported(key: Key, scope: Scope) -> bool:
+def _is_supported(key: Key, scope: ImportScope) -> bool:
     if key in scope.functions or key in HANDLERS or key in LIBRARY:
         return True
     return key not in CAUSES and has_function(schema_of(key, scope.opsets))

@@ -1,10 +1,11 @@
-"""Elementwise operators -> Unary, Binary, Where, and casts between element types."""
+"""Elementwise operators -> Unary and Binary, and casts between element types.
+
+The tables say what ONNX calls the kinds of Unary, Binary and Reduce; the exporter reads them too.
+"""
 
 import numpy as np
 
 from ..graph import operators as ops
-from ..graph.operators import SaturatingCast, Where
-from ..graph.operators.elementwise import COMPARISONS
 from ..graph.operators.quantisation import FLOAT8
 from ..graph.types import INTEGERS
 from .onnx_node import OnnxNode
@@ -15,54 +16,67 @@ LARGEST = float(np.finfo(np.float32).max)
 STRING = 8
 """ONNX's number of the element type string."""
 
-PARAMETERS: dict[str, tuple[tuple[str, float], ...]] = {
-    "Celu": (("alpha", 1.0),),
-    "Elu": (("alpha", 1.0),),
-    "HardSigmoid": (("alpha", float(np.float32(0.2))), ("beta", 0.5)),
-    "LeakyRelu": (("alpha", float(np.float32(0.01))),),
-    "Selu": (
-        ("alpha", float(np.float32(1.6732632423543772))),
-        ("gamma", float(np.float32(1.0507009873554805))),
-    ),
-    "Shrink": (("bias", 0.0), ("lambd", 0.5)),
-    "Swish": (("alpha", 1.0),),
-    "ThresholdedRelu": (("alpha", 1.0),),
+PARAMETERS: dict[str, dict[str, float]] = {
+    "Celu": {"alpha": 1.0},
+    "Elu": {"alpha": 1.0},
+    "HardSigmoid": {"alpha": float(np.float32(0.2)), "beta": 0.5},
+    "IsInf": {"detect_negative": 1, "detect_positive": 1},
+    "LeakyRelu": {"alpha": float(np.float32(0.01))},
+    "Selu": {
+        "alpha": float(np.float32(1.6732632423543772)),
+        "gamma": float(np.float32(1.0507009873554805)),
+    },
+    "Shrink": {"bias": 0.0, "lambd": 0.5},
+    "Swish": {"alpha": 1.0},
+    "ThresholdedRelu": {"alpha": 1.0},
 }
-"""Attributes of elementwise functions and their defaults, in the kernels' order."""
+"""Kind -> its attributes and their defaults, in the order of `Unary.parameters`."""
 
-PLAIN_UNARY = (
-    *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Cos"),
-    *("Cosh", "Erf", "Exp", "Floor", "HardSwish", "IsNaN", "Log", "Mish", "Neg", "Not"),
-    *("Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign"),
-    *("Sqrt", "Tan", "Tanh"),
-)
+VARIANTS: dict[str, tuple[str, str, str | int]] = {
+    "BitShiftLeft": ("BitShift", "direction", "LEFT"),
+    "BitShiftRight": ("BitShift", "direction", "RIGHT"),
+    "FMod": ("Mod", "fmod", 1),
+    "GeluTanh": ("Gelu", "approximate", "tanh"),
+    "LastArgMax": ("ArgMax", "select_last_index", 1),
+    "LastArgMin": ("ArgMin", "select_last_index", 1),
+}
+"""Kinds that in ONNX are a value of an attribute of another operator."""
 
-PLAIN_BINARY = (
-    *("Add", "And", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Div", "Max", "Min", "Mul", "Or"),
-    *("PRelu", "Sub", "Sum", "Xor", *COMPARISONS),
-)
+DEFAULTS: dict[str, str | int] = {"approximate": "none", "fmod": 0, "select_last_index": 0}
+"""Attribute that tells variants apart -> its default, which is the operator's own kind."""
+
+
+def kind_of(node: OnnxNode) -> str:
+    """Return the kind of Unary, Binary or Reduce that a node is."""
+    kind = {"Sum": "Add"}.get(node.proto.op_type, node.proto.op_type)
+    variants = {(name, value): own for own, (op, name, value) in VARIANTS.items() if op == kind}
+    if not variants:
+        return kind
+    ((attribute, _), *_) = variants
+    default = DEFAULTS.get(attribute, "")
+    if attribute in DEFAULTS:
+        variants = {(attribute, default): kind, **variants}
+    value = node.attribute(attribute, default)
+    if (attribute, value) not in variants:
+        known = " or ".join(str(value) for _, value in variants)
+        node.fail(f"`{attribute}` {known}", f"`{value}`", "correct the model")
+    return variants[attribute, value]
 
 
 def import_unary(node: OnnxNode) -> str:
     """Elementwise functions of one tensor -> Unary."""
-    kind = node.proto.op_type
-    parameters = tuple(node.attribute(name, value) for name, value in PARAMETERS.get(kind, ()))
+    kind = kind_of(node)
+    known = PARAMETERS.get(kind, {}).items()
+    parameters = tuple(float(node.attribute(name, default)) for name, default in known)
     return node.emit(ops.Unary(kind, parameters), [node.input(0)])
 
 
-def import_is_inf(node: OnnxNode) -> str:
-    """IsInf -> Unary."""
-    signs = (node.attribute("detect_negative", 1), node.attribute("detect_positive", 1))
-    return node.emit(ops.Unary("IsInf", tuple(map(float, signs))), [node.input(0)])
-
-
-def import_gelu(node: OnnxNode) -> str:
-    """Gelu by the error function, or by tanh -> Unary."""
-    kinds = {"none": "Gelu", "tanh": "GeluTanh"}
-    mode = node.attribute("approximate", "none")
-    if mode not in kinds:
-        node.fail("`approximate` none or tanh", f"`{mode}`", "correct the model")
-    return node.emit(ops.Unary(kinds[mode]), [node.input(0)])
+def import_binary(node: OnnxNode) -> str:
+    """Elementwise functions of two (or more, for Max, Min and Sum) tensors -> Binary."""
+    result, *others = node.inputs()
+    for operand in others:
+        result = node.binary(kind_of(node), result, operand)
+    return result
 
 
 def import_clip(node: OnnxNode) -> str:
@@ -72,84 +86,33 @@ def import_clip(node: OnnxNode) -> str:
         return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
     limits = [node.known(node.input(index)) for index in (1, 2) if node.has(index)]
     if node.type(0).dtype == "float32" and all(limit is not None for limit in limits):
-        low, high = node.scalar(1, -LARGEST), node.scalar(2, LARGEST)
-        low, high = max(low, -LARGEST), min(high, LARGEST)
+        low, high = max(node.scalar(1, -LARGEST), -LARGEST), min(node.scalar(2, LARGEST), LARGEST)
         return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
     result = node.input(0)
-    if node.has(1):
-        result = node.binary("Max", result, node.input(1))
-    if node.has(2):
-        result = node.binary("Min", result, node.input(2))
-    return result
-
-
-def import_binary(node: OnnxNode) -> str:
-    """Elementwise functions of two (or more, for Max, Min and Sum) tensors -> Binary."""
-    kind = {"Sum": "Add"}.get(node.proto.op_type, node.proto.op_type)
-    result = node.input(0)
-    for index in range(1, len(node.proto.input)):
-        result = node.binary(kind, result, node.input(index))
+    for index, kind in ((1, "Max"), (2, "Min")):
+        if node.has(index):
+            result = node.binary(kind, result, node.input(index))
     return result
 
 
 def import_power(node: OnnxNode) -> str:
     """Pow, the exponent of any type -> Binary of the base's type, or in float64."""
     base, exponent = (node.type(index).dtype for index in (0, 1))
-    operands = [node.input(0), node.input(1)]
-    if base == exponent:
-        return node.emit(ops.Binary("Pow"), operands)
-    common = base if exponent in INTEGERS else "float64"
-    operands = [
-        x
-        if node.builder.types[x].dtype == common
-        else node.emit(ops.Cast(common), [x], f"{x}.cast")
-        for x in operands
-    ]
-    result = node.emit(ops.Binary("Pow"), operands)
-    return result if common == base else node.emit(ops.Cast(base), [result])
+    common = base if exponent in (base, *INTEGERS) else "float64"
+    operands = [node.cast(x, common, f"{x}.cast") for x in node.inputs()]
+    return node.cast(node.emit(ops.Binary("Pow"), operands), base)
 
 
-def import_modulo(node: OnnxNode) -> str:
-    """Mod, with the divisor's sign or (`fmod`) the dividend's -> Binary."""
-    kind = "FMod" if node.attribute("fmod", 0) else "Mod"
-    return node.binary(kind, node.input(0), node.input(1))
-
-
-def import_bit_shift(node: OnnxNode) -> str:
-    """BitShift -> Binary."""
-    kinds = {"LEFT": "BitShiftLeft", "RIGHT": "BitShiftRight"}
-    direction = node.attribute("direction", "")
-    if direction not in kinds:
-        node.fail("`direction` LEFT or RIGHT", f"`{direction}`", "correct the model")
-    return node.binary(kinds[direction], node.input(0), node.input(1))
-
-
-def import_where(node: OnnxNode) -> str:
-    """Where -> Where."""
-    return node.emit(Where(), [node.input(0), node.input(1), node.input(2)])
-
-
-def _target(node: OnnxNode) -> str:
+def import_cast(node: OnnxNode) -> str | None:
+    """Cast -> Cast; one that saturates, to the narrowest floats, is left to ONNX's reference."""
     target = node.attribute("to", 0)
     if target == STRING:
         node.refuse("strings", "a cast to strings", "drop the cast")
-    if target not in ELEMENT_TYPES:
-        node.fail(
-            f"a cast to one of {', '.join(ELEMENT_TYPES.values())}",
-            f"type {target}",
-            "drop the cast",
-        )
-    return ELEMENT_TYPES[target]
-
-
-def import_cast(node: OnnxNode) -> str:
-    """Cast -> Cast, or SaturatingCast to the narrowest floats."""
-    dtype = _target(node)
-    if dtype == "float8_e8m0fnu":
-        mode = node.attribute("round_mode", "up")
-        if mode not in ("up", "down", "nearest"):
-            node.fail("`round_mode` up, down or nearest", f"`{mode}`", "correct the model")
-        return node.emit(SaturatingCast(dtype, mode), [node.input(0)])
-    if dtype == "float4_e2m1fn" or (dtype in FLOAT8 and node.attribute("saturate", 1)):
-        return node.emit(SaturatingCast(dtype), [node.input(0)])
+    dtype = ELEMENT_TYPES.get(target, "")
+    if not dtype:
+        expected = f"a cast to one of {', '.join(ELEMENT_TYPES.values())}"
+        node.fail(expected, f"type {target}", "drop the cast")
+    saturates = dtype in FLOAT8 and node.attribute("saturate", 1)
+    if saturates or dtype in ("float4_e2m1fn", "float8_e8m0fnu"):
+        return None
     return node.emit(ops.Cast(dtype), [node.input(0)])

@@ -47,20 +47,20 @@ def _plain(domain: str) -> str:
 
 
 def _definition(node: OnnxNode, schema: Any) -> onnx.FunctionProto | None:
-    wished = node.scope.opsets.get(node.key[0], 1)
-    if schema.has_context_dependent_function:
-        versions = schema.context_dependent_function_opset_versions
-        version = max((v for v in versions if v <= wished), default=min(versions))
-        types = [_type_of(node, index) for index in range(len(node.proto.input))]
-        body = schema.get_context_dependent_function_with_opset_version(
-            version, node.proto.SerializeToString(), [t.SerializeToString() for t in types]
-        )
-        return onnx.FunctionProto.FromString(body) if body else None
-    if schema.has_function:
-        versions = schema.function_opset_versions
-        version = max((v for v in versions if v <= wished), default=min(versions))
+    if not has_function(schema):
+        return None
+    by_types = schema.has_context_dependent_function
+    known = schema.context_dependent_function_opset_versions if by_types else None
+    versions = known or schema.function_opset_versions
+    own = node.scope.opsets.get(node.key[0], 1)
+    version = max((v for v in versions if v <= own), default=min(versions))
+    if not by_types:
         return onnx.FunctionProto.FromString(schema.get_function_with_opset_version(version))
-    return None
+    types = [_type_of(node, index).SerializeToString() for index in range(len(node.proto.input))]
+    body = schema.get_context_dependent_function_with_opset_version(
+        version, node.proto.SerializeToString(), types
+    )
+    return onnx.FunctionProto.FromString(body) if body else None
 
 
 def _type_of(node: OnnxNode, index: int) -> onnx.TypeProto:

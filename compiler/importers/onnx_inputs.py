@@ -1,4 +1,4 @@
-"""Inputs of ONNX models: their types, extents that are asked for, values that fix them."""
+"""Inputs of ONNX models: their types, requested extents, values that fix them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Fixed = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class InputOverrides:
     """What the caller says of the model's inputs."""
 
     batch: int
@@ -30,7 +30,9 @@ class Wishes:
     folder: Path | None
 
 
-def check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: Wishes) -> None:
+def check_overrides(
+    inputs: Iterable[onnx.ValueInfoProto], name: str, overrides: InputOverrides
+) -> None:
     """Refuse values for inputs, and extents for dimensions, that the model does not have.
 
     Raises
@@ -39,7 +41,7 @@ def check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: Wishe
         For the first of them.
     """
     known = {value.name for value in inputs}
-    unknown = sorted({*wishes.fixed} - known)
+    unknown = sorted({*overrides.fixed} - known)
     if unknown:
         raise ImportModelError(
             f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
@@ -47,7 +49,7 @@ def check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: Wishe
         )
     extents = [extent for value in inputs for extent in value.type.tensor_type.shape.dim]
     open_ = dict.fromkeys(extent.dim_param for extent in extents if extent.dim_param)
-    unknown = sorted({*wishes.dims} - {*open_})
+    unknown = sorted({*overrides.dims} - {*open_})
     if unknown:
         raise ImportModelError(
             f"model `{name}`: expected an open dimension of the model, got `{unknown[0]}`; its "
@@ -55,7 +57,9 @@ def check_wishes(inputs: Iterable[onnx.ValueInfoProto], name: str, wishes: Wishe
         )
 
 
-def import_input(builder: Builder, value: onnx.ValueInfoProto, name: str, wishes: Wishes) -> str:
+def import_input(
+    builder: Builder, value: onnx.ValueInfoProto, name: str, overrides: InputOverrides
+) -> str:
     """Add an input to a graph, or the constant that it is fixed at; return its name there.
 
     Raises
@@ -63,14 +67,14 @@ def import_input(builder: Builder, value: onnx.ValueInfoProto, name: str, wishes
     ImportModelError
         If its type, its extents or what it is fixed at do not fit.
     """
-    if value.name not in wishes.fixed:
-        return builder.input(Value(value.name, _input_type(value, name, wishes)))
+    if value.name not in overrides.fixed:
+        return builder.input(Value(value.name, _input_type(value, name, overrides)))
     where = f"model `{name}`: input `{value.name}`"
     kind = value.type.tensor_type
     dtype = ELEMENT_TYPES.get(kind.elem_type)
     if dtype is None:
-        return builder.input(Value(value.name, _input_type(value, name, wishes)))
-    given = np.asarray(wishes.fixed[value.name])
+        return builder.input(Value(value.name, _input_type(value, name, overrides)))
+    given = np.asarray(overrides.fixed[value.name])
     data = given.astype(DTYPES[dtype])
     extents = [d.dim_value for d in kind.shape.dim]
     fits = not kind.HasField("shape") or (
@@ -85,8 +89,8 @@ def import_input(builder: Builder, value: onnx.ValueInfoProto, name: str, wishes
     return builder.constant(data, value.name, exact=True)
 
 
-def _input_type(value: onnx.ValueInfoProto, name: str, wishes: Wishes) -> TensorType:
-    where, batch = f"model `{name}`: input `{value.name}`", wishes.batch
+def _input_type(value: onnx.ValueInfoProto, name: str, overrides: InputOverrides) -> TensorType:
+    where, batch = f"model `{name}`: input `{value.name}`", overrides.batch
     kind = value.type.tensor_type
     cause = KINDS.get(value.type.WhichOneof("value") or "")
     if kind.elem_type == onnx.TensorProto.STRING:
@@ -110,20 +114,20 @@ def _input_type(value: onnx.ValueInfoProto, name: str, wishes: Wishes) -> Tensor
             shape.append(dimension.dim_value)
         elif dimension.HasField("dim_value") and dimension.dim_value == 0:
             shape.append(0)
-        elif dimension.dim_param in wishes.dims:
-            shape.append(wishes.dims[dimension.dim_param])
+        elif dimension.dim_param in overrides.dims:
+            shape.append(overrides.dims[dimension.dim_param])
         elif axis == 0:
             shape.append(batch)
         else:
             got = dimension.dim_param or "nothing"
-            mend = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
+            remedy = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
             raise ImportModelError(
                 f"{where}: expected a static extent of dimension {axis}, got `{got}`; export the "
-                f"model with a static shape, or give the extent ({mend})"
+                f"model with a static shape, or give the extent ({remedy})"
             )
     if batch != 1 and shape and shape[0] != batch:
         raise ImportModelError(
-            f"{where}: expected a batch of {batch} as asked, got a model fixed to {shape[0]}; "
+            f"{where}: expected a batch of {batch}, got a model fixed to {shape[0]}; "
             "export the model with an open leading dimension"
         )
     return check_size(TensorType(ELEMENT_TYPES[kind.elem_type], tuple(shape)))

@@ -1,4 +1,4 @@
-"""Operators too rare for a kernel of ours -> OnnxReference, typed by ONNX's shape inference."""
+"""Operators too rare for a kernel of ours -> OnnxReference, typed by a run on zeros."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,15 +11,15 @@ from ...errors import CompileError, ImportModelError
 from ..graph.operators import OnnxReference
 from ..graph.types import DTYPES
 from .onnx_node import OnnxNode
-from .onnx_operands import printable
+from .onnx_reader import printable
 from .onnx_scope import Key, schema_of
-from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
-from .refusals import CAUSES, NeedsInputError
+from .refusals import NeedsInputError
 
 RARE = (
-    *("BitCast", "Col2Im", "DeformConv", "Det", "DFT", "GridSample", "LpNormalization"),
-    *("MelWeightMatrix", "NonMaxSuppression", "OneHot", "ReverseSequence", "TensorScatter"),
-    *("NonZero", "RoiAlign", "STFT", "TfIdfVectorizer", "Unique", "MaxUnpool", "MaxRoiPool"),
+    *("BatchNormalization", "BitCast", "Cast", "Col2Im", "CumProd", "CumSum", "DFT", "DeformConv"),
+    *("Det", "GridSample", "LpNormalization", "MaxRoiPool", "MaxUnpool", "Mean", "MelWeightMatrix"),
+    *("NonMaxSuppression", "NonZero", "OneHot", "ReverseSequence", "RoiAlign", "STFT"),
+    *("TensorScatter", "TfIdfVectorizer", "Unique"),
 )
 
 CLASSICAL = (
@@ -69,24 +69,26 @@ def import_library(node: OnnxNode) -> list[str]:
     known = [node.known(name) for name in operands]
     arrays = [array for array in known if array is not None]
     if len(arrays) == len(operands):
-        return _compute(node, operator, arrays)
+        found = iter(_run(node, operator, arrays))
+        return [node.array(next(found), name) if name else "" for name in node.proto.output]
     typed = replace(operator, results=tuple(_results(node, operator, operands)))
     found = iter(node.emit_outputs(typed, operands, [name for name in node.proto.output if name]))
     return [next(found) if name else "" for name in node.proto.output]
 
 
-def _compute(node: OnnxNode, operator: OnnxReference, arrays: Sequence[np.ndarray]) -> list[str]:
+def _run(
+    node: OnnxNode, operator: OnnxReference, arrays: Sequence[np.ndarray]
+) -> tuple[np.ndarray, ...]:
     try:
-        found = iter(operator.run(*arrays))
+        return operator.run(*arrays)
     except CompileError as error:
         raise ImportModelError(f"{node.where}: {error}") from error
-    return [node.array(next(found), name) if name else "" for name in node.proto.output]
 
 
-def _probed(
+def _results(
     node: OnnxNode, operator: OnnxReference, operands: Sequence[str]
 ) -> list[tuple[int, str, tuple[int, ...]]]:
-    """Return types that do not depend on values, from a run on zeros; ask for inputs otherwise."""
+    """Return the results' types, from a run on zeros; ask for inputs if they depend on values."""
     if node.proto.op_type in VALUE_DEPENDENT:
         _refuse_open_result(node, operands)
     arrays = []
@@ -94,11 +96,7 @@ def _probed(
         kind = node.builder.types[name]
         known = node.known(name)
         arrays.append(np.zeros(kind.shape, DTYPES[kind.dtype]) if known is None else known)
-    try:
-        found = operator.run(*arrays)
-    except CompileError as error:
-        raise ImportModelError(f"{node.where}: {error}") from error
-    results = []
+    results, found = [], _run(node, operator, arrays)
     for (position, _, _), array in zip(operator.results, found, strict=True):
         node.expect_numbers(array)
         results.append((position, str(array.dtype), array.shape))
@@ -150,36 +148,3 @@ def _newest(kind: str, name: str, value: Any) -> Any:
     """Return an attribute's value as the reference knows it."""
     older = OLDER_NAMES.get((kind, name), {})
     return older.get(value, value) if isinstance(value, str) else value
-
-
-def _results(
-    node: OnnxNode, operator: OnnxReference, operands: Sequence[str]
-) -> list[tuple[int, str, tuple[int, ...]]]:
-    """Work out element types and shapes; ask for inputs where they depend on values."""
-    schema = schema_of(node.key, node.scope.opsets)
-    if schema is None:
-        node.refuse(CAUSES.get(node.key, "unknown operators"), node.proto.op_type, "replace it")
-    proto = operator.node()
-    types, data = {}, {}
-    for name, operand in zip(filter(None, proto.input), operands, strict=True):
-        kind = node.builder.types[operand]
-        types[name] = onnx.helper.make_tensor_type_proto(ONNX_TYPES[kind.dtype], kind.shape)
-        if node.builder.is_constant(operand):
-            data[name] = onnx.numpy_helper.from_array(node.builder.data(operand), name)
-    opsets = [onnx.helper.make_opsetid(*entry) for entry in node.scope.opsets.items()]
-    try:
-        inferred = onnx.shape_inference.infer_node_outputs(
-            schema, proto, types, data, opset_imports=opsets
-        )
-    except Exception as error:  # third-party code raises many kinds over damaged nodes
-        detail = " ".join(str(error).split())
-        node.fail("operands that fit together", f"`{detail}`", "export the model again")
-    results = []
-    for position, _, _ in operator.results:
-        kind = inferred.get(f"y{position}", onnx.TypeProto()).tensor_type
-        open_ = any(not extent.HasField("dim_value") for extent in kind.shape.dim)
-        if kind.elem_type not in ELEMENT_TYPES or not kind.HasField("shape") or open_:
-            return _probed(node, operator, operands)
-        shape = tuple(extent.dim_value for extent in kind.shape.dim)
-        results.append((position, ELEMENT_TYPES[kind.elem_type], shape))
-    return results

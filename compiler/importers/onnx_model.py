@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import CompileError, ImportModelError
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from .onnx_dispatch import import_nodes, unsupported
-from .onnx_inputs import Fixed, Wishes, check_wishes, import_input
-from .onnx_operands import printable
-from .onnx_scope import Named, Scope, key_of, schema_of
+from .onnx_inputs import Fixed, InputOverrides, check_overrides, import_input
+from .onnx_reader import printable
+from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
 from .refusals import RefusedError
 
@@ -26,7 +26,7 @@ OLDEST_OPSET = 7
 """Oldest version of ONNX's operator set: the first one with NumPy's broadcasting."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-"""No wishes."""
+"""No overrides."""
 
 
 def import_onnx(
@@ -76,7 +76,7 @@ def import_onnx(
     model = _parse(data, name)
     opsets = _opsets(model, name)
     try:
-        return _import_graph(model, name, opsets, Wishes(batch, fixed, dims, folder))
+        return _import_graph(model, name, opsets, InputOverrides(batch, fixed, dims, folder))
     except ImportModelError as error:
         error.args = (printable(str(error)),)
         raise
@@ -149,7 +149,7 @@ def _has_changed(model: onnx.ModelProto, version: int) -> bool:
     return False
 
 
-def _refuse_unsupported(model: onnx.ModelProto, scope: Scope) -> None:
+def _refuse_unsupported(model: onnx.ModelProto, scope: ImportScope) -> None:
     """List every node without an importer in one error."""
     offenders: dict[str, list[str]] = {}
     causes: dict[str, str] = {}
@@ -169,31 +169,33 @@ def _refuse_unsupported(model: onnx.ModelProto, scope: Scope) -> None:
 
 
 def _import_graph(
-    model: onnx.ModelProto, name: str, opsets: dict[str, int], wishes: Wishes
+    model: onnx.ModelProto, name: str, opsets: dict[str, int], overrides: InputOverrides
 ) -> Graph:
     builder, proto = Builder(name), model.graph
     functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
     names: dict[str, Named] = {}
-    scope = Scope(builder, f"model `{name}`", opsets, functions, import_nodes, names, wishes.folder)
+    scope = ImportScope(
+        builder, f"model `{name}`", opsets, functions, import_nodes, names, overrides.folder
+    )
     _refuse_unsupported(model, scope)
-    check_wishes(proto.input, name, wishes)
+    check_overrides(proto.input, name, overrides)
     for tensor in proto.initializer:
-        if tensor.name in wishes.fixed:
+        if tensor.name in overrides.fixed:
             continue  # it was the input's default
         if tensor.name in names:
             raise ImportModelError(
                 f"model `{name}`: initialiser `{tensor.name}`: expected once, got a second one; "
                 "rename one of them"
             )
-        array = read_tensor(tensor, f"{scope.where}: initialiser `{tensor.name}`", wishes.folder)
+        array = read_tensor(tensor, f"{scope.where}: initialiser `{tensor.name}`", overrides.folder)
         names[tensor.name] = builder.constant(array, tensor.name, exact=True)
     for tensor in proto.sparse_initializer:
         where = f"{scope.where}: initialiser `{tensor.values.name}`"
-        array = read_sparse(tensor, where, wishes.folder)
+        array = read_sparse(tensor, where, overrides.folder)
         names[tensor.values.name] = builder.constant(array, tensor.values.name)
     for value in proto.input:
         if value.name not in names:
-            names[value.name] = import_input(builder, value, name, wishes)
+            names[value.name] = import_input(builder, value, name, overrides)
     scope.import_nodes(scope, proto.node)
     for value in proto.output:
         if value.name not in names:
@@ -205,7 +207,7 @@ def _import_graph(
     return verify(drop_unused(builder.graph(outputs)), "import")
 
 
-def _tensor(name: str, names: Mapping[str, Named], scope: Scope) -> str:
+def _tensor(name: str, names: Mapping[str, Named], scope: ImportScope) -> str:
     value = names[name]
     if not isinstance(value, str):
         raise RefusedError(

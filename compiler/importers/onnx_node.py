@@ -1,44 +1,45 @@
-"""One ONNX node as the operator importers see it: operands, attributes, emitting.
+"""One ONNX node as the importers see it: what it reads, and what it becomes.
 
 Nodes whose operands are all constant are computed at once, except DequantizeLinear: that one keeps
 weights as integers with a scale.
 """
 
+import copy
+from collections import ChainMap
 from collections.abc import Sequence
 
 import numpy as np
+import onnx
 
 from ...errors import CompileError, ImportModelError
-from ..graph import Quantisation, TensorType, evaluate_outputs
+from ..graph import TensorType, evaluate_outputs
 from ..graph import operators as ops
-from ..graph.types import DTYPES, LARGEST_MADE_BYTES, check_size
-from .onnx_operands import Operands
+from ..graph.types import DTYPES, FLOATS, LARGEST_MADE_BYTES, check_size
+from .onnx_reader import NodeReader
+from .onnx_scope import Named
+from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
 
 
-class OnnxNode(Operands):
-    """A node being imported: what it reads, and what it becomes."""
+class OnnxNode(NodeReader):
+    """A node being imported. What is emitted takes the node's name, and its result's by default."""
 
-    def emit(
-        self,
-        operator: ops.Operator,
-        inputs: Sequence[str],
-        name: str | None = None,
-        quantisation: Quantisation | None = None,
-    ) -> str:
+    def as_operator(self, kind: str, *operands: str | None) -> "OnnxNode":
+        """Return this node as ONNX's operator `kind` with values of the graph as operands."""
+        proto = onnx.NodeProto()
+        proto.CopyFrom(self.proto)
+        names = ["" if value is None else f"operand {i}" for i, value in enumerate(operands)]
+        proto.op_type, proto.domain, proto.input[:] = kind, "", names
+        other = copy.copy(self)
+        other.proto = proto
+        known: dict[str, Named] = {
+            name: x for name, x in zip(names, operands, strict=True) if x is not None
+        }
+        other.names = ChainMap(known, self.names)
+        return other
+
+    def emit(self, operator: ops.Operator, inputs: Sequence[str], name: str | None = None) -> str:
         """Emit an IR node, or a constant where all its inputs are; return the value's name."""
-        builder = self.builder
-        base = name or self.proto.output[0]
-        try:
-            folded = None if isinstance(operator, ops.Dequantize) else self._fold(operator, inputs)
-            if folded is not None:
-                return builder.constant(folded[0], base)
-            return builder.emit(operator, inputs, self.label, base, quantisation)
-        except CompileError as error:
-            raise ImportModelError(f"{self.where}: {error}") from error
-
-    def binary(self, kind: str, a: str, b: str, name: str | None = None) -> str:
-        """Emit an elementwise function of two values; see `emit`."""
-        return self.emit(ops.Binary(kind), [a, b], name)
+        return self.emit_outputs(operator, inputs, [name or self.result])[0]
 
     def emit_outputs(
         self, operator: ops.Operator, inputs: Sequence[str], names: Sequence[str] = ()
@@ -47,8 +48,10 @@ class OnnxNode(Operands):
         try:
             folded = self._fold(operator, inputs)
             if folded is not None:
-                wished = names or [f"{self.label}.{i}" for i in range(len(folded))]
-                return [self.builder.constant(*pair) for pair in zip(folded, wished, strict=True)]
+                requested = names or [f"{self.label}.{i}" for i in range(len(folded))]
+                return [
+                    self.builder.constant(*pair) for pair in zip(folded, requested, strict=True)
+                ]
             if not names:
                 count = len(operator.infer([self.builder.types[name] for name in inputs]))
                 given = (*self.proto.output, *("",) * count)
@@ -59,18 +62,52 @@ class OnnxNode(Operands):
 
     def _fold(self, operator: ops.Operator, inputs: Sequence[str]) -> tuple[np.ndarray, ...] | None:
         """Compute an operator whose inputs are all constant; None where one is not."""
-        if not all(self.builder.is_constant(name) for name in inputs):
+        constant = all(self.builder.is_constant(name) for name in inputs)
+        if not constant or isinstance(operator, ops.Dequantize):
             return None
-        kinds = operator.infer([self.builder.types[name] for name in inputs])
-        for kind in kinds:
+        for kind in operator.infer([self.builder.types[name] for name in inputs]):
             check_size(kind, LARGEST_MADE_BYTES)
         return evaluate_outputs(operator, [self.builder.data(name) for name in inputs])
+
+    def unary(self, kind: str, x: str, name: str | None = None) -> str:
+        """Emit an elementwise function of a value; see `emit`."""
+        return self.emit(ops.Unary(kind), [x], name)
+
+    def binary(self, kind: str, a: str, b: str, name: str | None = None) -> str:
+        """Emit an elementwise function of two values; see `emit`."""
+        return self.emit(ops.Binary(kind), [a, b], name)
+
+    def reshape(self, x: str, shape: Sequence[int], name: str | None = None) -> str:
+        """Emit a value in another shape; see `emit`."""
+        return self.emit(ops.Reshape(tuple(shape)), [x], name)
+
+    def transpose(self, x: str, order: Sequence[int], name: str | None = None) -> str:
+        """Emit a value with its axes in another order; see `emit`."""
+        return self.emit(ops.Transpose(tuple(order)), [x], name)
+
+    def cast(self, x: str, dtype: str, name: str | None = None) -> str:
+        """Emit a value as elements of `dtype`; the value itself if it has them."""
+        if self.builder.types[x].dtype == dtype:
+            return x
+        return self.emit(ops.Cast(dtype), [x], name)
+
+    def take(self, x: str, axis: int, indices: np.ndarray, name: str | None = None) -> str:
+        """Emit the elements of known indices along an axis; see `emit`."""
+        constant = self.builder.constant(indices.astype(np.int64), f"{name or self.result}.indices")
+        return self.emit(ops.Gather(axis), [x, constant], name)
+
+    def part(self, x: str, axis: int, start: int, stop: int, name: str | None = None) -> str:
+        """Emit the elements from `start` to `stop` along an axis; see `emit`."""
+        shape = self.builder.types[x].shape
+        starts = tuple(start if i == axis else 0 for i in range(len(shape)))
+        stops = tuple(stop if i == axis else size for i, size in enumerate(shape))
+        return self.emit(ops.Slice(starts, stops, (1,) * len(shape)), [x], name)
 
     def array(self, data: np.ndarray, name: str | None = None) -> str:
         """Add a constant, named after the node's output unless said otherwise."""
         data = np.asarray(data)
         self.expect_numbers(data)
-        return self.builder.constant(data, name or self.proto.output[0])
+        return self.builder.constant(data, name or self.result)
 
     def expect_numbers(self, data: np.ndarray) -> None:
         """Refuse texts and other objects among what a node gives.
@@ -133,21 +170,65 @@ class OnnxNode(Operands):
             )
         return scales, points, axis
 
-    def dequantize(self, x: str, scale: int, zero_point: int, axis: int = 1) -> str:
-        """Emit a Dequantize of value `x` with inputs number `scale` and `zero_point`."""
+    def has_plain_scale(self, scale: int, dtype: str) -> bool:
+        """Tell whether Quantize and Dequantize take the scale, and the zero point behind it.
+
+        They do if both are known, of float32 for elements of `dtype`, and not given block by block.
+        """
+        if not self.has(scale):
+            return True  # `constant` says what is missing
+        parameters = [scale, scale + 1] if self.has(scale + 1) else [scale]
+        known = all(self.known(self.input(index)) is not None for index in parameters)
+        real = dtype in ("float32", "int8", "uint8", "int32") and self.type(scale).dtype
+        requested = self.attribute("output_dtype", 0)
+        usual = requested in (0, *(ONNX_TYPES[name] for name in ("int8", "uint8", "float32")))
+        return known and real == "float32" and usual and not self.attribute("block_size", 0)
+
+    def dequantize(self, index: int, axis: int = 1, general: bool = False) -> str:
+        """Emit a Dequantize of input `index`, whose scale and zero point follow it."""
+        x, scale, zero_point = self.input(index), index + 1, index + 2
+        name = f"{self.result}.{self.proto.input[scale]}"
+        if general:
+            requested = ELEMENT_TYPES.get(self.attribute("output_dtype", 0), self.type(scale).dtype)
+            dtype = requested if requested in FLOATS else "float32"
+            operator = ops.GeneralDequantize(*self._along(x, scale, axis), dtype)
+            return self.emit(operator, self._with_scale(x, scale), name)
         zeros = self.constant(zero_point) if self.has(zero_point) else None
         kind = self.builder.types[x].dtype
         if kind not in ("int8", "uint8", "int32"):
             self.fail("int8, uint8 or int32 to dequantise", kind, "quantise to 8 bits")
         parameters = self.quantised(x, self.constant(scale), zeros, axis)
-        base = f"{self.proto.output[0]}.{self.proto.input[scale]}"
-        return self.emit(ops.Dequantize(*parameters), [x], base)
+        return self.emit(ops.Dequantize(*parameters), [x], name)
 
-    def quantize(self, x: str, scale: int, zero_point: int, axis: int = 1) -> str:
-        """Emit a Quantize of value `x` with inputs number `scale` and `zero_point`."""
+    def quantize(
+        self, x: str, scale: int, axis: int = 1, dtype: str = "uint8", general: bool = False
+    ) -> str:
+        """Emit a Quantize of value `x` with inputs number `scale` and the zero point behind it.
+
+        Without a zero point, `dtype` is the element type.
+        """
+        zero_point = scale + 1
+        if general:
+            operator = ops.GeneralQuantize(
+                *self._along(x, scale, axis),
+                self.type(zero_point).dtype if self.has(zero_point) else dtype,
+                bool(self.attribute("saturate", 1)),
+                ELEMENT_TYPES.get(self.attribute("precision", 0), ""),
+            )
+            return self.emit(operator, self._with_scale(x, scale))
         zeros = self.constant(zero_point) if self.has(zero_point) else None
-        dtype = "uint8" if zeros is None else str(zeros.dtype)
+        dtype = dtype if zeros is None else str(zeros.dtype)
         if dtype not in ("int8", "uint8"):
             self.fail("int8 or uint8 to quantise to", dtype, "quantise to 8 bits")
         scales, points, along = self.quantised(x, self.constant(scale), zeros, axis)
         return self.emit(ops.Quantize(scales, points, dtype, along), [x])
+
+    def _along(self, x: str, scale: int, axis: int) -> tuple[int, int]:
+        """Return the axis and the block of a general quantisation."""
+        rank = len(self.builder.types[x].shape)
+        along = self.normalise(axis, rank) if self.type(scale).elements > 1 else 0
+        return along, self.attribute("block_size", 0)
+
+    def _with_scale(self, x: str, scale: int) -> list[str]:
+        given = [scale, scale + 1] if self.has(scale + 1) else [scale]
+        return [x, *map(self.input, given)]

@@ -1,150 +1,145 @@
-"""ONNX's float operators: the table of everything that can be imported.
+"""The table of ONNX's operators that are imported: a row each, or a function where work is done.
 
-An operator is supported if it is in `HANDLERS`; the importer lists all others in one error.
+All others are expanded by ONNX's own definition (`onnx_functions`), run by its reference
+(`onnx_library`), or refused.
 """
 
 from collections.abc import Callable, Sequence
 
 from ..graph import operators as ops
-from ..graph.operators import Einsum
+from ..graph.operators.elementwise import BINARY, UNARY
+from ..graph.operators.reductions import REDUCTIONS
 from . import onnx_elementwise as elementwise
-from . import onnx_indexing as indexing
-from . import onnx_integers as integers
+from . import onnx_images as images
+from . import onnx_movement as movement
 from . import onnx_normalisations as normalisations
-from . import onnx_resample as resample
+from . import onnx_products as products
 from . import onnx_shapes as shapes
-from . import onnx_volumes as volumes
-from . import onnx_windows as windows
 from .onnx_contributed import CONTRIBUTED_HANDLERS
-from .onnx_gemm import import_gemm, import_matmul
+from .onnx_control import CONTROL_HANDLERS
 from .onnx_node import OnnxNode
 from .onnx_quantised import QUANTISED_HANDLERS
 from .onnx_recurrent import import_recurrent
-from .onnx_scope import Named
+from .onnx_resize import import_resize
+from .onnx_rows import attribute, axis, flag, row, scalar, since
+from .onnx_scope import Key, Named
+from .onnx_sequences import SEQUENCE_HANDLERS
 
 Handler = Callable[[OnnxNode], str | Sequence[Named] | None]
 """Emits a node and returns the value of each of its outputs; None where it declines the node."""
 
 
-def import_softmax(node: OnnxNode) -> str:
-    """Softmax, LogSoftmax; before operator set 13 over all axes from `axis` on -> Softmax."""
-    rank = node.rank(0)
-    axis = node.axis(-1 if node.opset >= 13 else 1, rank)
-    stop = axis + 1 if node.opset >= 13 else rank
-    operator = ops.Softmax(axis, stop, node.proto.op_type == "LogSoftmax")
-    return node.emit(operator, [node.input(0)])
-
-
 def import_reduce(node: OnnxNode) -> str:
     """Reductions -> Reduce; a mean over an image -> a pool."""
-    kind = node.type(0)
-    shape, axes = kind.shape, node.attribute("axes", ())
+    x, kind, op = node.input(0), node.type(0), node.proto.op_type
+    rank, axes = len(kind.shape), node.attribute("axes", ())
     if not axes and node.has(1):
         axes = node.integers(1)
     if not axes and not node.attribute("noop_with_empty_axes", 0):
-        axes = tuple(range(len(shape)))
-    axes = tuple(sorted(node.normalise(axis, len(shape)) for axis in axes))
+        axes = tuple(range(rank))
+    axes = tuple(sorted(node.normalise(axis, rank) for axis in axes))
     keep = bool(node.attribute("keepdims", 1))
-    image = axes == (2, 3) and len(shape) == 4 and kind.dtype == "float32"
-    if node.proto.op_type != "ReduceMean" or not image:
-        if node.proto.op_type in ("ReduceMax", "ReduceMin") and kind.dtype == "bool":
-            return _reduce_flags(node, axes, keep)
-        return node.emit(ops.Reduce(node.proto.op_type, axes, keep), [node.input(0)])
-    pooled = windows.emit_global_pool(node, node.input(0), average=True)
-    return pooled if keep else node.emit(ops.Reshape(shape[:2]), [pooled], f"{pooled}.flat")
+    if op == "ReduceMean" and axes == (2, 3) and rank == 4 and kind.dtype == "float32":
+        pooled = images.import_global_pool(node.as_operator("GlobalAveragePool", x))
+        return pooled if keep else node.reshape(pooled, kind.shape[:2], f"{pooled}.flat")
+    if kind.dtype == "bool":  # reduced as the numbers 0 and 1
+        x = node.cast(x, "uint8", f"{node.result}.numbers")
+    return node.cast(node.emit(ops.Reduce(op, axes, keep), [x]), kind.dtype)
 
 
-def _reduce_flags(node: OnnxNode, axes: tuple[int, ...], keep: bool) -> str:
-    """Reduce bools as the numbers 0 and 1."""
-    base = node.proto.output[0]
-    numbers = node.emit(ops.Cast("uint8"), [node.input(0)], f"{base}.numbers")
-    reduced = node.emit(ops.Reduce(node.proto.op_type, axes, keep), [numbers], f"{base}.number")
-    return node.emit(ops.Cast("bool"), [reduced])
+POSITION = row(
+    ops.Reduce,
+    kind=elementwise.kind_of,
+    axes=lambda node: (node.axis(0, node.rank(0)),),
+    keep=flag("keepdims", 1),
+)
+
+SCATTER = row(ops.ScatterElements, axis=axis(0), reduction=attribute("reduction", "none"))
+
+ROWS: dict[str, Handler] = {
+    "ArgMax": POSITION,
+    "ArgMin": POSITION,
+    "Concat": row(ops.Concat, axis=axis(0)),
+    "Einsum": row(ops.Einsum, equation=attribute("equation", "")),
+    "GatherElements": row(ops.GatherElements, axis=axis(0)),
+    "GatherND": row(ops.GatherND, batch_dims=attribute("batch_dims", 0)),
+    "Scatter": SCATTER,
+    "ScatterElements": SCATTER,
+    "ScatterND": row(ops.ScatterND, reduction=attribute("reduction", "none")),
+    "TopK": row(
+        ops.TopK,
+        1,
+        axis=axis(-1),
+        count=since(10, scalar(1), attribute("k", 0)),
+        largest=flag("largest", 1),
+    ),
+    "Transpose": row(
+        ops.Transpose,
+        permutation=lambda node: node.attribute("perm", tuple(reversed(range(node.rank(0))))),
+    ),
+    "Where": row(ops.Where),
+}
+"""ONNX's operators that are one of the graph's."""
 
 
-def import_position(node: OnnxNode) -> str:
-    """ArgMax and ArgMin, the first or the last of equals -> Reduce."""
-    last = "Last" if node.attribute("select_last_index", 0) else ""
-    axes = (node.axis(0, node.rank(0)),)
-    operator = ops.Reduce(f"{last}{node.proto.op_type}", axes, bool(node.attribute("keepdims", 1)))
-    return node.emit(operator, [node.input(0)])
+def _named(kinds: Sequence[str]) -> set[str]:
+    """Return what ONNX calls kinds of Unary and Binary."""
+    return {elementwise.VARIANTS.get(kind, (kind,))[0] for kind in kinds}
 
 
-def import_einsum(node: OnnxNode) -> str:
-    """Einsum -> Einsum."""
-    return node.emit(Einsum(node.attribute("equation", "")), node.inputs())
-
-
-REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
-
-FLOAT_HANDLERS: dict[str, Handler] = {
-    **dict.fromkeys((*elementwise.PLAIN_UNARY, *elementwise.PARAMETERS), elementwise.import_unary),
-    **dict.fromkeys(elementwise.PLAIN_BINARY, elementwise.import_binary),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), import_softmax),
-    **dict.fromkeys((f"Reduce{kind}" for kind in REDUCTIONS), import_reduce),
-    **dict.fromkeys(("ArgMax", "ArgMin"), import_position),
-    **dict.fromkeys(("MaxPool", "AveragePool"), windows.import_pool),
-    **dict.fromkeys(("GlobalMaxPool", "GlobalAveragePool"), windows.import_global_pool),
+FUNCTIONS: dict[str, Handler] = {
+    **dict.fromkeys(_named([*UNARY]), elementwise.import_unary),
+    **dict.fromkeys((*_named([*BINARY]), "Sum"), elementwise.import_binary),
+    **dict.fromkeys(REDUCTIONS, import_reduce),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), normalisations.import_softmax),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), images.import_pool),
+    **dict.fromkeys(
+        ("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"), images.import_global_pool
+    ),
+    **dict.fromkeys(("DepthToSpace", "SpaceToDepth"), shapes.import_blocks),
     **dict.fromkeys(("RNN", "GRU", "LSTM"), import_recurrent),
-    **dict.fromkeys(("CumSum", "CumProd"), indexing.import_cumulate),
-    **dict.fromkeys(("ScatterElements", "Scatter"), indexing.import_scatter_elements),
-    **dict.fromkeys(("Resize", "Upsample"), resample.import_resample),
+    **dict.fromkeys(("Resize", "Upsample"), import_resize),
     "BatchNormalization": normalisations.import_batch_normalisation,
-    "BitShift": elementwise.import_bit_shift,
     "Cast": elementwise.import_cast,
     "Clip": elementwise.import_clip,
-    "Compress": indexing.import_compress,
-    "Concat": shapes.import_concat,
+    "Compress": movement.import_compress,
     "Constant": shapes.import_constant,
-    "ConstantOfShape": indexing.import_constant_of_shape,
-    "Conv": windows.import_conv,
-    "ConvInteger": integers.import_conv_integer,
-    "ConvTranspose": volumes.import_conv_transpose,
-    "DepthToSpace": shapes.import_depth_to_space,
+    "ConstantOfShape": shapes.import_constant_of_shape,
+    "Conv": images.import_conv,
+    "ConvInteger": products.import_conv_integer,
+    "ConvTranspose": images.import_conv_transpose,
     "Dropout": shapes.import_dropout,
-    "Einsum": import_einsum,
-    "Expand": indexing.import_expand,
-    "EyeLike": indexing.import_eye_like,
+    "Expand": shapes.import_expand,
+    "EyeLike": shapes.import_eye_like,
     "Flatten": shapes.import_flatten,
-    "Gather": shapes.import_gather,
-    "GatherElements": indexing.import_gather_elements,
-    "GatherND": indexing.import_gather_nd,
-    "Gelu": elementwise.import_gelu,
-    "Gemm": import_gemm,
-    "GlobalLpPool": volumes.import_global_lp_pool,
+    "Gather": movement.import_gather,
+    "Gemm": products.import_gemm,
     "Hardmax": normalisations.import_hardmax,
     "Identity": shapes.import_identity,
     "InstanceNormalization": normalisations.import_instance_normalisation,
-    "IsInf": elementwise.import_is_inf,
     "LRN": normalisations.import_local_response,
-    "LpPool": volumes.import_lp_pool,
-    "MatMul": import_matmul,
-    "MatMulInteger": integers.import_matmul_integer,
-    "Mean": normalisations.import_mean,
-    "Mod": elementwise.import_modulo,
-    "Pad": shapes.import_pad,
+    "MatMul": products.import_matmul,
+    "MatMulInteger": products.import_matmul_integer,
+    "Pad": movement.import_pad,
     "Pow": elementwise.import_power,
-    "Range": indexing.import_range,
+    "Range": shapes.import_range,
     "Reshape": shapes.import_reshape,
-    "ScatterND": indexing.import_scatter_nd,
     "Shape": shapes.import_shape,
-    "Size": indexing.import_size,
-    "Slice": shapes.import_slice,
-    "SpaceToDepth": shapes.import_space_to_depth,
-    "Split": shapes.import_split,
+    "Size": shapes.import_size,
+    "Slice": movement.import_slice,
+    "Split": movement.import_split,
     "Squeeze": shapes.import_squeeze,
-    "Tile": indexing.import_tile,
-    "TopK": indexing.import_top_k,
-    "Transpose": shapes.import_transpose,
-    "Trilu": indexing.import_triangle,
+    "Tile": movement.import_tile,
+    "Trilu": shapes.import_triangle,
     "Unsqueeze": shapes.import_unsqueeze,
-    "Where": elementwise.import_where,
 }
+"""ONNX's operators that take more than a row."""
 
-HANDLERS: dict[tuple[str, str], Handler] = {
-    **{("", kind): handler for kind, handler in FLOAT_HANDLERS.items()},
-    ("com.microsoft", "Gelu"): elementwise.import_gelu,
+HANDLERS: dict[Key, Handler] = {
+    **{("", kind): handler for kind, handler in {**FUNCTIONS, **ROWS}.items()},
     **QUANTISED_HANDLERS,
     **CONTRIBUTED_HANDLERS,
+    **CONTROL_HANDLERS,
+    **SEQUENCE_HANDLERS,
 }
 """(domain, operator) -> its importer."""

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..graph import operators as ops
 from ..graph.operators import Recurrent
 from ..graph.operators.recurrent import DIRECTIONS, FUNCTIONS, GATES
 from ..graph.types import DTYPES
@@ -39,7 +38,7 @@ def import_recurrent(node: OnnxNode) -> list[str]:
     state = (directions, batch, hidden)
     bias = _operand(node, 3, (directions, 2 * GATES[kind] * hidden), dtype)
     if node.has(4):
-        lengths = node.emit(ops.Cast("int32"), [node.input(4)], f"{node.label}.lengths")
+        lengths = node.cast(node.input(4), "int32", f"{node.label}.lengths")
     else:
         lengths = node.array(np.full(batch, steps, np.int32), f"{node.label}.lengths")
     states = [
@@ -64,7 +63,7 @@ def import_recurrent(node: OnnxNode) -> list[str]:
 
 def _swap(node: OnnxNode, x: str, order: tuple[int, ...], last: bool) -> str:
     """Emit the change between ONNX's two layouts; nothing for the usual one."""
-    return node.emit(ops.Transpose(order), [x], f"{x}.swapped") if last else x
+    return node.transpose(x, order, f"{x}.swapped") if last else x
 
 
 def _operand(node: OnnxNode, index: int, shape: tuple[int, ...], dtype: str) -> str:

@@ -1,61 +1,89 @@
-"""Nearest-neighbour resizing -> Gather: which element a result takes is known at import.
+"""Resize and Upsample -> along each axis that changes, Gather for the nearest element, else
+Interpolate: which elements a result takes, with which weights, is known at import.
 
-Source: ONNX operators Resize and Upsample. Coordinates are computed in binary32, as ONNX Runtime
-does, so that ties fall on the same side.
+Source: ONNX operators Resize and Upsample. Coordinates of the nearest element are computed in
+binary32, as ONNX Runtime does, so that ties fall on the same side; all others in binary64.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ..graph import operators as ops
+from ..graph import TensorType
+from ..graph.operators import Interpolate, Where
+from ..graph.types import LARGEST_BYTES
 from .onnx_node import OnnxNode
 
-Coordinates = Callable[[np.ndarray, int, int, np.float32], np.ndarray]
-"""(places in the result, extent before, extent after, scale) -> float32 places before."""
-
-HALF = np.float32(0.5)
+MOST = 1 << 31
+"""Scales and sizes from here on are mistakes."""
 
 
-def _half_pixel(x: np.ndarray, size: int, extent: int, scale: np.float32) -> np.ndarray:
-    return (x + HALF) / scale - HALF
+@dataclass(frozen=True, slots=True)
+class ResizedAxis:
+    """How one axis is resized: from `size` to `extent` elements.
+
+    Attributes
+    ----------
+    axis, size, extent : int
+        Which one, elements before and after.
+    scale : floating
+        Requested ratio, of the type to compute in; `extent` is it times `size`, rounded down.
+    width : float
+        Extent before it is rounded down; the rounded one for the nearest element.
+    region : (float, float)
+        Part of the axis that is cropped out, for `tf_crop_and_resize`.
+    """
+
+    axis: int
+    size: int
+    extent: int
+    scale: Any
+    width: float
+    region: tuple[float, float]
 
 
-def _pytorch_half_pixel(x: np.ndarray, size: int, extent: int, scale: np.float32) -> np.ndarray:
-    return _half_pixel(x, size, extent, scale) if extent > 1 else 0 * x
+Coordinates = Callable[[np.ndarray, ResizedAxis], np.ndarray]
+"""(places in the result, axis) -> places before."""
 
 
-def _half_pixel_symmetric(x: np.ndarray, size: int, extent: int, scale: np.float32) -> np.ndarray:
-    adjustment = np.float32(extent) / (scale * np.float32(size))
-    offset = np.float32(size) / 2 * (1 - adjustment)
-    return offset + (x + HALF) / scale - HALF
+def _half_pixel(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
+    return (x + 0.5) / one.scale - 0.5
 
 
-def _align_corners(x: np.ndarray, size: int, extent: int, scale: np.float32) -> np.ndarray:
-    return x * np.float32(size - 1) / np.float32(max(extent - 1, 1))
+def _half_pixel_symmetric(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
+    adjustment = type(one.scale)(one.extent) / (one.scale * type(one.scale)(one.size))
+    return one.size / 2 * (1 - adjustment) + (x + 0.5) / one.scale - 0.5
 
 
-def _asymmetric(x: np.ndarray, size: int, extent: int, scale: np.float32) -> np.ndarray:
-    return x / scale
+def _align_corners(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
+    return 0 * x if one.width == 1 else x * (one.size - 1) / (one.width - 1)
 
 
-def _tf_half_pixel(x: np.ndarray, size: int, extent: int, scale: np.float32) -> np.ndarray:
-    return (x + HALF) / scale
+def _crop_and_resize(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
+    (first, stop), last = one.region, one.size - 1
+    if one.width == 1:
+        return 0 * x + (stop - first) * last / 2 + first * last
+    return x * (stop - first) * last / (one.width - 1) + first * last
 
 
 COORDINATES: dict[str, Coordinates] = {
     "align_corners": _align_corners,
-    "asymmetric": _asymmetric,
+    "asymmetric": lambda x, one: x / one.scale,
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": _pytorch_half_pixel,
-    "tf_half_pixel_for_nn": _tf_half_pixel,
+    "pytorch_half_pixel": lambda x, one: 0 * x - 0.5 if one.width == 1 else _half_pixel(x, one),
+    "tf_half_pixel_for_nn": lambda x, one: (x + 0.5) / one.scale,
 }
-"""`coordinate_transformation_mode` -> where an element of the result lies before."""
+"""`coordinate_transformation_mode` of whole axes -> where an element of the result lies before."""
+
+CROPPING: dict[str, Coordinates] = {"tf_crop_and_resize": _crop_and_resize}
+"""The mode that takes a region of an axis, which may reach beyond it."""
 
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - HALF),
-    "round_prefer_ceil": lambda x: np.floor(x + HALF),
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
@@ -63,33 +91,42 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def import_resize(node: OnnxNode) -> str:
-    """Resize with `mode` nearest, by scales or sizes -> Gather on each axis that changes."""
-    if node.opset < 11:
-        return _resize(node, _scales(node, node.constant(1)), "asymmetric", "")
-    coordinates = _expect(node, "coordinate_transformation_mode", "half_pixel", (*COORDINATES,))
-    rounding = _expect(node, "nearest_mode", "round_prefer_floor", (*ROUNDINGS,))
-    shape = node.type(0).shape
-    if node.has(2) and node.constant(2).size:
-        return _resize(node, _scales(node, node.constant(2)), coordinates, rounding)
-    axes = _axes(node)
-    sizes = node.integers(3)
-    if len(sizes) != len(axes) or min(sizes, default=1) < 1:
-        node.fail(f"{len(axes)} positive sizes", f"{list(sizes)}", "give one for each axis")
-    scales = {
-        axis: (size, np.float32(size) / np.float32(shape[axis]))
-        for axis, size in zip(axes, sizes, strict=True)
-    }
-    return _resize(node, scales, coordinates, rounding)
+    """Resize, Upsample -> Gather or Interpolate on each axis that changes."""
+    if node.proto.op_type == "Upsample" and node.opset >= 10:
+        node.fail(
+            "Resize, which took the place of Upsample in operator set 10",
+            f"Upsample in operator set {node.opset}",
+            "export the model again, or declare operator set 9",
+        )
+    mode, coordinates = node.attribute("mode", "nearest"), "asymmetric"
+    known = COORDINATES | CROPPING
+    if node.opset >= 11:
+        coordinates = _expect(node, "coordinate_transformation_mode", "half_pixel", known)
+    nearest, crops = mode == "nearest", coordinates in CROPPING
+    stretched = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
+    real = np.float32 if nearest and stretched and not crops else np.float64
+    result, outside = node.input(0), {}
+    for one in sorted(_axes(node, real), key=lambda one: one.axis):
+        places = known[coordinates](np.arange(one.extent, dtype=real), one)
+        if crops:
+            outside[one.axis] = (places < 0) | (places > one.size - 1)
+        elif one.extent == one.size and one.scale == 1:
+            continue
+        base = f"{node.result}.axis{one.axis}"
+        if nearest:
+            rounded = np.clip(_rounding(node, one)(places), 0, one.size - 1)
+            result = node.take(result, one.axis, rounded, base)
+            continue
+        indices, weights = _taps(node, one, places, mode)
+        constants = [
+            node.array(np.clip(indices, 0, one.size - 1).astype(np.int64), f"{base}.places"),
+            node.array(weights.astype(np.float32), f"{base}.weights"),
+        ]
+        result = node.emit(Interpolate(one.axis), [result, *constants])
+    return _extrapolate(node, result, outside)
 
 
-def import_upsample(node: OnnxNode) -> str:
-    """Upsample with `mode` nearest, scales as attribute (operator set 7) or input (9) -> Gather."""
-    given = node.attribute("scales", ()) if node.opset < 9 else node.constant(1)
-    scales = _scales(node, np.asarray(given, dtype=np.float32))
-    return _resize(node, scales, "asymmetric", "floor")
-
-
-def _expect(node: OnnxNode, name: str, default: str, known: tuple[str, ...]) -> str:
+def _expect(node: OnnxNode, name: str, default: str, known: dict[str, Any]) -> str:
     """Return a text attribute that is one of the known ones."""
     value = node.attribute(name, default)
     if value not in known:
@@ -97,43 +134,104 @@ def _expect(node: OnnxNode, name: str, default: str, known: tuple[str, ...]) -> 
     return value
 
 
-def _axes(node: OnnxNode) -> tuple[int, ...]:
-    """Return the axes that scales or sizes are given for."""
-    rank = node.rank(0)
-    return tuple(node.normalise(axis, rank) for axis in node.attribute("axes", tuple(range(rank))))
+def _rounding(node: OnnxNode, one: ResizedAxis) -> Callable[[np.ndarray], np.ndarray]:
+    """Return how places are rounded: before operator set 11 down, and up where there are fewer."""
+    if node.opset >= 11:
+        return ROUNDINGS[_expect(node, "nearest_mode", "round_prefer_floor", ROUNDINGS)]
+    return np.floor if node.proto.op_type == "Upsample" or one.scale >= 1 else np.ceil
 
 
-def _scales(node: OnnxNode, scales: np.ndarray) -> dict[int, tuple[int, np.float32]]:
-    """Return extent and scale of each axis."""
-    axes, shape = _axes(node), node.type(0).shape
-    values = scales.astype(np.float32).ravel()
-    if values.size != len(axes) or not (np.isfinite(values) & (values > 0)).all():
-        got = [float(value) for value in values]
-        node.fail(f"{len(axes)} positive scales", f"{got}", "give one for each axis")
-    return {
-        axis: (int(np.floor(np.float32(shape[axis]) * scale)), scale)
-        for axis, scale in zip(axes, values, strict=True)
-    }
+def _extrapolate(node: OnnxNode, x: str, outside: dict[int, np.ndarray]) -> str:
+    """Emit the value of elements that lie outside the tensor, where some do."""
+    kind = node.builder.types[x]
+    mask = np.zeros(kind.shape, dtype=bool)
+    for axis, flags in outside.items():
+        mask |= flags.reshape([-1 if i == axis else 1 for i in range(len(kind.shape))])
+    if not mask.any():
+        return x
+    value = node.number(node.attribute("extrapolation_value", 0.0), kind.dtype)
+    return node.emit(Where(), [node.array(mask, f"{node.result}.outside"), value, x])
 
 
-def _resize(
-    node: OnnxNode, extents: dict[int, tuple[int, np.float32]], coordinates: str, rounding: str
-) -> str:
-    """Emit a Gather for each axis that is scaled; one that is not stays as it is.
-
-    Without a `rounding`, places are rounded down where there are more of them, and up otherwise.
-    """
-    result, base = node.input(0), node.proto.output[0]
+def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
+    """Return how each axis is resized, from scales or sizes."""
     shape = node.type(0).shape
-    for axis, (extent, scale) in sorted(extents.items()):
-        size = shape[axis]
-        if scale == 1:
-            continue
-        places = COORDINATES[coordinates](
-            np.arange(extent, dtype=np.float32), size, extent, np.float32(scale)
+    axes = [node.normalise(a, len(shape)) for a in node.attribute("axes", tuple(range(len(shape))))]
+    upsample, by_scales = node.proto.op_type == "Upsample", True
+    if upsample and node.opset < 9:
+        requested = np.asarray(node.attribute("scales", ()), dtype=real)
+    else:
+        at = 1 if upsample or node.opset < 11 else 2
+        requested = node.constant(at).ravel() if node.opset < 11 or node.has(at) else np.zeros(0)
+        if not requested.size and node.opset >= 11:
+            by_scales, requested = False, np.array(node.integers(3), dtype=np.int64)
+    sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MOST)).all())
+    if not sound:
+        expected = f"{len(axes)} positive {'scales' if by_scales else 'sizes'}"
+        node.fail(expected, f"{requested.tolist()}", "give one for each axis")
+    old = [shape[axis] for axis in axes]
+    if min(old, default=1) < 1 and not (by_scales and (requested == 1).all()):
+        node.fail("elements to resize", f"{list(shape)}", "correct the model")
+    if by_scales:
+        scales = requested.astype(real)
+        extents = [int(np.floor(real(n) * scale)) for n, scale in zip(old, scales, strict=True)]
+    else:
+        scales, extents = _sized(node, old, requested, real)
+    result = dict(enumerate(shape)) | dict(zip(axes, extents, strict=True))
+    node.check(TensorType(node.type(0).dtype, tuple(result.values())), LARGEST_BYTES)
+    regions = [(0.0, 1.0)] * len(axes)
+    if not upsample and node.opset >= 11 and node.has(1):
+        roi = node.constant(1).ravel()
+        if roi.size == 2 * len(axes):
+            regions = [(float(roi[i]), float(roi[i + len(axes)])) for i in range(len(axes))]
+    exact = real is np.float64
+    return [
+        ResizedAxis(axis, size, extent, scale, float(scale * size) if exact else extent, region)
+        for axis, size, extent, scale, region in zip(
+            axes, old, extents, scales, regions, strict=True
         )
-        rounded = ROUNDINGS[rounding or ("floor" if scale >= 1 else "ceil")](places)
-        indices = np.clip(rounded, 0, size - 1).astype(np.int64)
-        held = node.builder.constant(indices, f"{base}.axis{axis}")
-        result = node.emit(ops.Gather(axis), [result, held])
-    return result
+    ]
+
+
+def _sized(
+    node: OnnxNode, old: list[int], new: np.ndarray, real: type[np.floating]
+) -> tuple[np.ndarray, list[int]]:
+    """Return scales and extents for sizes, by the policy on the aspect ratio."""
+    scales = new.astype(real) / np.array(old, dtype=real)
+    policy = node.attribute("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch" or not scales.size:
+        return scales, new.tolist()
+    scale = scales.min() if policy == "not_larger" else scales.max()
+    extents = [int(np.floor(float(scale) * size + 0.5)) for size in old]
+    return np.full(len(old), scale, dtype=real), extents
+
+
+def _taps(
+    node: OnnxNode, one: ResizedAxis, x: np.ndarray, mode: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return indices and weights [extent, taps]; indices may lie outside, where edges repeat."""
+    reach = {"linear": 1, "cubic": 2}.get(mode)
+    if reach is None:
+        node.fail("`mode` nearest, linear or cubic", f"`{mode}`", "correct the model")
+    # A place that is an element's own counts as behind the one before: ratios are in (0, 1].
+    base = np.ceil(x) - 1
+    ratio = (x - base)[:, None]
+    scale = min(float(one.scale), 1.0) if node.attribute("antialias", 0) else 1.0
+    start = int(np.floor(-reach / scale)) + 1
+    steps = np.arange(start, 2 - start if mode == "cubic" else start + 2 - 2 * start)
+    distance = np.abs((steps - ratio) * scale)
+    if mode == "linear":
+        weights = np.clip(1 - distance, 0, 1)
+    else:
+        weights = _cubic(distance, node.attribute("cubic_coeff_a", -0.75))
+    indices = base[:, None] + steps
+    if node.attribute("exclude_outside", 0):
+        weights = np.where((indices < 0) | (indices >= one.size), 0, weights)
+    return indices, weights / weights.sum(axis=1, keepdims=True)
+
+
+def _cubic(d: np.ndarray, a: float) -> np.ndarray:
+    """Return the weight of an element by its distance."""
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))

@@ -41,7 +41,7 @@ def schema_of(key: Key, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
 
 
 @dataclass(frozen=True)
-class Scope:
+class ImportScope:
     """Where nodes are imported.
 
     Attributes
@@ -70,7 +70,7 @@ class Scope:
     where: str
     opsets: Mapping[str, int]
     functions: Mapping[Key, onnx.FunctionProto]
-    import_nodes: Callable[["Scope", Iterable[onnx.NodeProto]], None]
+    import_nodes: Callable[["ImportScope", Iterable[onnx.NodeProto]], None]
     names: MutableMapping[str, Named]
     folder: Path | None = None
     label: str = ""
@@ -86,13 +86,13 @@ class Scope:
         """The names of this scope alone."""
         return self.names.maps[0] if isinstance(self.names, ChainMap) else self.names
 
-    def branch(self, where: str, label: str) -> "Scope":
+    def branch(self, where: str, label: str) -> "ImportScope":
         """Return a scope that sees the names of this one."""
         return replace(self, where=where, label=label, names=ChainMap({}, self.names))
 
     def function(
         self, key: Key, where: str, label: str, opsets: Mapping[str, int], names: dict[str, Named]
-    ) -> "Scope":
+    ) -> "ImportScope":
         """Return a scope for the body of a function `key`: it sees only `names`."""
         callers = (*self.callers, key)
         return replace(self, where=where, label=label, opsets=opsets, names=names, callers=callers)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..graph import operators as ops
+from .onnx_movement import parts_of
 from .onnx_node import OnnxNode
 from .onnx_scope import Named
 
@@ -65,7 +66,7 @@ def import_length(node: OnnxNode) -> Results:
 
 
 def import_split(node: OnnxNode) -> Results:
-    """SplitToSequence -> a Slice for each part, its axis dropped where asked to."""
+    """SplitToSequence -> a Slice for each part, its axis dropped unless `keepdims`."""
     shape = node.type(0).shape
     axis = node.axis(0, len(shape))
     size, drop = shape[axis], not node.has(1) and not node.attribute("keepdims", 1)
@@ -76,25 +77,16 @@ def import_split(node: OnnxNode) -> Results:
     else:
         part = max(1, int(node.scalar(1, 1)))
         parts = [min(part, size - first) for first in range(0, size, part)]
-    if sum(parts) != size or min(parts, default=0) < 0:
-        node.fail(f"parts that add up to {size}", f"{parts}", "correct the split")
-    found, first = [], 0
-    for index, part in enumerate(parts):
-        starts = tuple(first if i == axis else 0 for i in range(len(shape)))
-        stops = tuple(first + part if i == axis else n for i, n in enumerate(shape))
-        name = f"{node.proto.output[0]}.{index}"
-        operator = ops.Slice(starts, stops, (1,) * len(shape))
-        value = node.emit(operator, [node.input(0)], name)
-        if drop:
-            rest = ops.Reshape(shape[:axis] + shape[axis + 1 :])
-            value = node.emit(rest, [value], f"{name}.row")
-        found.append(value)
-        first += part
+    names = [f"{node.result}.{index}" for index in range(len(parts))]
+    found = parts_of(node, axis, parts, names)
+    if drop:
+        rest = shape[:axis] + shape[axis + 1 :]
+        found = [node.reshape(x, rest, f"{x}.row") for x in found]
     return [tuple(found)]
 
 
 def import_concat(node: OnnxNode) -> Results:
-    """ConcatFromSequence -> Concat, along a new axis where asked to."""
+    """ConcatFromSequence -> Concat, along a new axis if `new_axis`."""
     parts = list(_sequence(node))
     if not parts:
         node.fail("one or more elements", "an empty sequence", "export the model again")
@@ -104,8 +96,7 @@ def import_concat(node: OnnxNode) -> Results:
     if new:
         for index, part in enumerate(parts):
             shape = node.builder.types[part].shape
-            grown = ops.Reshape((*shape[:axis], 1, *shape[axis:]))
-            parts[index] = node.emit(grown, [part], f"{part}.row")
+            parts[index] = node.reshape(part, (*shape[:axis], 1, *shape[axis:]), f"{part}.row")
     return node.emit(ops.Concat(axis), parts)
 
 

@@ -1,4 +1,4 @@
-"""Tensors of ONNX files -> arrays: dense or sparse, in the file or beside it."""
+"""Tensors of ONNX files -> arrays: dense or sparse, in the model file or next to it."""
 
 import math
 from pathlib import Path
@@ -61,7 +61,7 @@ def read_tensor(tensor: onnx.TensorProto, where: str, folder: Path | None) -> np
 
 
 def _with_data(tensor: onnx.TensorProto, where: str, folder: Path | None) -> onnx.TensorProto:
-    """Return a tensor with its data, read from the file beside the model."""
+    """Return a tensor with its data, read from the file next to the model."""
     if folder is None:
         raise ImportModelError(
             f"{where}: expected its data in the file, got a reference to another file; save the "
@@ -74,7 +74,7 @@ def _with_data(tensor: onnx.TensorProto, where: str, folder: Path | None) -> onn
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         detail = " ".join(str(error).split())
         raise ImportModelError(
-            f"{where}: expected its data in a file beside the model, got `{detail}`; copy that "
+            f"{where}: expected its data in a file next to the model, got `{detail}`; copy that "
             "file too"
         ) from error
     whole.data_location = onnx.TensorProto.DEFAULT

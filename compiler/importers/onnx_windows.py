@@ -1,113 +1,95 @@
-"""Convolutions and pools: `auto_pad`, `ceil_mode`, one-dimensional windows -> explicit 2-D windows.
+"""Windows of convolutions and pools: `auto_pad`, `ceil_mode` and defaults -> explicit extents."""
 
-One-dimensional images [N, C, L] become [N, C, 1, L] and back.
-"""
+from dataclasses import dataclass
 
-from ..graph import operators as ops
-from ..graph.operator import Pair, Quad
+from ..graph.operators.windows import Extents
 from .onnx_node import OnnxNode
-from .onnx_volumes import (
-    emit_volume_conv,
-    emit_volume_pool,
-    import_max_pool_indices,
-    window_of,
-)
 
 
-def import_conv(node: OnnxNode) -> str:
-    """Conv -> Conv."""
-    operands = [node.input(i) for i in range(3 if node.has(2) else 2)]
-    return emit_conv(node, operands)
+@dataclass(frozen=True, slots=True)
+class WindowAttributes:
+    """A node's window attributes, made explicit: one entry for each spatial axis, pads two."""
+
+    kernel: Extents
+    strides: Extents
+    dilations: Extents
+    pads: Extents
+    overhang: Extents
+
+    @property
+    def pads_and_overhang(self) -> Extents:
+        """Pads with the overhang added at the end: for a maximum, which padding never wins."""
+        count = len(self.kernel)
+        ends = (self.pads[i + count] + self.overhang[i] for i in range(count))
+        return (*self.pads[:count], *ends)
 
 
-def emit_conv(node: OnnxNode, operands: list[str]) -> str:
-    """Emit a float convolution of `operands` with the node's attributes."""
-    types = [node.builder.types[name] for name in operands]
-    rank, kernel_rank = len(types[0].shape), len(types[1].shape)
-    if rank not in (3, 4) or kernel_rank != rank or types[0].dtype != "float32":
-        return emit_volume_conv(node, operands)
-    flat = len(types[0].shape) == 3
-    kernel = types[1].shape[2:]
-    declared = node.attribute("kernel_shape", kernel)
-    if declared != kernel:
-        node.fail(f"`kernel_shape` = {list(kernel)}", f"{list(declared)}", "export it again")
-    window = window_of(node, types[0].shape[2:], kernel)
-    groups = node.attribute("group", 1)
-    if groups < 1:
-        node.fail("a `group` of 1 or more", f"`{groups}`", "correct the model")
-    if flat:
-        operands = [_expand(node, operands[0]), _expand(node, operands[1]), *operands[2:]]
-    strides, dilations = _pair(window.strides), _pair(window.dilations)
-    result = node.emit(ops.Conv(strides, _quad(window.pads), dilations, groups), operands)
-    return _squeeze(node, result) if flat else result
+def window_of(node: OnnxNode, kernel: Extents) -> WindowAttributes:
+    """Return the window of a convolution or pool of the node's first operand.
+
+    Raises
+    ------
+    ImportModelError
+        If an attribute is not as it should be.
+    """
+    image = node.type(0).shape[2:]
+    count = len(image)
+    if not count or len(kernel) != count:
+        node.fail(
+            "a tensor of rank 3 or more and a kernel of two less",
+            f"ranks {count + 2} and {len(kernel)}",
+            "correct the model",
+        )
+    strides, dilations = (positive(node, name, count) for name in ("strides", "dilations"))
+    pads = _pads(node, image, kernel, strides, dilations)
+    overhang = (0,) * count
+    if node.attribute("ceil_mode", 0):
+        overhang = tuple(
+            _reach(image[i], kernel[i], strides[i], dilations[i], (pads[i], pads[i + count]))
+            for i in range(count)
+        )
+    return WindowAttributes(kernel, strides, dilations, pads, overhang)
 
 
-def import_pool(node: OnnxNode) -> str | list[str]:
-    """MaxPool, AveragePool -> MaxPool, AveragePool; MaxPoolIndices for two outputs."""
-    if node.wants(1):
-        return import_max_pool_indices(node)
-    return emit_pool(node, node.input(0), node.proto.op_type.endswith("AveragePool"))
+def positive(node: OnnxNode, name: str, count: int) -> Extents:
+    """Return an attribute of `count` positive integers, 1 by default."""
+    values = node.attribute(name, (1,) * count)
+    if len(values) != count or min(values) < 1:
+        node.fail(f"`{name}` of {count} positive integers", f"{list(values)}", "correct the model")
+    return values
 
 
-def emit_pool(node: OnnxNode, x: str, average: bool) -> str:
-    """Emit a pool of `x` with the node's attributes."""
-    shape = node.builder.types[x].shape
-    flat = len(shape) == 3
-    kernel = node.attribute("kernel_shape", ())
-    usual = len(shape) in (3, 4) and len(kernel) == len(shape) - 2
-    dense = set(node.attribute("dilations", ())) <= {1}
-    types = ("float32",) if average else ("float32", "int8", "uint8")
-    if not usual or node.builder.types[x].dtype not in types or (average and not dense):
-        return emit_volume_pool(node, x, "average" if average else "max")
-    window = window_of(node, shape[2:], kernel)
-    taps, strides = _pair(kernel), _pair(window.strides)
-    if average:
-        include = bool(node.attribute("count_include_pad", 0))
-        overhang = _pair(window.overhang, 0)
-        operator = ops.AveragePool(taps, strides, _quad(window.pads), include, overhang)
-    else:
-        pads, dilations = _quad(window.pads_and_overhang), _pair(window.dilations)
-        operator = ops.MaxPool(taps, strides, pads, dilations)
-    result = node.emit(operator, [_expand(node, x) if flat else x])
-    return _squeeze(node, result) if flat else result
+def _pads(
+    node: OnnxNode, image: Extents, kernel: Extents, strides: Extents, dilations: Extents
+) -> Extents:
+    mode, count = node.attribute("auto_pad", "NOTSET"), 2 * len(image)
+    if mode == "VALID":
+        return (0,) * count
+    if mode in ("SAME_UPPER", "SAME_LOWER"):
+        before, after = [], []
+        for size, taps, stride, dilation in zip(image, kernel, strides, dilations, strict=True):
+            total = max(0, (-(-size // stride) - 1) * stride + (taps - 1) * dilation + 1 - size)
+            before.append(total // 2 if mode == "SAME_UPPER" else total - total // 2)
+            after.append(total - before[-1])
+        return (*before, *after)
+    if mode != "NOTSET":
+        node.fail(
+            "`auto_pad` NOTSET, VALID, SAME_UPPER or SAME_LOWER", f"`{mode}`", "give explicit pads"
+        )
+    pads = node.attribute("pads", (0,) * count)
+    if len(pads) != count or min(pads) < 0:
+        node.fail(f"`pads` of {count} integers, 0 or more", f"{list(pads)}", "correct the model")
+    return pads
 
 
-def import_global_pool(node: OnnxNode) -> str:
-    """GlobalAveragePool, GlobalMaxPool -> a pool over the whole image."""
-    return emit_global_pool(node, node.input(0), "Average" in node.proto.op_type)
+def _reach(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
+    """Return how far the last window reaches beyond the padding under `ceil_mode`.
 
-
-def emit_global_pool(node: OnnxNode, x: str, average: bool) -> str:
-    """Emit a pool of `x` over its whole image."""
-    shape = node.builder.types[x].shape
-    if len(shape) < 3:
-        node.fail("a tensor of rank 3 or more", f"rank {len(shape)}", "correct the model")
-    if len(shape) > 4 or node.builder.types[x].dtype != "float32":
-        kind, axes = "ReduceMean" if average else "ReduceMax", tuple(range(2, len(shape)))
-        return node.emit(ops.Reduce(kind, axes, True), [x])
-    flat = len(shape) == 3
-    window = _pair(shape[2:])
-    pool = ops.AveragePool if average else ops.MaxPool
-    operand = _expand(node, x) if flat else x
-    result = node.emit(pool(window, window, (0, 0, 0, 0)), [operand])
-    return _squeeze(node, result) if flat else result
-
-
-def _pair(values: tuple[int, ...], first: int = 1) -> Pair:
-    """Return an entry for each axis of a plane, of which a line is the only row."""
-    return (first, values[0]) if len(values) == 1 else (values[0], values[1])
-
-
-def _quad(pads: tuple[int, ...]) -> Quad:
-    """Return the pads of a plane; see `_pair`."""
-    return (0, pads[0], 0, pads[1]) if len(pads) == 2 else (pads[0], pads[1], pads[2], pads[3])
-
-
-def _expand(node: OnnxNode, x: str) -> str:
-    shape = node.builder.types[x].shape
-    return node.emit(ops.Reshape((*shape[:2], 1, shape[2])), [x], f"{x}.image")
-
-
-def _squeeze(node: OnnxNode, x: str) -> str:
-    shape = node.builder.types[x].shape
-    return node.emit(ops.Reshape((*shape[:2], shape[3])), [x], f"{x}.line")
+    A window that would start in the padding at the end is left out. Source: ONNX operator MaxPool.
+    """
+    padded = size + sum(pads)
+    span = (kernel - 1) * dilation + 1
+    count = -(-(padded - span) // stride) + 1
+    if (count - 1) * stride >= size + pads[0]:
+        count -= 1
+    return max(0, (count - 1) * stride + span - padded)

@@ -125,6 +125,17 @@ def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
     return Quantisation(target.scales[0], target.zero_points[0])
 
 
+def result_of(site: Site) -> tuple[Quantisation, tuple[int, int]]:
+    """Return the quantisation of what `quantised` has found, and its limits as integers."""
+    target = site["target"]
+    return quantisation_of(target), clamp_of(site["clamps"]).bounds(target)
+
+
+def scale_of(site: Site, x: str) -> Quantisation:
+    """Return the quantisation of what `dequantised(x)` has found."""
+    return quantisation_of(site[f"{x}_scale"])
+
+
 def known(capture: str) -> GraphPattern:
     """Describe a constant float32 value, perhaps a dequantised one; see `known_data`."""
     held = op(ops.Dequantize, value(constant=True), value=capture)

@@ -4,7 +4,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_add
 from ..rewriting import Site, op, rewrite, rule
-from .patterns import clamp_of, dequantised, quantisation_of, quantised, reshaped, to_image
+from .patterns import dequantised, quantised, reshaped, result_of, scale_of, to_image
 
 SIGNS = {"Add": 1, "Sub": -1}
 
@@ -16,24 +16,13 @@ SUM = op(
 
 
 @rule(quantised(SUM))
-def recognise(
-    site: Site,
-    target: ops.Quantize,
-    clamps: tuple[ops.Unary, ...],
-    add: ops.Binary,
-    a: str,
-    a_scale: ops.Dequantize,
-    b: str,
-    b_scale: ops.Dequantize,
-) -> str | None:
+def recognise(site: Site, add: ops.Binary, a: str, b: str) -> str | None:
     """Quantize(clamps(Add | Sub(Dequantize(a), Dequantize(b)))) -> QAdd(a, b)."""
     shape, label = site.shape_of(a), site.node("add").name
     if shape != site.shape_of(b):
         return None
-    y = quantisation_of(target)
-    low, high = clamp_of(clamps).bounds(target)
-    scales = quantisation_of(a_scale), quantisation_of(b_scale)
-    fit = fit_add(*scales, y, low, high, SIGNS[add.kind])
+    y, (low, high) = result_of(site)
+    fit = fit_add(scale_of(site, "a"), scale_of(site, "b"), y, low, high, SIGNS[add.kind])
     operator = ops.QAdd(
         fit.multipliers, fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches
     )

@@ -13,13 +13,13 @@ from ..graph import Graph, Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule
 from .patterns import (
-    clamp_of,
     dequantised,
     known,
     known_data,
-    quantisation_of,
     quantised,
     reshaped,
+    result_of,
+    scale_of,
     to_image,
 )
 
@@ -35,22 +35,14 @@ X = dequantised("x", constant=False)
 @rule(
     quantised(op(ops.Binary("Add"), X, known("terms"), capture="add", commutative=True)),
 )
-def recognise(
-    site: Site,
-    target: ops.Quantize,
-    clamps: tuple[ops.Unary, ...],
-    x: str,
-    x_scale: ops.Dequantize,
-    terms: str,
-) -> str | None:
+def recognise(site: Site, x: str, terms: str) -> str | None:
     """Quantize(clamps(Add(Dequantize(x), constant))) -> QConv(x), a weight and a bias a channel."""
     addends, shape, label = known_data(site.view, terms), site.shape_of(x), site.node("add").name
     if addends is None or addends.size == 1 or not shape:
         return None  # one number makes a table, which is exact
     if not addends.size == addends.shape[-1] == shape[-1]:
         return None
-    given, y = quantisation_of(x_scale), quantisation_of(target)
-    low, high = clamp_of(clamps).bounds(target)
+    given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
     fitted = fit_biases(addends.reshape(-1), given, y, low, high)
     if fitted is None:
         return None

@@ -13,14 +13,14 @@ from ..rewriting import Site, either, first_match, op, rewrite, rule, value
 from .patterns import (
     TO_FIRST,
     TO_LAST,
-    clamp_of,
     dequantised,
     image_shape,
     is_int8,
     known,
-    quantisation_of,
     quantised,
     reshaped,
+    result_of,
+    scale_of,
 )
 from .wide_weights import is_exact, split_weights
 
@@ -37,20 +37,20 @@ LAYER = either(
     op(ops.MatMul, dequantised("x"), WEIGHTS, capture="layer"),
 )
 
+Term = tuple[str, tuple[int, ...]]
+"""A part of a bias: a value, and the shape that it may broadcast to."""
+
 HELD = value("held", constant=True)
 TERM = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
-"""A part of a bias: float32, or integers with a scale."""
+"""Its value: float32, or integers with a scale."""
 
 
 @rule(quantised(either(LAYER, op(ops.Binary("Add"), LAYER, known("addend"), commutative=True))))
 def recognise(
     site: Site,
-    target: ops.Quantize,
-    clamps: tuple[ops.Unary, ...],
     addend: str | None,
     layer: ops.Conv | ops.MatMul,
     x: str,
-    x_scale: ops.Dequantize,
     w: str,
     w_scale: ops.Dequantize,
 ) -> str | None:
@@ -63,9 +63,9 @@ def recognise(
     centred = data.astype(np.int16) - np.array(w_scale.zero_points, np.int16).reshape(points)
     channels = data.shape[axis]
     scales = np.broadcast_to(np.array(w_scale.scales, np.float32), (channels,))
-    given, y = quantisation_of(x_scale), quantisation_of(target)
+    given, (y, limits) = scale_of(site, "x"), result_of(site)
     made = site.node("layer")
-    terms = [(name, (channels,)) for name in made.inputs[2:]]
+    terms: list[Term] = [(name, (channels,)) for name in made.inputs[2:]]
     if addend is not None:
         terms.append((addend, (1, channels, 1, 1) if conv else (channels,)))
     bias = _bias(site, terms, given.scale * scales.astype(np.float64))
@@ -96,9 +96,8 @@ def recognise(
     if len(parts) > 1:
         copies = [image] * len(parts)
         image = site.emit(ops.QConcat(CHANNELS), *copies, label=made.name, quantisation=given)
-    bounds = clamp_of(clamps).bounds(target)
     result = site.emit(
-        ops.QConv(*window, given.zero_point, y.zero_point, *bounds),
+        ops.QConv(*window, given.zero_point, y.zero_point, *limits),
         image,
         site.constant(kernel, f"{made.name}.weights"),
         site.constant(total.astype(np.int32), f"{made.name}.bias"),
@@ -131,14 +130,11 @@ def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
     return np.maximum(scale, np.finfo(np.float32).smallest_normal).astype(np.float32)
 
 
-def _bias(
-    site: Site, terms: list[tuple[str, tuple[int, ...]]], unit: np.ndarray
-) -> np.ndarray | None:
+def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
     """Return the sum of the bias terms as int64[Co] in units of input scale times weight scale.
 
     An int32 bias quantised with that product (as converters do) is taken as it is; any other one
-    is rounded to the nearest integer. A term is (value, shape that it may broadcast to); None
-    where it does not.
+    is rounded to the nearest integer. None where a term does not broadcast.
     """
     total = np.zeros(len(unit), dtype=np.int64)
     for name, shape in terms:

@@ -13,13 +13,13 @@ from ..graph import operators as ops
 from ..rewriting import GraphPattern, Site, either, first_match, op, rewrite, rule, value
 from .check_accumulators import SMALL_SCALE
 from .patterns import (
-    clamp_of,
     dequantised,
     known,
     known_number,
-    quantisation_of,
     quantised,
     reshaped,
+    result_of,
+    scale_of,
 )
 from .recognise_convolutions import output_scale
 
@@ -38,15 +38,7 @@ def _scaled(product: GraphPattern) -> GraphPattern:
 
 @rule(quantised(_scaled(PRODUCT)))
 def recognise(
-    site: Site,
-    target: ops.Quantize,
-    clamps: tuple[ops.Unary, ...],
-    factor: str | None,
-    divides: ops.Binary | None,
-    a: str,
-    a_scale: ops.Dequantize,
-    b: str,
-    b_scale: ops.Dequantize,
+    site: Site, factor: str | None, divides: ops.Binary | None, a: str, b: str
 ) -> str | None:
     """Quantize(clamps(factor * MatMul(Dequantize(a), Dequantize(b)))) -> QMatMul(a, b)."""
     left, right, label = site.shape_of(a), site.shape_of(b), site.node("product").name
@@ -58,7 +50,7 @@ def recognise(
         share = np.float32(1) / share if divides else share
     if not 0 < share < np.inf:
         return None
-    first, second, y = map(quantisation_of, (a_scale, b_scale, target))
+    first, second, (y, limits) = scale_of(site, "a"), scale_of(site, "b"), result_of(site)
     with np.errstate(over="ignore", under="ignore"):
         second_scale = np.array([np.float32(second.scale) * share])
     scale = float(output_scale(label, first.scale, second_scale, y.scale)[0])
@@ -69,7 +61,7 @@ def recognise(
     operator = ops.QMatMul(
         *(heads, scale, first.zero_point, second.zero_point, y.zero_point),
         *(False, (False, False, False)),
-        *clamp_of(clamps).bounds(target),
+        *limits,
     )
     operands = [
         reshaped(site, _turned_late(site, operand), (images, heads, *shape[-2:]), label)

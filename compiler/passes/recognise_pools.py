@@ -7,14 +7,7 @@ from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_average
 from ..rewriting import Site, op, rewrite, rule, value
-from .patterns import (
-    channels_first,
-    clamp_of,
-    dequantised,
-    is_int8,
-    quantisation_of,
-    quantised,
-)
+from .patterns import channels_first, dequantised, is_int8, quantised, result_of, scale_of
 
 LARGEST_WINDOW = 1 << 16
 """Elements of a window from which its sum could leave the range that requantises exactly."""
@@ -26,20 +19,12 @@ def is_even(pool: ops.AveragePool) -> bool:
 
 
 @rule(quantised(op(ops.AveragePool, dequantised("x"), capture="pool", where=is_even)))
-def recognise_average(
-    site: Site,
-    target: ops.Quantize,
-    clamps: tuple[ops.Unary, ...],
-    pool: ops.AveragePool,
-    x: str,
-    x_scale: ops.Dequantize,
-) -> str | None:
+def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
     """Quantize(clamps(AveragePool(Dequantize(x)))) -> QAvgPool(x)."""
     count = pool.kernel[0] * pool.kernel[1]
     if count >= LARGEST_WINDOW:
         return None
-    given, y = quantisation_of(x_scale), quantisation_of(target)
-    low, high = clamp_of(clamps).bounds(target)
+    given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
     fit = fit_average(count, given, y, low, high)
     operator = ops.QAvgPool(
         *(pool.kernel, pool.strides, pool.pads, given.zero_point),

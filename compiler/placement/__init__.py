@@ -1,8 +1,9 @@
-"""Who runs what: the accelerator all it can, nothing, or what takes the least estimated time.
+"""Placement: which nodes the accelerator runs and which the host.
 
-`decide` looks for the assignment by estimated times (`costs`, `node_cycles`) and transfers: a
-minimum cut (`problem`), then moves that pay where both sides work at once (`timeline`, `improve`).
-`forced` knows what the user places by name, and `table` tells it all, layer by layer (`layers`).
+`decide` searches for an assignment by estimated times (`costs`, `node_cycles`) and transfers: first
+a minimum cut (`problem`), then moves that pay because both sides work at once (`timeline`,
+`improve`). `user_placement` reads the user's choices by name, and `table` reports all of it, layer
+by layer (`layers`).
 """
 
 from .costs import DEFAULT_COSTS, Costs, HostSpeed, LinkSpeed

@@ -1,8 +1,8 @@
-"""About how long nodes take on the host, and values on the way to the accelerator.
+"""Estimated times of nodes on the host, and of transfers to the accelerator.
 
-Small models with few figures, to choose a side by and to show why; no promise of a time. A node
-on the host takes as long as its arithmetic or its memory, whichever is longer. One without a
-kernel is computed in NumPy, which goes over its elements several times.
+The models are small and only serve to choose a side and to explain the choice. A node on the host
+takes the time of its arithmetic or of its memory traffic, whichever is longer. A node without a
+kernel is computed in NumPy, in several passes over its elements.
 """
 
 import math
@@ -25,9 +25,9 @@ NS_PER_US = 1000
 
 @dataclass(frozen=True, slots=True)
 class HostSpeed:
-    """What a host can do, with one core.
+    """Speed of a host with one core.
 
-    The defaults are round figures of a desktop core with AVX-512, for who measures nothing.
+    The defaults are round figures of a desktop core with AVX-512.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class HostSpeed:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpeed:
-    """The way between host and accelerator. The defaults are assumptions, not measurements.
+    """Speed of the link between host and accelerator; the defaults are assumptions.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class LinkSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Everything that estimated times follow from, beside the network and the machine.
+    """Parameters of the estimates, beside the network and the machine.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Costs:
         return _bytes(graph, name) / self.link.gbps / NS_PER_US
 
     def host_times(self, graph: Graph) -> dict[str, float]:
-        """Time of every node on the host if that ran all, by first output, in microseconds."""
+        """Microseconds of every node, by first output, if the host ran all of them."""
         found = {
             node.outputs[0].name: kernel
             for kernel in kernels_among(graph, graph.nodes)
@@ -156,17 +156,17 @@ PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
         ),
     }
 )
-"""How often NumPy goes over an operator's elements, about; its products are counted apart."""
+"""Approximate passes of NumPy over an operator's elements; products are counted separately."""
 
 WINDOW_PASSES = 4
-"""For an element of a window, which is seldom near the one before."""
+"""Passes for an element of a window, which is seldom near the previous one."""
 
 OTHER_PASSES = 6
-"""Of operators that are not listed."""
+"""Passes of operators that are not listed."""
 
 
 def passes_of(graph: Graph, node: Node) -> int:
-    """How many elements NumPy touches for a node, about."""
+    """Approximate number of elements that NumPy touches for a node."""
     given = node.outputs[0].type.elements
     if window := getattr(node.attributes, "kernel", ()):
         return WINDOW_PASSES * given * math.prod(window)
@@ -175,7 +175,7 @@ def passes_of(graph: Graph, node: Node) -> int:
 
 
 def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostKernel | Recurrence, ...]:
-    """What computes these nodes if the host runs them and no others; NumPy does the rest."""
+    """Kernels for these nodes if the host runs exactly them; NumPy computes the rest."""
     target = host_target()
     if target is None:
         return ()

@@ -1,7 +1,7 @@
-"""Which nodes the accelerator runs and which the host: all it can, none, or what is cheapest.
+"""Decide for each node whether the accelerator or the host runs it.
 
-The cheapest is sought in two steps: what takes the least time one after the other, which a minimum
-cut finds (`problem`), and from there what takes less where both sides work at once (`improve`).
+The cheapest placement is searched in two steps: a minimum cut finds the least time if the sides
+work one after the other (`problem`); then a local search uses that both work at once (`improve`).
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from .user_placement import ACCELERATOR, CPU, user_sides
 COST = "cost"
 
 POLICIES = (ACCELERATOR, COST, CPU)
-"""All that the accelerator can run; what is cheapest there; nothing."""
+"""The accelerator runs all that it can; what is cheapest; nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Who shall run what.
+    """The user's request: a policy, and sides chosen by name.
 
     Parameters
     ----------
     policy
-        One of `POLICIES`, for all nodes about which nothing else is said.
+        One of `POLICIES`, for all nodes without a choice of their own.
     forced
-        Names of nodes, or ends of names, or patterns with `*`, each with `accelerator` or `cpu`;
-        later ones count more.
+        Pairs of a node's name, the end of one or a pattern with `*`, and `accelerator` or `cpu`;
+        later pairs win.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Decision:
     forced
         Sides that the user has chosen.
     cycles
-        As far as they were asked for.
+        Estimates, for the nodes that needed one.
     """
 
     accelerated: frozenset[str]
@@ -102,7 +102,7 @@ def decide(
     Raises
     ------
     CompileError
-        When the user wants what does not exist or is not possible.
+        If the user's choice names no node, or a node that the accelerator cannot run.
     """
     forced = user_sides(graph, placement.forced)
     able = accelerated_nodes(graph)

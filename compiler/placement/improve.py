@@ -1,7 +1,7 @@
-"""Placements that take less where both sides work at once.
+"""Improve a placement by local search, since both sides work at once.
 
-A local search: parts of a network are moved to the other side as long as that takes less. It need
-not find the best, but nothing that takes longer than the minimum cut.
+Parts of a network move to the other side while that lowers the makespan. The result need not be the
+best, but it never takes longer than the minimum cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from ..graph import Graph
 from .timeline import Evaluator
 
 MOST_VISITS = 2_000_000
-"""Looks at nodes before the search takes what it has: some seconds. Every start has its share."""
+"""Node visits before the search stops, after some seconds; shared among the starts."""
 
 BEGINNINGS = 32
-"""Of one chain that are moved, evenly spread where it is longer."""
+"""Beginnings of one chain that are tried, evenly spread over a longer chain."""
 
 
 def improve(evaluator: Evaluator) -> frozenset[str]:
@@ -40,7 +40,7 @@ def improve(evaluator: Evaluator) -> frozenset[str]:
 def _descend(
     evaluator: Evaluator, best: frozenset[str], parts: Sequence[frozenset[str]], visits: int
 ) -> frozenset[str]:
-    """Move parts to the other side as long as that takes less."""
+    """Move parts to the other side while that takes less time."""
     end = evaluator.visits + visits
     least = evaluator.exact(best).total_ns
     waiting = len(parts)
@@ -57,7 +57,7 @@ def _descend(
 
 
 def _parts(graph: Graph, able: list[str]) -> Iterator[frozenset[str]]:
-    """What is moved together: chains without branches, their beginnings, and single nodes."""
+    """Sets of nodes that move together: chains without branches, their beginnings, single nodes."""
     for chain in _chains(graph, able):
         count = min(len(chain), BEGINNINGS)
         for part in range(count, 0, -1):
@@ -67,7 +67,7 @@ def _parts(graph: Graph, able: list[str]) -> Iterator[frozenset[str]]:
 
 
 def _chains(graph: Graph, able: list[str]) -> list[list[str]]:
-    """Nodes that may move, in rows: each but the first is the only reader of the one before."""
+    """Chains of nodes that may move; each node is the only reader of the previous one."""
     movable, ended = set(able), {}
     chains: list[list[str]] = []
     for name in able:

@@ -1,4 +1,4 @@
-"""A placed network's layers, and how long they take with both sides at work."""
+"""Layers of a placed network, and their time with both sides at work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -93,14 +93,14 @@ def placed_layers(
 def layers_timeline(
     graph: Graph, layers: Sequence[PlacedLayer], times_us: Mapping[str, float], costs: Costs
 ) -> tuple[Timeline, frozenset[str]]:
-    """What layers take, and the outputs of those that work while the other side does.
+    """Return the timeline, and the outputs of layers that run while the other side works.
 
     Parameters
     ----------
     layers
-        All of a network, in order; what stands between two of the host is one segment.
+        All layers of a network, in order; those between two of the host form one segment.
     times_us
-        What each layer takes where it is, by its output, in microseconds.
+        Microseconds of each layer on its side, by its output.
     """
     steps: list[str | int] = []
     ends: list[SegmentValues] = []

@@ -1,6 +1,6 @@
-"""About what single nodes take on the accelerator, before it is decided who runs them.
+"""Estimated cycles of single nodes on the accelerator, before placement is decided.
 
-Nothing is timed: the best estimate counts, and equal layers are estimated once.
+No program is timed: the best estimate counts, and equal layers are estimated once.
 """
 
 import math
@@ -20,17 +20,17 @@ from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
 
 Cycles = Mapping[str, int | str]
-"""What a node takes on the accelerator, by its first output, or why it does not fit there."""
+"""First output of a node -> its cycles on the accelerator, or why it does not fit there."""
 
 
 class Estimator(CandidateTimer):
-    """A timer that takes the compiler's estimate for the time."""
+    """A timer that returns the compiler's estimates."""
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__({}, 0, configuration, lambda program, _: len(program))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
-        """The schedule with the least estimate, whatever the rival takes."""
+        """The schedule with the least estimate; the rival is ignored."""
         return super().choose(kernel, options)
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
@@ -43,14 +43,14 @@ class Estimator(CandidateTimer):
 
 @lru_cache(maxsize=2)
 def estimator_of(configuration: Configuration) -> Estimator:
-    """The one of a configuration, with what it has estimated before."""
+    """The estimator of a configuration, with its earlier estimates."""
     return Estimator(configuration)
 
 
 def cycles_by_node(
     graph: Graph, configuration: Configuration, options: Options
 ) -> dict[str, int | str]:
-    """About what each node takes on the accelerator, beside all others that fit there.
+    """Estimate the cycles of each node if the accelerator runs all nodes that fit.
 
     Nodes that run as one kernel share its cycles, in proportion to what each of them needs.
     """
@@ -81,7 +81,7 @@ def _cycles_together(
 def cycles_alone(
     graph: Graph, nodes: Iterable[Node], configuration: Configuration, options: Options
 ) -> dict[str, int | str]:
-    """About what each node takes in a segment of its own, or why it does not fit."""
+    """Estimate the cycles of each node in a segment of its own, or tell why it does not fit."""
     estimator = estimator_of(configuration)
     found: dict[str, int | str] = {}
     for node in nodes:

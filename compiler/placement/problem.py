@@ -16,12 +16,12 @@ from .node_cycles import Cycles
 from .user_placement import ACCELERATOR, CPU
 
 OUTSIDE = ""
-"""Who gives the network's inputs and reads its outputs: the host."""
+"""Producer of the network's inputs and reader of its outputs: the host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A value that may have to cross: who gives it, who reads it, and what that costs.
+    """A value that may have to be transferred: its producer, its readers, its costs.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Crossing:
     leave_ns: int
 
     def cost_ns(self, accelerated: frozenset[str]) -> int:
-        """What it costs if the accelerator runs these nodes."""
+        """Nanoseconds of the transfer if the accelerator runs these nodes."""
         if self.maker in accelerated:
             return 0 if self.readers <= accelerated else self.leave_ns
         return self.enter_ns if self.readers & accelerated else 0
@@ -45,7 +45,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is to be minimised.
+    """Times of the nodes on both sides, and of transfers; their sum is minimised.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Problem:
 
 
 def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: Costs) -> Problem:
-    """What to minimise for a network."""
+    """The problem of a network."""
     host = {name: ns_of(time) for name, time in costs.host_times(graph).items()}
     there = {
         name: ns_of(costs.cycles_us(count)) if isinstance(count := cycles.get(name), int) else None
@@ -108,7 +108,7 @@ def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: C
 
 
 def crossings_of(graph: Graph, costs: Costs) -> tuple[Crossing, ...]:
-    """Every value that the accelerator may give or read."""
+    """Every value that the accelerator may produce or read."""
     shown = {output.value for output in graph.outputs}
     able = {node.output.name for node in accelerated_nodes(graph)}
     found = []

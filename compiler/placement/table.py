@@ -1,8 +1,8 @@
-"""The table of who runs what: times on both sides, transfers, reasons, and what a move would bring.
+"""The placement table: times on both sides, transfers, reasons, and the gain of moving a layer.
 
-A layer's time on the accelerator follows from the cycles that the caller knows: what it takes by
-itself, or adds to a run; that of a layer which the host runs is an estimate. A move is looked at
-alone, all others staying.
+A layer's time on the accelerator follows from the cycles that the caller knows, by itself or added
+to a run; for a layer on the host it is an estimate. Each move is judged alone, with all other
+layers in place.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,16 +26,16 @@ class PlacedRow:
     name, op, output, target
         As in `PlacedLayer`.
     accelerator_us
-        None where it cannot run there, or nobody has estimated it.
+        None if it cannot run there or has no estimate.
     exact
-        Whether that is the timing model's.
+        Whether a timing model gave that time.
     transfer_us
-        For values between host and accelerator: those that it gives, and those that it is the
-        first to read. Accelerator layers alone have such.
+        For values between host and accelerator that the layer produces, or reads first. Only
+        accelerator layers have transfers.
     gain_us
-        What moving this layer alone to the other side would save, transfers included, if one side
-        worked after the other; negative where it would cost time, None where it cannot be moved or
-        nobody has estimated it.
+        Time saved by moving this layer alone to the other side, transfers included, if the sides
+        worked one after the other. Negative if the move costs time; None if the layer cannot move
+        or has no estimate.
     reason
         Why it is there.
     """
@@ -142,7 +142,7 @@ def _times(
     decision: Decision,
     costs: Costs,
 ) -> tuple[float | None, float]:
-    """A layer's microseconds on the accelerator, as far as they are known, and on the host."""
+    """A layer's microseconds on the accelerator, None if unknown, and on the host."""
     host = sum(
         host_times[name] if layer.accelerated else costs.host_us(graph, node, layer.kernel)
         for name, node in zip(layer.keys, layer.nodes, strict=True)
@@ -161,7 +161,7 @@ def _accelerator_us(layer: PlacedLayer, decision: Decision, costs: Costs) -> flo
 def _owners(
     layers: Sequence[PlacedLayer], crossings: Iterable[Crossing], accelerated: frozenset[str]
 ) -> Mapping[int, int]:
-    """Nanoseconds of transfers by layer: of what it gives, or is the first to read."""
+    """Nanoseconds of transfers by index of the layer that produces the value or reads it first."""
     places = {name: index for index, layer in enumerate(layers) for name in layer.keys}
     owned: dict[int, int] = {}
     for crossing in crossings:
@@ -176,7 +176,7 @@ def _owners(
 def _moved_us(
     layer: PlacedLayer, crossings: Iterable[Crossing], accelerated: frozenset[str]
 ) -> float:
-    """Microseconds of transfers that moving a layer to the other side would save."""
+    """Microseconds of transfers saved by moving a layer to the other side."""
     moved = accelerated.symmetric_difference(layer.keys)
     saved = (crossing.cost_ns(accelerated) - crossing.cost_ns(moved) for crossing in crossings)
     return sum(saved) / NS_PER_US

@@ -1,8 +1,8 @@
-"""About how long a network takes where host and accelerator work at once.
+"""Estimated makespan of a network, with host and accelerator at work at once.
 
-The host goes through its events in the order of `host.order` and moves the values itself; between a
-segment's start and its finish both sides work. A value that one segment gives and a later one reads
-passes through the host's memory, as it does in a run.
+The host processes its events in the order of `host.order` and transfers the values itself; between
+a segment's start and its finish both sides work. A value that passes from one segment to a later
+one goes through the host's memory, as it does in a run.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from .problem import Problem, ns_of
 FindKernels = Callable[[Sequence[Node]], Sequence[HostKernel | Recurrence]]
 
 KERNEL_VISITS = 1000
-"""Finding a node's kernel takes about as long as looking at so many nodes to order them."""
+"""Node visits that take about as long as finding a node's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class SegmentValues:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What a network takes, in nanoseconds.
+    """Times of a run, in nanoseconds.
 
     Parameters
     ----------
     total_ns
         From the first event to the last.
     host_ns, accelerator_ns
-        How long each side computes.
+        Time that each side computes.
     transfer_ns
-        For values on their way and for starting segments, which the host does.
+        Time for transfers and for starting segments, which is the host's.
     """
 
     total_ns: int
@@ -55,12 +55,12 @@ class Timeline:
 
     @property
     def overlap_ns(self) -> int:
-        """How long both sides worked at once."""
+        """Time during which both sides work."""
         return self.host_ns + self.accelerator_ns + self.transfer_ns - self.total_ns
 
 
 def segment_values(graph: Graph, nodes: Sequence[Node]) -> SegmentValues:
-    """The ends of a segment of these nodes."""
+    """The values that enter and leave a segment of these nodes."""
     inputs, outputs = boundary(graph, nodes)
     return SegmentValues(
         tuple(Value(name, graph.types[name]) for name in inputs),
@@ -76,7 +76,7 @@ def timeline(
     transfer_ns: Callable[[str], int],
     start_ns: int,
 ) -> Timeline:
-    """Go through the events.
+    """Add up the events of a run.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ def timeline(
     ends
         Of every segment.
     host_ns
-        What an event of the host takes.
+        Time of an event of the host.
     accelerator_ns
-        What every segment takes.
+        Time of every segment.
     transfer_ns
-        What a value takes on its way, by name.
+        Time to transfer a value, by name.
     start_ns
         For starting a segment.
     """
@@ -113,7 +113,7 @@ def timeline(
 
 
 class Evaluator:
-    """Tells what an assignment of a network's nodes takes.
+    """Estimates the makespan of assignments of a network's nodes.
 
     Parameters
     ----------
@@ -124,13 +124,13 @@ class Evaluator:
     costs
         Of transfers and kernels.
     kernels
-        Finds what computes nodes that the host runs, in the order in which it does; None where the
-        problem's times hold for every assignment.
+        Finds the kernels of nodes that the host runs in this order; None if the problem's times
+        hold for every assignment.
 
     Attributes
     ----------
     visits
-        How often nodes were looked at so far, about: every group of them looks at all.
+        Approximate number of node visits so far; every group of nodes visits all nodes.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class Evaluator:
         self.visits = 0
 
     def rough(self, accelerated: frozenset[str]) -> Timeline:
-        """Nodes of the host by themselves: too short where a kernel with others has to wait."""
+        """Estimate without fused host kernels: too short if a fused kernel has to wait."""
         return self._timeline(accelerated, None)
 
     def exact(self, accelerated: frozenset[str]) -> Timeline:
-        """With the kernels that the host would have."""
+        """Estimate with the kernels that the host would use."""
         if self._kernels is None:
             return self.rough(accelerated)
         if accelerated not in self._known:
@@ -161,7 +161,7 @@ class Evaluator:
         return self._known[accelerated]
 
     def _timeline(self, accelerated: frozenset[str], find: FindKernels | None) -> Timeline:
-        """Of an assignment, with kernels or with the problem's times of nodes by themselves."""
+        """Estimate with the kernels of `find`, or with the problem's times of single nodes."""
         graph, problem = self.graph, self.problem
         steps: list[str | int] = []
         hosted: list[Node] = []

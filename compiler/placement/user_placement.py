@@ -1,4 +1,4 @@
-"""Sides that a user chooses for layers by name."""
+"""The user's choice of sides for layers, by name."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -22,14 +22,14 @@ def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, st
     Parameters
     ----------
     choices
-        Names with sides. A name is a node's, the end of one node's, or a pattern; later ones count
-        more.
+        Pairs of a name and a side. A name is a node's, the end of one node's, or a pattern; later
+        pairs win.
 
     Raises
     ------
     CompileError
-        When no node or more than one has the name, those that the host runs anyway left out; or
-        the accelerator cannot run it.
+        If no node or more than one has the name, not counting nodes that only the host can run; or
+        if the accelerator cannot run it.
     """
     sides: dict[str, str] = {}
     there = {node.output.name for node in accelerated_nodes(graph)}
@@ -47,7 +47,7 @@ def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, st
 
 
 def why_not(node: Node) -> str:
-    """What the accelerator cannot run: a node's operator, and the type that it gives."""
+    """The operator and output type that the accelerator cannot run."""
     kind = node.outputs[0].type
     return f"`{node.op}` of {'no elements' if is_accelerated(node) else kind.dtype}"
 
@@ -86,7 +86,7 @@ def _ends(name: str, wanted: str) -> bool:
 
 
 def _has_part(name: str, wanted: str) -> bool:
-    """Whether a part of the last of the paths that an exporter joined with `;` is called so."""
+    """Whether the last path, of those that an exporter joined with `;`, has such a component."""
     return wanted in name.rsplit(";", 1)[-1].split("/")
 
 

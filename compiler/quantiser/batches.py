@@ -1,7 +1,7 @@
-"""Evaluate a graph over many samples, several at a time where the network lets samples be.
+"""Evaluate a graph over many samples, in batches if the network computes samples independently.
 
-Models are often exported for one sample. Their reference evaluation is quicker in batches, so the
-leading extent is widened where that is seen to change no result.
+Models are often exported for one sample. Evaluation is faster in batches, so the leading extent is
+widened if a trial run shows that no result changes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ Arrays = Mapping[str, np.ndarray]
 def set_batch(graph: Graph, count: int) -> Graph | None:
     """Return a graph that takes `count` samples at once instead of one.
 
-    Only what shapes say is checked; whether samples stay apart is seen by running it.
+    Only shapes are checked; a run shows whether samples stay independent.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def set_batch(graph: Graph, count: int) -> Graph | None:
     Returns
     -------
     Graph or None
-        With the names of `graph`; None where an input or operator does not allow it.
+        With the names of `graph`; None if an input or operator does not allow it.
     """
     if any(value.type.shape[:1] != (1,) for value in graph.inputs):
         return None
@@ -87,14 +87,14 @@ class Batches:
         return min((len(array) for array in self.inputs.values()), default=0)
 
     def first(self, count: int) -> "Batches":
-        """Return the first samples; all where there are not so many."""
+        """Return the first samples, all if there are fewer."""
         return Batches({name: array[:count] for name, array in self.inputs.items()}, self.size)
 
     def graphs(self, graph: Graph) -> Iterator[tuple[Graph, dict[str, np.ndarray]]]:
         """Yield, for each batch, the graph that takes it (nodes and names the same) and its inputs.
 
-        Samples come one at a time where the graph, otherwise than the float network, does not
-        take several; see `fitting`, where batches of two graphs are compared.
+        Samples come one at a time if the graph, unlike the float network, does not accept several;
+        see `fitting` to compare batches of two graphs.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Batches:
             yield wide[size], {name: _joined(part) for name, part in parts.items()}
 
     def fitting(self, *graphs: Graph) -> "Batches":
-        """Return the samples in batches that all graphs take; one at a time if there are none."""
+        """Return the samples in batches that all graphs accept, one at a time if necessary."""
         sizes = {min(self.size, self.count), self.count % self.size} - {0, 1}
         if all(set_batch(graph, size) is not None for graph in graphs for size in sizes):
             return self
@@ -137,7 +137,7 @@ class Batches:
 
 
 def make_batches(graph: Graph, inputs: Arrays, size: int = BATCH) -> Batches:
-    """Return samples in batches where the network gives each sample its own result.
+    """Return samples in batches if the network computes each sample independently.
 
     Parameters
     ----------

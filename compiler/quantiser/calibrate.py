@@ -1,4 +1,4 @@
-"""Run the float graph over the calibration samples and keep what choosing ranges takes."""
+"""Run the float graph over the calibration samples and collect statistics for choosing ranges."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +88,7 @@ def choose_quantisations(
 
 
 class ChannelMean:
-    """Mean over all but the last axis, as the data comes."""
+    """Running mean over all but the last axis."""
 
     def __init__(self) -> None:
         self._sum: np.ndarray | float = 0.0

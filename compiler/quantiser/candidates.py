@@ -24,12 +24,12 @@ Progress = Callable[[str], None]
 """Called with what is being done."""
 
 MIN_GAIN_DB = 0.05
-"""What a step must bring to be kept."""
+"""Least gain for which an extra step is kept."""
 
 
 @dataclass(slots=True)
 class Candidate:
-    """One way to quantise a network, and what it costs.
+    """One way to quantise a network, and its noise.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ def best_candidate(
     options: QuantiserOptions,
     progress: Progress,
 ) -> Candidate:
-    """Try everything that the options allow, and return what has the least noise.
+    """Try all ways that the options allow, and return the one with the least noise.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Bias correction: what rounding adds to a channel on average is taken out of its bias.
+"""Bias correction: subtract from each channel's bias the mean error that rounding adds.
 
-The quantised graph is walked once, all batches abreast, and each layer is corrected on inputs that
-are quantised and corrected already.
+The quantised graph is evaluated once for all batches, node by node, so each layer is corrected on
+inputs that are already quantised and corrected.
 
 Source: M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
 ICCV 2019, section 4.2, here with means from calibration samples.
@@ -21,7 +21,7 @@ from .points import Points
 def correct_biases(
     inserted: Inserted, points: Points, means: Mapping[str, np.ndarray], batches: Batches
 ) -> dict[str, np.ndarray]:
-    """Return what to add to each layer's bias.
+    """Return the correction of each layer's bias.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def correct_biases(
     means : mapping
         Value before a weighted layer's activation -> float64[channels] of the float graph.
     batches : Batches
-        The calibration samples; what later layers still read of all of them is in memory.
+        The calibration samples; values of all of them stay in memory until their last read.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Cross-layer equalisation: give the channels between two convolutions alike ranges.
+"""Cross-layer equalisation: give the channels between two convolutions similar ranges.
 
 One scale serves all channels of an activation, so a channel with small values is rounded coarsely.
 Relu and max pooling let a positive factor per channel pass: dividing a channel by it in the first
@@ -17,14 +17,18 @@ import numpy as np
 
 from ..graph import Builder, Graph, Node, drop_unused
 from ..graph import operators as ops
+from ..rewriting import first_match, op, repeated, value
 from .float_layer import maker
 from .points import Points
 
 LARGEST_FACTOR = 64.0
 """Factors stay within this and its inverse; more would only raise dead channels."""
 
-PASSING = ("Relu",)
-"""Activations that positive factors pass."""
+BEFORE_POOLS = repeated(op(ops.MaxPool, value(), private=True), value("between", private=True))
+"""What maxima are taken of, which positive factors pass."""
+
+PASSED = repeated(op(ops.Unary("Relu"), value()), value("linear"))
+"""What positive factors pass behind a layer's sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +49,16 @@ class EqualisedPair:
 
 
 def find_links(graph: Graph, points: Points) -> tuple[EqualisedPair, ...]:
-    """Return the pairs of convolutions with nothing between that a factor does not pass."""
-    layers = {layer.output: layer for layer in points.layers}
+    """Return the pairs of convolutions between which a positive factor passes unchanged."""
+    layers = {layer.output: layer for layer in points.layers if layer.kind == "conv"}
     links = []
-    for layer in points.layers:
-        node = graph.producer(layer.head)
-        if layer.kind != "conv" or node is None:
+    for layer in layers.values():
+        match = first_match(BEFORE_POOLS, graph, maker(graph, layer.head).inputs[0])
+        first = None if match is None else layers.get(match["between"])
+        if first is None:
             continue
-        name = node.inputs[0]
-        while name not in layers:
-            maker = graph.producer(name)
-            if maker is None or not isinstance(maker.attributes, ops.MaxPool):
-                break
-            if not _alone(graph, name):
-                break
-            name = maker.inputs[0]
-        first = layers.get(name)
-        passes = first is not None and first.kind == "conv" and _alone(graph, name)
-        if first is not None and passes and _all_pass(graph, first.linear, first.output):
+        passing = first_match(PASSED, graph, first.output)
+        if passing is not None and passing["linear"] == first.linear:
             links.append(EqualisedPair(first.head, layer.head, first.output))
     return tuple(links)
 
@@ -130,19 +126,3 @@ def _per_input(weights: np.ndarray, groups: int, factors: np.ndarray) -> np.ndar
     """Return the factors of the input channels that each output channel reads."""
     shares = np.repeat(factors.reshape(groups, -1), len(weights) // groups, axis=0)
     return shares.reshape(*weights.shape[:2], 1, 1)
-
-
-def _alone(graph: Graph, name: str) -> bool:
-    return len(graph.users(name)) == 1 and not graph.is_output(name)
-
-
-def _all_pass(graph: Graph, linear: str, output: str) -> bool:
-    """Tell whether every activation from `linear` to `output` lets factors pass."""
-    while output != linear:
-        node = graph.producer(output)
-        if node is None or not isinstance(node.attributes, ops.Unary):
-            return False
-        if node.attributes.kind not in PASSING:
-            return False
-        output = node.inputs[0]
-    return True

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..passes.sink_dequantize import MOVES
+from ..rewriting import either, first_match, op, repeated, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +51,22 @@ def maker(graph: Graph, name: str) -> Node:
     return node
 
 
+MOVE = either(
+    op(ops.Pad, value(), where=lambda pad: pad.value == 0),
+    *(op(MOVES, value()), op(MOVES, value(), value(constant=True))),
+)
+"""A node that only moves elements of its first operand."""
+
+ORIGIN = repeated(MOVE, value("origin"))
+
+
 def origin(graph: Graph, name: str) -> str:
     """Return the value whose elements `name` shows after moves that compute nothing."""
-    while True:
-        node = graph.producer(name)
-        if node is None or not is_move(graph, node):
-            return name
-        name = node.inputs[0]
+    match = first_match(ORIGIN, graph, name)
+    assert match is not None, "a value has an origin, itself if no other"
+    return match["origin"]
 
 
 def is_move(graph: Graph, node: Node) -> bool:
     """Tell whether a node only moves elements of its first operand."""
-    if isinstance(node.attributes, ops.Pad):
-        return node.attributes.value == 0
-    others = all(graph.is_constant(name) for name in node.inputs[1:])
-    return isinstance(node.attributes, MOVES) and others
+    return first_match(MOVE, graph, node.outputs[0].name) is not None

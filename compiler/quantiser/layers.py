@@ -1,19 +1,20 @@
-"""What becomes one accelerator layer: which float nodes belong together, from where to where.
+"""Group float nodes into layers of the accelerator.
 
-The grouping mirrors what the recognising passes look for between Dequantize and Quantize, so that
-every layer found here turns into one integer operator.
+The groups are those that the recognising passes find between Dequantize and Quantize, so every
+layer found here becomes one integer operator.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from ...errors import CompileError
-from ..graph import Graph, Node
+from ...errors import CompileError, did_you_mean
+from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
+from ..passes.patterns import CLAMP, is_float32
+from ..passes.recognise_pools import is_even
+from ..rewriting import GraphMatch, number, op, value
+from ..rewriting.patterns import NodePattern
 from .float_layer import FloatLayer
 from .tables import find_tables, single_source, without_lone_layers
-
-CLAMPS = ("Relu", "Clip")
-"""Activations that every layer can end with at no cost."""
 
 
 def find_layers(
@@ -50,112 +51,84 @@ def find_layers(
     return without_lone_layers(graph, found, apart)
 
 
+def has_rank(rank: int) -> Callable[[TensorType], bool]:
+    """Return a condition on the rank of a type."""
+    return lambda kind: len(kind.shape) == rank
+
+
+HERE, A, B = value("here"), value("a", constant=False), value("b", constant=False)
+KERNEL, MATRIX = (value(constant=True, where=has_rank(rank)) for rank in (4, 2))
+CONSTANT = value("constant", constant=True)
+
+HEADS = (
+    ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # as prepared
+    ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
+    ("matmul", op(ops.MatMul, A, B, result=is_float32)),
+    ("pool", op(ops.AveragePool, A, where=is_even)),
+    ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
+)
+"""Kinds of layers, and the node that does the work."""
+
+BIAS = op(ops.Binary("Add"), HERE, CONSTANT, commutative=True)
+TIMES = op(ops.Binary("Mul"), HERE, number("factor"), commutative=True)
+OVER = op(ops.Binary("Div"), HERE, number("factor"))
+
+
 def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
     """Yield convolutions, dense layers, pools and residual adds with their activations."""
     taken: set[str] = set()
     single: dict[str, str] = {}
     for node in graph.nodes:
-        if len(node.outputs) != 1 or node.output.name in taken:
+        if node.outputs[0].name in taken:
             continue
-        attributes = node.attributes
-        layer = None
-        if isinstance(attributes, ops.Conv) and _constant_operands(graph, node):
-            layer = _extended(graph, node, "conv", node.inputs[:1], node.output.name)
-        elif isinstance(attributes, ops.MatMul) and _constant_operands(graph, node):
-            biased = _bias_behind(graph, node)
-            layer = biased and _extended(graph, node, "dense", node.inputs[:1], biased)
-        elif isinstance(attributes, ops.MatMul) and _is_product(graph, node):
-            layer = _extended(graph, node, "matmul", node.inputs, _factor_behind(graph, node))
-        elif isinstance(attributes, ops.AveragePool) and _is_even(attributes):
-            layer = _extended(graph, node, "pool", node.inputs, node.output.name)
-        elif isinstance(attributes, (ops.Unary, ops.Binary)):
+        if isinstance(node.attributes, (ops.Unary, ops.Binary)):
             source = single_source(graph, node, single)
             if source is not None:
                 single[node.output.name] = source
-            elif _is_residual(graph, node):
-                layer = _extended(graph, node, "add", node.inputs, node.output.name)
-        if layer:
-            taken |= layer.inside
-            yield layer
+                continue
+        for kind, head in HEADS:
+            match = next(head.matches_node(graph, node), None)
+            layer = None if match is None else _layer(graph, node, kind, match)
+            if layer is not None:
+                taken |= layer.inside
+                yield layer
+                break
 
 
-def _constant_operands(graph: Graph, node: Node) -> bool:
-    """Tell whether a node has float32 data as first operand and constants as the others."""
-    weights = node.inputs[1]
-    rank = 2 if isinstance(node.attributes, ops.MatMul) else 4
-    return (
-        node.output.type.dtype == "float32"
-        and not graph.is_constant(node.inputs[0])
-        and all(graph.is_constant(name) for name in node.inputs[1:])
-        and len(graph.types[weights].shape) == rank
-    )
-
-
-def _is_even(pool: ops.AveragePool) -> bool:
-    """Tell whether all windows of a pool average over the same number of elements."""
-    return not any(pool.overhang) and (not any(pool.pads) or pool.count_include_pad)
-
-
-def _is_residual(graph: Graph, node: Node) -> bool:
-    """Tell whether a node adds or subtracts two computed float tensors of one shape."""
-    if node.attributes not in (ops.Binary("Add"), ops.Binary("Sub")):
-        return False
-    kinds = [graph.types[name] for name in node.inputs]
-    constant = any(graph.is_constant(name) for name in node.inputs)
-    return kinds[0] == kinds[1] and kinds[0].dtype == "float32" and not constant
-
-
-def _only_user(graph: Graph, name: str) -> Node | None:
-    users = graph.users(name)
-    return users[0] if len(users) == 1 and not graph.is_output(name) else None
-
-
-def _bias_behind(graph: Graph, node: Node) -> str | None:
-    """Return the value of the Add of a constant bias behind a MatMul."""
-    user = _only_user(graph, node.output.name)
-    if user is None or user.attributes != ops.Binary("Add"):
+def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer | None:
+    """Return the layer of a node that does the work; None where its operands do not fit."""
+    inputs = tuple(match[name] for name in ("a", "b") if match[name] is not None)
+    shapes = [graph.types[name].shape for name in inputs]
+    linear = node.output.name
+    if kind == "add" and graph.types[inputs[0]] != graph.types[inputs[1]]:
         return None
-    bias = next((name for name in user.inputs if graph.is_constant(name)), None)
-    if bias is None or graph.types[bias].elements != node.output.type.shape[-1]:
-        return None
-    return user.output.name if user.output.type == node.output.type else None
-
-
-def _is_product(graph: Graph, node: Node) -> bool:
-    """Tell whether a MatMul multiplies two computed float tensors, image by image."""
-    a, b = (graph.types[name].shape for name in node.inputs)
-    constant = any(graph.is_constant(name) for name in node.inputs)
-    return not constant and a[:-2] == b[:-2] and node.output.type.dtype == "float32"
-
-
-def _factor_behind(graph: Graph, node: Node) -> str:
-    """Return the value of a Mul or Div by one positive constant behind a MatMul, or its own."""
-    user = _only_user(graph, node.output.name)
-    name = node.output.name
-    if user is None or user.attributes not in (ops.Binary("Mul"), ops.Binary("Div")):
-        return name
-    factor = next((each for each in user.inputs if graph.is_constant(each)), None)
-    if factor is None or graph.types[factor].elements != 1 or not graph.data(factor).item() > 0:
-        return name
-    divides = user.attributes == ops.Binary("Div")
-    return name if divides and user.inputs[0] == factor else user.output.name
-
-
-def _extended(
-    graph: Graph, node: Node, kind: str, inputs: tuple[str, ...], linear: str
-) -> FloatLayer:
-    """Return the layer of a node with the clamps behind it."""
-    inside = {node.output.name, linear}
-    output = linear
-    while True:
-        user = _only_user(graph, output)
-        if user is None or not isinstance(user.attributes, ops.Unary):
-            break
-        if user.attributes.kind not in CLAMPS:
-            break
-        output = user.output.name
+    if kind == "matmul":
+        if shapes[0][:-2] != shapes[1][:-2]:
+            return None
+        for pattern in (TIMES, OVER):
+            factor = _behind(graph, linear, pattern)
+            if factor is not None and factor["factor"] > 0:
+                linear = factor.nodes[-1].output.name
+                break
+    if kind == "dense":
+        biased = _behind(graph, linear, BIAS)
+        if biased is None or graph.types[biased["constant"]].elements != node.output.type.shape[-1]:
+            return None
+        if biased.nodes[-1].output.type != node.output.type:
+            return None
+        linear = biased.nodes[-1].output.name
+    inside, output = {node.output.name, linear}, linear
+    while (clamp := _behind(graph, output, CLAMP)) is not None:
+        output = clamp.nodes[-1].output.name
         inside.add(output)
     return FloatLayer(node.name, kind, inputs, output, frozenset(inside), node.output.name, linear)
+
+
+def _behind(graph: Graph, name: str, pattern: NodePattern) -> GraphMatch | None:
+    """Return how the only reader of a value fits a pattern around `HERE`."""
+    user = graph.only_user(name)
+    start = GraphMatch({"here": name})
+    return None if user is None else next(pattern.matches_node(graph, user, start), None)
 
 
 def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) -> list[FloatLayer]:
@@ -175,7 +148,8 @@ def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) ->
                 several = f", which is the end of {len(meant)} names" if meant else ""
                 raise CompileError(
                     f"graph `{graph.name}`: expected a layer to keep in float, got `{name}`"
-                    f"{several}; choose of {known}"
+                    f"{several}; choose one of {known}"
+                    + did_you_mean(name, (layer.name for layer in meant or layers))
                 )
         matching += meant
     return matching

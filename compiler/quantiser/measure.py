@@ -1,4 +1,4 @@
-"""How much rounding costs: signal-to-noise ratios per layer, and agreement of whole networks."""
+"""Cost of rounding: signal-to-noise ratios per layer, and agreement of whole networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from .points import Points
 from .ranges import range_of
 
 BEST_DB = 200.0
-"""What a ratio without any noise is reported as."""
+"""Reported for a value without any noise."""
 
 
 class Noise:
-    """Signal and noise power as the data comes."""
+    """Running sums of signal and noise power."""
 
     def __init__(self) -> None:
         self.signal = 0.0
@@ -47,7 +47,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class LayerQuality:
-    """What quantisation costs one layer.
+    """Cost of quantisation for one layer.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ def _fed(
 
 
 def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
-    """Return the outputs of the layers behind which no other layer comes."""
+    """Return the outputs of the layers that no other layer follows."""
     ahead: set[str] = set()
     pending = [name for layer in points.layers for name in layer.inputs]
     while pending:

@@ -1,8 +1,8 @@
-"""Clamp activations to what their reader can tell apart, so that no integer stands for the rest.
+"""Clamp activations to the range that their reader distinguishes, to round it more finely.
 
 A sum that ends with Relu is zero for every operand below minus the other's largest value; an
 activation function such as HardSwish is flat at its ends. On the calibration samples a clamp there
-changes nothing, it costs nothing behind a layer, and the range that is left is rounded more finely.
+changes nothing, and behind a layer it costs nothing.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ FLAT = 1 / 8
 
 
 def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Graph:
-    """Return a graph with clamps where a layer's reader is flat; the same one where none is.
+    """Return a graph with clamps where a layer's reader is flat; the same graph if none is.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _clamp_behind(graph: Graph, layer: FloatLayer) -> Range:
 
 
 def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range:
-    """Return where a table's function stops being flat at either end of its input's range.
+    """Return the range between the flat ends of a table's function.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the quantiser tries, and when it gives a layer back to float."""
+"""Options of the quantiser: what it tries, and when it returns a layer to float."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class QuantiserOptions:
         Whether cross-layer equalisation and bias correction are tried; each is kept where it
         lowers the noise on the calibration samples.
     rescue
-        Whether layers may stay in float where the network would lose too much.
+        Whether layers may stay in float if the network would lose too much accuracy.
     least_layer_db
         A layer with a ratio below this may be rescued.
     least_agreement, least_end_db

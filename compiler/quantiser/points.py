@@ -1,4 +1,4 @@
-"""Where a graph is quantised: the activations that become int8, and which share one scale."""
+"""Points of quantisation: the activations that become int8, and groups that share a scale."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Points:
     layers : tuple of FloatLayer
         What reads and writes them, in topological order.
     replaced : frozenset of str
-        Values of which only the int8 form is left: outputs of layers, and what Concat joins.
+        Values that exist only as int8: outputs of layers, and of Concats between them.
     readers : mapping
         Value that exists in float too -> values of the nodes that read its int8 form.
     groups : tuple of tuple of str
@@ -42,7 +42,7 @@ class Points:
 def find_points(
     graph: Graph, layers: Iterable[FloatLayer], apart: frozenset[str] = frozenset()
 ) -> Points:
-    """Return what has to be quantised so that every layer reads and writes int8.
+    """Return the values to quantise so that every layer reads and writes int8.
 
     A Concat that feeds layers is quantised with its operands alike: then joining only moves. Those
     whose outputs are in `apart` stay in float.

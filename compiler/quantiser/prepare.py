@@ -7,7 +7,7 @@ from .. import passes
 from ..graph import Graph, verify
 from ..graph import operators as ops
 from ..passes.fold_batch_normalisation import is_matrix
-from ..rewriting import Site, op, rewrite_once, rule, value
+from ..rewriting import Site, fits, op, rewrite_once, rule, value
 
 RECIPE = (
     passes.eliminate_dead_code,  # initialisers that nothing reads
@@ -31,7 +31,7 @@ def give_bias(site: Site) -> str | None:
 def give_sum(site: Site) -> str | None:
     """MatMul with weights and no sum behind -> with an Add of zeros."""
     user = site.view.only_user(site.root.output.name)
-    if user is not None and next(BIAS.matches_node(site.view, user), None) is not None:
+    if user is not None and fits(BIAS, site.view, user):
         return None
     product = site.emit(site.root.attributes, *site.root.inputs)
     zeros = site.constant(np.zeros(site.shape[-1], np.float32), f"{site.root.name}.no_bias")

@@ -1,4 +1,4 @@
-"""The quantiser: a float graph and a few samples in, a graph in QDQ form and its account out."""
+"""The quantiser: from a float graph and a few samples to a graph in QDQ form and a report."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ from .options import DEFAULT_OPTIONS, QuantiserOptions
 from .prepare import prepare
 
 MOST_RESCUED = 4
-"""Layers after which no more are put back into float without being asked for."""
+"""Most layers that are returned to float automatically."""
 
 RESCUE_GAIN_DB = 1.0
-"""What a layer in float must bring at the network's end."""
+"""Least gain at the network's end for which a layer stays in float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _rescue(
     options: QuantiserOptions,
     progress: Progress,
 ) -> tuple[dict[str, str], Candidate] | None:
-    """Put the noisiest layer back into float, alone or with those that it reads.
+    """Return the noisiest layer to float, alone or with the layers that it reads.
 
     Returns the layers, value of the first node -> name, and the new candidate; None where nothing
     helps.

@@ -1,7 +1,7 @@
-"""Concats whose parts are too unlike to share one scale: they stay in float.
+"""Find Concats whose parts differ too much to share one scale; they stay in float.
 
-Boxes are the common case: coordinates up to hundreds of pixels beside scores up to 1. In the scale
-of the former, the latter are all zero, while the noise of the whole looks harmless.
+Detectors are the common case: coordinates up to hundreds of pixels beside scores up to 1. In the
+scale of the coordinates all scores become zero, while the noise of the whole looks harmless.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ TOLERANT = ("add", "table")
 
 
 def unlike_joins(graph: Graph, points: Points, statistics: ActivationStatistics) -> frozenset[str]:
-    """Return the outputs of quantised Concats that would lose a part.
+    """Return the outputs of quantised Concats in whose scale a part would vanish.
 
     A Concat stays as it is where a convolution or the like reads it.
 

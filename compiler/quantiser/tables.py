@@ -1,4 +1,4 @@
-"""Elementwise functions of one activation: which become a table, and which the host computes."""
+"""Find elementwise functions of one activation, which become tables or stay on the host."""
 
 from collections.abc import Iterable
 
@@ -74,7 +74,7 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
 
 
 LONE = ("table", "add", "pool")
-"""Kinds of layers that the host may as well compute, and more exactly."""
+"""Kinds of layers that the host computes as fast, and more exactly."""
 
 
 def without_lone_layers(

@@ -97,18 +97,26 @@ Matches = Iterator[GraphMatch]
 class GraphPattern:
     """Base of all patterns."""
 
-    @property
-    def depth(self) -> int:
-        """Most nodes from its value up; repeated ones count as one."""
-        return 0
-
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield every way in which the value `name` fits, each with what `match` had before."""
         raise NotImplementedError
 
+    def own_captures(self) -> tuple[str, ...]:
+        """Names that the pattern itself binds; "" binds nothing."""
+        return ()
+
+    def inner(self) -> "tuple[GraphPattern, ...]":
+        """Patterns inside of this one."""
+        return ()
+
     def captures(self) -> frozenset[str]:
-        """Names that the pattern may bind."""
-        return frozenset()
+        """Names that the pattern may bind, with those inside."""
+        own = frozenset(self.own_captures()) - {""}
+        return own.union(*(pattern.captures() for pattern in self.inner()))
+
+    def depth(self) -> int:
+        """Most nodes from its value up, without those of a row."""
+        return max((pattern.depth() for pattern in self.inner()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +140,9 @@ class ValuePattern(GraphPattern):
         if found is not None:
             yield found
 
-    def captures(self) -> frozenset[str]:
+    def own_captures(self) -> tuple[str, ...]:
         """Return its name."""
-        return frozenset({self.capture} - {""})
+        return (self.capture,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +164,9 @@ class NumberPattern(GraphPattern):
         if found is not None:
             yield found
 
-    def captures(self) -> frozenset[str]:
+    def own_captures(self) -> tuple[str, ...]:
         """Return its name."""
-        return frozenset({self.capture} - {""})
+        return (self.capture,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,11 +195,6 @@ class NodePattern(GraphPattern):
     result: Callable[[TensorType], bool] | None = None
     private: bool = False
     commutative: bool = False
-
-    @property
-    def depth(self) -> int:
-        """Most nodes from its value up."""
-        return 1 + max((operand.depth for operand in self.operands), default=0)
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the matches of the node that produces a value."""
@@ -226,10 +229,17 @@ class NodePattern(GraphPattern):
             for order in orders:
                 yield from _in_turn(view, order, names, match)
 
-    def captures(self) -> frozenset[str]:
-        """Names of the node, of its output and of its operands."""
-        own = frozenset({self.capture, self.value} - {""})
-        return own.union(*(operand.captures() for operand in self.operands))
+    def own_captures(self) -> tuple[str, ...]:
+        """Names of its operator and of its output."""
+        return self.capture, self.value
+
+    def inner(self) -> tuple[GraphPattern, ...]:
+        """Patterns of its operands."""
+        return self.operands
+
+    def depth(self) -> int:
+        """Most nodes from its value up, itself among them."""
+        return 1 + max((operand.depth() for operand in self.operands), default=0)
 
 
 def _in_turn(
@@ -248,19 +258,14 @@ class EitherPattern(GraphPattern):
 
     choices: tuple[GraphPattern, ...]
 
-    @property
-    def depth(self) -> int:
-        """Most nodes from its value up."""
-        return max(choice.depth for choice in self.choices)
-
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield the matches of each choice."""
         for choice in self.choices:
             yield from choice.matches(view, name, match)
 
-    def captures(self) -> frozenset[str]:
-        """Names of all choices."""
-        return frozenset().union(*(choice.captures() for choice in self.choices))
+    def inner(self) -> tuple[GraphPattern, ...]:
+        """All choices."""
+        return self.choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,34 +288,40 @@ class EachPattern(GraphPattern):
         nodes = tuple(one for part in parts for one in part.nodes)
         yield GraphMatch(captures, match.named, (*match.nodes, *nodes))
 
-    def captures(self) -> frozenset[str]:
-        """Names of the operands' pattern."""
-        return self.pattern.captures()
+    def inner(self) -> tuple[GraphPattern, ...]:
+        """The operands' pattern."""
+        return (self.pattern,)
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPattern(GraphPattern):
-    """As many nodes in a row as there are, then another pattern; see `repeated`."""
+    """Nodes in a row, as many as fit, then another pattern; see `repeated`."""
 
-    link: NodePattern
-    inner: GraphPattern
+    link: GraphPattern
+    source: GraphPattern
     capture: str = ""
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the matches above the last link."""
-        operators: list[Operator] = []
-        while (found := first_match(self.link, view, name)) is not None:
-            made = found.nodes[-1]
-            match = match.with_node("", made)
-            operators.append(made.attributes)
-            name = made.inputs[0]
-        bound = match.bind(self.capture, tuple(operators))
-        if bound is not None:
-            yield from self.inner.matches(view, name, bound)
+        """Yield the matches above the last link, then those above links before it."""
+        found = [(name, match)]
+        while (last := first_match(self.link, view, name)) is not None:
+            made = last.nodes[-1]
+            name, match = made.inputs[0], match.with_node("", made)
+            found.append((name, match))
+        first = len(found[0][1].nodes)
+        for above, one in reversed(found):
+            operators = tuple(node.attributes for node in one.nodes[first:])
+            bound = one.bind(self.capture, operators)
+            if bound is not None:
+                yield from self.source.matches(view, above, bound)
 
-    def captures(self) -> frozenset[str]:
-        """Its name, and those of the inner pattern."""
-        return self.inner.captures() | ({self.capture} - {""})
+    def own_captures(self) -> tuple[str, ...]:
+        """Return its name."""
+        return (self.capture,)
+
+    def inner(self) -> tuple[GraphPattern, ...]:
+        """The pattern of what comes before the row."""
+        return (self.source,)
 
 
 Operators = type[Operator] | Operator | tuple[type[Operator], ...] | tuple[Operator, ...]
@@ -396,11 +407,19 @@ def each(pattern: GraphPattern) -> EachPattern:
     return EachPattern(pattern)
 
 
-def repeated(link: NodePattern, inner: GraphPattern, capture: str = "") -> RepeatedPattern:
-    """Describe nodes in a row, none or more; the last one's operators come first in the capture."""
-    return RepeatedPattern(link, inner, capture)
+def repeated(link: GraphPattern, source: GraphPattern, capture: str = "") -> RepeatedPattern:
+    """Describe nodes in a row, as many as fit, above which `source` matches.
+
+    The capture is a tuple of operators, the last node's first.
+    """
+    return RepeatedPattern(link, source, capture)
 
 
 def first_match(pattern: GraphPattern, view: GraphView, name: str) -> GraphMatch | None:
     """Return the first way in which a value fits a pattern, if there is one."""
     return next(pattern.matches(view, name, NOTHING), None)
+
+
+def fits(pattern: NodePattern, view: GraphView, node: Node) -> bool:
+    """Tell whether a node fits a pattern in any way."""
+    return next(pattern.matches_node(view, node), None) is not None

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,6 +35,10 @@ class Site:
     def shape(self) -> tuple[int, ...]:
         """Shape of the root's output."""
         return self.root.output.type.shape
+
+    def __getitem__(self, capture: str) -> Any:
+        """Return what a capture has bound; None where an alternative has not bound it."""
+        return self._match[capture]
 
     def node(self, capture: str) -> Node:
         """Return the node that a capture found."""

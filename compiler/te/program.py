@@ -48,6 +48,9 @@ class Program:
     domains: Mapping[str, Box]
     body: Block
 
+    def __repr__(self) -> str:
+        return f"<Program of `{self.kernel.name:.60}`: {len(self.tensors)} tensors>"
+
     def __str__(self) -> str:
         return "\n".join(line for node in self.body for line in _lines(node, ""))
 

@@ -3,6 +3,7 @@
 Only this file needs Matplotlib, so it is imported where a figure is asked for.
 """
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator, PercentFormatter
 
+from ...atomic_write import write_output
 from .variants import ALL_ROOM, DEPTHS, LayerResult, VariantResult, depth_text, total
 
 INK, MUTED, GRID = "#1b2430", "#5b6675", "#e8ebef"
@@ -61,7 +63,7 @@ def draw_layers(
 
     Raises
     ------
-    OSError
+    UsageError
         When the file cannot be written.
     """
 
@@ -78,7 +80,7 @@ def draw_variants(path: Path, title: str, results: Sequence[VariantResult]) -> N
 
     Raises
     ------
-    OSError
+    UsageError
         When the file cannot be written.
     """
 
@@ -98,7 +100,9 @@ def _save(
         figure = Figure(figsize=inches, layout="constrained", facecolor="white")
         figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=11)
         draw(figure)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    write_output(path, drawn.getvalue(), f"`--figure {path}`")
 
 
 def _draw_bars(axes: Axes, layers: Sequence[LayerResult]) -> None:

@@ -16,7 +16,7 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ...runtime.profile import utilisation
 from ...sim.memory_model import MemoryModel
-from ...sim.timing import exact_measure, time_program
+from ...sim.timing import ExactMeasure, time_program
 from ..bench.resnet18_layers import ConvolutionShape, layer_graph
 from ..execution.timed import require_segments
 from .traffic import Traffic, least_traffic, moved_traffic
@@ -52,7 +52,7 @@ class Variant:
             Naming the variant, when a layer does not fit without what it leaves out.
         """
         try:
-            measure = exact_measure() if self.timed else None
+            measure = ExactMeasure() if self.timed else None
             return compile_graph(
                 graph, self.configuration, progress, options=self.options, measure=measure
             )

@@ -15,6 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ...atomic_write import write_output
 from ...compiler.compile import compile_graph
 from ...compiler.graph import evaluate
 from ...compiler.module import Segment
@@ -25,7 +26,7 @@ from ...runtime.device import Device, Result
 from ...runtime.devices import open_device
 from ...sim.functional import FunctionalMachine
 from ...sim.native_functional import NativeMachine
-from ...sim.timing import exact_measure
+from ...sim.timing import ExactMeasure
 from .resnet18_layers import RESNET18, ConvolutionShape, layer_graph
 
 
@@ -46,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append(row)
     Console(width=120).print(table(rows, configuration))
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+        text = json.dumps(rows, indent=2) + "\n"
+        write_output(options.json, text, f"`--json {options.json}`")
     wrong = [row["layer"] for row in rows if not row["equal"]]
     if wrong:
         print(f"bench: outputs differ from the reference in {', '.join(wrong)}", file=sys.stderr)
@@ -62,7 +64,7 @@ def measure(
     for shape in shapes:
         graph = layer_graph(shape)
         started = time.perf_counter()
-        (segment,) = compile_graph(graph, configuration, measure=exact_measure()).segments
+        (segment,) = compile_graph(graph, configuration, measure=ExactMeasure()).segments
         compiled = time.perf_counter() - started
         generator = np.random.default_rng(1)
         x = generator.integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)

@@ -21,15 +21,15 @@ from rich.table import Table
 
 from ...compiler.cpu import (
     Array,
+    CompiledKernel,
     Convolution,
+    CpuTarget,
     DepthwiseConvolution,
     Description,
     Elementwise,
-    Kernel,
     LayerNormalisation,
-    Quantised,
-    Softmax,
-    Target,
+    Requantisation,
+    RowSoftmax,
     compile_kernel,
     host,
     matrix_product,
@@ -70,7 +70,7 @@ PAGE_BYTES = 4096
 LARGE_BYTES = 1 << 23
 """Memory for which NumPy asks for large pages, as for a network's."""
 
-BYTES = Quantised("uint8", "uint8", 3, 4)
+BYTES = Requantisation("uint8", "uint8", 3, 4)
 
 MEASURED_S = 0.25
 """Seconds per kernel and contender."""
@@ -110,8 +110,8 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
     yield "transformer products", "scores", scores, scores.macs
     values = BatchedProduct(1, HEADS, 128, 128, 64)
     yield "transformer products", "values", values, values.macs
-    yield "rows", "softmax 1536x128", Softmax(1536, 128), 0
-    yield "rows", "softmax 1x1000", Softmax(1, 1000), 0
+    yield "rows", "softmax 1536x128", RowSoftmax(1536, 128), 0
+    yield "rows", "softmax 1x1000", RowSoftmax(1, 1000), 0
     yield "rows", "layer norm 128x768", LayerNormalisation(128, 768), 0
     for name in ("gelu", "tanh", "sigmoid", "exp"):
         chain = Elementwise((128, 3072), (("x", "float32"),), (name, "x"))
@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     return guarded(call)
 
 
-def measure(description: Description, threads: int, target: Target) -> dict:
+def measure(description: Description, threads: int, target: CpuTarget) -> dict:
     """Least seconds of both, and how much faster the CPU target is."""
     started = time.thread_time()
     kernel = compile_kernel(description, target, threads)
@@ -178,7 +178,7 @@ def measure(description: Description, threads: int, target: Target) -> dict:
     return {"ours_s": mine, "peer_s": theirs, "ratio": theirs / mine, "compile_s": compiled}
 
 
-def runner(kernel: Kernel) -> Run:
+def runner(kernel: CompiledKernel) -> Run:
     """A kernel with arrays of its own, bound once as a session does, ready to run."""
     generator = np.random.default_rng(0)
     description = kernel.description

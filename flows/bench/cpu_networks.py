@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ...compiler.compile import compile_graph
-from ...compiler.frontend import import_and_quantise
+from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.host import Evaluate, HostKernel, RunKernel
 from ...compiler.placement import CPU, Placement
@@ -101,7 +101,7 @@ def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
     Figures by name; `largest_difference` is that of the outputs, as a share of the largest number
     in them.
     """
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     inputs = random_inputs(graph)
     configuration = load_configuration("16x16")
     module = compile_graph(graph, configuration, placement=Placement(CPU))

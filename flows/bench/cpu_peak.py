@@ -8,8 +8,8 @@ import ctypes
 import time
 from collections.abc import Mapping
 
-from ...compiler.cpu import Target
-from ...compiler.cpu.codegen.machine_code import Library, assemble
+from ...compiler.cpu import CpuTarget
+from ...compiler.cpu.codegen.machine_code import ObjectCode, assemble
 
 CHAINS = 12
 """Sums that are carried along: as many as two instructions per cycle keep busy, in registers."""
@@ -28,7 +28,7 @@ _INSTRUCTIONS = {
 """By level and type: intrinsic, types of sums and factors, multiplications and additions."""
 
 
-def peak_rates(target: Target) -> Mapping[str, float]:
+def peak_rates(target: CpuTarget) -> Mapping[str, float]:
     """Operations per second of one thread by element type, as far as the level is known here."""
     return {
         kind: _rate(target, *instruction)
@@ -36,8 +36,8 @@ def peak_rates(target: Target) -> Mapping[str, float]:
     }
 
 
-def _rate(target: Target, name: str, sums: str, factors: str, operations: int) -> float:
-    library = Library(assemble(_code(target, name, sums, factors), target, "peak"), target)
+def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int) -> float:
+    library = ObjectCode(assemble(_code(target, name, sums, factors), target, "peak"), target)
     run = library.function("peak", ctypes.c_void_p, ctypes.c_int64)
     data = (ctypes.c_char * 64)()
     least = float("inf")
@@ -48,7 +48,7 @@ def _rate(target: Target, name: str, sums: str, factors: str, operations: int) -
     return CHAINS * ITERATIONS * operations / least
 
 
-def _code(target: Target, name: str, sums: str, factors: str) -> str:
+def _code(target: CpuTarget, name: str, sums: str, factors: str) -> str:
     """`void peak(data, iterations)`; the sums are stored, so that none is left out."""
     accumulates = "vpdpbusd" in name
     order = (sums, factors, factors) if accumulates else (factors, factors, sums)

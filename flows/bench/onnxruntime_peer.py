@@ -18,7 +18,7 @@ from ...compiler.cpu import (
     Description,
     Elementwise,
     LayerNormalisation,
-    Softmax,
+    RowSoftmax,
 )
 from ...compiler.cpu.kernels.batched_product import BatchedProduct
 from ...errors import ToolError
@@ -139,7 +139,7 @@ def _peers(description: Description) -> Iterator[Peer]:
         yield from _products(description)
         return
     x = _normal(description.output.shape)
-    if isinstance(description, Softmax):
+    if isinstance(description, RowSoftmax):
         yield Peer(x, {}, (("Softmax", {"axis": -1}),), ("x",))
     elif isinstance(description, LayerNormalisation):
         row = _normal((description.columns,))

@@ -16,14 +16,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ...atomic_write import write_output
 from ...compiler.compile import compile_graph
-from ...compiler.frontend import import_and_quantise
+from ...compiler.frontend import import_model
 from ...isa.configuration import Configuration, load_configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
 from ...sim.memory_model import MemoryModel
 from ...sim.rtl import RtlCore
-from ...sim.timing import exact_measure
+from ...sim.timing import ExactMeasure
 from ...sim.timing.definition import Model
 from ...sim.timing.native import TimedProgram
 from ..verify.programs.random_programs import random_program
@@ -55,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     core.close()
     Console(width=120).print(table(rows, configuration))
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=2) + "\n")
+        text = json.dumps(rows, indent=2) + "\n"
+        write_output(options.json, text, f"`--json {options.json}`")
     return 1 if any(row["cycles"] != row["rtl_cycles"] for row in rows) else 0
 
 
@@ -64,12 +66,12 @@ def programs(
 ) -> Iterator[tuple[str, tuple[Instruction, ...], np.ndarray]]:
     """Name, program and memory image of everything that is measured."""
     for model in models:
-        for segment in compile_graph(import_and_quantise(model), configuration).segments:
+        for segment in compile_graph(import_model(model), configuration).segments:
             zeros = {each.name: np.zeros(each.shape, dtype=np.int8) for each in segment.inputs}
             yield model.stem, segment.program, segment.image(zeros)
     for shape in RESNET18:
         graph = layer_graph(shape)
-        (segment,) = compile_graph(graph, configuration, measure=exact_measure()).segments
+        (segment,) = compile_graph(graph, configuration, measure=ExactMeasure()).segments
         x = np.zeros(graph.inputs[0].type.shape, dtype=np.int8)
         yield shape.name, segment.program, segment.image({"x": x})
     for seed in (1, 2):

@@ -147,7 +147,9 @@ def placed_module(
     from ...runtime.artifact import load
 
     more = ("artifact", repr(host_target()), *placing.key())
-    kept = CompileCache(artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
+    kept = CompileCache.of_model(
+        artifact, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
+    )
     module = kept.load()
     if module is None:
         given = load(artifact, configuration)
@@ -194,7 +196,9 @@ def kept_module(
     if not source.is_file():
         return None
     more = (*(calibration.key() if calibration else ()), *wishes.key(), *placing.key())
-    return CompileCache(source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more)
+    return CompileCache.of_model(
+        source, configuration, DEFAULT_OPTIONS, keep_all=keep_all, more=more
+    )
 
 
 def compile_anew(
@@ -208,13 +212,13 @@ def compile_anew(
     schedules: Mapping[str, str] | None = None,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
-    from ...compiler.frontend import import_and_quantise
+    from ...compiler.frontend import import_model
     from ..execution.quantise_model import integer_graph
 
     with progress_bar() as advance:
         advance(f"reading {source.name}", 0, None)
         if calibration is None:
-            graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+            graph = import_model(source, fixed=wishes.fixed, dims=wishes.dims)
         else:
             graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
     return compile_placed(graph, configuration, placing, keep_all=keep_all, schedules=schedules)
@@ -229,9 +233,8 @@ def compile_placed(
     schedules: Mapping[str, str] | None = None,
 ) -> "Module":
     """Compile a graph, some layers with given schedules, with progress on stderr."""
-    from ...compiler.compile import compile_graph
     from ...compiler.placement.costs import DEFAULT_COSTS
-    from ...sim.timing import exact_measure
+    from ..execution.compile_graph import compile_graph
 
     costs = placing.costs() if placing.policy == "cost" else DEFAULT_COSTS
     with progress_bar() as advance:
@@ -249,10 +252,10 @@ def compile_placed(
             configuration,
             tell,
             keep_all=keep_all,
-            measure=exact_measure(),
             placement=placing.placement(),
             costs=costs,
             schedules=schedules or {},
+            cache=False,  # the callers keep it under the file that it is from
         )
 
 

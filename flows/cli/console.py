@@ -1,5 +1,8 @@
 """Single lines of result, for commands that import nothing else."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...isa.configuration import Configuration, Memory
 
 NO_LAYERS = (
@@ -20,6 +23,14 @@ def configuration_sentence(configuration: Configuration) -> str:
         f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
         f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) / 1024:g} KiB of "
         f"scratchpads, hash {configuration.hash:#010x})"
+    )
+
+
+def search_sentence(search: Mapping[str, Any]) -> str:
+    """How schedules were chosen, in one line; see `execution.compile_graph`."""
+    return (
+        f"schedules chosen by exact cycles ({search['measure']}), normally from "
+        f"{search['candidates']} candidates a kernel"
     )
 
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...atomic_write import write_output
 from ...errors import UsageError
 
 
@@ -48,9 +49,4 @@ def write_json(target: str, values: Any) -> None:
     if target == "-":
         sys.stdout.write(text)
         return
-    try:
-        Path(target).write_text(text)
-    except OSError as problem:
-        raise UsageError(
-            f"`--json {target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    write_output(Path(target), text, f"`--json {target}`")

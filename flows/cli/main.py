@@ -1,26 +1,42 @@
 """The command line `tilewright`: parse, call the command, turn errors into one line and a code.
 
-Exit codes: 0 all went well, 1 the user's model, design or data, 2 usage, 3 a missing tool,
+Exit codes: 0 success, 1 an error in the user's model, design or data, 2 usage, 3 a missing tool,
 130 interrupted, 141 the reader of a pipe went away.
 """
 
 import argparse
+import io
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import NoReturn
 
 from ... import __version__
-from ...errors import TilewrightError, UsageError
-from ...isa.configuration import CONTRACT_VERSION
+from ...errors import TilewrightError, UsageError, did_you_mean
 
-COMMANDS = (
-    *("run", "report", "what_if", "ablation", "compile", "inspect", "passes", "config", "doctor"),
-    *("quantise", "conformance"),
-)
-"""Files of `commands/`, in the order in which `--help` shows them."""
+COMMANDS: Mapping[str, str] = {
+    "run": "run a model or an artifact",
+    "report": "write a page that shows where a network's cycles went",
+    "what-if": "time the same program with other memories and hardware",
+    "ablation": "measure what each optimisation gains",
+    "compile": "compile a model into one file",
+    "inspect": "disassemble an artifact",
+    "passes": "show what each pass of the front end does to a model",
+    "config": "list, explain and check configurations",
+    "doctor": "check the tools",
+    "quantise": "quantise a float model with a few samples",
+    "conformance": "run ONNX's own operator tests on the host",
+}
+"""What each file of `commands/` does, in the order of `--help`."""
+
+SPELLINGS = {"quantize": "quantise"}
+"""Other spellings of commands, which `--help` leaves out."""
+
+INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
+"""What argparse says of a word that is none of several."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -30,13 +46,36 @@ class _Parser(argparse.ArgumentParser):
     """Raises what argparse would print, so that all errors look alike."""
 
     def error(self, message: str) -> NoReturn:
+        if found := INVALID_CHOICE.fullmatch(message):
+            option, word, listed = found.groups()
+            known = re.findall(r"[\w-]+", listed)
+            if option in ("COMMAND", "ACTION"):
+                raise UsageError(
+                    f"unknown {option.lower()} `{word}`"
+                    + did_you_mean(word, known, f"; `{self.prog} --help` lists them")
+                )
+            raise UsageError(
+                f"`{option} {word}`: expected one of {', '.join(known)}"
+                + did_you_mean(word, known, "; choose one")
+            )
         raise UsageError(f"{message}; `{self.prog} --help` shows what there is")
 
 
-def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The parser of all commands, or of the one that a command line names.
+class _Version(argparse.Action):
+    """Prints the versions; the contract is imported for this alone."""
 
-    Each command imports what it works with, and nobody shall wait for what another one needs.
+    def __call__(self, parser, namespace, values, option_string=None) -> NoReturn:
+        from ...isa.configuration import CONTRACT_VERSION
+
+        print(f"tilewright {__version__} (contract {CONTRACT_VERSION})")
+        parser.exit()
+
+
+def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of all commands, with the arguments of the one that a command line names.
+
+    A command imports what it works with, which takes time; `--help` and other commands do not wait
+    for it.
     """
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument(
@@ -48,31 +87,43 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
         description="Compile quantised networks for a tensor accelerator and run them on it.",
         parents=[common],
     )
-    made.add_argument(
-        "--version",
-        action="version",
-        version=f"tilewright {__version__} (contract {CONTRACT_VERSION})",
-    )
+    made.add_argument("--version", action=_Version, nargs=0, help="show the versions and exit")
     commands = made.add_subparsers(
         title="commands", dest="command", metavar="COMMAND", required=True
     )
     word = next((word for word in given if not word.startswith("-")), "")
-    named = [name for name in COMMANDS if name.replace("_", "-") == word]
-    for name in named or COMMANDS:
-        import_module(f".commands.{name}", __package__).add(commands, common)
+    for name, description in COMMANDS.items():
+        command = commands.add_parser(name, parents=[common], help=description)
+        if name == word:
+            file = import_module(f".commands.{name.replace('-', '_')}", __package__)
+            file.add(command, common)
     return made
+
+
+def command_word(word: str) -> str:
+    """Return a command's name as it is typed, from any spelling of it."""
+    usual = word.lower().replace("_", "-")
+    return SPELLINGS.get(usual, usual if usual in COMMANDS else word)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    at = next((at for at, word in enumerate(given) if not word.startswith("-")), None)
+    if at is not None:
+        given[at] = command_word(given[at])
 
     def call() -> None:
         parsed, unknown = parser(given).parse_known_args(given)
         if unknown:
+            options = [f"--{name.replace('_', '-')}" for name in vars(parsed)]
             raise UsageError(
-                f"unknown arguments `{' '.join(unknown)}`; `tilewright {parsed.command} --help` "
-                "shows what there is"
+                f"unknown arguments `{' '.join(unknown)}`"
+                + did_you_mean(
+                    unknown[0].partition("=")[0],
+                    options,
+                    f"; `tilewright {parsed.command} --help` shows what there is",
+                )
             )
         parsed.function(parsed)
 
@@ -84,28 +135,62 @@ def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
 
     Parameters
     ----------
-    verbose
-        Show the traceback too.
+    call : callable
+        The work.
+    verbose : bool
+        Whether to show the traceback too.
     """
+    _escape_what_cannot_be_printed()
     try:
-        call()
+        try:
+            call()
+        except SystemExit:  # after `--help`
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
     except TilewrightError as problem:
         return _fail(str(problem), problem.exit_code, verbose)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED, verbose)
     except BrokenPipeError:
-        # What is still buffered would raise again when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_buffered_output()
         return PIPE_CLOSED
-    except Exception as problem:
+    except OSError as problem:
+        if problem.errno is None:
+            return _fault(problem, verbose)
+        if problem.filename is None:
+            _drop_buffered_output()
+        what = f"file `{problem.filename}`" if problem.filename else "output"
         return _fail(
-            f"unexpected {type(problem).__name__}: {problem}; this is a fault of Tilewright: call "
-            "the command again with `-v` and report what it prints",
+            f"{what}: cannot be read or written, got `{problem.strerror}`; make room, check the "
+            "permissions, or choose another path",
             1,
             verbose,
         )
+    except Exception as problem:
+        return _fault(problem, verbose)
     return 0
+
+
+def _escape_what_cannot_be_printed() -> None:
+    """Print characters that the terminal's encoding lacks as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_buffered_output() -> None:
+    """Forget what is still buffered, which would raise again when Python exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fault(problem: Exception, verbose: bool) -> int:
+    return _fail(
+        f"unexpected {type(problem).__name__}: {problem}; this is a fault of Tilewright: call the "
+        "command again with `-v` and report what it prints",
+        1,
+        verbose,
+    )
 
 
 def _fail(message: str, code: int, verbose: bool) -> int:

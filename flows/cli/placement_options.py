@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...errors import UsageError
+from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 
 if TYPE_CHECKING:
     from ...compiler.placement import Placement
@@ -14,8 +15,8 @@ POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
 """As in `compiler.placement`, which a command that finds its network compiled does not need."""
 
-FIGURES = ("clock", "host_gops", "host_gbps", "link_gbps", "segment_us")
-"""Options that say what times are estimated from."""
+FIGURES = ("host_gops", "host_gbps", "link_gbps", "segment_us")
+"""Options that say what the host's and the link's times are estimated from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Placing:
 
     policy: str = "accelerator"
     forced: tuple[tuple[str, str], ...] = ()
-    clock: float | None = None
+    clock: float = DEFAULT_CLOCK_MHZ
     host_gops: float | None = None
     host_gbps: float | None = None
     link_gbps: float | None = None
@@ -64,7 +65,7 @@ class Placing:
         from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
-        host, link, base = measured_host(), LinkSpeed(), Costs()
+        host, link = measured_host(), LinkSpeed()
         if self.host_gops is not None:
             host = replace(host, int8_gops=self.host_gops, float_gops=self.host_gops)
         if self.host_gbps is not None:
@@ -73,14 +74,15 @@ class Placing:
             link = replace(link, gbps=self.link_gbps)
         if self.segment_us is not None:
             link = replace(link, start_us=self.segment_us)
-        return Costs(base.clock_mhz if self.clock is None else self.clock, host, link)
+        return Costs(self.clock, host, link)
 
 
 DEFAULT_PLACING = Placing()
 
 
 def add_placement(parser: argparse.ArgumentParser) -> None:
-    """Add the options of placement."""
+    """Add the options of placement, and the clock, which estimates start from."""
+    add_clock(parser)
     group = parser.add_argument_group("who runs what")
     group.add_argument(
         "--placement", choices=POLICIES,
@@ -97,7 +99,6 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
         help="print who runs each layer, why, and estimated times on both sides",
     )  # fmt: skip
     for name, unit, what in (
-        ("--clock", "MHZ", "clock of the accelerator (default: 100)"),
         ("--host-gops", "N", "10^9 operations a second of the CPU (default: measured here)"),
         ("--host-gbps", "N", "10^9 bytes a second of its memory (default: measured here)"),
         ("--link-gbps", "N", "10^9 bytes a second to the accelerator's memory (default: 1)"),
@@ -134,7 +135,7 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
         if figure is not None and not least <= figure < float("inf"):
             option = "--" + name.replace("_", "-")
             raise UsageError(f"`{option} {figure:g}`: expected a positive number; correct it")
-    policy = arguments.placement
+    clock, policy = chosen_clock(arguments), arguments.placement
     unused = [name for name, figure in figures.items() if figure is not None]
     if unused and policy != "cost" and not (arguments.table or places):
         option = "--" + unused[0].replace("_", "-")
@@ -151,4 +152,6 @@ def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Pl
                 "one of them out"
             )
         policy = "cpu"
-    return Placing(policy or POLICIES[0], tuple(forced), **figures, stated=policy is not None)
+    return Placing(
+        policy or POLICIES[0], tuple(forced), clock, **figures, stated=policy is not None
+    )

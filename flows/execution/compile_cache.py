@@ -1,10 +1,10 @@
-"""Compiled networks, kept: the same model for the same machine is compiled once.
+"""The cache of compiled networks: the same model for the same machine is compiled once.
 
-A kept module is an artifact in the cache folder, named after everything that it follows from: the
-model's bytes and those of files that hold its tensors, the configuration, what was asked for, and
-the compiler's own source. Beside it lies its report, which an artifact leaves out, with one
-digest of name, artifact and report. Whatever is wrong with a kept file, or was kept under another
-name, the model is compiled again.
+A kept module is an artifact in the cache folder. Its name is a hash of everything that it follows
+from: the model's bytes and those of the files that hold its tensors (or the graph), the
+configuration, the options, the measure that schedules were chosen by, and the compiler's own
+source. Beside it lies its report, which an artifact leaves out, with one digest of name, artifact
+and report. A kept file that is damaged or was renamed is not used: the model is compiled again.
 """
 
 import contextlib
@@ -23,9 +23,10 @@ from ...atomic_write import UNFINISHED_SUFFIX, write_atomically
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
-from ...sim.cache import cache_folder, kept_folder
+from ...sim.cache import CacheError, cache_folder, kept_folder, say_nothing_is_kept
 
 if TYPE_CHECKING:
+    from ...compiler.graph import Graph
     from ...compiler.module import Module
 
 ROOT = Path(__file__).parents[2]
@@ -36,44 +37,72 @@ SUFFIX, REPORT_SUFFIX = ".tw", ".json"
 SOURCES = (
     *("compiler", "isa", "runtime", "sim/timing"),
     *("flows/cli/calibration_options.py", "flows/execution/quantise_model.py"),
+    "flows/execution/compile_graph.py",
 )
 """Code that a compiled module follows from; the timing model chooses its schedules."""
+MEASURE = "exact cycles"
+"""The measure of every kept module: the compiled timing model and the one in Python agree."""
 CODE = (".py", ".cpp", ".h")
 """Suffixes of code."""
 DAYS_KEPT = 30
-"""A module that nobody asked for so long is removed."""
+"""A module that nobody has asked for in this time is removed."""
 SECONDS_A_DAY = 24 * 60 * 60
 EXTERNAL = re.compile(rb"\n\x08location\x12([\x80-\xff]*[\x00-\x7f])")
 """How an ONNX file says that a tensor lies in another file: a key, and the length of its name."""
 
 
 class CompileCache:
-    """Where the module of a model lies that is compiled in one way.
+    """The place in the cache of one module.
 
     Parameters
     ----------
-    model
-        The ONNX file, or an artifact whose network is compiled again.
-    configuration
+    name : str
+        Of the network.
+    digest
+        SHA-256 of the network, to which the rest is added.
+    configuration : Configuration or None
         None for an artifact's own.
-    more
+    options : Options
+        Of the compiler.
+    keep_all : bool
+        Whether every layer's output can be read.
+    more : tuple
         What else the module follows from; printed alike where it is alike.
-
-    Raises
-    ------
-    ImportModelError
-        When the model cannot be read.
     """
 
     def __init__(
         self,
-        model: Path,
+        name: str,
+        digest: "hashlib._Hash",
         configuration: Configuration | None,
         options: Options,
         *,
         keep_all: bool,
         more: tuple[object, ...] = (),
     ) -> None:
+        machine = configuration and (configuration.name, configuration.parameters())
+        asked = (machine, astuple(options), MEASURE, keep_all, more)
+        digest.update(repr((name, asked, _source_digest())).encode())
+        self.configuration = configuration
+        self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"
+
+    @classmethod
+    def of_model(
+        cls,
+        model: Path,
+        configuration: Configuration | None,
+        options: Options,
+        *,
+        keep_all: bool,
+        more: tuple[object, ...] = (),
+    ) -> "CompileCache":
+        """The place of the module of an ONNX file, or of an artifact that is compiled again.
+
+        Raises
+        ------
+        ImportModelError
+            When the model cannot be read.
+        """
         try:
             data = model.read_bytes()
         except OSError as problem:
@@ -85,11 +114,25 @@ class CompileCache:
         for path in _external_files(model, data):
             with contextlib.suppress(OSError), path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
-        machine = configuration and (configuration.name, configuration.parameters())
-        asked = (machine, astuple(options), keep_all, more)
-        digest.update(repr((model.stem, asked, _source_digest())).encode())
-        self.configuration = configuration
-        self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"
+        return cls(model.stem, digest, configuration, options, keep_all=keep_all, more=more)
+
+    @classmethod
+    def of_graph(
+        cls,
+        graph: "Graph",
+        configuration: Configuration,
+        options: Options,
+        *,
+        keep_all: bool,
+        more: tuple[object, ...] = (),
+    ) -> "CompileCache":
+        """The place of a graph's module on this processor."""
+        from ...compiler.graph import print_graph
+        from ...compiler.host import host_target
+
+        digest = hashlib.sha256(print_graph(graph).encode())
+        more = ("graph", repr(host_target()), *more)
+        return cls(graph.name, digest, configuration, options, keep_all=keep_all, more=more)
 
     def load(self) -> "Module | None":
         """The kept module with its report; None where they are not both whole."""
@@ -116,23 +159,23 @@ class CompileCache:
         return data, report
 
     def save(self, module: "Module") -> None:
-        """Keep a module."""
-        from ...runtime.artifact import save
+        """Keep a module; where that fails, say so on stderr."""
+        from ...runtime.artifact import artifact_bytes
 
-        with contextlib.suppress(TilewrightError, OSError):
+        with _saying_why_not():
             kept_folder(KIND, "keeping compiled networks")
-            save(module, self.path)
+            write_atomically(self.path, artifact_bytes(module))
             self._describe(module.report)
 
     def keep(self, artifact: Path, report: Mapping[str, object]) -> None:
-        """Keep a module that was written, with its report."""
-        with contextlib.suppress(TilewrightError, OSError):
+        """Keep a module that was written, with its report; where that fails, say so on stderr."""
+        with _saying_why_not():
             kept_folder(KIND, "keeping compiled networks")
             write_atomically(self.path, artifact.read_bytes())
             self._describe(report)
 
     def _describe(self, report: Mapping[str, object]) -> None:
-        """Keep the report beside the artifact, and forget what nobody asks for any more."""
+        """Keep the report beside the artifact, and remove modules that nobody asks for any more."""
         digest = self._digest(self.path.read_bytes(), report)
         text = json.dumps({**report, "sha256": digest})
         write_atomically(self.path.with_suffix(REPORT_SUFFIX), text.encode())
@@ -145,7 +188,7 @@ class CompileCache:
                 other.unlink()
 
     def _digest(self, data: bytes, report: Mapping[str, object]) -> str:
-        """Of the name, the artifact and the report, which is printed alike once it was read."""
+        """A hash of the name, the artifact and the report."""
         text = json.dumps([self.path.stem, hashlib.sha256(data).hexdigest(), report])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -156,8 +199,19 @@ class CompileCache:
             os.utime(self.path.with_suffix(REPORT_SUFFIX))
 
 
+@contextlib.contextmanager
+def _saying_why_not() -> Iterator[None]:
+    """One line on stderr for a module that cannot be kept; it is compiled again the next time."""
+    try:
+        yield
+    except CacheError as problem:
+        say_nothing_is_kept(cache_folder(), problem.reason)
+    except OSError as problem:
+        say_nothing_is_kept(cache_folder(), problem.strerror or str(problem))
+
+
 def _external_files(model: Path, data: bytes) -> Iterator[Path]:
-    """Files beside a model that hold its tensors, each once; found without reading the model."""
+    """Files beside a model that hold its tensors, each once; found without parsing the model."""
     names = set()
     for match in EXTERNAL.finditer(data):
         length = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(match[1]))

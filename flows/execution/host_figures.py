@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ...atomic_write import write_atomically
-from ...compiler.cpu import Convolution, Quantised, Target, aligned_empty, compile_kernel
+from ...compiler.cpu import Convolution, CpuTarget, Requantisation, aligned_empty, compile_kernel
 from ...compiler.cpu.execution.kernel import code_generator_digest
 from ...compiler.graph import Graph, Node, Output, QAdd, TensorType, Value, evaluate_node
 from ...compiler.host import host_target
@@ -33,7 +33,7 @@ SHAPE = ConvolutionShape("C", 28, 64, 64, 3, 1, 1)
 """A convolution of a usual size, whose operands lie in the second cache."""
 SMALL = ConvolutionShape("S", 4, 16, 16, 1, 1, 1)
 """One that is done as soon as it is called."""
-BYTES = Quantised("int8", "int8")
+BYTES = Requantisation("int8", "int8")
 COPIED_BYTES = 1 << 24
 """More than caches hold."""
 REPEATED = 5
@@ -73,7 +73,7 @@ def _kept(path: Path) -> HostSpeed | None:
     return HostSpeed(**figures) if whole else None
 
 
-def measure_host(target: Target | None) -> HostSpeed:
+def measure_host(target: CpuTarget | None) -> HostSpeed:
     """Measure now.
 
     Parameters
@@ -105,7 +105,9 @@ def measure_host(target: Target | None) -> HostSpeed:
     return HostSpeed(*(float(f"{figure:.2g}") for figure in figures))
 
 
-def _kernel_rate(target: Target, shape: ConvolutionShape, quantised: Quantised | None) -> float:
+def _kernel_rate(
+    target: CpuTarget, shape: ConvolutionShape, quantised: Requantisation | None
+) -> float:
     """Convolutions a nanosecond, with all threads that a session uses."""
     pad = shape.padding
     description = Convolution(

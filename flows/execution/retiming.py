@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...compiler.module import Module
-from ...errors import ToolError, UsageError
+from ...errors import ToolError, UsageError, did_you_mean
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from ...sim.timing import time_program
@@ -94,7 +94,10 @@ def check_variable(configuration: Configuration, name: str) -> None:
             f"`{name}` changes its words or its tokens: compile the model for each value with "
             f"`--set {name}=...`"
         )
-    raise UsageError(f"`--vary {name}=...`: expected one of {known}; choose one")
+    raise UsageError(
+        f"`--vary {name}=...`: expected one of {known}"
+        + did_you_mean(name, VARIABLE, "; choose one")
+    )
 
 
 def _text(value: Any) -> str:

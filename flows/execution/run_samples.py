@@ -55,7 +55,12 @@ class Outcome:
 
 
 def run_samples(
-    module: Module, device: Device, samples: Samples, *, compare: bool = False, beside: int = 0
+    module: Module,
+    device: Device,
+    samples: Samples,
+    *,
+    compare: bool = False,
+    compare_with: int = 0,
 ) -> Outcome:
     """Run every sample.
 
@@ -63,8 +68,8 @@ def run_samples(
     ----------
     compare
         Compare every layer and output with the integer reference.
-    beside
-        For the first so many samples, compare whole data windows with those of `sim`.
+    compare_with
+        Number of samples, the first ones, whose whole data windows are compared with `sim`.
 
     Raises
     ------
@@ -82,7 +87,7 @@ def run_samples(
     with contextlib.ExitStack() as held:
         advance = held.enter_context(progress_bar())
         other = None
-        if comparison is not None and beside:
+        if comparison is not None and compare_with:
             sim = held.enter_context(open_device("sim", module.configuration))
             other = Session(module, sim)
         for index, inputs in enumerate(samples):
@@ -92,7 +97,7 @@ def run_samples(
             runs = runs or [run]
             host.append(run.host.seconds)
             if comparison is not None:
-                if other is not None and index < beside:
+                if other is not None and index < compare_with:
                     comparison.add_windows(run, other.run(inputs))
                 comparison.add(inputs, run)
     seconds = time.perf_counter() - began

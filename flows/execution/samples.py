@@ -10,12 +10,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...compiler.graph import Graph, Value
-from ...compiler.graph.operators import Cast, Gather, Reshape, Transpose
 from ...errors import InputError
+
+if TYPE_CHECKING:
+    from ...compiler.graph import Graph, Value
 
 EXPECTED = ("outputs", "labels")
 
@@ -60,7 +62,7 @@ class Samples:
         )
 
 
-def random_samples(graph: Graph, count: int, seed: int) -> Samples:
+def random_samples(graph: "Graph", count: int, seed: int) -> Samples:
     """Seeded inputs: all values of whole-number types, a normal distribution for floats.
 
     What picks rows of a table, as words do, stays within it.
@@ -81,8 +83,10 @@ def random_samples(graph: Graph, count: int, seed: int) -> Samples:
     return Samples(f"random inputs (seed {seed})", inputs)
 
 
-def _rows_to_pick(graph: Graph, name: str) -> int | None:
+def _rows_to_pick(graph: "Graph", name: str) -> int | None:
     """Return the extent that a value's elements are indices of, the least one; None if of none."""
+    from ...compiler.graph.operators import Cast, Gather, Reshape, Transpose
+
     found: list[int] = []
     waiting = [name]
     while waiting:
@@ -96,7 +100,7 @@ def _rows_to_pick(graph: Graph, name: str) -> int | None:
     return min(found, default=None)
 
 
-def read_samples(path: Path, graph: Graph) -> Samples:
+def read_samples(path: Path, graph: "Graph") -> Samples:
     """Read an input file.
 
     Raises
@@ -162,7 +166,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _rows(path: Path, name: str, array: np.ndarray, value: Value) -> np.ndarray:
+def _rows(path: Path, name: str, array: np.ndarray, value: "Value") -> np.ndarray:
     """An input as [samples, *shape of the network's input]."""
     kind = value.type
     row = kind.shape[1:] if kind.shape[:1] == (1,) else kind.shape

@@ -1,6 +1,5 @@
-"""The table of who runs what and why: values for machines, rows and sentences for people."""
+"""The table of who runs what and why: JSON values, rows and sentences."""
 
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,36 +14,38 @@ if TYPE_CHECKING:
     from ..cli.placement_options import Placing
 
 NAME_COLUMNS = 14, 34
-"""Least and most columns of a layer's name, as the terminal has room."""
+"""Fewest and most columns of a layer's name."""
 
-REASON_COLUMNS = 24, 70
-"""Least and most columns of a reason."""
+REASON_COLUMNS = 14, 60
+"""Fewest and most columns of a reason."""
 
-NUMBER_COLUMNS = 60
-"""What the table needs beside names and reasons."""
+SAME = '"'
+"""Stands for the reason of the row above."""
 
 TABLE_NOTES = (
-    "times in us; accelerator and host: what a layer adds there; moving it: what moving it alone",
-    "to the other side would cost (+) or save (-), transfers included, one side after the other",
+    "times in us; accel and host: what the layer adds on that side; moving it: what moving this",
+    "layer alone to the other side would cost (+) or save (-), transfers included",
 )
 
+RESHAPE = "reshape"
+
 UNABLE = "cannot run there: ", "unable: "
-"""A reason's beginning, and what is said for it in a table."""
+"""The beginning of a reason, and its short form in a table."""
 
 
 def placement_of(
     module: "Module", placing: "Placing", memory: "MemoryModel | None" = None
 ) -> dict[str, Any]:
-    """Who runs what and why, as JSON values; see `compiler.placement.placement_report`.
+    """Return who runs what and why, as JSON values; see `compiler.placement.placement_report`.
 
-    Times are estimated from the figures that were stated or measured, whatever the module was
-    compiled with. Layers that the host could leave to the accelerator are estimated there too. Each
-    row has a short name as well, `short`.
+    Times are estimated from the stated or measured figures, whatever the module was compiled with.
+    Layers that run on the host but could run on the accelerator are estimated there too. Each row
+    also has a short name, `short`.
 
     Parameters
     ----------
     memory
-        The accelerator's; the default model if None. Its random stalls are left out.
+        Memory of the accelerator, without random stalls; the default model if None.
     """
     from ...compiler.graph import is_accelerated
     from ...compiler.placement import Decision
@@ -67,7 +68,7 @@ def placement_of(
 
 
 def layers_of(module: "Module", memory: "MemoryModel | None" = None):
-    """All layers of a module, as the table wants them."""
+    """Return all layers of a module in the form of the table."""
     from ...compiler.host import host_target, plan_host
     from ...compiler.placement import ACCELERATOR, PlacedLayer, placed_layers
     from ...runtime.names import layer_nodes
@@ -88,7 +89,7 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
 
 
 def cycles_of(module: "Module", memory: "MemoryModel | None" = None) -> list[int]:
-    """Cycles that each layer adds to its segment's, so that their sum is what a run takes."""
+    """Return how much later the run ends because of each layer; the cycles sum to the run's."""
     from ...runtime.profile import layer_cycles
     from ...sim.timing import time_program
 
@@ -102,22 +103,24 @@ def cycles_of(module: "Module", memory: "MemoryModel | None" = None) -> list[int
 
 
 def placement_sentence(placement: Mapping[str, Any]) -> str:
-    """The totals in words."""
+    """Return the totals in words."""
     total, clock = placement["total_us"], placement["costs"]["clock_mhz"]
     return (
-        f"estimated: {total['sum']:,.0f} us a sample, {total['accelerator']:,.0f} of them on the "
-        f"accelerator at {clock:g} MHz, {total['host']:,.0f} on the host and "
+        f"estimated: {total['sum']:,.0f} us a sample, {total['accelerator']:,.0f} on the "
+        f"accelerator at {clock:g} MHz, {total['host']:,.0f} on the host, "
         f"{total['transfer']:,.0f} for transfers;\n"
         f"{total['makespan']:,.0f} us where both sides work at once"
     )
 
 
 def show_placement(placement: Mapping[str, Any]) -> None:
-    """Print who runs what, as `placement_of` says."""
-    from .terminal import stdout
+    """Print the table of `placement_of` and its totals."""
+    from .terminal import free_sentence, stdout
 
     say("")
     stdout().print(placement_table(placement))
+    if free := sum(map(_is_free, placement["rows"])):
+        say(free_sentence(free))
     say("")
     say(placement_sentence(placement))
     for line in TABLE_NOTES:
@@ -125,28 +128,38 @@ def show_placement(placement: Mapping[str, Any]) -> None:
 
 
 def placement_table(placement: Mapping[str, Any]) -> "Table":
-    """The table of `placement_of`."""
-    from .terminal import shorten, table
+    """Return the table of `placement_of`, as wide as the terminal."""
+    from ..cli.tables import GAP, table, terminal_columns
+    from .terminal import TARGETS, shorten
 
-    headings = ["layer", "target", "why", "accelerator", "host", "transfer", "moving it"]
-    (least, most), (fewest, longest) = NAME_COLUMNS, REASON_COLUMNS
-    every = NUMBER_COLUMNS + most + longest
-    room = shutil.get_terminal_size((every, 0)).columns - NUMBER_COLUMNS
-    name = max(least, min(most, room - fewest))
-    reason = max(fewest, min(longest, room - name))
-    rows = [
+    headings = ["layer", "target", "why", "accel", "host", "transfer", "moving it"]
+    rows = [row for row in placement["rows"] if not _is_free(row)]
+    cells = [
         [
-            shorten(row["short"], name),
-            row["target"],
-            _cut(row["reason"], reason),
+            TARGETS.get(row["target"], row["target"]),
             _microseconds(row["accelerator_us"]),
             _microseconds(row["host_us"]),
             _microseconds(row["transfer_us"]),
             _saved(row["gain_us"]),
         ]
-        for row in placement["rows"]
+        for row in rows
     ]
-    return table(headings, rows, left=3)
+    numbers = [headings[1], *headings[3:]]
+    taken = sum(max(map(len, column)) + GAP for column in zip(numbers, *cells, strict=True))
+    room = terminal_columns() - taken - GAP
+    (least, most), (fewest, longest) = NAME_COLUMNS, REASON_COLUMNS
+    name = max(least, min(most, room - fewest, room // 2))
+    reason = max(fewest, min(longest, room - name))
+    before, made = "", []
+    for row, (target, *times) in zip(rows, cells, strict=True):
+        why = SAME if row["reason"] == before else _cut(row["reason"], reason)
+        before = row["reason"]
+        made.append([shorten(row["short"], name), target, why, *times])
+    return table(headings, made, left=3)
+
+
+def _is_free(row: Mapping[str, Any]) -> bool:
+    return row["op"] == RESHAPE and not row["host_us"]
 
 
 def _cut(reason: str, columns: int) -> str:

@@ -7,12 +7,18 @@ from typing import Any
 
 from ...compiler.graph import is_accelerated
 from ...runtime.profile import Profile
+from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..cli.console import NO_LAYERS
 from ..execution.run_samples import Outcome
 from . import terminal as report
+from .speed import speed_of
 
 
-def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
+def show(
+    outcome: Outcome,
+    say: Callable[[str], None] = report.say,
+    clock_mhz: float = DEFAULT_CLOCK_MHZ,
+) -> None:
     """Print the tables and sentences of a run."""
     profile, count = outcome.profile, outcome.samples.count
     plural = "s" * (count != 1)
@@ -22,6 +28,8 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
     say(f"inputs         {count} sample{plural} of {outcome.samples.source}")
     say("")
     report.stdout().print(report.layer_table(profile))
+    if free := sum(map(report.is_free, profile.layers)):
+        say(report.free_sentence(free))
     say("")
     if not outcome.module.segments:
         able = any(map(is_accelerated, outcome.module.graph.nodes))
@@ -29,32 +37,38 @@ def show(outcome: Outcome, say: Callable[[str], None] = report.say) -> None:
             say(NO_LAYERS)
     elif profile.cycles is not None:
         say_cycles(profile, say)
+    if speed := speed_of(profile, clock_mhz):
+        say(speed.sentence())
+    if any(layer.microseconds for layer in profile.layers):
+        runs = outcome.host_runs
+        how = f"median of {runs:,} runs" if runs > 1 else "one run; later runs take less"
+        say(f"host times: {how}")
     lines = report.agreement_sentences(report.agreement(outcome.outputs, outcome.samples), count)
     if outcome.comparison is not None:
         lines += report.comparison_sentences(outcome.comparison, outcome.module)
     for line in lines:
         say(line)
-    if any(layer.microseconds for layer in profile.layers):
-        runs = outcome.host_runs
-        said = f"median of {runs:,} runs" if runs > 1 else "of one run; later ones take less"
-        say(f"host times: {said}")
     say(f"{count} sample{plural} in {outcome.seconds:.1f} s")
 
 
 def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> None:
-    """Print the cycles of all layers, and how a layer's are counted."""
+    """Print the cycles of all layers, and how the cycles of a layer are counted."""
     kind = "exact" if profile.exact else "without the memory's random stalls"
-    say(f"cycles per sample: {profile.cycles:,} ({kind}); a layer's are what it adds")
+    say(f"cycles per sample: {profile.cycles:,} ({kind})")
+    say("per-layer cycles: how much later the run ends because of the layer")
     if profile.all_macs != profile.macs:
-        say(f"use: of the multiplier array, for the accelerator's {profile.macs:,} MACs")
+        say(f"use: share of the multiplier array, for the accelerator's {profile.macs:,} MACs")
     if any((layer.utilisation or 0) > 1 for layer in profile.layers):
-        say("use above 100%: that layer did part of its work before those ahead were complete")
+        say("use above 100%: the layer overlaps with the one before it")
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
-    """A run as JSON values; `macs` of the totals are the accelerator's, `all_macs` everyone's."""
+def to_json(outcome: Outcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[str, Any]:
+    """A run as JSON values.
+
+    `macs` of the totals count the accelerator's multiplications, `all_macs` also the host's.
+    """
     configuration = outcome.module.configuration
-    profile = outcome.profile.to_json()
+    profile, speed = outcome.profile.to_json(), speed_of(outcome.profile, clock_mhz)
     result: dict[str, Any] = {
         "network": outcome.module.name,
         "configuration": {
@@ -68,6 +82,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
         "inputs": outcome.samples.source,
         "seconds": outcome.seconds,
         "host_runs": outcome.host_runs,
+        "speed": None if speed is None else speed.to_json(),
         **profile,
         "totals": {**profile["totals"], "all_macs": outcome.profile.all_macs},
         **report.agreement(outcome.outputs, outcome.samples),

@@ -1,12 +1,9 @@
 """What a run looks like in the terminal: tables and sentences, on stdout."""
 
-import shutil
-import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -15,110 +12,134 @@ from ...runtime.compare import Comparison, Tally
 from ...runtime.profile import ACCELERATOR, CPU, HOST, LayerProfile, Profile
 from ..cli.console import configuration_sentence as configuration_sentence
 from ..cli.console import say as say
+from ..cli.tables import GAP, terminal_columns
+from ..cli.tables import stdout as stdout
+from ..cli.tables import table as table
 from ..execution.samples import Samples
 
-TABLE_COLUMNS = 200
-"""More than any table has, so that a narrow terminal wraps lines rather than cutting numbers."""
+NAME_COLUMNS = 14, 40
+"""Fewest and most columns of a layer's name."""
 
-NAME_COLUMNS = 14, 34
-"""Least and most columns of a layer's name, as the terminal has room."""
+OPERATOR_COLUMNS = 10, 20
+"""Fewest and most columns of the operators of a layer's nodes."""
 
-OPERATOR_COLUMNS = 20
-"""Most columns of the operators of a layer's nodes."""
+LAYOUTS = (True, 7, True), (False, 7, True), (False, 6, True), (False, 6, False)
+"""Of the per-layer table, the first that fits is taken: whether counts are exact, how many columns
+follow the names, and whether operators stand before them."""
 
-NUMBER_COLUMNS = 90
-"""What the per-layer table needs beside names and operators."""
+RESHAPE = "reshape"
 
-
-class _Results(Console):
-    """Lets the command line see that the reader of a pipe went away; Rich would exit by itself."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
-def stdout() -> Console:
-    """A console for results; nothing in them is taken for markup."""
-    return _Results(file=sys.stdout, width=TABLE_COLUMNS, markup=False, highlight=False)
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> Table:
-    """A table with its first `left` columns left-aligned, the others right-aligned."""
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for index, heading in enumerate(headings):
-        if index < left:
-            made.add_column(heading, overflow="ellipsis", no_wrap=True)
-        else:
-            made.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
-    return made
+TARGETS = {ACCELERATOR: "accel"}
+"""Short names of targets in tables."""
 
 
 def layer_table(profile: Profile) -> Table:
-    """The per-layer table with totals."""
-    unstalled = profile.cycles is not None and not profile.exact
-    cycles = "cycles (no stalls)" if unstalled else "cycles"
-    headings = ["layer", "operator", "target", "host us", cycles, "MACs", "use"]
-    headings += ["read", "written", "instr."]
-    least, most = NAME_COLUMNS
-    operators = max((len(layer.op) for layer in profile.layers), default=0)
-    taken = NUMBER_COLUMNS + min(operators, OPERATOR_COLUMNS)
-    room = shutil.get_terminal_size((taken + most, 0)).columns - taken
-    width = max(least, min(most, room))
-    rows = [_layer_row(layer, width) for layer in profile.layers]
-    made = table(headings, rows, left=3)
+    """The per-layer table with totals, as wide as the terminal.
+
+    Reshapes that cost nothing are left out; `free_sentence` counts them. A narrow terminal gets
+    rounded counts, then no instructions, then no operators.
+    """
+    layers = [layer for layer in profile.layers if not is_free(layer)]
+    cycles = "cycles" if profile.cycles is None or profile.exact else "cycles (no stalls)"
+    headings = ["target", cycles, "MACs", "use", "read", "written", "instr."]
+    room, readable = terminal_columns(), 24
+    longest = min(readable, max((len(layer.short) for layer in layers), default=0))
+    for exact, columns, with_operator in LAYOUTS:
+        numbers = [_layer_cells(layer, exact)[:columns] for layer in layers]
+        numbers.append(_total_cells(profile, exact)[:columns])
+        widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=False)]
+        left = room - sum(width + GAP for width in widths) - with_operator * GAP
+        if left >= (longest if exact else NAME_COLUMNS[0]) + with_operator * OPERATOR_COLUMNS[0]:
+            break
+    operator = name = 0
+    if with_operator:
+        widest = max((len(layer.op) for layer in layers), default=0)
+        spare = min(left - readable, OPERATOR_COLUMNS[1])
+        operator = min(widest, max(OPERATOR_COLUMNS[0], spare))
+    name = max(NAME_COLUMNS[0], min(NAME_COLUMNS[1], left - operator))
+    made = table(
+        ["layer", *["operator"] * with_operator, *headings[:columns]], (), left=2 + with_operator
+    )
+    for layer, cells in zip(layers, numbers, strict=False):
+        ops = [shorten(layer.op, operator, "+")] * with_operator
+        made.add_row(*map(Text, [shorten(layer.short, name), *ops, *cells]))
     made.add_section()
-    made.add_row(
-        Text("total"), Text(""), Text(""), *(Text(cell) for cell in _total_cells(profile)),
-        style="bold",
-    )  # fmt: skip
+    made.add_row(*map(Text, ["total", *[""] * with_operator, *numbers[-1]]), style="bold")
     return made
 
 
-def _layer_row(layer: LayerProfile, width: int) -> list[str]:
-    name, op = shorten(layer.short, width), shorten(layer.op, OPERATOR_COLUMNS, "+")
+def is_free(layer: LayerProfile) -> bool:
+    """Whether a layer only gives an array another shape, which moves nothing."""
+    return layer.target == HOST and layer.op == RESHAPE
+
+
+def free_sentence(count: int) -> str:
+    """How many reshapes a table leaves out."""
+    return f"+ {count} reshape{'s' * (count != 1)} at no cost"
+
+
+def _layer_cells(layer: LayerProfile, exact: bool) -> list[str]:
+    target = TARGETS.get(layer.target, layer.target)
+    count, size = (grouped, grouped) if exact else (rounded, rounded_bytes)
+    macs = count(layer.macs) if layer.macs else "-"
     if layer.target != ACCELERATOR:
-        macs = grouped(layer.macs) if layer.macs else "-"
-        return [name, op, layer.target, microseconds(layer), "-", macs, *["-"] * 4]
+        return [target, microseconds(layer), macs, *["-"] * 4]
     return [
-        name,
-        op,
-        layer.target,
-        "-",
+        target,
         grouped(layer.cycles),
-        grouped(layer.macs) if layer.macs else "-",
+        macs,
         percent(layer.utilisation) if layer.macs else "-",
-        grouped(layer.read_bytes),
-        grouped(layer.written_bytes),
+        size(layer.read_bytes),
+        size(layer.written_bytes),
         grouped(layer.instructions),
     ]
 
 
 def microseconds(*layers: LayerProfile) -> str:
-    """What layers of the host took together; a dash where nobody looked at the clock."""
+    """What layers of the host took together; a dash where it was not measured."""
     times = [layer.microseconds for layer in layers if layer.microseconds is not None]
-    return f"{sum(times):,.0f}" if times else "-"
+    return f"{sum(times):,.0f} us" if times else "-"
 
 
-def _total_cells(profile: Profile) -> list[str]:
-    accelerated = any(layer.target == ACCELERATOR for layer in profile.layers)
-    moved = (profile.read_bytes, profile.written_bytes, profile.instructions)
+def _total_cells(profile: Profile, exact: bool) -> list[str]:
+    count, size = (grouped, grouped) if exact else (rounded, rounded_bytes)
+    macs = count(profile.all_macs)
+    if not any(layer.target == ACCELERATOR for layer in profile.layers):
+        return ["", microseconds(*profile.layers), macs, *["-"] * 4]
     return [
-        microseconds(*profile.layers),
+        "",
         grouped(profile.cycles),
-        grouped(profile.all_macs),
+        macs,
         percent(profile.utilisation),
-        *(grouped(count) if accelerated else "-" for count in moved),
+        size(profile.read_bytes),
+        size(profile.written_bytes),
+        grouped(profile.instructions),
     ]
 
 
 def shorten(text: str, width: int, joint: str = " + ") -> str:
-    """A text of at most `width` characters: of joined names the outer ones, of one name its end."""
+    """A text of at most `width` characters, without its middle; of joined names the outer ones."""
     first, *others = text.split(joint)
     choices = [text, *(joint.join((first, "…", *last)) for last in (others[-1:], ()) if others)]
     fitting = (choice for choice in choices if len(choice) <= width)
-    return next(fitting, "…" + text[1 - width :])
+    head, tail = width // 2, width - width // 2 - 1
+    return next(fitting, f"{text[:head]}…{text[len(text) - tail :]}")
+
+
+def rounded(number: int | None) -> str:
+    """A whole number with three or more digits and a unit from 10,000 on."""
+    if number is None or number < 10_000:
+        return grouped(number)
+    for size, unit in ((1e9, "G"), (1e6, "M")):
+        if number >= size:
+            return f"{number / size:.2f} {unit}"
+    return f"{number / 1e3:.1f} k"
+
+
+def rounded_bytes(number: int | None) -> str:
+    """`rounded` with a unit of bytes."""
+    text = rounded(number)
+    return text if number is None else f"{text}B" if " " in text else f"{text} B"
 
 
 def grouped(number: int | None) -> str:
@@ -179,17 +200,19 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
 
 
 def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
-    """`agreement` in words."""
+    """`agreement` in words: what matters to a user first, equality of bits last."""
     lines = []
     if "accuracy" in found:
         lines.append(f"accuracy: {found['accuracy']:.2%} of {count} labels")
+    if "sqnr_db" in found:
+        lines.append(
+            f"signal to noise, against the input file's outputs: {found['sqnr_db']:.1f} dB"
+        )
     if "equal_samples" in found:
         lines.append(
-            f"outputs equal to the input file's: {found['equal_samples']:.2%} of {count} samples, "
-            f"{found['equal_values']:.3%} of all values"
+            f"identical to the input file's outputs: {found['equal_samples']:.2%} of {count} "
+            f"samples, {found['equal_values']:.3%} of all values"
         )
-    if "sqnr_db" in found:
-        lines.append(f"signal to noise of the outputs beside those: {found['sqnr_db']:.1f} dB")
     return lines
 
 

@@ -1,20 +1,23 @@
 """A run as a timeline for Perfetto and `chrome://tracing`: who worked when, and why not.
 
-One process per segment, one thread per unit and per memory channel. The format counts in
-microseconds; here one is a cycle. Format: "Trace Event Format", Google, 2016.
+One process per segment, one thread per unit and per memory channel. Times are those at a clock, in
+whole nanoseconds; `cycle` and `cycles` of a slice are exact. Format: "Trace Event Format", Google,
+2016.
 """
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...errors import UsageError
+from ...atomic_write import write_output
 from ...isa.assembly import format_instruction
 from ...isa.instructions import Unit
+from ..cli.clock_options import DEFAULT_CLOCK_MHZ
 from ..execution.timed import TimedSegment
 from .trace_slices import Slice, Track, track_slices
 
@@ -26,16 +29,37 @@ LEAST_BIN_CYCLES = 64
 Event = dict[str, Any]
 
 
-def trace_events(segments: Sequence[TimedSegment]) -> Iterator[Event]:
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time of cycles in the format's microseconds, rounded to nanoseconds.
+
+    Perfetto counts whole nanoseconds. Two slices that meet in a cycle therefore meet in the trace.
+    """
+
+    mhz: float
+
+    def time_us(self, cycle: int) -> float:
+        """Microseconds from the start of the run to a cycle."""
+        return round(cycle * 1e3 / self.mhz) / 1e3
+
+    def span(self, begin: int, end: int) -> Event:
+        """Time and duration of the cycles from `begin` up to `end`, without it."""
+        at = self.time_us(begin)
+        return {"ts": at, "dur": round(self.time_us(end) - at, 3)}
+
+
+def trace_events(segments: Sequence[TimedSegment], clock: Clock) -> Iterator[Event]:
     """All events of a trace; segments follow each other in time."""
     begin, flows = 0, count(1)
     for number, segment in enumerate(segments):
         slices = list(track_slices(segment))
         yield from _names(number, len(segments), {piece.track for piece in slices})
-        yield from (_slice_event(number, begin, piece, segment) for piece in slices)
+        yield from (_slice_event(number, begin, piece, segment, clock) for piece in slices)
         if segment.agrees:
-            yield from _flows(number, begin, segment, slices, flows)
-            yield from _counters(number, begin, segment)
+            for event in _flows(number, begin, segment, slices, flows):
+                yield {**event, "ts": clock.time_us(event["ts"])}
+            for event in _counters(number, begin, segment):
+                yield {**event, "ts": clock.time_us(event["ts"])}
         begin += _cycles(segment)
 
 
@@ -54,10 +78,15 @@ def _names(number: int, segments: int, used: set[Track]) -> Iterator[Event]:
         yield {**common, "name": "thread_sort_index", "args": {"sort_index": int(track)}}
 
 
-def _slice_event(number: int, begin: int, piece: Slice, segment: TimedSegment) -> Event:
-    arguments: dict[str, Any] = {}
+def _slice_event(
+    number: int, begin: int, piece: Slice, segment: TimedSegment, clock: Clock
+) -> Event:
+    first, last = begin + piece.begin, begin + piece.end
+    arguments: dict[str, Any] = {"cycle": first, "cycles": last - first}
     if piece.instruction >= 0:
         arguments["instruction"] = piece.instruction
+        if layer := segment.layer_name(piece.instruction):
+            arguments["layer"] = layer
         if piece.kind == "work":
             arguments["assembly"] = format_instruction(segment.program[piece.instruction])
             arguments["for"] = segment.note(piece.instruction)
@@ -67,8 +96,7 @@ def _slice_event(number: int, begin: int, piece: Slice, segment: TimedSegment) -
         "cat": piece.kind,
         "pid": number,
         "tid": int(piece.track),
-        "ts": begin + piece.begin,
-        "dur": piece.end - piece.begin,
+        **clock.span(first, last),
         "args": arguments,
     }
 
@@ -76,7 +104,10 @@ def _slice_event(number: int, begin: int, piece: Slice, segment: TimedSegment) -
 def _flows(
     number: int, begin: int, segment: TimedSegment, slices: Sequence[Slice], flows: Iterator[int]
 ) -> Iterator[Event]:
-    """An arrow per token, from the end of the work that gives it to the work that takes it."""
+    """An arrow per token, from the end of the work that gives it to the work that takes it.
+
+    Times are cycles here and in `_counters`.
+    """
     works: dict[int, list[Slice]] = {}
     for piece in slices:
         if piece.kind in ("work", "sync") and piece.track.unit is not None:
@@ -126,21 +157,26 @@ def _counters(number: int, begin: int, segment: TimedSegment) -> Iterator[Event]
             }
 
 
-def trace_json(segments: Sequence[TimedSegment], network: str, device: str) -> dict[str, Any]:
+def trace_json(
+    segments: Sequence[TimedSegment],
+    network: str,
+    device: str,
+    clock_mhz: float = DEFAULT_CLOCK_MHZ,
+) -> dict[str, Any]:
     """A whole trace as JSON values."""
     first = segments[0].timing if segments else None
     other = {
         "network": network,
         "device": device,
-        "time": "1 us is 1 cycle",
+        "time": f"at {clock_mhz:g} MHz: one cycle is {1e3 / clock_mhz:g} ns",
         "slices": _what(segments),
     }
     if first is not None:
         other["configuration"] = first.configuration.name
         other["memory"] = str(first.memory)
     return {
-        "traceEvents": list(trace_events(segments)),
-        "displayTimeUnit": "ms",
+        "traceEvents": list(trace_events(segments, Clock(clock_mhz))),
+        "displayTimeUnit": "ns",
         "otherData": other,
     }
 
@@ -154,7 +190,13 @@ def _what(segments: Sequence[TimedSegment]) -> str:
     return "work and waits"
 
 
-def write_trace(path: Path, segments: Sequence[TimedSegment], network: str, device: str) -> None:
+def write_trace(
+    path: Path,
+    segments: Sequence[TimedSegment],
+    network: str,
+    device: str,
+    clock_mhz: float = DEFAULT_CLOCK_MHZ,
+) -> None:
     """Write a trace, one event a line.
 
     Raises
@@ -162,12 +204,15 @@ def write_trace(path: Path, segments: Sequence[TimedSegment], network: str, devi
     UsageError
         When the file cannot be written.
     """
-    values = trace_json(segments, network, device)
+    values = trace_json(segments, network, device, clock_mhz)
     events = ",\n".join(json.dumps(event) for event in values.pop("traceEvents"))
     rest = json.dumps(values)[1:]
-    try:
-        path.write_text(f'{{"traceEvents": [\n{events}\n],\n{rest}\n')
-    except OSError as problem:
-        raise UsageError(
-            f"`--trace {path}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    write_output(path, f'{{"traceEvents": [\n{events}\n],\n{rest}\n', f"`--trace {path}`")
+
+
+def trace_sentence(path: Path, clock_mhz: float) -> str:
+    """What a trace holds, and how to open it."""
+    return (
+        f"trace: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, times at {clock_mhz:g} MHz; open "
+        "it at https://ui.perfetto.dev (the file stays on your machine) or in `chrome://tracing`"
+    )

@@ -15,8 +15,12 @@ from ...isa.instructions import Unit
 from ...sim.timing.beats import FETCH, Beats
 from ...sim.timing.stalls import Wait
 from ..execution.timed import TimedSegment
+from .terminal import shorten
 
 NO_INSTRUCTION = -1
+
+LAYER_COLUMNS = 28
+"""Most characters of a layer's name in a slice's, which stands in little room."""
 
 
 class Track(IntEnum):
@@ -88,6 +92,12 @@ def track_slices(segment: TimedSegment) -> Iterator[Slice]:
         yield from _burst_slices(segment, track, channel)
 
 
+def slice_name(segment: TimedSegment, index: int) -> str:
+    """What an instruction is called: its layer in few characters, and its mnemonic."""
+    name, mnemonic = segment.layer_name(index), segment.program[index].mnemonic
+    return f"{shorten(name, LAYER_COLUMNS)}: {mnemonic}" if name else mnemonic
+
+
 def wait_name(segment: TimedSegment, wait: Wait, by: int) -> str:
     """What a unit waits for, in words that name the one that it waits for."""
     other = Unit(int(segment.timing.links.unit[by])).name if by >= 0 else "another unit"
@@ -107,7 +117,7 @@ def _unit_slices(segment: TimedSegment) -> Iterator[Slice]:
     for unit, index, kind, by, begin, end in zip(*(c.tolist() for c in columns), strict=True):
         track, wait = Track[Unit(unit).name], Wait(kind)
         if wait is Wait.WORK:
-            yield Slice(track, "work", segment.label(index), index, begin, end)
+            yield Slice(track, "work", slice_name(segment, index), index, begin, end)
         elif wait is not Wait.DONE:
             yield Slice(track, "wait", wait_name(segment, wait, by), index, begin, end)
 
@@ -122,7 +132,9 @@ def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
     for index, start, end in zip(syncs.tolist(), starts.tolist(), retired.tolist(), strict=True):
         begin = max(start, free)
         free = end + 1
-        yield Slice(Track[f"{unit.name}_SYNC"], "sync", segment.label(index), index, begin, free)
+        yield Slice(
+            Track[f"{unit.name}_SYNC"], "sync", slice_name(segment, index), index, begin, free
+        )
 
 
 def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
@@ -132,7 +144,7 @@ def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[Slice]:
     for index in segment.timing.links.of_unit(unit).tolist():
         start, retired = segment.spans[index].tolist()
         begin, free = max(start, free), retired + 1
-        yield Slice(track, "work", segment.label(index), index, begin, free)
+        yield Slice(track, "work", slice_name(segment, index), index, begin, free)
 
 
 def _fetch_slices(segment: TimedSegment) -> Iterator[Slice]:
@@ -149,7 +161,9 @@ def _fetch_slices(segment: TimedSegment) -> Iterator[Slice]:
             yield Slice(Track.FETCH, "wait", "waits for main memory", index, free, begin)
         # HALT enters no queue; the last word is complete in the cycle that its slice ends with.
         free = max(word, entered[index], begin + 1)
-        yield Slice(Track.FETCH, "work", segment.label(index), index, begin, max(word, begin + 1))
+        yield Slice(
+            Track.FETCH, "work", slice_name(segment, index), index, begin, max(word, begin + 1)
+        )
         if free > max(word, begin + 1):
             unit = Unit(int(timing.links.unit[index])).name
             name = f"waits for {unit}'s full queue"
@@ -167,4 +181,4 @@ def _burst_slices(segment: TimedSegment, track: Track, beats: Beats) -> Iterator
         if index == FETCH:
             yield Slice(track, "burst", "FETCH: words", NO_INSTRUCTION, begin, end + 1)
         else:
-            yield Slice(track, "burst", segment.label(index), index, begin, end + 1)
+            yield Slice(track, "burst", slice_name(segment, index), index, begin, end + 1)

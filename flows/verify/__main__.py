@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from ...atomic_write import write_output
 from ...errors import TilewrightError, UsageError
 from ...isa.configuration import Configuration, load_configuration
 from .comparison import Tally, verify_programs
@@ -175,7 +176,8 @@ def _report(tallies: Sequence[Tally], options: argparse.Namespace) -> int:
     seen = [tally for tally in tallies if tally.programs]
     Console(width=130).print(table(seen))
     if options.json:
-        options.json.write_text(json.dumps([asdict(tally) for tally in seen], indent=2) + "\n")
+        text = json.dumps([asdict(tally) for tally in seen], indent=2) + "\n"
+        write_output(options.json, text, f"`--json {options.json}`")
     programs = sum(tally.programs for tally in seen)
     if programs < options.programs:
         print(f"verify: {programs} of {options.programs} programs within the time budget")

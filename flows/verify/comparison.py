@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...atomic_write import write_output
 from ...errors import DeviceError
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
@@ -148,7 +149,7 @@ def _keep(
     )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{configuration.name}-{seed}.tw"
-    path.write_text(format_case(case))
+    write_output(path, format_case(case), f"case `{path}`")
     return path
 
 

@@ -4,7 +4,7 @@
 compiled; `timing.time_program` is what others call.
 """
 
-from .timing import Timer, Timing, exact_measure, time_program
+from .timing import ExactMeasure, Timer, Timing, time_program
 from .transfers import COLUMNS
 
-__all__ = ["COLUMNS", "Timer", "Timing", "exact_measure", "time_program"]
+__all__ = ["COLUMNS", "ExactMeasure", "Timer", "Timing", "time_program"]

@@ -1,8 +1,8 @@
 """A program's exact time: when each instruction starts and retires, and what the counters read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -136,26 +136,51 @@ class Timer:
 def _native(
     program: Sequence[Instruction] | bytes, configuration: Configuration
 ) -> TimedProgram | None:
-    try:
-        return TimedProgram(program, configuration)
-    except ToolError as problem:
-        progress(f"{problem}; timing in Python, a few hundred times slower", "sim")
-        return None
+    return TimedProgram(program, configuration) if has_native_model() else None
 
 
-def exact_measure(
-    memory: MemoryModel | None = None,
-) -> Callable[[Sequence[Instruction], Configuration], int] | None:
-    """A function that tells a program's cycles, for the compiler to choose schedules by.
-
-    None where there is no compiler for the fast model: choosing would take longer than it saves.
-    """
+def has_native_model() -> bool:
+    """Whether the compiled model is there; the reason why not is said once, on stderr."""
     try:
         library()
-    except ToolError:
-        return None
-    behind = memory or MemoryModel()
-    return lambda program, configuration: TimedProgram(program, configuration).run(behind)[0]
+    except ToolError as problem:
+        _say_once(str(problem).partition("\n")[0])
+        return False
+    return True
+
+
+@cache
+def _say_once(reason: str) -> None:
+    progress(f"{reason}; timing in Python: the same cycles, hundreds of times slower", "sim")
+
+
+class ExactMeasure:
+    """Cycles of a program, for the compiler to choose schedules by.
+
+    The compiled model and the Python model give the same cycles; the second one is used where the
+    first cannot be built.
+
+    Parameters
+    ----------
+    memory
+        Main memory; the default model if None.
+
+    Attributes
+    ----------
+    name
+        The model that is used, for reports.
+    """
+
+    def __init__(self, memory: MemoryModel | None = None) -> None:
+        self.memory = memory or MemoryModel()
+        self._native = has_native_model()
+        self.name = "native timing model" if self._native else "Python timing model"
+
+    def __call__(self, program: Sequence[Instruction], configuration: Configuration) -> int:
+        """Cycles from start to done."""
+        if self._native:
+            return TimedProgram(program, configuration).run(self.memory)[0]
+        return Model(program, configuration, self.memory).run()[0]
 
 
 def time_program(

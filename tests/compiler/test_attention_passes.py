@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -49,7 +49,7 @@ def in_quantised_form(nodes: Sequence, shapes: Sequence[Sequence[int]], constant
 
 def recognised(proto) -> tuple[Graph, list]:
     """The graph, and the operators of the accelerator in it."""
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     return graph, [node.attributes for node in graph.nodes if is_accelerated(node)]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tilewright.compiler.accelerator.lower_bound import NOTHING, UNITS, Demand, demand_of
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.tensor import Kernel
@@ -118,7 +118,7 @@ def test_products_of_activations_do_not_beat_their_bound(graph, name):
 @pytest.mark.parametrize("network", [unet, fire, dense_block, pyramid, cross_stage])
 def test_networks_with_branches_do_not_beat_their_bound(network):
     model = network(8).SerializeToString()
-    assert_not_beaten(import_and_quantise(model), PRESETS["8x8"])
+    assert_not_beaten(import_model(model), PRESETS["8x8"])
 
 
 def test_what_each_unit_must_do():

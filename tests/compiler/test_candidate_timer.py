@@ -19,7 +19,7 @@ from tilewright.compiler.options import DEFAULT_OPTIONS, Options
 from tilewright.compiler.tensor import Kernel
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Instruction
-from tilewright.sim.timing import exact_measure, time_program
+from tilewright.sim.timing import ExactMeasure, time_program
 
 from .test_estimate import layer
 
@@ -116,7 +116,7 @@ def test_layers_that_differ_in_numbers_alone_are_timed_once():
 
 
 def test_the_report_has_exact_cycles_and_bounds():
-    measure = exact_measure()
+    measure = ExactMeasure()
     assert measure is not None
     module = compile_graph(GRAPH, MACHINE, measure=measure)
     report = module.report

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import passes
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -213,7 +213,7 @@ def test_the_front_end_folds_batch_normalisation_into_float_convolutions() -> No
         node("MaxPool", ["r"], ["y"], kernel_shape=[2, 2], strides=[2, 2]),
     ]
     network = model(nodes, [value("x", np.float32, [1, 3, 8, 8])], ["y"], constants)
-    graph = import_and_quantise(network.SerializeToString())
+    graph = import_model(network.SerializeToString())
     assert [one.op for one in graph.nodes] == ["transpose", "conv", "unary", "maxpool", "transpose"]
     inputs = {"x": random.standard_normal((1, 3, 8, 8)).astype(np.float32)}
     expected = run_onnxruntime(network, inputs)["y"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Graph,
     evaluate,
@@ -42,14 +42,14 @@ def outputs_of(graph: Graph, inputs: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_layer_is_recognised_and_no_layout_change_is_left(network: str) -> None:
     path, layers = NETWORKS[network]
-    graph = import_and_quantise(MODELS / f"{path}.onnx")
+    graph = import_model(MODELS / f"{path}.onnx")
     kinds = [node.op for node in graph.nodes if is_accelerated(node)]
     assert {kind: kinds.count(kind) for kind in kinds} == layers
     hosts = {node.op for node in graph.nodes if not is_accelerated(node)}
     assert hosts <= {"reshape", "dequantize", "softmax", "quantize"}
     text = print_graph(graph)
     assert parse_graph(text, {c.name: c.data for c in graph.constants}) == graph
-    assert print_graph(import_and_quantise(MODELS / f"{path}.onnx")) == text
+    assert print_graph(import_model(MODELS / f"{path}.onnx")) == text
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_outputs_agree_with_onnxruntime(
 ) -> None:
     path, _ = NETWORKS[network]
     data = np.load(MODELS / f"{path}.npz")
-    graph = import_and_quantise(MODELS / f"{path}.onnx", batch)
+    graph = import_model(MODELS / f"{path}.onnx", batch)
     expected = data["outputs"][:samples]
     got = outputs_of(graph, data["inputs"][:samples])
     equal = np.mean(got == expected)
@@ -82,7 +82,7 @@ def test_outputs_agree_with_onnxruntime(
 def test_each_layer_alone_differs_at_near_ties_only(network: str, samples: int) -> None:
     path, _ = NETWORKS[network]
     data = np.load(MODELS / f"{path}.npz")
-    integer = import_and_quantise(MODELS / f"{path}.onnx", samples)
+    integer = import_model(MODELS / f"{path}.onnx", samples)
     plain = import_onnx(MODELS / f"{path}.onnx", samples)
     (x,) = plain.inputs
     inputs = {x.name: data["inputs"][:samples]}
@@ -117,7 +117,7 @@ def quantised_layer(graph: Graph, name: str, values: dict[str, np.ndarray]) -> n
 @pytest.mark.parametrize("path", FLOATS)
 def test_float_networks_run_on_the_host(path: str) -> None:
     data = np.load(MODELS / f"{path}.npz")
-    graph = import_and_quantise(MODELS / f"{path}.onnx")
+    graph = import_model(MODELS / f"{path}.onnx")
     assert not any(map(is_accelerated, graph.nodes))
     got = outputs_of(graph, data["inputs"][:8])
     np.testing.assert_allclose(got, data["outputs"][:8], rtol=1e-4, atol=1e-4 * np.abs(got).max())

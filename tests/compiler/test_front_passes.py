@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import passes
-from tilewright.compiler.frontend import RECIPE, import_and_quantise, recognise_layers
+from tilewright.compiler.frontend import RECIPE, import_model, recognise_layers
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -121,7 +121,7 @@ def test_all_passes_but_the_recognising_ones_keep_every_bit(network) -> None:
 
 
 def test_every_pattern_is_recognised(network) -> None:
-    graph = import_and_quantise(network.SerializeToString(), batch=4)
+    graph = import_model(network.SerializeToString(), batch=4)
     kinds = [type(n.attributes) for n in graph.nodes if is_accelerated(n)]
     assert kinds.count(QConv) == 3
     assert kinds.count(QAdd) == kinds.count(QAvgPool) == kinds.count(QMaxPool) == 1
@@ -133,24 +133,24 @@ def test_every_pattern_is_recognised(network) -> None:
 
 
 def test_the_result_is_near_onnxruntimes(network) -> None:
-    graph = import_and_quantise(network.SerializeToString(), batch=4)
+    graph = import_model(network.SerializeToString(), batch=4)
     inputs = samples(graph)
     expected = run_onnxruntime(network, inputs, optimise=False)["y"]
     np.testing.assert_allclose(evaluate(graph, inputs)["y"], expected, atol=0.05)
 
 
 def test_a_channels_last_input_needs_no_transpose() -> None:
-    graph = import_and_quantise(quantised_network(np.int8, last=True).SerializeToString())
+    graph = import_model(quantised_network(np.int8, last=True).SerializeToString())
     assert "transpose" not in [n.op for n in graph.nodes]
 
 
 def test_the_recipe_changes_nothing_the_second_time(network) -> None:
-    graph = import_and_quantise(network.SerializeToString())
+    graph = import_model(network.SerializeToString())
     assert recognise_layers(graph) == graph
 
 
 def test_clamps_of_relu_and_clip_become_bounds(network) -> None:
-    graph = import_and_quantise(network.SerializeToString())
+    graph = import_model(network.SerializeToString())
     bounds = {
         (type(n.attributes), n.attributes.low, n.attributes.high)
         for n in graph.nodes

@@ -8,10 +8,8 @@ from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.graph.operators import (
     OPERATORS,
     ConvTranspose,
-    Cumulate,
     Einsum,
     Expand,
-    Flip,
     GatherElements,
     GatherND,
     GeneralDequantize,
@@ -19,13 +17,9 @@ from tilewright.compiler.graph.operators import (
     Interpolate,
     MaxPoolIndices,
     OnnxReference,
-    PadByElements,
-    PadByInput,
     Recurrent,
-    SaturatingCast,
     ScatterElements,
     ScatterND,
-    Tile,
     TopK,
     VolumeConv,
     VolumePool,
@@ -33,7 +27,6 @@ from tilewright.compiler.graph.operators import (
 )
 from tilewright.compiler.graph.operators.elementwise import BINARY, UNARY
 from tilewright.compiler.graph.operators.indexing import COMBINE
-from tilewright.compiler.graph.operators.movement import PAD_MODES
 from tilewright.compiler.graph.operators.reductions import POSITIONS, REDUCTIONS
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.errors import CompileError
@@ -52,10 +45,6 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     **{kind: (ops.Binary(kind), [(ANY, (2, 3)), (ANY, (3,))]) for kind in BINARY},
     **{kind: (ops.Reduce(kind, (1,), True), [(ANY, (2, 3))]) for kind in (*REDUCTIONS, *POSITIONS)},
     **{f"cast to {to}": (ops.Cast(to), [(ANY, (2, 3))]) for to in DTYPES},
-    **{
-        f"saturating to {to}": (SaturatingCast(to), [(ANY, (2, 3))])
-        for to in ("float8_e4m3fn", "float8_e5m2fnuz", "float4_e2m1fn", "float8_e8m0fnu")
-    },
     "quantise": (ops.Quantize((0.5,), (1,), "int8"), [(ANY, (2, 3))]),
     "dequantise channels": (ops.Dequantize((0.5, 2.0), (1, 0), 0), [(ANY, (2, 3))]),
     "shift": (ops.Shift(), [(ANY, (2, 3))]),
@@ -77,11 +66,7 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     "gather": (ops.Gather(1), [(ANY, (2, 3)), ("int64", (2, 2))]),
     "where": (Where(), [("bool", (2, 1)), (ANY, (3,)), (ANY, ())]),
     "einsum": (Einsum("ij,jk->ki"), [(ANY, (2, 3)), (ANY, (3, 4))]),
-    "flip": (Flip((1,)), [(ANY, (2, 3))]),
     "expand": (Expand((4, 2, 3)), [(ANY, (2, 1))]),
-    "tile": (Tile((2, 3)), [(ANY, (2, 3))]),
-    **{mode: (PadByElements((1, 0), (0, 2), mode), [(ANY, (2, 3))]) for mode in PAD_MODES},
-    "pad by input": (PadByInput((1, 0), (0, 2)), [(ANY, (2, 3)), (ANY, (1,))]),
     "gather elements": (GatherElements(0), [(ANY, (2, 3)), ("int32", (4, 2))]),
     "gather nd": (GatherND(0), [(ANY, (2, 3)), ("int64", (4, 1))]),
     **{
@@ -93,8 +78,6 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     },
     "scatter nd": (ScatterND("add"), [(ANY, (3, 3)), ("int64", (2, 1)), (ANY, (2, 3))]),
     "interpolate": (Interpolate(0), [(ANY, (3, 2)), ("int64", (4, 2)), ("float32", (4, 2))]),
-    "running sum": (Cumulate("CumSum", 1, True, True), [(ANY, (2, 3))]),
-    "running product": (Cumulate("CumProd", 0), [(ANY, (2, 3))]),
     "top k": (TopK(1, 2), [(ANY, (2, 3))]),
     "convolution": (
         VolumeConv((2,), (1, 0), (1,), 2),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.importers import import_onnx
 from tilewright.errors import CompileError, ImportModelError, TilewrightError
 
@@ -353,7 +353,7 @@ def test_damaged_bytes_never_escape_as_other_errors(a: int, b: int, c: int, d: i
     data[c % len(data)] = d
     message = ""
     try:
-        import_and_quantise(bytes(data))
+        import_model(bytes(data))
     except TilewrightError as error:
         message = str(error)
     assert "\n" not in message
@@ -362,7 +362,7 @@ def test_damaged_bytes_never_escape_as_other_errors(a: int, b: int, c: int, d: i
 def test_a_batch_that_the_model_does_not_have_is_refused() -> None:
     data = model([node("Relu", ["x"], ["y"])], IMAGE, ["y"]).SerializeToString()
     message = (
-        "model `model`: input `x`: expected a batch of 4 as asked, got a model fixed to 1; export "
+        "model `model`: input `x`: expected a batch of 4, got a model fixed to 1; export "
         "the model with an open leading dimension"
     )
     with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
@@ -380,4 +380,4 @@ def test_accumulators_that_the_machine_would_round_otherwise_are_refused() -> No
         "weights of 1 such channels with larger scales"
     )
     with pytest.raises(CompileError, match=f"^{re.escape(message)}$"):
-        import_and_quantise(proto.SerializeToString())
+        import_model(proto.SerializeToString())

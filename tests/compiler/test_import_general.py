@@ -537,7 +537,7 @@ def test_data_beside_the_model_is_read(tmp_path) -> None:
     x = random(1, 8)
     np.testing.assert_allclose(evaluate(import_onnx(path), {"x": x})["y"], x @ weights, rtol=1e-5)
     (tmp_path / "weights.bin").unlink()
-    with pytest.raises(ImportModelError, match="expected its data in a file beside the model"):
+    with pytest.raises(ImportModelError, match="expected its data in a file next to the model"):
         import_onnx(path)
 
 

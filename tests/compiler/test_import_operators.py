@@ -1,11 +1,15 @@
 """Imported operators compute what onnxruntime computes, whatever form the model writes them in."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
 from tilewright.compiler.graph.operators import OPERATORS, Operator
 from tilewright.compiler.importers import import_onnx
+from tilewright.compiler.importers.onnx_operators import HANDLERS
+from tilewright.compiler.importers.onnx_rows import Row
 
 from .onnx_models import floats, integers, model, node, run_onnxruntime, value
 
@@ -256,3 +260,12 @@ def test_an_input_may_be_an_output_too() -> None:
     proto = model([node("Identity", ["x"], ["y"])], [value("x", np.float32, [2])], ["y"])
     graph = import_onnx(proto.SerializeToString())
     np.testing.assert_array_equal(evaluate(graph, {"x": floats([1, 2])})["y"], [1, 2])
+
+
+def test_rows_fill_all_fields_of_their_operators() -> None:
+    rows = [handler for handler in HANDLERS.values() if isinstance(handler, Row)]
+    assert len(rows) > 10
+    for one in rows:
+        known = {field.name: field.default for field in dataclasses.fields(one.operator)}
+        required = {name for name, default in known.items() if default is dataclasses.MISSING}
+        assert required <= set(one.fields) <= set(known), one.operator.op

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     QAdd,
     QAvgPool,
@@ -35,7 +35,7 @@ def zero_point(rng: np.random.Generator, dtype: str):
 
 def compare(proto, x: np.ndarray, operator: type, exactly: bool = True) -> None:
     """Compare all bits (or all but rare ties) with onnxruntime, and the accelerated operators."""
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     expected = run_onnxruntime(proto, {"x": x})["y"]
     got = evaluate(graph, {"x": x})["y"]
     kinds = [type(n.attributes) for n in graph.nodes if is_accelerated(n)]
@@ -247,7 +247,7 @@ def test_uint8_weights_of_any_zero_point_are_a_layers() -> None:
         proto = model(
             [node("QLinearConv", names, ["y"])], [value("x", np.uint8, x.shape)], ["y"], constants
         )
-        graph = import_and_quantise(proto.SerializeToString())
+        graph = import_model(proto.SerializeToString())
         assert any(isinstance(n.attributes, QConv) for n in graph.nodes)
         got = evaluate(graph, {"x": x})["y"].astype(int)
         assert np.abs(got - run_onnxruntime(proto, {"x": x})["y"]).max() <= 1

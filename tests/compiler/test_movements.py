@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -54,7 +54,7 @@ def run(graph: Graph, machine: Configuration, device: str = "sim") -> tuple[Modu
 
 
 def network(name: str, even: bool) -> Graph:
-    return import_and_quantise(NETWORKS[name](even=even).SerializeToString())
+    return import_model(NETWORKS[name](even=even).SerializeToString())
 
 
 def copied(module: Module) -> dict[str, int]:
@@ -98,7 +98,7 @@ def test_branching_networks_run_on_the_hardware_in_the_cycles_that_sim_tells(nam
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_integer_meaning_has_the_bits_of_onnxruntime(name, even):
     proto = NETWORKS[name](even=even)
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     inputs = random_inputs(graph, 1)
     expected = run_onnxruntime(proto, inputs, optimise=False)
     for output, array in evaluate(graph, inputs).items():

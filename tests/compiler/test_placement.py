@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -233,7 +233,7 @@ def test_policies_and_sides_that_do_not_exist():
 
 
 def test_what_does_not_fit_the_accelerator_is_the_hosts_when_costs_decide():
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     small = PRESETS["tiny"].replace(name="small", wgt_depth=8, act_depth=8)
     with pytest.raises(CompileError, match="no tile fits"):
         compile_graph(graph, small)

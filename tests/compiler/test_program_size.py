@@ -10,7 +10,7 @@ from tilewright.compiler.accelerator.estimate import estimate_instructions
 from tilewright.compiler.accelerator.lower import Lowering
 from tilewright.compiler.accelerator.search import choose_candidate
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QAdd, TensorType, Value
 from tilewright.compiler.graph.ir import Graph, Node, Output
 from tilewright.compiler.kernels import build_kernel
@@ -72,7 +72,7 @@ def test_a_program_that_turns_out_longer_is_refused_on_the_way():
 
 
 def test_the_limit_of_a_whole_network_counts_all_layers():
-    graph = import_and_quantise(DIGITS.read_bytes())
+    graph = import_model(DIGITS.read_bytes())
     made = sum(len(s.program) for s in compile_graph(graph, MACHINE).segments)
     assert compile_graph(graph, MACHINE, options=Options(most_instructions=made)).segments
     with pytest.raises(CompileError, match=r"needs about \d+ instructions, of which `conv"):

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate, print_graph
 from tilewright.compiler.quantiser import QuantiserOptions, accelerated_share
-from tilewright.errors import ImportModelError, InputError, ToolError
+from tilewright.errors import ImportModelError, InputError, ToolError, install_command
 
 from .quantiser.networks import small_network
 
@@ -60,7 +60,7 @@ def torch(monkeypatch, proto):
 
 def test_a_module_is_what_pytorch_exports(torch, proto):
     graph = tilewright.from_torch(Network(), "image")
-    assert print_graph(graph) == print_graph(import_and_quantise(proto.SerializeToString()))
+    assert print_graph(graph) == print_graph(import_model(proto.SerializeToString()))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_missing_pytorch_is_told(monkeypatch):
         tilewright.from_torch(Network(), "image")
     assert str(caught.value) == (
         "PyTorch: expected module `torch`, got `import of torch halted; None in sys.modules`; "
-        "install it with `pip install tilewright[torch]`"
+        f"install it with `{install_command('torch')}`"
     )
     assert caught.value.exit_code == 3
 
@@ -168,7 +168,7 @@ def test_a_missing_exporter_is_told(torch):
         tilewright.from_torch(Network(), "image")
     assert str(caught.value) == (
         "PyTorch: expected what it exports ONNX with, got `No module named 'onnxscript'`; install "
-        "it with `pip install tilewright[torch]`"
+        f"it with `{install_command('torch')}`"
     )
 
 

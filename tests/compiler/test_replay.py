@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.given_schedules import read_schedules, schedules_text
 from tilewright.compiler.graph import Graph, QMatMul
 from tilewright.compiler.module import Module
@@ -45,13 +45,13 @@ def bottleneck() -> Graph:
 
 
 GRAPHS: dict[str, Callable[[], Graph]] = {
-    "digits": lambda: import_and_quantise(DIGITS),
+    "digits": lambda: import_model(DIGITS),
     "bottleneck": bottleneck,
     "attention": lambda: product(
         QMatMul(2, 0.002, 4, -3, 3, True, (True, True, False)), 1, 70, 12, 20
     ),
     **{
-        name: lambda make=make: import_and_quantise(make(even=True).SerializeToString())
+        name: lambda make=make: import_model(make(even=True).SerializeToString())
         for name, make in NETWORKS.items()
     },
 }
@@ -98,7 +98,7 @@ EDITS = {
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edited_schedule_changes_the_program_and_not_the_outputs(edit):
-    graph = import_and_quantise(DIGITS)
+    graph = import_model(DIGITS)
     module = compiled(graph)
     text = schedules_text(module)
     layer = text[text.index("# layer conv2") : text.index("# layer conv3")]
@@ -139,7 +139,7 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_an_illegal_edit_is_refused_in_a_sentence(name):
     (old, new), message = REFUSALS[name]
-    graph = import_and_quantise(DIGITS)
+    graph = import_model(DIGITS)
     text = schedules_text(compiled(graph))
     layer = text[text.index("# layer conv2") : text.index("# layer conv3")]
     assert old in layer
@@ -150,7 +150,7 @@ def test_an_illegal_edit_is_refused_in_a_sentence(name):
 
 def test_a_tile_that_does_not_fit_is_refused_with_what_there_is():
     small = MACHINE.replace(name="small", acc_depth=16)
-    graph = import_and_quantise(DIGITS)
+    graph = import_model(DIGITS)
     text = schedules_text(compile_graph(graph, small, measure=length))
     layer = text[text.index("# layer conv2") : text.index("# layer conv3")]
     layer = re.sub(r"split\(conv2.qconv, y, \d+\)", "split(conv2.qconv, y, 4)", layer)
@@ -163,7 +163,7 @@ def test_a_tile_that_does_not_fit_is_refused_with_what_there_is():
 
 
 def test_schedules_belong_to_layers_of_the_network():
-    graph = import_and_quantise(DIGITS)
+    graph = import_model(DIGITS)
     with pytest.raises(CompileError) as caught:
         compiled(graph, "# layer conv9\narena()\n")
     assert str(caught.value) == (
@@ -173,7 +173,7 @@ def test_schedules_belong_to_layers_of_the_network():
 
 
 def test_a_given_schedule_is_timed_and_never_estimated():
-    graph = import_and_quantise(DIGITS)
+    graph = import_model(DIGITS)
     text = schedules_text(compiled(graph))
     with pytest.raises(CompileError) as caught:
         compiled(graph, text, measure=None)
@@ -183,7 +183,7 @@ def test_a_given_schedule_is_timed_and_never_estimated():
 
 
 def test_a_schedule_with_too_many_parts_is_refused():
-    graph = import_and_quantise(DIGITS)
+    graph = import_model(DIGITS)
     text = schedules_text(compiled(graph))
     layer = text[text.index("# layer conv2") : text.index("# layer conv3")]
     with pytest.raises(CompileError) as caught:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from onnxruntime import quantization
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, evaluate, is_accelerated
 from tilewright.compiler.graph.operators import Dequantize
 from tilewright.compiler.passes.wide_weights import split_weights
@@ -55,7 +55,7 @@ def convolution(zero_point: int, channels: int = 5, groups: int = 1, depth: int 
 )
 def test_any_zero_point_of_weights_is_exact(zero_point, copies):
     proto, x = convolution(zero_point)
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     (layer,) = (node for node in graph.nodes if isinstance(node.attributes, QConv))
     assert graph.types[layer.inputs[1]].shape == (3, 3, 6 * copies, 5)
     with open_device("sim", DEFAULT) as device:
@@ -66,7 +66,7 @@ def test_any_zero_point_of_weights_is_exact(zero_point, copies):
 
 def test_a_depthwise_convolution_of_nine_bits_stays_on_the_host():
     proto, x = convolution(150, channels=6, groups=6)
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     assert not any(is_accelerated(node) for node in graph.nodes)
     np.testing.assert_array_equal(
         evaluate(graph, {"x": x})["y"], run_onnxruntime(proto, {"x": x})["y"]
@@ -75,12 +75,12 @@ def test_a_depthwise_convolution_of_nine_bits_stays_on_the_host():
 
 def test_sums_that_might_not_be_exact_stay_on_the_host():
     proto, _ = convolution(0, depth=600)
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     assert any(is_accelerated(node) for node in graph.nodes)
     for tensor in proto.graph.initializer:
         if tensor.name == "ys":
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.array(100, np.float32), "ys"))
-    graph = import_and_quantise(proto.SerializeToString())
+    graph = import_model(proto.SerializeToString())
     assert not any(is_accelerated(node) for node in graph.nodes)
 
 
@@ -108,7 +108,7 @@ def test_a_network_of_uint8_weights_runs_on_the_accelerator(tmp_path):
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QUInt8,
     )
-    graph = import_and_quantise(tmp_path / "int8.onnx")
+    graph = import_model(tmp_path / "int8.onnx")
     assert accelerated_share(graph) == 1
     assert sum(node.op == "qconcat" for node in graph.nodes) >= 2, "weights of nine bits"
     operators = (node.attributes for node in graph.nodes)

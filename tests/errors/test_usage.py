@@ -1,8 +1,10 @@
 """Arguments that make no sense: one line and exit code 2; interruptions and faults of our own."""
 
+import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,7 +47,7 @@ from tilewright.flows.cli.main import guarded, main
          "correct it"),
         (["run", "m.onnx", "--host-gops", "3", "--json"], "`--host-gops`: expected `--placement "
          "cost` or `--table`, which estimate times, got neither; add one, or leave it out"),
-        (["compile", "m.onnx", "--clock", "50"], "`--clock`: expected `--placement cost` or "
+        (["compile", "m.onnx", "--link-gbps", "5"], "`--link-gbps`: expected `--placement cost` or "
          "`--table`, which estimate times, got neither; add one, or leave it out"),
         (["run", "m.onnx", "--device", "cpu", "--stalls", "0.1"], "`--stalls`: expected `--device "
          "sim` or `rtl`, got `cpu`; nothing follows from it there, leave it out"),
@@ -149,3 +151,99 @@ def test_a_reader_that_goes_away_is_no_error():
     with os.fdopen(writing, "w") as pipe:
         done = subprocess.run(run, stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rnu", "m.onnx"], "unknown command `rnu`; did you mean `run`?"),
+        (["frobnicate"], "unknown command `frobnicate`; `tilewright --help` lists them"),
+        (["config", "shwo"], "unknown action `shwo`; did you mean `show`?"),
+        (["run", "m.onnx", "--device", "simm"], "`--device simm`: expected one of reference, sim, "
+         "rtl, cpu; did you mean `sim`?"),
+        (["run", "m.onnx", "--placement", "costs"], "`--placement costs`: expected one of "
+         "accelerator, cost, cpu; did you mean `cost`?"),
+        (["run", "m.onnx", "--placment", "cost"], "unknown arguments `--placment cost`; did you "
+         "mean `--placement`?"),
+    ],
+)  # fmt: skip
+def test_the_nearest_word_is_suggested(fail, words, message):
+    assert fail(*words) == (2, f"error: {message}")
+
+
+def test_a_layer_that_is_misspelt(fail, model, tmp_path, capsys):
+    path = tmp_path / "digits.tw"
+    assert main(["compile", str(model), "-o", str(path)]) == 0
+    capsys.readouterr()
+    code, said = fail("inspect", path, "--layer", "desne")
+    assert (code, said.rpartition("; ")[2]) == (2, "did you mean `dense`?")
+
+
+def test_a_parameter_that_is_misspelt(fail):
+    code, said = fail("config", "show", "16x16", "--set", "act_dpeth=8")
+    assert (code, said.rpartition("; ")[2]) == (1, "did you mean `act_depth`?")
+
+
+def test_other_spellings_mean_the_same(capsys):
+    for words in (["CONFIG", "check", "16X16"], ["config", "check", "Tiny"]):
+        assert main(words) == 0
+    assert capsys.readouterr().out.startswith("legal: 16x16 (")
+    with pytest.raises(SystemExit) as stopped:
+        main(["quantize", "--help"])
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: tilewright quantise ")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "quantize" not in capsys.readouterr().out
+
+
+def test_output_that_has_no_room_is_told():
+    run = [sys.executable, "-m", command.__name__, "config", "list"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: output: cannot be read or written, got `No space left on device`; make room, check "
+        "the permissions, or choose another path\n",
+    )
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO])
+def test_a_file_that_the_system_refuses_is_no_fault_of_ours(number, capsys):
+    def refuse() -> None:
+        raise OSError(number, os.strerror(number), "some/file")
+
+    assert guarded(refuse) == 1
+    assert capsys.readouterr().err == (
+        f"error: file `some/file`: cannot be read or written, got `{os.strerror(number)}`; make "
+        "room, check the permissions, or choose another path\n"
+    )
+
+
+@pytest.mark.parametrize("option", ["--trace", "--json", "--output"])
+def test_a_full_disk_leaves_no_part_of_a_file(fail, model, tmp_path, monkeypatch, option):
+    replace, target = os.replace, tmp_path / "out.json"
+
+    def refuse(source, place) -> None:
+        if Path(place) == target:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, place)
+
+    monkeypatch.setattr("os.replace", refuse)
+    words = ["report", model] if option == "--output" else ["run", model]
+    assert fail(*words, option, target) == (
+        2,
+        f"error: `{option} {target}`: cannot be written, got `No space left on device`; make room, "
+        "or choose another path",
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_that_the_terminal_lacks_are_escaped(tmp_path):
+    path = tmp_path / "größe.onnx"
+    run = [sys.executable, "-m", command.__name__, "run", str(path)]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(run, env=environment, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: model `")
+    assert b"gr\\xf6\\xdfe.onnx`" in done.stderr

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, QMatMul, evaluate, is_accelerated
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
@@ -51,7 +51,7 @@ def quantised(request, script, encoder, tmp_path_factory) -> bytes:
 @pytest.fixture(scope="module")
 def graph(quantised) -> Graph:
     """What the front end makes of it."""
-    return import_and_quantise(quantised)
+    return import_model(quantised)
 
 
 def test_both_forms_are_one_network(script):
@@ -64,7 +64,7 @@ def test_both_forms_are_one_network(script):
         norms, gelus = "LayerNormalization" in kinds, "Gelu" in kinds
         assert norms == gelus == operators
         model = encoder.model().SerializeToString()
-        graph = import_and_quantise(model)
+        graph = import_model(model)
         assert accelerated_share(graph) == 0
         results += [defined(graph, x), script.outputs_of(model, x)]
     for result in results[1:]:
@@ -158,7 +158,7 @@ def test_the_script_writes_blocks_that_follow_each_other(script, tmp_path, capsy
     operators = Counter(node.op_type for node in model.graph.node)
     assert (operators["MatMul"], operators["Softmax"], operators["Erf"]) == (16, 2, 2)
     found = np.load(tmp_path / script.SEQUENCES)
-    graph = import_and_quantise(tmp_path / script.MODEL)
+    graph = import_model(tmp_path / script.MODEL)
     for x, y in zip(found["inputs"], found["outputs"], strict=True):
         assert np.abs(defined(graph, x[None])[0] - y).max() < 0.2
 

@@ -17,7 +17,7 @@ import pytest
 from onnx import numpy_helper
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate, is_accelerated
 from tilewright.isa.configuration import DEFAULT
 from tilewright.runtime import Comparison, Session, open_device
@@ -73,15 +73,19 @@ def script():
 
 @pytest.fixture(scope="module")
 def small(script, tmp_path_factory) -> Path:
-    """One folder with a reduced variant of each network."""
+    """One folder with a reduced variant of each network: none overwrites another's files."""
     folder = tmp_path_factory.mktemp("small")
     for name in PUBLISHED:
-        script.main([name, str(folder / name), *SMALL])
+        script.main([name, str(folder), *SMALL])
     return folder
 
 
-def model_in(folder: Path) -> Path:
-    return folder / f"{folder.name}_int8_qdq.onnx"
+def model_in(folder: Path, name: str) -> Path:
+    return folder / f"{name}_int8_qdq.onnx"
+
+
+def images_in(folder: Path, name: str) -> Path:
+    return folder / f"{name}_images.npz"
 
 
 def multiplications(model: onnx.ModelProto) -> int:
@@ -127,7 +131,7 @@ def test_a_narrower_mobilenet_v2_keeps_its_last_convolution(script):
 
 def test_relu6_ends_the_range_at_six(small):
     """Quantisation takes the Clip's place, so its range must be the Clip's."""
-    model = onnx.load(model_in(small / "mobilenet_v2"))
+    model = onnx.load(model_in(small, "mobilenet_v2"))
     constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     ranges = {
         node.output[0]: 255 * float(constants[node.input[1]])
@@ -140,17 +144,17 @@ def test_relu6_ends_the_range_at_six(small):
 
 @every_network
 def test_the_same_bytes_are_written_each_time(script, small, name, tmp_path):
-    script.main([name, str(tmp_path / name), *SMALL])
-    for file in (model_in(small / name).name, script.IMAGES):
-        assert (tmp_path / name / file).read_bytes() == (small / name / file).read_bytes()
+    script.main([name, str(tmp_path), *SMALL])
+    for file in (model_in, images_in):
+        assert file(tmp_path, name).read_bytes() == file(small, name).read_bytes()
 
 
-def quantised_values(folder: Path) -> dict[str, tuple[np.ndarray, int]]:
+def quantised_values(folder: Path, name: str) -> dict[str, tuple[np.ndarray, int]]:
     """Each activation of a quantised model over its images, int8, and its zero point.
 
     Computed by ONNX Runtime as the file stands, without fusing.
     """
-    model = onnx.load(model_in(folder))
+    model = onnx.load(model_in(folder, name))
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     nodes = [node for node in model.graph.node if node.op_type == "QuantizeLinear"]
     names = [node.output[0] for node in nodes]
@@ -162,15 +166,15 @@ def quantised_values(folder: Path) -> dict[str, tuple[np.ndarray, int]]:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    images = np.load(folder / "images.npz")["inputs"]
+    images = np.load(images_in(folder, name))["inputs"]
     runs = [session.run(names, {"image": image[None]}) for image in images]
     values = [np.concatenate(arrays) for arrays in zip(*runs, strict=True)]
     return dict(zip(names, zip(values, zero_points, strict=True), strict=True))
 
 
-def assert_alive(folder: Path) -> None:
+def assert_alive(folder: Path, network: str) -> None:
     """Every activation uses its range: few zeros, few values at its ends, images told apart."""
-    for name, (values, zero_point) in quantised_values(folder).items():
+    for name, (values, zero_point) in quantised_values(folder, network).items():
         assert np.mean(values != zero_point) > 0.3, name
         assert values.std() > 8, name
         assert np.mean(values[0] != values[1]) > 0.25, name
@@ -181,17 +185,17 @@ def assert_alive(folder: Path) -> None:
 
 @every_network
 def test_activations_neither_die_nor_saturate(small, name):
-    assert_alive(small / name)
+    assert_alive(small, name)
 
 
 @every_network
 def test_small_networks_agree_with_onnxruntime(small, name):
-    graph = import_and_quantise(model_in(small / name))
+    graph = import_model(model_in(small, name))
     layers = [node for node in graph.nodes if is_accelerated(node)]
     assert len(layers) == PUBLISHED[name].layers
     hosts = {node.op for node in graph.nodes if not is_accelerated(node)}
     assert hosts == {"quantize", "transpose", "reshape", "dequantize"}
-    samples = np.load(small / name / "images.npz")
+    samples = np.load(images_in(small, name))
     for image, expected in zip(samples["inputs"], samples["outputs"], strict=True):
         (logits,) = evaluate(graph, {"image": image[None]}).values()
         assert np.corrcoef(logits[0], expected)[0, 1] > 0.99
@@ -200,12 +204,11 @@ def test_small_networks_agree_with_onnxruntime(small, name):
 @pytest.mark.slow
 @every_network
 def test_every_layer_equals_the_integer_reference_on_sim(script, name, tmp_path):
-    folder = tmp_path / name
-    script.main([name, str(folder)])
-    assert_alive(folder)
-    graph = import_and_quantise(model_in(folder))
+    script.main([name, str(tmp_path)])
+    assert_alive(tmp_path, name)
+    graph = import_model(model_in(tmp_path, name))
     module = compile_graph(graph, DEFAULT, keep_all=True)
-    samples = np.load(folder / script.IMAGES)
+    samples = np.load(images_in(tmp_path, name))
     assert samples["outputs"].shape == (script.TEST_IMAGES, script.CLASSES)
     comparison = Comparison(module)
     with open_device("sim", DEFAULT) as sim:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
 
 FOLDER = Path(__file__).parents[2] / "examples"
@@ -60,7 +60,7 @@ def assert_recognised(logits: np.ndarray, scans) -> None:
 
 
 def test_the_integer_definition_recognises_the_test_scans(scans):
-    graph = import_and_quantise(MODEL, len(scans["inputs"]))
+    graph = import_model(MODEL, len(scans["inputs"]))
     (logits,) = evaluate(graph, {"scan": scans["inputs"]}).values()
     assert_recognised(logits, scans)
 

@@ -164,7 +164,8 @@ def test_an_unknown_parameter_is_refused_with_the_known_ones():
         DEFAULT.replace(lanes=4)
     known = ", ".join(sorted(["name", "extra_operations", *DEFAULT.parameters()]))
     assert str(refusal.value) == (
-        f"configuration `16x16`: unknown parameter `lanes`; known are {known}"
+        f"configuration `16x16`: unknown parameter `lanes`; known are {known}; did you mean "
+        "`lanes_in`?"
     )
 
 
@@ -225,5 +226,6 @@ def test_json_with_an_unknown_parameter_is_refused():
     with pytest.raises(ConfigurationError) as refusal:
         Configuration.from_dict({"lanes_inn": 4}, "configuration `x`")
     assert str(refusal.value) == (
-        f"configuration `x`: unknown parameter `lanes_inn`; known are {known}"
+        f"configuration `x`: unknown parameter `lanes_inn`; known are {known}; "
+        "did you mean `lanes_in`?"
     )

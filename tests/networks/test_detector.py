@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnxruntime import quantization
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, evaluate, is_accelerated
 from tilewright.compiler.importers import NeedsInputError, import_onnx
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
@@ -58,7 +58,7 @@ def test_shapes_fold_away_whatever_the_extents(detector, model, batch, height, w
     found = Counter(node.op_type for node in detector.nodes)
     assert sum(found[kind] for kind in SHAPE_OPERATORS) > 40
     assert found["Reshape"] + found["Resize"] == 7, "whose shapes follow from them"
-    graph = import_and_quantise(model, batch, dims={"height": height, "width": width})
+    graph = import_model(model, batch, dims={"height": height, "width": width})
     assert depends_on_inputs(graph)
     assert {node.op for node in graph.nodes} == {
         *("conv", "binary", "unary", "reduce", "topk", "gather_nd", "gather_elements"),
@@ -73,7 +73,7 @@ def test_shapes_fold_away_whatever_the_extents(detector, model, batch, height, w
 
 
 def test_fewer_boxes_than_asked_for_are_all_of_them(model):
-    graph = import_and_quantise(model, dims={"height": 8, "width": 8})
+    graph = import_model(model, dims={"height": 8, "width": 8})
     x = draw_image(0, 1, 8, 8)
     ours, theirs = evaluate(graph, {"image": x}).values(), peer(model, x)
     assert theirs[1].shape == (1, 10)
@@ -119,7 +119,7 @@ def assert_same_boxes(ours, theirs, share: float, tolerance: float) -> None:
 
 
 def test_convolutions_in_int8_run_on_the_accelerator(quantised):
-    graph = import_and_quantise(quantised, dims=SIZE)
+    graph = import_model(quantised, dims=SIZE)
     assert depends_on_inputs(graph)
     layers = [node for node in graph.nodes if isinstance(node.attributes, QConv)]
     assert len(layers) == LAYERS
@@ -173,7 +173,7 @@ def test_a_result_of_as_many_rows_as_boxes_are_kept_is_refused():
     last = made.nodes[-1]
     given = ", ".join(f"`{name}`" for name in last.input)
     with pytest.raises(NeedsInputError) as caught:
-        import_and_quantise(made.file(), dims=SIZE)
+        import_model(made.file(), dims=SIZE)
     assert str(caught.value) == (
         f"model `model`: node `{last.name}` (NonMaxSuppression): expected operands known at "
         "import, since the extents of its result follow from their values, got some computed from "
@@ -185,6 +185,6 @@ def test_a_result_of_as_many_rows_as_boxes_are_kept_is_refused():
 def test_the_result_of_one_image_is_known_once_the_image_is():
     made = Detector(suppress=True).file()
     x = image(27)
-    graph = import_and_quantise(made, fixed={"image": x}, dims=SIZE)
+    graph = import_model(made, fixed={"image": x}, dims=SIZE)
     (kept,) = evaluate(graph, {}).values()
     np.testing.assert_array_equal(kept, peer(made, x)[0])

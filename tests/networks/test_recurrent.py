@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, evaluate, is_accelerated
 from tilewright.compiler.importers import import_onnx
 from tilewright.compiler.quantiser import accelerated_share, make_batches, quantise
@@ -38,14 +38,14 @@ def assert_close(ours, theirs, tolerance: float = CLOSE) -> None:
 )
 def test_a_tagger_agrees_with_onnxruntime(directions, batch, steps):
     model, inputs = tagger(directions), draw_inputs(directions, batch, steps)
-    graph = import_and_quantise(model, dims={"batch": batch, "steps": steps})
+    graph = import_model(model, dims={"batch": batch, "steps": steps})
     assert_close(run_on_sim(graph, inputs), peer(model, inputs))
 
 
 def test_states_that_the_caller_carries_give_what_one_long_sequence_gives():
     model, inputs = tagger(1), draw_inputs(1, 1, 12)
     whole = peer(model, inputs)
-    graph = import_and_quantise(model, dims={"batch": 1, "steps": 3})
+    graph = import_model(model, dims={"batch": 1, "steps": 3})
     states = {name: inputs[name] for name in ("h0", "c0", "g0")}
     for first in range(0, 12, 3):
         results = run_on_sim(graph, {"tokens": inputs["tokens"][:, first : first + 3], **states})
@@ -59,7 +59,7 @@ def test_states_that_the_caller_carries_give_what_one_long_sequence_gives():
 def test_an_lstm_is_the_same_as_operator_scan_and_loop(form):
     inputs = {"x": np.random.default_rng(3).normal(0, 1, (9, 1, FEATURES)).astype(np.float32)}
     model = lstm(form, steps=9)
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     assert {node.op for node in graph.nodes} >= {"recurrent" if form == "LSTM" else "matmul"}
     ours = run_on_sim(graph, inputs)
     assert ours[0].shape == (9, 1, HIDDEN)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.module import Module
 from tilewright.errors import ArtifactError
 from tilewright.isa.configuration import PRESETS
@@ -23,7 +23,7 @@ SMALL = PRESETS["8x8"]
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    return compile_graph(import_and_quantise(MODEL), SMALL)
+    return compile_graph(import_model(MODEL), SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_a_loaded_module_gives_the_same_outputs_without_the_model(module, artifa
 
 
 def test_equal_modules_give_equal_bytes(artifact, tmp_path):
-    again = compile_graph(import_and_quantise(MODEL), SMALL)
+    again = compile_graph(import_model(MODEL), SMALL)
     save(again, tmp_path / "again.tw")
     assert (tmp_path / "again.tw").read_bytes() == artifact.read_bytes()
 
@@ -96,8 +96,8 @@ def test_a_failed_write_leaves_the_older_file_whole(module, artifact, tmp_path, 
     with pytest.raises(ArtifactError) as refused:
         save(module, target)
     assert str(refused.value) == (
-        f"artifact `{target}`: cannot be written, got `No space left on device`; choose another "
-        "path"
+        f"artifact `{target}`: cannot be written, got `No space left on device`; make room, or "
+        "choose another path"
     )
     assert target.read_bytes() == artifact.read_bytes()
     assert list(tmp_path.iterdir()) == [target]

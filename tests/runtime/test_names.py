@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QAdd, QConv, TensorType, Value
 from tilewright.compiler.module import Layer, Module, Segment
 from tilewright.isa.configuration import PRESETS
@@ -18,7 +18,7 @@ SMALL = PRESETS["8x8"]
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    return compile_graph(import_and_quantise(DIGITS), SMALL)
+    return compile_graph(import_model(DIGITS), SMALL)
 
 
 def chain(names: list[str], layers: list[int]) -> Module:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Output, TensorType, Value
 from tilewright.compiler.graph.operators import MatMul, Reshape
 from tilewright.compiler.host import host_target, plan_host
@@ -58,7 +58,7 @@ def products() -> Module:
 @pytest.fixture(scope="module")
 def parted() -> Module:
     """A network with a convolution on the host, between two segments."""
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     return compile_graph(graph, SMALL, placement=Placement(forced=(("conv2", "cpu"),)))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import evaluate
 from tilewright.compiler.graph.types import DTYPES
 from tilewright.compiler.module import Module
@@ -24,7 +24,7 @@ SMALL = PRESETS["8x16"]
 
 @pytest.fixture(scope="module")
 def module() -> Module:
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     return compile_graph(graph, SMALL, keep_all=True)
 
 
@@ -99,7 +99,7 @@ def test_data_windows_of_two_devices_are_equal(module, scans):
 
 
 def test_reused_places_are_not_compared_but_listed(scans):
-    graph = import_and_quantise(DIGITS / "digits_int8_qdq.onnx")
+    graph = import_model(DIGITS / "digits_int8_qdq.onnx")
     module = compile_graph(graph, SMALL)
     comparison = Comparison(module)
     with open_device("sim", SMALL) as sim:
@@ -178,7 +178,8 @@ def test_a_device_of_another_configuration_is_refused(module):
 
 def test_inputs_that_do_not_fit_are_refused(module, scans):
     assert refused(module, scans[:2]) == (
-        "input `scan`: expected float32[1, 1, 8, 8], got float32[2, 1, 8, 8]; convert it"
+        "input `scan`: expected float32[1, 1, 8, 8], got float32[2, 1, 8, 8]; a run "
+        "takes one sample: call `run(array[i : i + 1])` for each `i`"
     )
     assert refused(module, scans[:1].astype(np.int8)) == (
         "input `scan`: expected float32[1, 1, 8, 8], got int8[1, 1, 8, 8]; convert it"

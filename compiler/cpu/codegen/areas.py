@@ -1,4 +1,4 @@
-"""Buffers while code for them is emitted: what they hold, and where."""
+"""Buffers during code generation: contents, layout and address."""
 
 from dataclasses import dataclass
 
@@ -13,27 +13,27 @@ from .layout import Layout, Tiles
 
 
 @dataclass(frozen=True, slots=True)
-class Area:
-    """A buffer while code for it is emitted.
+class CodeBuffer:
+    """A buffer during code generation.
 
     Parameters
     ----------
     tensor
-        What it holds.
+        The tensor that the buffer holds, or a part of it.
     domain
         Elements that exist; reading outside gives the pad.
     origin
-        Tensor coordinates of its first element, in symbols.
+        Tensor coordinates of the first element, in symbols.
     layout
-        Of the box that it has room for.
+        Layout of the box that the buffer has room for.
     pointer
-        Its first byte.
+        Address of the first byte.
     private
-        Whether elements that do not exist may be written, where there is room for them.
+        Whether elements outside the domain may be written if there is room for them.
     values
-        What it holds, where that is known.
+        The contents, if they are known at compile time.
     given
-        Whether it is an operand, which stays as it is: an element is loaded once.
+        Whether it is an operand, which never changes: each element is loaded once.
     """
 
     tensor: Tensor
@@ -46,7 +46,7 @@ class Area:
     given: bool = False
 
 
-def bytes_of(area: Area) -> int:
+def bytes_of(area: CodeBuffer) -> int:
     """Bytes of one element."""
     element = TYPES[area.tensor.dtype]
     return element.width // 8 if isinstance(element, ir.IntType) else 4

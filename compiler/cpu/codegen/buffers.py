@@ -1,4 +1,4 @@
-"""Buffers of a loop program: in the workspace, on the stack, in registers; their first values."""
+"""Allocate and initialise buffers in the workspace, on the stack or in registers."""
 
 import math
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ from ...te.nodes import Allocate
 from ...te.program import Program
 from ...te.stages import REGISTER
 from ...te.values import LIMITS
-from ..target import Target
-from .areas import Area, bytes_of
+from ..target import CpuTarget
+from .areas import CodeBuffer, bytes_of
 from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
-from .memory import Memory
+from .memory import MemoryAccess
 
 ALIGNMENT = 64
 """Bytes to which buffers are aligned: a cache line."""
@@ -26,38 +26,38 @@ STACK_BYTES = 1 << 18
 """Largest buffer that lies on the stack of its thread."""
 
 VECTOR = 64
-"""Most elements that are written at once."""
+"""Largest number of elements written at once."""
 
 
 @dataclass(slots=True)
-class Shared:
-    """What all functions of a kernel know, and count together.
+class LoweringContext:
+    """State that all functions of a kernel share while they are lowered.
 
     Parameters
     ----------
     program, target
-        What is compiled, and what for.
+        The loop program, and the processor to compile for.
     reduced
-        Tensors that are reduced into, and by what.
+        Tensors that hold reductions, with their operations.
     workspace_bytes
-        Size of the root's buffers so far.
+        Total size of the root's buffers so far.
     names
-        Symbols so far.
+        Number of symbols so far.
     """
 
     program: Program
-    target: Target
+    target: CpuTarget
     reduced: dict[str, Op]
     workspace_bytes: int = 0
     names: int = 0
 
     def fresh(self, name: str) -> str:
-        """A symbol that no other is named like."""
+        """A unique symbol."""
         self.names += 1
         return f"{name}#{self.names}"
 
     def reserve(self, size_bytes: int) -> int:
-        """Room in the workspace; its first byte."""
+        """Reserve bytes in the workspace and return the offset of the first."""
         start = -(-self.workspace_bytes // ALIGNMENT) * ALIGNMENT
         self.workspace_bytes = start + size_bytes
         return start
@@ -69,29 +69,29 @@ class Buffers:
     Parameters
     ----------
     shared
-        What all functions of the kernel know.
+        State shared by all functions of the kernel.
     memory
-        Where code goes.
+        Emits the code.
     """
 
-    def __init__(self, shared: Shared, memory: Memory) -> None:
+    def __init__(self, shared: LoweringContext, memory: MemoryAccess) -> None:
         self.shared, self.memory, self.emitter = shared, memory, memory.emitter
-        self.areas: dict[str, Area] = {}
+        self.areas: dict[str, CodeBuffer] = {}
 
-    def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> Area:
-        """A buffer at the root."""
+    def in_workspace(self, node: Allocate, env: Environment, workspace: LlvmValue) -> CodeBuffer:
+        """Allocate a buffer at the root."""
         area = self._area(node, env, workspace)
         start = self.shared.reserve(bytes_of(area) * area.layout.size)
         pointer = self.emitter.builder.gep(workspace, [I64(start)], source_etype=I8)
         return self._area(node, env, pointer)
 
-    def on_stack(self, node: Allocate, env: Environment) -> Area:
-        """A buffer inside a loop, of this thread alone; LLVM keeps small ones in registers.
+    def on_stack(self, node: Allocate, env: Environment) -> CodeBuffer:
+        """Allocate a buffer inside a loop, private to a thread; LLVM keeps small ones in registers.
 
         Raises
         ------
         CompileError
-            When it is too large.
+            When the buffer is too large.
         """
         element = TYPES[node.tensor.dtype]
         count = math.prod(self._room(node))
@@ -104,27 +104,27 @@ class Buffers:
             )
         return self._area(node, env, self.emitter.alloca(element, count, ALIGNMENT))
 
-    def _area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> Area:
+    def _area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> CodeBuffer:
         unbounded = tuple((-(1 << 62), 1 << 62) for _ in node.shape)
         domain = self.shared.program.domains.get(node.tensor.name, unbounded)
         origin = tuple(map(env.resolved, node.origin))
         layout = Layout.plain(self._room(node))
-        found = Area(node.tensor, domain, origin, layout, pointer, node.scope == REGISTER)
+        found = CodeBuffer(node.tensor, domain, origin, layout, pointer, node.scope == REGISTER)
         self.areas[node.tensor.name] = found
         return found
 
     def _room(self, node: Allocate) -> tuple[int, ...]:
-        """A buffer's extents; rows of registers are whole vectors."""
+        """Extents of a buffer; rows in registers are rounded up to whole vectors."""
         *outer, last = node.shape
         lanes = self.shared.target.lanes
         if node.scope == REGISTER and last > 1:
             last = -(-last // lanes) * lanes
         return (*outer, last)
 
-    def neutral_stores(self, area: Area) -> Iterator[tuple[str, int, Affine, LlvmValue]]:
-        """Loops that fill a buffer that is reduced into with the neutral element.
+    def neutral_stores(self, area: CodeBuffer) -> Iterator[tuple[str, int, Affine, LlvmValue]]:
+        """Loops that fill the buffer of a reduction with its neutral element.
 
-        Each is a symbol, how often, where, and what is stored.
+        Yields a symbol, the number of iterations, the place and the value stored there.
         """
         op = self.shared.reduced.get(area.tensor.name)
         if op is None:

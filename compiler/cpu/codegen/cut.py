@@ -1,4 +1,4 @@
-"""Which iterations of a loop meet guards and borders, so that the others can run without them."""
+"""Find the iterations of a loop that need no guards and no border checks."""
 
 from collections.abc import Callable
 
@@ -18,14 +18,14 @@ def middle_of(
     node
         The loop.
     inside
-        What is known in its body while its iterations are in a range.
+        The environment of the body for a range of iterations.
     program
-        Whose tensors have borders.
+        The program that the loop belongs to; its tensors have borders.
 
     Returns
     -------
-    All iterations, or all but the last, or all but the first and the last, where that leaves less
-    to be decided at run time.
+    All iterations; without the last, or without the first and the last, if that leaves fewer
+    decisions to run time.
     """
     first, last = 0, node.extent - 1
     if last < 1:
@@ -40,7 +40,7 @@ def middle_of(
 
 
 def undecided(block: Block, env: Environment, program: Program) -> int:
-    """How many guards and borders of tensors are left to run time."""
+    """Number of guards and borders that must be checked at run time."""
     count = 0
     for node in block:
         if isinstance(node, Let):

@@ -1,33 +1,32 @@
 """The processor's dot products: `sums[lane] += sum over tap of a[tap] * b[lane, tap]`."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from llvmlite import ir
 
 from ....errors import CompileError
 from ....isa.expressions import Call, Read
 from ...te.nodes import Guard, Instruction, Let, Loop, Node, Update
-from .areas import Area
-from .emitter import I8, I16, I32, Emitter, LlvmValue
+from .areas import CodeBuffer
+from .emitter import I8, I16, I32, TYPES, Emitter, LlvmType, LlvmValue
 from .environment import Environment, without
 from .lower_values import Values
 
 FETCHED_AHEAD = ("vpdpwssd",)
-"""Instructions that take `b` faster than processors fetch it by themselves from far caches."""
+"""Instructions that read `b` faster than the hardware prefetches it from outer caches."""
 
 AHEAD_BYTES = 4096
-"""How far from what is needed now; from 1024 on it makes little difference."""
+"""Prefetch distance; from 1024 on it makes little difference."""
 
 
 def emit_dot_product(node: Instruction, env: Environment, values: Values) -> None:
-    """The instruction for a nest of two loops.
+    """Emit the instruction for a nest of two loops.
 
     Raises
     ------
     CompileError
-        When the operands do not lie as the instruction takes them: `a` with its taps side by side,
-        `b` lane by lane, the taps of each side by side.
+        When the operands do not lie as the instruction reads them: the taps of `a` side by side,
+        `b` lane by lane with the taps of each lane side by side.
     """
     (lanes,) = node.body
     assert isinstance(lanes, Loop)
@@ -55,7 +54,7 @@ def emit_dot_product(node: Instruction, env: Environment, values: Values) -> Non
         if not values.memory.has_room(area, index, env):
             raise CompileError(
                 f"{node.mnemonic}: `{read}` reaches beyond `{read.tensor}` in the last lanes or "
-                "rows; give it a layout with room for whole vectors, or split without a rest"
+                "rows; give it a layout with room for whole vectors, or split without a remainder"
             )
         areas.append(area)
         offsets.append(without(offset, tap))
@@ -65,15 +64,15 @@ def emit_dot_product(node: Instruction, env: Environment, values: Values) -> Non
     before = values.memory.read(target, index, env, None)
     if node.mnemonic in FETCHED_AHEAD and areas[1].given:
         values.memory.fetch_ahead(areas[1], offsets[1], AHEAD_BYTES)
-    emit = _EMITTERS[node.mnemonic]
-    after = emit(values.emitter, before, (areas[0], pointers[0]), (areas[1], pointers[1]))
+    a, b = zip(areas, pointers, strict=True)
+    after = _CODE[node.mnemonic].emit(values.emitter, before, a, b)
     values.memory.write(target, index, after, env, None)
 
 
 def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment]:
-    """What stands inside definitions, and inside guards of lanes.
+    """The node inside definitions and guards of lanes, with its environment.
 
-    Lanes beyond the end are computed with the others: their sums lie in registers, unused.
+    Lanes beyond the end are computed as well; their sums stay in registers, unused.
     """
     *outer, node = block
     for let in outer:
@@ -85,60 +84,65 @@ def _inner(block: tuple[Node, ...], env: Environment) -> tuple[Node, Environment
             known, value = env.decide(condition)
             if not known and not value.coefficient("lane"):
                 raise CompileError(
-                    f"a dot product stands inside of a condition on `{condition.value}`, which is "
-                    "the same in all lanes; split the loops around it without a rest"
+                    f"a dot product is guarded by a condition on `{condition.value}`, which is the "
+                    "same in all lanes; split the loops around it without a remainder"
                 )
         return _inner(node.body, env)
     return node, env
 
 
-Operand = tuple[Area, LlvmValue]
+Operand = tuple[CodeBuffer, LlvmValue]
+"""A buffer, and the address of the first element that is read."""
 
 
-def _four_bytes(emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
-    """`vpdpbusd`: four uint8 of `a` in all lanes, four int8 of `b` per lane."""
-    builder, kind = emitter.builder, ir.VectorType(I8, 64)
-    word = emitter.splat(builder.load(a[1], align=1, typ=I32), 16)
-    weights = builder.load(b[1], align=1, typ=kind)
-    return emitter.intrinsic(
-        "llvm.x86.avx512.vpdpbusd.512", sums.type, [sums, builder.bitcast(word, kind), weights]
-    )
+@dataclass(frozen=True, slots=True)
+class DotProductCode:
+    """A dot product as an intrinsic of LLVM.
+
+    Parameters
+    ----------
+    intrinsic
+        Its name.
+    lanes
+        Sums, int32.
+    element
+        What is multiplied; bytes are widened to it. Elements of a lane fill 32 bits.
+    adds
+        Whether the intrinsic takes the sums before and adds to them; sums wrap.
+    """
+
+    intrinsic: str
+    lanes: int
+    element: LlvmType
+    adds: bool
+
+    def emit(self, emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
+        """The sums after; `a` is the same in all lanes, `b` lies lane by lane."""
+        kind = ir.VectorType(self.element, 32 // self.element.width * self.lanes)
+        word = emitter.splat(self._loaded(emitter, a, I32), self.lanes)
+        right = self._loaded(emitter, b, kind)
+        left = emitter.builder.bitcast(word, kind)
+        if self.adds:
+            return emitter.intrinsic(self.intrinsic, sums.type, [sums, left, right])
+        products = emitter.intrinsic(self.intrinsic, sums.type, [left, right])
+        return emitter.builder.add(sums, products)
+
+    def _loaded(self, emitter: Emitter, operand: Operand, kind: LlvmType) -> LlvmValue:
+        """Neighbours as one value; bytes are widened where words are multiplied."""
+        (area, pointer), builder = operand, emitter.builder
+        given = TYPES[area.tensor.dtype]
+        if given == self.element:
+            return builder.load(pointer, align=1, typ=kind)
+        count = kind.count if isinstance(kind, ir.VectorType) else 32 // self.element.width
+        found = builder.load(pointer, align=1, typ=ir.VectorType(given, count))
+        extend = builder.sext if area.tensor.dtype == "int8" else builder.zext
+        wide = extend(found, ir.VectorType(self.element, count))
+        return wide if wide.type == kind else builder.bitcast(wide, kind)
 
 
-def _added_words(emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
-    """`vpdpwssd`: two int16 of `a` in all lanes, two of `b` per lane; the sum wraps."""
-    builder, kind = emitter.builder, ir.VectorType(I16, 32)
-    pair = builder.bitcast(emitter.splat(builder.load(a[1], align=1, typ=I32), 16), kind)
-    weights = builder.load(b[1], align=1, typ=kind)
-    return emitter.intrinsic("llvm.x86.avx512.vpdpwssd.512", sums.type, [sums, pair, weights])
-
-
-def _two_words(
-    name: str, lanes: int
-) -> Callable[[Emitter, LlvmValue, Operand, Operand], LlvmValue]:
-    """`pmaddwd`: pairs of int16, to which bytes are widened; exact but for wrapping."""
-
-    def widened(emitter: Emitter, operand: Operand, count: int) -> LlvmValue:
-        area, pointer = operand
-        if area.tensor.dtype == "int16":
-            return emitter.builder.load(pointer, align=1, typ=ir.VectorType(I16, count))
-        found = emitter.builder.load(pointer, align=1, typ=ir.VectorType(I8, count))
-        extend = emitter.builder.sext if area.tensor.dtype == "int8" else emitter.builder.zext
-        return extend(found, ir.VectorType(I16, count))
-
-    def emit(emitter: Emitter, sums: LlvmValue, a: Operand, b: Operand) -> LlvmValue:
-        builder, kind = emitter.builder, ir.VectorType(I16, 2 * lanes)
-        pair = emitter.splat(builder.bitcast(widened(emitter, a, 2), I32), lanes)
-        weights = widened(emitter, b, 2 * lanes)
-        products = emitter.intrinsic(name, sums.type, [builder.bitcast(pair, kind), weights])
-        return builder.add(sums, products)
-
-    return emit
-
-
-_EMITTERS: dict[str, Callable[[Emitter, LlvmValue, Operand, Operand], LlvmValue]] = {
-    "vpdpbusd": _four_bytes,
-    "vpdpwssd": _added_words,
-    "vpmaddwd": _two_words("llvm.x86.avx2.pmadd.wd", 8),
-    "pmaddwd": _two_words("llvm.x86.sse2.pmadd.wd", 4),
+_CODE = {
+    "vpdpbusd": DotProductCode("llvm.x86.avx512.vpdpbusd.512", 16, I8, adds=True),
+    "vpdpwssd": DotProductCode("llvm.x86.avx512.vpdpwssd.512", 16, I16, adds=True),
+    "vpmaddwd": DotProductCode("llvm.x86.avx2.pmadd.wd", 8, I16, adds=False),
+    "pmaddwd": DotProductCode("llvm.x86.sse2.pmadd.wd", 4, I16, adds=False),
 }

@@ -1,6 +1,6 @@
-"""LLVM instructions on scalars and vectors alike: a scalar beside a vector stands for all lanes.
+"""Emit LLVM instructions for scalars and vectors alike; a scalar is broadcast to a vector's lanes.
 
-The few instructions that LLVM's builder lacks are calls of intrinsics, which carry the type in
+The few instructions that LLVM's builder lacks are calls of intrinsics, which have the type in
 their names.
 """
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from llvmlite import ir
 
-from ..target import Target
+from ..target import CpuTarget
 
 LlvmValue = Any
 LlvmType = Any
 LlvmBuilder = Any
-"""What llvmlite makes, whose types no checker can follow."""
+"""Objects of llvmlite, which has no type annotations."""
 
 BIT: LlvmType = ir.IntType(1)
 I8: LlvmType = ir.IntType(8)
@@ -33,10 +33,10 @@ TYPES = {
     "uint8": I8,
     "bool": I8,
 }
-"""How elements lie in memory; a bool is a byte of 0 or 1."""
+"""Types of elements in memory; a bool is a byte of 0 or 1."""
 
 CONTRACT = ("contract",)
-"""A product and a sum may be rounded once."""
+"""Flag: a product and a sum may be fused and rounded once."""
 
 
 class Emitter:
@@ -45,12 +45,12 @@ class Emitter:
     Parameters
     ----------
     builder
-        LLVM's.
+        LLVM's builder.
     target
-        What the code is for.
+        The processor to compile for.
     """
 
-    def __init__(self, builder: LlvmBuilder, target: Target) -> None:
+    def __init__(self, builder: LlvmBuilder, target: CpuTarget) -> None:
         self.builder, self.target = builder, target
 
     # Types ---------------------------------------------------------------------------------------
@@ -60,11 +60,11 @@ class Emitter:
         return element if lanes == 1 else ir.VectorType(element, lanes)
 
     def like(self, value: LlvmValue, element: LlvmType) -> LlvmType:
-        """The type of as many elements as a value has."""
+        """A type with as many elements as a value has."""
         return self.vector(element, lanes_of(value))
 
     def splat(self, value: LlvmValue, lanes: int) -> LlvmValue:
-        """A scalar in all lanes; vectors stay."""
+        """A scalar broadcast to all lanes; vectors are left as they are."""
         if lanes == 1 or isinstance(value.type, ir.VectorType):
             return value
         kind = ir.VectorType(value.type, lanes)
@@ -88,7 +88,7 @@ class Emitter:
         return ir.Constant(ir.VectorType(I64, lanes), [I64(lane) for lane in range(lanes)])
 
     def alloca(self, element: LlvmType, count: int, alignment: int) -> LlvmValue:
-        """Memory on the stack for as long as the function runs."""
+        """Memory on the stack that lives as long as the function runs."""
         with self.builder.goto_entry_block():
             pointer = self.builder.alloca(ir.ArrayType(element, count))
         pointer.align = alignment
@@ -125,7 +125,7 @@ class Emitter:
         return self.builder.fmul(a, b, flags=CONTRACT) if is_real(a) else self.builder.mul(a, b)
 
     def multiply_add(self, a: LlvmValue, b: LlvmValue, c: LlvmValue) -> LlvmValue:
-        """`a * b + c` of float32, in one where the target can."""
+        """`a * b + c` of float32, fused if the target can."""
         a, b, c = self.matched(a, b, c)
         if not self.target.fused:
             return self.add(self.multiply(a, b), c)
@@ -148,11 +148,11 @@ class Emitter:
         return self.builder.select(condition, a, b)
 
     def maximum(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
-        """The larger, `b` where one is a NaN."""
+        """The larger value; `b` if either is a NaN."""
         return self.select(self.compare(">", a, b), a, b)
 
     def minimum(self, a: LlvmValue, b: LlvmValue) -> LlvmValue:
-        """The smaller, `b` where one is a NaN."""
+        """The smaller value; `b` if either is a NaN."""
         return self.select(self.compare("<", a, b), a, b)
 
     def rounded(self, value: LlvmValue) -> LlvmValue:
@@ -164,7 +164,7 @@ class Emitter:
         )
 
     def by_register(self, make: Callable[..., LlvmValue], *values: LlvmValue) -> LlvmValue:
-        """What `make` gives for vectors of one register each, put together again."""
+        """Apply `make` to one register after the other and join the results."""
         lanes, size = lanes_of(values[0]), self.target.lanes
         if lanes == size:
             return make(*values)
@@ -226,7 +226,7 @@ class Emitter:
 
 
 def lanes_of(value: LlvmValue) -> int:
-    """How many elements a value has."""
+    """Number of elements of a value."""
     return value.type.count if isinstance(value.type, ir.VectorType) else 1
 
 

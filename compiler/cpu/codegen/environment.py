@@ -1,8 +1,8 @@
-"""What is known where code is emitted: variables as sums of symbols, and ranges of symbols.
+"""Variables and symbols at a place of the emitted code.
 
-A variable of a loop program is an affine function of symbols: counters of loops that are run, and
-digits of fused ones. Iterations that are written out have no symbol, only a number. The lane of a
-vector is a symbol too.
+Each variable of a loop program is an affine function of symbols. A symbol is the counter of a loop,
+a digit of a fused loop, or the lane of a vector. An unrolled iteration has a number instead of a
+symbol.
 """
 
 from dataclasses import dataclass, replace
@@ -19,11 +19,11 @@ class Environment:
     Parameters
     ----------
     variables
-        What the program's variables are.
+        Value of each variable of the program.
     ranges
-        Least and largest value of every symbol.
+        Smallest and largest value of each symbol.
     lane
-        The symbol of the vector's lanes, empty outside of vectorised loops.
+        The symbol of the lanes; empty outside vectorised loops.
     """
 
     variables: dict[str, Affine]
@@ -32,7 +32,7 @@ class Environment:
 
     @property
     def lanes(self) -> int:
-        """Lanes of the vector, 1 outside of vectorised loops."""
+        """Number of lanes; 1 outside vectorised loops."""
         return self.ranges[self.lane][1] + 1 if self.lane else 1
 
     def resolved(self, affine: Affine) -> Affine:
@@ -48,7 +48,7 @@ class Environment:
         return Affine(tuple(sorted((k, v) for k, v in terms.items() if v)), constant)
 
     def interval(self, affine: Affine) -> tuple[int, int]:
-        """Least and largest value of a sum of symbols."""
+        """Smallest and largest value of a sum of symbols."""
         low = high = affine.constant
         for name, factor in affine.terms:
             ends = [factor * end for end in self.ranges[name]]
@@ -56,23 +56,23 @@ class Environment:
         return low, high
 
     def bind(self, name: str, value: Affine) -> "Environment":
-        """With one more variable."""
+        """The environment with one more variable."""
         return replace(self, variables={**self.variables, name: value})
 
     def counting(self, name: str, start: Affine, symbol: str, low: int, high: int) -> "Environment":
-        """With a variable that is `start` plus a new symbol of `low`..`high`."""
+        """The environment with a variable: `start` plus a new symbol in `low`..`high`."""
         if low == high:
             return self.bind(name, total(start, low))
         ranges = {**self.ranges, symbol: (low, high)}
         return replace(self.bind(name, total(start, variable(symbol))), ranges=ranges)
 
     def decide(self, condition: Condition) -> tuple[bool | None, Affine]:
-        """Whether a condition holds, None where it depends, and what its value is."""
+        """Whether a condition holds, None if only run time tells, and its value."""
         value = self.resolved(condition.value)
         return self.inside(value, condition.low, condition.high), value
 
     def inside(self, value: Affine, low: int | None, high: int | None) -> bool | None:
-        """Whether `low <= value < high`, None where it depends."""
+        """Whether `low <= value < high`; None if only run time tells."""
         least, largest = self.interval(value)
         above = low is None or least >= low
         below = high is None or largest < high
@@ -83,14 +83,15 @@ class Environment:
 
 
 def without(affine: Affine, symbol: str) -> Affine:
-    """The rest of a sum."""
+    """A sum without the term of one symbol."""
     return Affine(tuple(term for term in affine.terms if term[0] != symbol), affine.constant)
 
 
 def divided(affine: Affine, divisor: int, environment: Environment) -> tuple[Affine, Affine] | None:
-    """Quotient and remainder of a sum, None where they are no sums.
+    """Quotient and remainder of a sum; None if they are not sums themselves.
 
-    Terms that are multiples of the divisor make the quotient; the others must stay below it.
+    The terms that are multiples of the divisor make up the quotient. The others must stay below the
+    divisor.
     """
     whole = [(name, k // divisor) for name, k in affine.terms if k % divisor == 0]
     part = [(name, k) for name, k in affine.terms if k % divisor]

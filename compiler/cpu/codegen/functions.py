@@ -123,11 +123,11 @@ FUNCTIONS: Mapping[Op, Callable[[Emitter, LlvmValue], LlvmValue]] = {
     Op.ERF: erf,
     Op.SQRT: square_root,
 }
-"""What the operations of one float32 argument are made of."""
+"""Operations of one float32 argument."""
 
 
 def polynomial(e: Emitter, x: LlvmValue, coefficients: tuple[float, ...]) -> LlvmValue:
-    """By Horner's rule, the highest power first."""
+    """Evaluate a polynomial by Horner's rule; coefficients from the highest power down."""
     value = e.constant(coefficients[0], x)
     for coefficient in coefficients[1:]:
         value = e.multiply_add(value, x, e.constant(coefficient, x))

@@ -1,4 +1,4 @@
-"""How a given tensor lies in memory: row-major, or in blocks so that a kernel reads it in order."""
+"""Layouts of tensors in memory: row-major, or in blocks that a kernel reads in order."""
 
 import itertools
 import math
@@ -23,11 +23,11 @@ class Layout:
     Parameters
     ----------
     shape
-        Extents that there is room for, the tensor's own or larger; block sizes divide them.
+        Extents of the memory, at least the tensor's own; block sizes divide them.
     blocks
-        Per dimension the sizes that cut it, the largest first: `(32, 4)` makes three parts.
+        Per dimension, the block sizes, the largest first: `(32, 4)` makes three parts.
     order
-        The parts from the outermost, each a dimension and how many cuts stand before it.
+        The parts, the outermost first: each a dimension and its level of blocking.
     """
 
     shape: tuple[int, ...]
@@ -41,7 +41,7 @@ class Layout:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> "Layout":
-        """From what `dataclasses.asdict` gives, lists for tuples."""
+        """The inverse of `dataclasses.asdict`, with lists for tuples."""
         return Layout(
             tuple(values["shape"]),
             tuple(tuple(sizes) for sizes in values["blocks"]),
@@ -58,7 +58,7 @@ class Layout:
         return tuple(self._parts(dimension)[cut] for dimension, cut in self.order)
 
     def pack(self, values: np.ndarray) -> np.ndarray:
-        """A tensor's values in this order, as an array of `packed_shape`, zeros in the rest."""
+        """A tensor's values in this layout, an array of `packed_shape` padded with zeros."""
         if values.shape != self.shape:
             rest = [(0, room - size) for room, size in zip(self.shape, values.shape, strict=True)]
             values = np.pad(values, rest)
@@ -72,20 +72,20 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Elements that there is room for."""
+        """Number of elements that there is room for."""
         return math.prod(self.shape)
 
     def conditions(self, index: tuple[Affine, ...]) -> tuple[Condition, ...]:
-        """What holds for elements that exist: nothing that loops do not see to."""
+        """Conditions for an element to exist: none beyond those of the loops."""
         return ()
 
     def offset(self, index: tuple[Affine, ...], environment: Environment, tensor: str) -> Affine:
-        """Where an element lies, in elements from the first.
+        """Offset of an element, in elements.
 
         Raises
         ------
         CompileError
-            When a loop runs across the blocks of a dimension.
+            When a loop crosses the blocks of a dimension.
         """
         strides = strides_of(self)
         terms = []
@@ -96,7 +96,7 @@ class Layout:
                 if found is None:
                     raise CompileError(
                         f"tensor `{tensor}`: its layout has blocks of {size} in dimension "
-                        f"{dimension}, and `{affine}` runs across them; split the loop by {size}"
+                        f"{dimension}, and `{affine}` crosses them; split the loop by {size}"
                     )
                 quotient, rest = found
                 terms.append(scaled(quotient, strides[dimension, cut]))
@@ -106,15 +106,15 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A tensor of tiles as an array without them, whose end may cut the last ones off.
+    """A tensor of tiles, stored as an array without tiles, whose end may clip the last ones.
 
     Parameters
     ----------
     extents
-        Of the array.
+        Extents of the array.
     digits
-        Per dimension of the array the extents of the tensor's dimensions that are its digits, the
-        highest first: `(4, 4)` for 4 tiles of 4. What lies beyond the extent does not exist.
+        Per dimension of the array, the extents of the tensor's dimensions that form it, the highest
+        first: `(4, 4)` for 4 tiles of 4. Elements beyond the extent do not exist.
     """
 
     extents: tuple[int, ...]
@@ -129,22 +129,22 @@ class Tiles:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """Extents of the tensor."""
         return tuple(extent for part in self.digits for extent in part)
 
     @property
     def size(self) -> int:
-        """Elements of the array."""
+        """Number of elements of the array."""
         return math.prod(self.extents)
 
     def offset(self, index: tuple[Affine, ...], environment: Environment, tensor: str) -> Affine:
-        """Where an element lies, in elements from the first."""
+        """Offset of an element, in elements."""
         strides = [math.prod(self.extents[place + 1 :]) for place in range(len(self.extents))]
         joined = zip(self._joined(index), strides, strict=True)
         return total(*(scaled(affine, stride) for affine, stride in joined))
 
     def conditions(self, index: tuple[Affine, ...]) -> tuple[Condition, ...]:
-        """What holds for elements that exist."""
+        """Conditions for an element to exist."""
         return tuple(
             Condition(affine, None, extent)
             for affine, part, extent in zip(
@@ -165,7 +165,7 @@ class Tiles:
 
 @lru_cache(256)
 def strides_of(layout: Layout) -> Mapping[tuple[int, int], int]:
-    """Elements from one index of every part to the next."""
+    """Stride of each part, in elements."""
     strides, stride = {}, 1
     for part, extent in zip(reversed(layout.order), reversed(layout.packed_shape), strict=True):
         strides[part] = stride

@@ -1,8 +1,9 @@
-"""A loop program to an LLVM module with one function for the kernel.
+"""Lower a loop program to an LLVM module with one function for the kernel.
 
-That is `void kernel(arrays, workspace, run, pool)`: pointers to its tensors, memory for the buffers
-at the root, and who runs a parallel loop, null for the calling thread. Buffers of reductions start
-with the neutral element, so that no iteration needs to know whether it is the first.
+Its signature is `void kernel(arrays, workspace, run, pool)`: pointers to the tensors, memory for
+the buffers at the root, and the function and state of the thread pool; both are null if the calling
+thread runs everything. Buffers of reductions start with the neutral element, so that the first
+iteration is like all others.
 """
 
 from collections.abc import Mapping
@@ -17,15 +18,15 @@ from ...te.nodes import (
     nodes,
 )
 from ...te.program import Program
-from ..target import Target
-from .areas import Area
-from .buffers import Shared
+from ..target import CpuTarget
+from .areas import CodeBuffer
+from .buffers import LoweringContext
 from .emitter import I64, POINTER, TYPES, LlvmValue, number_of
 from .layout import Layout, Tiles
 from .lower_function import Function
 
 IN_CODE = 256
-"""Elements of the largest constant that is part of the code instead of an argument."""
+"""Largest constant, in elements, that is embedded in the code instead of passed as an argument."""
 
 ENTRY = "kernel"
 """Name of the function."""
@@ -40,9 +41,9 @@ class Lowered:
     text
         A module with the function `kernel`.
     tensors
-        What its arrays are, in order: inputs, larger constants, and the output last.
+        Names of the arrays, in order: inputs, larger constants, then the output.
     workspace_bytes
-        Memory that it is to be given.
+        Size of the memory that the kernel needs while it runs.
     """
 
     text: str
@@ -50,23 +51,23 @@ class Lowered:
     workspace_bytes: int
 
 
-def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles]) -> Lowered:
+def lower(program: Program, target: CpuTarget, layouts: Mapping[str, Layout | Tiles]) -> Lowered:
     """LLVM code for a program.
 
     Parameters
     ----------
     program
-        Of a schedule for the target's processor.
+        The scheduled loop program, for the target's processor.
     target
-        What to compile for.
+        The processor to compile for.
     layouts
-        Of those given tensors that do not lie row-major.
+        Layouts of the given tensors that are not row-major.
 
     Raises
     ------
     CompileError
-        When a buffer inside a loop is too large for the stack, or a loop cannot be run as it is
-        marked.
+        When a buffer inside a loop is too large for the stack, or a loop cannot be executed as
+        scheduled.
     """
     module = ir.Module(name=program.kernel.name)
     module.triple = target.triple
@@ -78,7 +79,7 @@ def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles
     function = ir.Function(module, signature, ENTRY)
     arrays, workspace, run, pool = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    shared = Shared(program, target, {u.target.tensor: u.op for u in _updates(program)})
+    shared = LoweringContext(program, target, {u.target.tensor: u.op for u in _updates(program)})
     lowering = Function(shared, builder, {}, (run, pool))
     for position, name in enumerate(tensors):
         place = builder.gep(arrays, [I64(position)], source_etype=POINTER)
@@ -86,14 +87,14 @@ def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles
         layout = layouts.get(name, Layout.plain(tensor.shape))
         origin = (Affine(),) * len(tensor.shape)
         pointer = builder.load(place, align=8, typ=POINTER)
-        lowering.areas[name] = Area(
+        lowering.areas[name] = CodeBuffer(
             tensor, program.domains[name], origin, layout, pointer, given=name != tensors[-1]
         )
     for name in small:
         tensor, values = kernel.tensors[name], kernel.constants[name]
         pointer = _global(module, name, values)
         origin, layout = (Affine(),) * len(tensor.shape), Layout.plain(tensor.shape)
-        lowering.areas[name] = Area(
+        lowering.areas[name] = CodeBuffer(
             tensor, program.domains[name], origin, layout, pointer, values=values
         )
     lowering.root(program.body, workspace)
@@ -102,7 +103,7 @@ def lower(program: Program, target: Target, layouts: Mapping[str, Layout | Tiles
 
 
 def _global(module: ir.Module, name: str, values: np.ndarray) -> LlvmValue:
-    """A table inside the object file."""
+    """A constant table in the object file."""
     element = TYPES[values.dtype.name]
     kind = ir.ArrayType(element, values.size)
     found = ir.GlobalVariable(module, kind, f"table.{name}")

@@ -1,7 +1,7 @@
-"""Loops, guards and statements of a program in one LLVM function, as they are scheduled.
+"""Emit the loops, guards and statements of a program in one LLVM function, as scheduled.
 
-The first and last iterations of a loop are emitted apart where only they meet a guard or a border
-(`middle_of`).
+If only the first and last iterations of a loop need a guard or a border check, they get code of
+their own (`middle_of`).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ from ...te.nodes import (
     nodes,
 )
 from ...te.stages import Kind
-from .areas import Area, bytes_of
-from .buffers import Buffers, Shared
+from .areas import CodeBuffer, bytes_of
+from .buffers import Buffers, LoweringContext
 from .cut import middle_of
 from .dot_products import emit_dot_product
 from .emitter import I64, Emitter, LlvmBuilder, LlvmValue
@@ -37,7 +37,7 @@ from .environment import Environment
 from .lower_parallel import emit_parallel
 from .lower_values import Mask, Values
 from .masks import all_of
-from .memory import Memory
+from .memory import MemoryAccess
 
 
 class Function:
@@ -46,35 +46,35 @@ class Function:
     Parameters
     ----------
     shared
-        What all functions of the kernel know.
+        State shared by all functions of the kernel.
     builder
-        At the function's entry.
+        A builder at the function's entry.
     symbols
-        Values of symbols that are known there.
+        Values of the symbols that are known there.
     threads
-        Who runs a parallel loop, and the pool; None inside of one.
+        The pool's function for parallel loops and its state; None inside such a loop.
     """
 
     def __init__(
         self,
-        shared: Shared,
+        shared: LoweringContext,
         builder: LlvmBuilder,
         symbols: dict[str, LlvmValue],
         threads: tuple[LlvmValue, LlvmValue] | None,
     ) -> None:
         self.shared, self.builder, self.threads = shared, builder, threads
         self.emitter = Emitter(builder, shared.target)
-        self.memory = Memory(self.emitter, symbols)
+        self.memory = MemoryAccess(self.emitter, symbols)
         self.buffers = Buffers(shared, self.memory)
         self.areas = self.buffers.areas
         self.values = Values(self.memory, self.areas)
 
     def another(self, builder: LlvmBuilder, symbols: dict[str, LlvmValue]) -> "Function":
-        """A function of the same kernel, which runs no parallel loop."""
+        """Another function of the kernel, without parallel loops of its own."""
         return Function(self.shared, builder, symbols, None)
 
     def root(self, block: Block, workspace: LlvmValue) -> None:
-        """The nests of the program, each with its buffer in the workspace."""
+        """Emit the nests of the program, each with its buffer in the workspace."""
         env = Environment({}, {})
         for node in block:
             if isinstance(node, Allocate) and node.tensor.name in self.areas:
@@ -85,7 +85,7 @@ class Function:
                 self.node(node, env, None)
 
     def block(self, block: Block, env: Environment, mask: Mask) -> None:
-        """Nodes in order; what they bind is known to those after them."""
+        """Emit nodes in order; later ones see the variables that earlier ones bind."""
         for node in block:
             if isinstance(node, Let):
                 env = self.let(node, env)
@@ -95,7 +95,7 @@ class Function:
                 self.node(node, env, mask)
 
     def node(self, node: Node, env: Environment, mask: Mask) -> None:
-        """One node that binds nothing."""
+        """Emit a node that binds nothing."""
         if isinstance(node, Loop):
             self.loop(node, env, mask)
         elif isinstance(node, Guard):
@@ -112,7 +112,7 @@ class Function:
             self.block(node.body, env, mask)
 
     def store(self, node: Store, env: Environment, mask: Mask) -> None:
-        """An element, where it exists; tiles that are cut off have some that do not."""
+        """Store an element if it exists; in clipped tiles some do not."""
 
         def stored(mask: Mask) -> None:
             value = self.values.value(node.value, env, mask)
@@ -122,15 +122,15 @@ class Function:
         self.where(layout.conditions(node.target.index), stored, env, mask)
 
     def write(self, target: Read, value: LlvmValue, env: Environment, mask: Mask) -> None:
-        """An element in memory."""
+        """Store an element."""
         area = self.areas[target.tensor]
         index = [env.resolved(part) for part in target.index]
         self.memory.write(area, index, self.values.stored(value, area.tensor.dtype), env, mask)
 
     # Loops ---------------------------------------------------------------------------------------
 
-    def fill(self, area: Area) -> None:
-        """The neutral element in a buffer that is reduced into."""
+    def fill(self, area: CodeBuffer) -> None:
+        """Fill the buffer of a reduction with its neutral element."""
 
         def put(place: Affine, value: LlvmValue) -> None:
             self.builder.store(value, self.memory.address(area, place), align=bytes_of(area))
@@ -142,7 +142,7 @@ class Function:
                 self.counted(symbol, count, partial(put, place, value))
 
     def counted(self, symbol: str, count: int, body) -> None:
-        """A loop of `count` iterations, at least one."""
+        """Emit a loop of `count` iterations, at least one."""
         builder = self.builder
         before = builder.block
         inside, after = builder.append_basic_block("loop"), builder.append_basic_block("done")
@@ -161,7 +161,7 @@ class Function:
         builder.position_at_end(after)
 
     def let(self, node: Let, env: Environment) -> Environment:
-        """A variable that is a sum of others, or a digit of a fused one."""
+        """Bind a variable: a sum of others, or a digit of a fused loop."""
         value, digit = env.resolved(node.value), node.digit
         if digit is None:
             return env.bind(node.variable, value)
@@ -177,9 +177,9 @@ class Function:
         return env.counting(node.variable, value, symbol, 0, digit.modulus - 1)
 
     def loop(self, node: Loop, env: Environment, mask: Mask) -> None:
-        """A loop as it is marked.
+        """Emit a loop as scheduled.
 
-        A vectorised one that is fused, or has a stage of its own in each lane, is run serially.
+        A vectorised loop runs serially if it is fused or each lane has a stage of its own.
         """
         start, extent = env.resolved(node.start), node.extent
         symbol = self.shared.fresh(node.variable)
@@ -218,7 +218,7 @@ class Function:
         env: Environment,
         mask: Mask,
     ) -> None:
-        """What is emitted where conditions hold: at compile time, in a branch, or under a mask."""
+        """Emit code for where conditions hold: decided now, in a branch, or under a mask."""
         bits, lanes = [], []
         for condition in conditions:
             known, value = env.decide(condition)

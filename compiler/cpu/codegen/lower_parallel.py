@@ -1,7 +1,7 @@
-"""A parallel loop: a function `void body(context, begin, end)` of its own, and who runs it.
+"""Emit a parallel loop as a function `void body(context, begin, end)`, and the call that runs it.
 
-The context holds what the body needs from around the loop: addresses of buffers and values of
-symbols, eight bytes each.
+The context holds the addresses of buffers and the values of symbols that the body needs, eight
+bytes each.
 """
 
 from collections.abc import Sequence
@@ -28,18 +28,18 @@ def emit_parallel(
     start: Affine,
     threads: tuple[LlvmValue, LlvmValue],
 ) -> None:
-    """A loop whose iterations threads take in turns.
+    """Emit a loop whose iterations are shared by threads.
 
     Parameters
     ----------
     outer
-        The function that the loop stands in.
+        The function around the loop.
     node, symbol, start
         The loop, its counter, and where its variable starts.
     env
-        What is known around it.
+        The environment around it.
     threads
-        Who runs it, null for the calling thread, and the pool.
+        The pool's function, null for the calling thread, and its state.
     """
     builder, (run, pool) = outer.builder, threads
     symbols = [name for name in env.ranges if name in outer.memory.symbols]
@@ -66,7 +66,7 @@ def emit_parallel(
 def _inside(
     outer: "Function", body: ir.Function, names: Sequence[str], symbols: Sequence[str]
 ) -> "Function":
-    """The body at its entry, with what the context holds."""
+    """The body at its entry, with the contents of the context."""
     builder = ir.IRBuilder(body.append_basic_block("entry"))
     loaded = [
         builder.load(builder.gep(body.args[0], [I64(i)], source_etype=I64), align=8, typ=I64)
@@ -84,7 +84,7 @@ def _inside(
 def _emit_body(
     inner: "Function", body: ir.Function, node: Loop, env: Environment, symbol: str, start: Affine
 ) -> None:
-    """The iterations from `begin` to `end`; those of the middle have code of their own."""
+    """Emit the iterations from `begin` to `end`; those of the middle have code of their own."""
     builder, (_, begin, end) = inner.builder, body.args
     before = builder.block
     head, inside, after = (body.append_basic_block(name) for name in ("head", "loop", "done"))
@@ -121,11 +121,11 @@ def _emit_body(
 
 
 _RUN = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, POINTER, I64])
-"""Who runs a parallel loop: pool, body, context, iterations."""
+"""Type of the pool's function: pool, body, context, iterations."""
 
 
 class _Callee:
-    """A pointer as something to call, which the builder has no word for."""
+    """A pointer that the builder can call."""
 
     def __init__(self, pointer: LlvmValue, kind: ir.FunctionType) -> None:
         self.type, self.function_type = pointer.type, kind

@@ -1,4 +1,4 @@
-"""Expressions to LLVM values: int32, int64 and float32, as `compiler.tensor` defines them."""
+"""Lower expressions to LLVM values: int32, int64 and float32, as `compiler.tensor` defines them."""
 
 from collections.abc import Mapping
 from typing import TypeGuard
@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from ....isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real
 from ....isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
-from .areas import Area
+from .areas import CodeBuffer
 from .emitter import (
     FLOAT,
     I32,
@@ -23,16 +23,16 @@ from .emitter import (
 )
 from .environment import Environment
 from .functions import FUNCTIONS
-from .memory import Memory
+from .memory import MemoryAccess
 
 Mask = LlvmValue | None
 
 _BITWISE = {Op.SHIFT_RIGHT: "ashr", Op.AND: "and_", Op.OR: "or_", Op.XOR: "xor"}
-"""Operations on the bits of integers, and what the builder calls them."""
+"""Operations on the bits of integers, with the builder's names for them."""
 
 
 _CONTRACTED = (Op.ADD, Op.MULTIPLY)
-"""Operations of which two may be rounded at once."""
+"""Operations that may be fused with another."""
 
 
 class Values:
@@ -46,12 +46,12 @@ class Values:
         The buffers that exist now, by tensor.
     """
 
-    def __init__(self, memory: Memory, areas: Mapping[str, Area]) -> None:
+    def __init__(self, memory: MemoryAccess, areas: Mapping[str, CodeBuffer]) -> None:
         self.memory, self.areas = memory, areas
         self.emitter: Emitter = memory.emitter
 
     def value(self, tree: Expression, env: Environment, mask: Mask) -> LlvmValue:
-        """What an expression is: a scalar where it is the same in all lanes."""
+        """The value of an expression: a scalar if it is the same in all lanes."""
         if isinstance(tree, Constant):
             return I32(tree.value)
         if isinstance(tree, Real):
@@ -71,7 +71,7 @@ class Values:
         return self._apply(tree.op, parts)
 
     def element(self, read: Read, env: Environment, mask: Mask) -> LlvmValue:
-        """Elements of a tensor, widened."""
+        """Elements of a tensor, widened to 32 bits."""
         area = self.areas[read.tensor]
         index = tuple(map(env.resolved, read.index))
         if not area.given:
@@ -80,7 +80,7 @@ class Values:
         return self.memory.once(key, lambda: self._loaded(area, index, env, mask))
 
     def _loaded(
-        self, area: Area, index: tuple[Affine, ...], env: Environment, mask: Mask
+        self, area: CodeBuffer, index: tuple[Affine, ...], env: Environment, mask: Mask
     ) -> LlvmValue:
         found = self.memory.read(area, index, env, mask)
         if area.tensor.dtype in ("int8", "int16"):
@@ -90,7 +90,7 @@ class Values:
         return found
 
     def stored(self, value: LlvmValue, dtype: str) -> LlvmValue:
-        """A value as it lies in memory: cut to the low bits."""
+        """A value as it is stored: cut to the low bits."""
         emitter, element = self.emitter, TYPES[dtype]
         if dtype == "bool":
             value = emitter.compare("!=", value, emitter.constant(0, value))
@@ -103,7 +103,7 @@ class Values:
         return emitter.builder.trunc(value, kind)
 
     def combined(self, op: Op, before: LlvmValue, tree: Expression, env, mask: Mask) -> LlvmValue:
-        """An unfinished sum or maximum with one more value."""
+        """A partial sum or maximum, with one more value."""
         if op is Op.ADD and is_real(before) and _is_product(tree):
             a = self.value(tree.arguments[0], env, mask)
             if is_zero(a):
@@ -114,7 +114,7 @@ class Values:
             return self._apply(op, [before, self.emitter.multiply(a, b)])
         value = self.value(tree, env, mask)
         found = self._apply(op, [before, value])
-        if op is Op.MAXIMUM and is_real(before):  # which is the value where one is a NaN
+        if op is Op.MAXIMUM and is_real(before):  # `found` is the value if either is a NaN
             return self.emitter.select(self.emitter.is_nan(before), before, found)
         return found
 
@@ -126,9 +126,9 @@ class Values:
         return self._apply(Op.ADD, [self._apply(Op.MULTIPLY, [a, b]), c])
 
     def _single(self, op: Op, a: LlvmValue, b: LlvmValue) -> LlvmValue:
-        """A sum or a product as float32; LLVM may not contract it with another.
+        """A sum or a product, rounded to float32; LLVM must not contract it with another.
 
-        Both need it: where a product is negated, it takes what it may from the sum that follows.
+        Neither may carry the flag: a negated product would pass it on to the sum that follows.
         """
         if is_real(a) and not (is_number(a) and is_number(b)):
             builder = self.emitter.builder
@@ -177,7 +177,7 @@ class Values:
         return self.emitter.maximum(self.emitter.constant(low, value), value)
 
     def _wide(self, *values: LlvmValue) -> tuple[LlvmValue, ...]:
-        """All int64 where one is."""
+        """The values, all widened to int64 if one is."""
         if not any(element_of(value) == I64 for value in values):
             return values
         emitter = self.emitter
@@ -208,7 +208,7 @@ class Values:
         return emitter.rounded(emitter.select(exact, bounded, sign))
 
     def _lookup(self, tree: Call, env: Environment, mask: Mask) -> LlvmValue:
-        """`table[index + 128]`, of the nearest index from -128 to 127."""
+        """`table[index + 128]`, with the index clamped to -128..127."""
         emitter, builder = self.emitter, self.emitter.builder
         table, index = tree.arguments
         assert isinstance(table, Read)
@@ -229,12 +229,12 @@ class Values:
 
 
 def is_number(value: LlvmValue) -> bool:
-    """Whether a value is a float32 known now."""
+    """Whether a value is a float32 constant."""
     return isinstance(value, ir.Constant) and value.type == FLOAT
 
 
 def is_zero(value: LlvmValue) -> bool:
-    """Whether a factor of a sum is a zero known now: a term that is left out, NaNs or not."""
+    """Whether a factor is the constant zero: its term is left out, whatever the other factor."""
     return is_number(value) and value.constant == 0
 
 

@@ -1,4 +1,4 @@
-"""LLVM's text to an object file, and an object file to functions that can be called."""
+"""Compile LLVM assembly to an object file, and load object files."""
 
 import ctypes
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from collections.abc import Callable
 import llvmlite.binding as llvm
 
 from ....errors import CompileError
-from ..target import Target
+from ..target import CpuTarget
 
 
-def assemble(text: str, target: Target, name: str) -> bytes:
+def assemble(text: str, target: CpuTarget, name: str) -> bytes:
     """Optimise a module and emit its object file.
 
     Parameters
@@ -17,20 +17,20 @@ def assemble(text: str, target: Target, name: str) -> bytes:
     text
         LLVM assembly.
     target
-        What to compile for.
+        The processor to compile for.
     name
-        What errors call it.
+        The kernel's name in errors.
 
     Raises
     ------
     CompileError
-        When LLVM refuses the module: a bug of the lowering.
+        When LLVM rejects the module, which is a bug of the lowering.
     """
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
-        raise CompileError(f"kernel `{name}`: LLVM refuses its code: {error}") from error
+        raise CompileError(f"kernel `{name}`: LLVM rejects its code: {error}") from error
     machine = target.machine()
     module.data_layout = str(machine.target_data)
     optimise(module, machine)
@@ -38,7 +38,7 @@ def assemble(text: str, target: Target, name: str) -> bytes:
 
 
 def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
-    """LLVM's pipeline at level 3; loops are unrolled and vectorised as scheduled and no further."""
+    """Run LLVM's pipeline at level 3, but leave unrolling and vectorisation to the schedule."""
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = False
     options.slp_vectorization = False
@@ -47,37 +47,37 @@ def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
     builder.getModulePassManager().run(module, builder)
 
 
-def assembly_of(text: str, target: Target) -> str:
-    """What a module becomes, to read."""
+def assembly_of(text: str, target: CpuTarget) -> str:
+    """The machine code of a module as text."""
     module, machine = llvm.parse_assembly(text), target.machine()
     module.data_layout = str(machine.target_data)
     optimise(module, machine)
     return machine.emit_assembly(module)
 
 
-class Library:
-    """An object file in memory, ready to be called.
+class ObjectCode:
+    """An object file, loaded into memory.
 
     Parameters
     ----------
     code
         The object file.
     target
-        What it was compiled for.
+        The processor that it was compiled for.
     """
 
-    def __init__(self, code: bytes, target: Target) -> None:
+    def __init__(self, code: bytes, target: CpuTarget) -> None:
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Where a function begins, 0 where there is none."""
+        """Address of a function; 0 if there is none."""
         return self._engine.get_function_address(name)
 
     def function(self, name: str, *arguments: type) -> Callable[..., None]:
-        """A function without result, called with Python's lock released.
+        """A function without result, called with the GIL released.
 
-        It must not outlive the library.
+        It must not outlive this object.
         """
         return ctypes.CFUNCTYPE(None, *arguments)(self.address(name))

@@ -1,4 +1,4 @@
-"""Bits that tell in which lanes something is done; those that are known need no code."""
+"""Masks: one bit per lane. Masks known at compile time need no code."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from .emitter import BIT, Emitter, LlvmValue
 
 
 def all_of(emitter: Emitter, bits: Sequence[LlvmValue]) -> LlvmValue:
-    """Where all bits are set."""
+    """The conjunction of masks."""
     found = bits[0]
     for more in bits[1:]:
         first, second = known_bits(found), known_bits(more)
@@ -25,7 +25,7 @@ def constant_bits(bits: Sequence[bool]) -> LlvmValue:
 
 
 def known_bits(mask: LlvmValue) -> list[bool]:
-    """The bits of a constant mask, none of another."""
+    """The bits of a constant mask; an empty list for any other."""
     if not isinstance(mask, ir.Constant) or not isinstance(mask.type, ir.VectorType):
         return []
     return [bool(bit.constant) for bit in mask.constant]

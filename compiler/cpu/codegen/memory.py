@@ -1,4 +1,4 @@
-"""Elements in memory: where they lie, and reading and writing whole vectors of them."""
+"""Emit loads and stores of elements and whole vectors."""
 
 from collections.abc import Callable, Hashable, Sequence
 
@@ -7,19 +7,19 @@ from llvmlite import ir
 from ....errors import CompileError
 from ....isa.expressions import Affine
 from ...te.affine import scaled, total
-from .areas import Area, bytes_of
+from .areas import CodeBuffer, bytes_of
 from .emitter import BIT, I32, I64, POINTER, TYPES, Emitter, LlvmValue, number_of, suffix
 from .environment import Environment, without
 from .masks import all_of, constant_bits, known_bits
 
 
-class Memory:
-    """Reads and writes inside one function.
+class MemoryAccess:
+    """Loads and stores inside one function.
 
     Parameters
     ----------
     emitter
-        Where code goes.
+        Emits the code.
     symbols
         Values of symbols, int64.
     """
@@ -30,17 +30,17 @@ class Memory:
         self._loads: list[dict[Hashable, LlvmValue]] = [{}]
 
     def open(self) -> None:
-        """Enter a block that may be passed over: what it computes is forgotten after it."""
+        """Enter a block that may be skipped: its values are not reused after it."""
         self._sums.append({})
         self._loads.append({})
 
     def close(self) -> None:
-        """Leave it."""
+        """Leave the block."""
         self._sums.pop()
         self._loads.pop()
 
     def once(self, key: Hashable, make: Callable[[], LlvmValue]) -> LlvmValue:
-        """A value of a key, made where it is not known yet."""
+        """The value for a key, emitted once."""
         for known in reversed(self._loads):
             if key in known:
                 return known[key]
@@ -90,22 +90,24 @@ class Memory:
 
     # Elements ------------------------------------------------------------------------------------
 
-    def inside(self, area: Area, index: Sequence[Affine]) -> tuple[Affine, ...]:
+    def inside(self, area: CodeBuffer, index: Sequence[Affine]) -> tuple[Affine, ...]:
         """An index from the buffer's first element on."""
         pairs = zip(index, area.origin, strict=True)
         return tuple(i if start == _ZERO else total(i, scaled(start, -1)) for i, start in pairs)
 
-    def has_room(self, area: Area, index: Sequence[Affine], env: Environment) -> bool:
-        """Whether every lane lies in the buffer, elements that do not exist included."""
+    def has_room(self, area: CodeBuffer, index: Sequence[Affine], env: Environment) -> bool:
+        """Whether the buffer has room for every lane, even outside the domain."""
         extents = zip(self.inside(area, index), area.layout.shape, strict=True)
         return all(env.inside(affine, 0, extent) is True for affine, extent in extents)
 
-    def place(self, area: Area, index: Sequence[Affine], env: Environment) -> tuple[Affine, int]:
+    def place(
+        self, area: CodeBuffer, index: Sequence[Affine], env: Environment
+    ) -> tuple[Affine, int]:
         """Offset of lane 0 in elements, and from lane to lane."""
         offset = area.layout.offset(self.inside(area, index), env, area.tensor.name)
         return without(offset, env.lane), offset.coefficient(env.lane)
 
-    def address(self, area: Area, offset: Affine) -> LlvmValue:
+    def address(self, area: CodeBuffer, offset: Affine) -> LlvmValue:
         """Pointer to an element."""
         builder, element = self.emitter.builder, TYPES[area.tensor.dtype]
         pointer = area.pointer
@@ -116,9 +118,9 @@ class Memory:
         return pointer
 
     def read(
-        self, area: Area, index: Sequence[Affine], env: Environment, mask: LlvmValue | None
+        self, area: CodeBuffer, index: Sequence[Affine], env: Environment, mask: LlvmValue | None
     ) -> LlvmValue:
-        """Elements as they lie in memory, pads where they lie outside."""
+        """Load elements; outside the domain they are the pad."""
         if area.values is not None and not any(affine.terms for affine in index):
             place = tuple(affine.constant for affine in index)
             inside = all(0 <= i < size for i, size in zip(place, area.values.shape, strict=True))
@@ -143,13 +145,13 @@ class Memory:
 
     def write(
         self,
-        area: Area,
+        area: CodeBuffer,
         index: Sequence[Affine],
         value: LlvmValue,
         env: Environment,
         mask: LlvmValue | None,
     ) -> None:
-        """Elements in memory, where the mask has its bits.
+        """Store elements where the bits of the mask are set.
 
         A mask that is known to have one bit is a scalar store here. LLVM 22 would make it one too,
         but of four bytes where a vector of int32 is cut to int8.
@@ -183,8 +185,10 @@ class Memory:
         name = f"llvm.masked.scatter.{suffix(value.type)}.v{env.lanes}p0"
         emitter.intrinsic(name, ir.VoidType(), [value, pointers, I32(size), bits])
 
-    def _outside(self, area: Area, index: Sequence[Affine], env: Environment) -> LlvmValue | None:
-        """Bits that tell which elements exist, None where all do."""
+    def _outside(
+        self, area: CodeBuffer, index: Sequence[Affine], env: Environment
+    ) -> LlvmValue | None:
+        """Mask of the elements that exist; None if all do."""
         bits = []
         for affine, (low, high) in zip(index, area.domain, strict=True):
             if env.inside(affine, low, high) is not True:
@@ -194,15 +198,15 @@ class Memory:
                 bits.append(self.condition(affine, below, above, env))
         return all_of(self.emitter, bits) if bits else None
 
-    def _load(self, area: Area, offset: Affine, lanes: int) -> LlvmValue:
+    def _load(self, area: CodeBuffer, offset: Affine, lanes: int) -> LlvmValue:
         element = TYPES[area.tensor.dtype]
         kind = self.emitter.vector(element, lanes)
         return self.emitter.builder.load(self.address(area, offset), align=bytes_of(area), typ=kind)
 
-    def _has_rows(self, area: Area, offset: Affine, step: int, env: Environment) -> bool:
-        """Whether lanes lie so far apart, and so far from the ends, that each can be read as a row.
+    def _has_rows(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> bool:
+        """Whether each lane can be read as an element of a whole vector of its own.
 
-        Rows are whole vectors, of which the lane is an element.
+        The lanes must lie far enough from each other and from the ends of the buffer.
         """
         lanes = env.lanes
         if (
@@ -217,8 +221,8 @@ class Memory:
         last = high - spare + step * (lanes - 1) + lanes
         return low >= spare and last <= area.layout.size
 
-    def _column(self, area: Area, offset: Affine, step: int, env: Environment) -> LlvmValue:
-        """One column of a square of elements; its neighbours are there for those who ask next.
+    def _column(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> LlvmValue:
+        """One column of a square of elements; the other columns are kept for later reads.
 
         Rows and shuffles are much faster than a gather where several columns are read, and no
         slower for one.
@@ -232,8 +236,8 @@ class Memory:
 
         return self.once(("columns", area.tensor.name, first, step), columns)[column]
 
-    def _guarded(self, area: Area, offset: Affine, inside: LlvmValue) -> LlvmValue:
-        """One element, or the pad; where it does not exist, the first is read instead."""
+    def _guarded(self, area: CodeBuffer, offset: Affine, inside: LlvmValue) -> LlvmValue:
+        """One element or the pad; if it does not exist, the first element is loaded instead."""
         emitter, builder = self.emitter, self.emitter.builder
         where = builder.select(inside, self.number(offset), I64(0))
         element = TYPES[area.tensor.dtype]
@@ -242,9 +246,14 @@ class Memory:
         return builder.select(inside, value, emitter.constant(area.tensor.pad, value))
 
     def _gather(
-        self, area: Area, offset: Affine, step: int, env: Environment, bits: LlvmValue | None
+        self,
+        area: CodeBuffer,
+        offset: Affine,
+        step: int,
+        env: Environment,
+        bits: LlvmValue | None,
     ) -> LlvmValue:
-        """Elements at a distance, or under a mask; pads where it has no bit."""
+        """Load strided or masked elements; the pad where the mask is clear."""
         emitter, size = self.emitter, bytes_of(area)
         kind = ir.VectorType(TYPES[area.tensor.dtype], env.lanes)
         if bits is None:
@@ -258,14 +267,14 @@ class Memory:
         name = f"llvm.masked.gather.{suffix(kind)}.v{env.lanes}p0"
         return emitter.intrinsic(name, kind, [pointers, I32(size), bits, rest])
 
-    def _pointers(self, area: Area, offset: Affine, step: int, env: Environment) -> LlvmValue:
+    def _pointers(self, area: CodeBuffer, offset: Affine, step: int, env: Environment) -> LlvmValue:
         builder, kind = self.emitter.builder, ir.VectorType(I64, env.lanes)
         distances = builder.mul(self.emitter.iota(env.lanes), number_of(kind, step))
         first = self.emitter.splat(self.number(offset), env.lanes)
         return self.pointers(area, builder.add(distances, first))
 
-    def fetch_ahead(self, area: Area, offset: Affine, distance: int) -> None:
-        """Bring what lies some bytes after an element into the first cache, once per element."""
+    def fetch_ahead(self, area: CodeBuffer, offset: Affine, distance: int) -> None:
+        """Prefetch the bytes at a distance after an element, once per element."""
         emitter, place = self.emitter, total(offset, distance // bytes_of(area))
 
         def fetch() -> LlvmValue:
@@ -274,8 +283,8 @@ class Memory:
 
         self.once(("ahead", area.tensor.name, offset), fetch)
 
-    def at(self, area: Area, offsets: LlvmValue) -> LlvmValue:
-        """Elements at any distances from the first."""
+    def at(self, area: CodeBuffer, offsets: LlvmValue) -> LlvmValue:
+        """Load elements at arbitrary offsets."""
         lanes = offsets.type.count
         kind = ir.VectorType(TYPES[area.tensor.dtype], lanes)
         bits = number_of(ir.VectorType(BIT, lanes), 1)
@@ -283,8 +292,8 @@ class Memory:
         arguments = [self.pointers(area, offsets), I32(bytes_of(area)), bits, number_of(kind, 0)]
         return self.emitter.intrinsic(name, kind, arguments)
 
-    def pointers(self, area: Area, offsets: LlvmValue) -> LlvmValue:
-        """Pointers to elements at distances from the first."""
+    def pointers(self, area: CodeBuffer, offsets: LlvmValue) -> LlvmValue:
+        """Pointers to elements at arbitrary offsets."""
         builder, lanes = self.emitter.builder, offsets.type.count
         kind = ir.VectorType(POINTER, lanes)
         size = number_of(offsets.type, bytes_of(area))

@@ -1,4 +1,4 @@
-"""A compiled kernel: machine code, what arrays it takes, and calls of it."""
+"""Compiled kernels: machine code, its arrays, and calls."""
 
 import ctypes
 import hashlib
@@ -18,33 +18,33 @@ from ....errors import CompileError, InputError
 from ..codegen.buffers import ALIGNMENT
 from ..codegen.layout import Layout
 from ..codegen.lower import ENTRY, Lowered, lower
-from ..codegen.machine_code import Library, assemble
-from ..kernels.description import Array, Description, Plan
-from ..target import Target, check_runs, host
+from ..codegen.machine_code import ObjectCode, assemble
+from ..kernels.description import Array, Description, KernelSchedule
+from ..target import CpuTarget, check_runs, host
 from . import workspace
 from .pool import Pool, pool_of
 
 _MAGIC = b"tilewright-cpu-kernel-3\n"
-"""What stored kernels begin with; the number changes with what descriptions or headers mean."""
+"""First bytes of stored kernels; the number changes with the format of the header."""
 
 
-class Kernel:
+class CompiledKernel:
     """Machine code of one description for one target.
 
     Parameters
     ----------
     description
-        What it computes.
+        The computation.
     target
-        What the code is for.
+        The processor to compile for.
     code
         The object file.
     tensors
-        What the code's arrays are, in order, the output last.
+        Names of the code's arrays, in order, the output last.
     layouts
-        Of tensors that are packed.
+        Layouts of the tensors that are packed.
     workspace_bytes
-        Memory that the code needs while it runs.
+        Size of the memory that the code needs while it runs.
     threads
         Threads that share parallel loops; the result does not depend on it.
 
@@ -57,7 +57,7 @@ class Kernel:
     def __init__(
         self,
         description: Description,
-        target: Target,
+        target: CpuTarget,
         code: bytes,
         tensors: tuple[str, ...],
         layouts: Mapping[str, Layout],
@@ -68,7 +68,7 @@ class Kernel:
         self.description, self.target, self.code = description, target, code
         self.tensors, self.layouts, self.workspace_bytes = tensors, layouts, workspace_bytes
         self.pool: Pool | None = pool_of(threads)
-        self._library = Library(code, target)
+        self._library = ObjectCode(code, target)
         self.run = self._library.function(ENTRY, *[ctypes.c_void_p] * 4)
 
     def bind(self, **constants: np.ndarray) -> "BoundKernel":
@@ -82,12 +82,12 @@ class Kernel:
         Raises
         ------
         InputError
-            When one is missing, is none, or does not fit.
+            When one is missing, unknown, or of another type or shape.
         """
         wanted = self.description.constants
         if set(constants) != set(wanted):
             raise InputError(
-                f"kernel: its constants are {', '.join(wanted) or 'none'}, not "
+                f"kernel: expected the constants {', '.join(wanted) or 'none'}, got "
                 f"{', '.join(constants) or 'none'}"
             )
         for name, array in constants.items():
@@ -100,7 +100,7 @@ class Kernel:
         return BoundKernel(self, {name: _aligned(array) for name, array in packed.items()})
 
     def __call__(self, *arrays: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Compute; all operands in the order of the description. Constants are packed anew."""
+        """Compute, with all operands in the order of the description; packs constants each time."""
         names = tuple(self.description.operands)
         if len(arrays) != len(names):
             raise InputError(f"kernel: takes {', '.join(names)}, not {len(arrays)} arrays")
@@ -109,7 +109,7 @@ class Kernel:
         return self.bind(**constants)(*given.values(), out=out)
 
     def call(self, pointers: ctypes.Array) -> None:
-        """Run the code on arrays in the order of `tensors`; memory is kept for the next call."""
+        """Run the code on the addresses of arrays, in the order of `tensors`."""
         run, state = (self.pool.run, self.pool.state) if self.pool else (None, None)
         if not self.workspace_bytes:
             self.run(ctypes.addressof(pointers), None, run, state)
@@ -119,7 +119,7 @@ class Kernel:
         workspace.give_back(space)
 
     def to_bytes(self) -> bytes:
-        """The kernel as bytes, for an artifact; `load_kernel` reads them."""
+        """Serialise the kernel for an artifact; `load_kernel` is the inverse."""
         header = {
             "key": key_of(self.description, self.target),
             "target": asdict(self.target),
@@ -132,7 +132,7 @@ class Kernel:
 
 
 class BoundKernel:
-    """A kernel with its constants: a call takes the other operands.
+    """A kernel with bound constants: a call takes the other operands.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class BoundKernel:
         Packed arrays by tensor.
     """
 
-    def __init__(self, kernel: Kernel, constants: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, kernel: CompiledKernel, constants: Mapping[str, np.ndarray]) -> None:
         self.kernel, self.constants = kernel, constants
         description = kernel.description
         self._names = [n for n in description.operands if n not in description.constants]
@@ -156,11 +156,10 @@ class BoundKernel:
         self._kind = ctypes.c_void_p * len(places)
 
     def frame(self) -> tuple[ctypes.Array, Mapping[str, int]]:
-        """An array of addresses for `Kernel.call`, constants in place, and where the others go.
+        """Addresses for `CompiledKernel.call`, with the constants, and the positions of the others.
 
-        The caller fills in the operands that are no constants, by name, and last the output; it
-        sees to it that arrays fit and stay alive, and so does this object, which holds the
-        constants.
+        The caller fills in the other operands by name, and the output at the end. It must ensure
+        that the arrays fit, and that they and this object, which owns the constants, stay alive.
         """
         places = dict(zip(self._names, self._given, strict=True))
         return self._kind(*self._pointers), places
@@ -171,9 +170,9 @@ class BoundKernel:
         Parameters
         ----------
         arrays
-            The operands that are no constants, in order.
+            The operands that are not constants, in order.
         out
-            Where the result goes; a new array without.
+            Array for the result; a new one by default.
 
         Returns
         -------
@@ -182,7 +181,7 @@ class BoundKernel:
         Raises
         ------
         InputError
-            When an array does not fit.
+            When an array has another type, shape or layout.
         """
         if len(arrays) != len(self._names):
             raise InputError(f"kernel: takes {', '.join(self._names)}, not {len(arrays)} arrays")
@@ -193,20 +192,20 @@ class BoundKernel:
             check(self._names[position], array, self._arrays[position])
             if array is out or np.may_share_memory(array, out):
                 raise InputError(
-                    f"kernel: `out` lies in the same memory as `{self._names[position]}`; give an "
-                    "array of its own"
+                    f"kernel: `out` shares memory with `{self._names[position]}`; give another "
+                    "array"
                 )
             pointers[self._given[position]] = address_of(array)
         check("out", out, self._output)
         if not out.flags.writeable:
-            raise InputError("kernel: `out` is read-only; give an array that can be written")
+            raise InputError("kernel: `out` is read-only; give a writable array")
         pointers[-1] = address_of(out)
         self.kernel.call(self._kind(*pointers))
         return out
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An array that begins at a cache line, as vectors do best; NumPy's own seldom do."""
+    """An array that begins at a cache line, where vectors are fastest; NumPy's own seldom do."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     room = np.empty(size + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
@@ -214,7 +213,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where an array's first element lies; a quarter of a microsecond where it is writable."""
+    """Address of an array's first element; takes a quarter of a microsecond if it is writable."""
     if array.flags.writeable and array.size:
         elements: Any = array
         return ctypes.addressof(ctypes.c_char.from_buffer(elements))
@@ -222,14 +221,14 @@ def address_of(array: np.ndarray) -> int:
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that begins at a cache line, row-major."""
+    """A row-major copy that begins at a cache line."""
     found = aligned_empty(array.shape, array.dtype.name)
     found[...] = array
     return found
 
 
 def check(name: str, array: np.ndarray, wanted: Array) -> None:
-    """Refuse an array that does not fit."""
+    """Reject an array of another type, shape or layout."""
     if array.shape != wanted.shape or array.dtype != wanted.dtype:
         raise InputError(
             f"kernel: `{name}` is {array.dtype}{list(array.shape)}, expected "
@@ -240,16 +239,16 @@ def check(name: str, array: np.ndarray, wanted: Array) -> None:
 
 
 def compile_kernel(
-    description: Description, target: Target | None = None, threads: int = 1
-) -> Kernel:
+    description: Description, target: CpuTarget | None = None, threads: int = 1
+) -> CompiledKernel:
     """Compile a kernel.
 
     Parameters
     ----------
     description
-        What it computes.
+        The computation.
     target
-        What to compile for, this machine by default.
+        The processor to compile for; this machine by default.
     threads
         Threads that share parallel loops.
 
@@ -261,7 +260,7 @@ def compile_kernel(
     target = target or host()
     plan, lowered = lower_description(description, target)
     code = assemble(lowered.text, target, plan.schedule.kernel.name)
-    return Kernel(
+    return CompiledKernel(
         description,
         target,
         code,
@@ -272,46 +271,48 @@ def compile_kernel(
     )
 
 
-def lower_description(description: Description, target: Target) -> tuple[Plan, Lowered]:
+def lower_description(
+    description: Description, target: CpuTarget
+) -> tuple[KernelSchedule, Lowered]:
     """The schedule of a kernel and its LLVM code, for reading."""
     plan = description.plan(target)
     return plan, lower(plan.schedule.program(), target, {**plan.layouts, **plan.tiles})
 
 
 def load_kernel(
-    data: bytes, description: Description, target: Target | None = None, threads: int = 1
-) -> Kernel:
-    """A kernel from an artifact; compiled anew where that is for another target or description.
+    data: bytes, description: Description, target: CpuTarget | None = None, threads: int = 1
+) -> CompiledKernel:
+    """Load a kernel from an artifact; recompile it if that is for another target or description.
 
     Parameters
     ----------
     data
-        From `Kernel.to_bytes`.
+        From `CompiledKernel.to_bytes`.
     description, target, threads
         As for `compile_kernel`.
 
     Raises
     ------
     CompileError
-        When the bytes are no kernel, or were changed.
+        When the bytes are not a kernel, or are damaged.
     """
     target = target or host()
     if not data.startswith(_MAGIC):
-        raise CompileError("these bytes are no kernel of the CPU target; compile it again")
+        raise CompileError("these bytes are not a kernel of the CPU target; compile it again")
     digest, _, rest = data.removeprefix(_MAGIC).partition(b"\n")
     if digest != hashlib.sha256(rest).hexdigest().encode():
-        raise CompileError("the code of a kernel was changed or cut off; compile it again")
+        raise CompileError("the code of a kernel is damaged or truncated; compile it again")
     header, _, code = rest.partition(b"\n")
     known = json.loads(header)
     if known["key"] != key_of(description, target):
         return compile_kernel(description, target, threads)
     layouts = {name: Layout.from_dict(found) for name, found in known["layouts"].items()}
     tensors, size = tuple(known["tensors"]), known["workspace_bytes"]
-    return Kernel(description, target, code, tensors, layouts, size, threads)
+    return CompiledKernel(description, target, code, tensors, layouts, size, threads)
 
 
-def key_of(description: Description, target: Target) -> str:
-    """What code follows from: description, target, and the compiler's own files."""
+def key_of(description: Description, target: CpuTarget) -> str:
+    """A hash of everything that the code depends on: description, target and compiler."""
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
         parts = (repr(description), repr(target), str(llvm_version_info), code_generator_digest())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -319,7 +320,7 @@ def key_of(description: Description, target: Target) -> str:
 
 @cache
 def code_generator_digest() -> str:
-    """A hash of the code generator, so that a kernel of an older one is compiled anew."""
+    """A hash of the code generator: kernels of an older one are recompiled."""
     cpu = Path(__file__).parents[1]
     folders = (cpu, cpu.parent / "te")
     files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]

@@ -1,11 +1,10 @@
-"""Threads that share the iterations of a parallel loop.
+"""Thread pools that share the iterations of a parallel loop.
 
-A worker spins for a moment after a loop, then sleeps on a futex, so that a loop that soon follows
-starts within a microsecond and an idle pool costs nothing; so does the caller while others end.
-Iterations are handed out in blocks by an atomic counter. Who comes late finds the loop closed and
-does nothing, so that the caller waits for those at work alone. A pool that is in use already is not
-waited for: the caller runs its loop itself. A forked child has none of its parent's workers: its
-pools start anew.
+After a loop, a worker spins for a moment and then sleeps on a futex. A loop that follows soon
+starts within a microsecond, and an idle pool costs nothing. The caller waits in the same way.
+An atomic counter hands out blocks of iterations. A late worker finds the loop closed and does
+nothing, so that the caller waits only for workers that have started. If the pool is busy, the
+caller runs its loop alone. A forked child has no workers: its pools start anew.
 """
 
 import atexit
@@ -17,7 +16,7 @@ from functools import cache
 import numpy as np
 
 from ....errors import CompileError
-from ..codegen.machine_code import Library, assemble
+from ..codegen.machine_code import ObjectCode, assemble
 from ..target import host
 from .pool_code import FIELDS, STATE_BYTES, pool_code
 
@@ -26,12 +25,12 @@ BLOCKS = 8
 
 
 class Pool:
-    """Workers beside the calling thread.
+    """The calling thread and its workers.
 
     Parameters
     ----------
     threads
-        How many work in all, at least two.
+        Threads in all, at least two.
     """
 
     def __init__(self, threads: int) -> None:
@@ -47,7 +46,7 @@ class Pool:
         self.start()
 
     def start(self) -> None:
-        """Begin with a new state, and workers of this process; none may be running."""
+        """Reset the state and start the workers; none may be running."""
         blocks = FIELDS["blocks"]
         self._fields[:] = 0
         self._fields[blocks : blocks + 8].view(np.int64)[0] = BLOCKS * self.threads
@@ -59,19 +58,19 @@ class Pool:
             thread.start()
 
     def close(self) -> None:
-        """End the workers; parallel loops must not be running."""
+        """Stop the workers; no parallel loop may be running."""
         self._close(self.state)
         for thread in self._workers:
             thread.join()
 
 
 def pool_of(threads: int) -> Pool | None:
-    """The process' pool of so many threads, None for one.
+    """The process-wide pool of a number of threads; None for one thread.
 
     Raises
     ------
     CompileError
-        When the number is none.
+        When the number is less than one.
     """
     if threads < 1:
         raise CompileError(f"a kernel runs on at least one thread, not {threads}")
@@ -82,7 +81,7 @@ def pool_of(threads: int) -> Pool | None:
 
 
 class _Making:
-    """One thread makes pools at a time; a forked child does not wait for its parent's."""
+    """A lock around the creation of pools; a forked child gets a new one."""
 
     def __init__(self) -> None:
         self.renew()
@@ -104,6 +103,6 @@ def _pool(threads: int) -> Pool:
 
 
 @cache
-def _library() -> Library:
+def _library() -> ObjectCode:
     target = host()
-    return Library(assemble(pool_code(), target, "thread pool"), target)
+    return ObjectCode(assemble(pool_code(), target, "thread pool"), target)

@@ -1,17 +1,17 @@
-"""The machine's side of a pool of threads, in LLVM's language: kernels call it from machine code.
+"""The thread pool's code in LLVM assembly; kernels call it.
 
-All threads share one state, `FIELDS`. Who waits for a word of it to change does so in one function,
-`await`: it spins for a while, then sleeps on a futex and is counted there, so that nobody makes a
-system call for threads that are awake.
+All threads share one state, `FIELDS`. The function `await` waits for a word of it to change: it
+spins for a while, then sleeps on a futex. Sleepers are counted, so that nobody makes a system call
+for threads that are awake.
 """
 
 from string import Template
 
 SPINS = 8000
-"""Looks at the generation before a worker sleeps: some 100 microseconds."""
+"""Polls of the generation before a worker sleeps: about 100 microseconds."""
 
 PATIENCE = 2000
-"""Looks at who is at work before the caller sleeps."""
+"""Polls of the active workers before the caller sleeps."""
 
 STATE_BYTES = 512
 
@@ -30,7 +30,7 @@ FIELDS = {
     "grain": 344,
     "blocks": 352,
 }
-"""Bytes of the state; what threads write at the same time has cache lines of its own."""
+"""Byte offsets in the state; fields that threads write concurrently have their own cache lines."""
 
 
 def pool_code() -> str:

@@ -1,8 +1,8 @@
-"""Memory for the buffers of running kernels, kept from call to call and shared by all kernels.
+"""Memory for the buffers of running kernels, kept between calls and shared by all kernels.
 
-One kernel after the other uses the same memory, which is then in the caches already: a sequence of
-kernels needs no more than the largest of them. Kernels that run at the same time have memory of
-their own. What is kept is bounded in number and in size.
+Kernels that run one after the other use the same memory, which is then in the caches already.
+Kernels that run at the same time have separate memory. The number and size of kept spaces are
+bounded.
 """
 
 import numpy as np
@@ -10,17 +10,17 @@ import numpy as np
 from ..codegen.buffers import ALIGNMENT
 
 LEAST_BYTES = 1 << 22
-"""From this size on NumPy asks for large pages; what is never touched takes no memory."""
+"""From this size on NumPy asks for large pages; untouched pages take no memory."""
 
 MOST_BYTES = 1 << 28
-"""Larger memory is not kept: what needs it runs so long that asking for it is nothing."""
+"""Larger memory is not kept: kernels that need it run so long that allocating it costs nothing."""
 
 MOST_SPACES = 16
-"""Kept at once."""
+"""Number of spaces kept at once."""
 
 
 class Space:
-    """Memory from a cache line on.
+    """Memory that begins at a cache line.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ _free: list[Space] = []
 
 
 def take(size: int) -> Space:
-    """Memory of at least so many bytes, nobody else's until it is given back."""
+    """Memory of at least `size` bytes, reserved until it is given back."""
     while fitting := [space for space in tuple(_free) if space.size >= size]:
         space = min(fitting, key=lambda space: space.size)
         try:
@@ -51,6 +51,6 @@ def take(size: int) -> Space:
 
 
 def give_back(space: Space) -> None:
-    """Keep memory for a next call."""
+    """Keep memory for the next call."""
     if space.size <= MOST_BYTES and len(_free) < MOST_SPACES:
         _free.append(space)

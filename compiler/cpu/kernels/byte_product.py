@@ -1,38 +1,39 @@
 """Matrix products of two activations of bytes, one for each image and head.
 
-The second operand is packed in the kernel, as the processor's dot products read it. They multiply
-bytes as they are; the zero points are taken out again with the sums of rows and columns, which are
-dot products with ones.
+The kernel packs the second operand as the processor's dot products read it. The zero points are
+taken out with the sums of rows and columns, which are dot products with ones.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ... import te
-from ..target import Target
-from .description import Array, Plan, round_up
-from .quantised import Quantised
+from ..target import CpuTarget
+from .description import KernelSchedule, even_blocks, round_up
+from .direct_convolution import narrowed
+from .heads import HeadProduct
+from .quantised import Requantisation
+from .tiles import TILES, Multiplication, panel_of, schedule_tiles
 
 SUMS = 8
-"""Sums of rows or of columns that are made side by side."""
+"""Sums of rows or columns that are computed side by side."""
 
 
 @dataclass(frozen=True, slots=True)
-class ByteProduct:
+class ByteProduct(HeadProduct):
     """`out[n, h, m, c]` of `sum((a[n, h, m, k] - za) * (b[n, h, k, c] - zb))`, all int8.
 
     Parameters
     ----------
-    batch, heads, rows, inner, columns
+    images, heads, rows, inner, columns
         Extents of n, h, m, k and c.
     zero_points
         `za` and `zb`.
     scale
-        Of the sums, before they become bytes.
+        Factor of the sums.
     quantised
-        What becomes of them.
+        Requantisation of the sums.
     transposed
         Whether `b` is [n, h, c, k].
     joined
@@ -40,83 +41,45 @@ class ByteProduct:
         [n, h, m, k].
     """
 
-    batch: int
+    images: int
     heads: int
     rows: int
     inner: int
     columns: int
     zero_points: tuple[int, int]
     scale: float
-    quantised: Quantised
+    quantised: Requantisation
     transposed: bool = False
     joined: tuple[bool, bool, bool] = (False, False, False)
+    dtype = "int8"
 
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        last = (self.columns, self.inner) if self.transposed else (self.inner, self.columns)
-        return {
-            "a": Array("int8", self._shape((self.rows, self.inner), self.joined[0])),
-            "b": Array("int8", self._shape(last, self.joined[1])),
-        }
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
-    def output(self) -> Array:
-        """What it gives."""
-        return Array("int8", self._shape((self.rows, self.columns), self.joined[2]))
-
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        return self.batch * self.heads * self.rows * self.inner * self.columns
-
-    def _shape(self, matrix: tuple[int, int], joined: bool) -> tuple[int, ...]:
-        first, second = matrix
-        between = (first, self.heads) if joined else (self.heads, first)
-        return (self.batch, *between, second)
-
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
         return ByteProductPlanner(self, target).plan()
 
 
 class ByteProductPlanner:
-    """Declares and schedules one product for one target.
+    """Plan one product for one target.
 
     Parameters
     ----------
     product
-        What is multiplied.
+        The product.
     target
-        What it is compiled for.
+        The processor that it is compiled for.
     """
 
-    def __init__(self, product: ByteProduct, target: Target) -> None:
+    def __init__(self, product: ByteProduct, target: CpuTarget) -> None:
         self.product, self.target = product, target
-        self.instruction = target.processor.instructions[0]
-        self.shift = 0 if ("int8", "int8") in self.instruction.pairs else 128
-        self.taps, self.lanes = self.instruction.taps, target.lanes
+        self.way = Multiplication.of(product.quantised, target)
+        self.taps, self.lanes = self.way.taps, target.lanes
         self.inner = round_up(product.inner, self.taps)
-        vectors = 1 if product.columns <= self.lanes else 2
-        self.panel = vectors * self.lanes
+        self.panel = panel_of(product.columns, target)
         self.columns = round_up(product.columns, self.panel)
-        most = {"avx512vnni": 14, "avx2": 4, "sse2": 4}[target.level]
-        self.tile = -(-product.rows // -(-product.rows // most))
-        few = product.columns < self.lanes
-        self.name = "wide" if few else "out"
+        self.tile = even_blocks(product.rows, TILES[target.level].rows_of_bytes)
+        self.name = "wide" if product.columns < self.lanes else "out"
 
-    def plan(self) -> Plan:
+    def plan(self) -> KernelSchedule:
         """Declaration and schedule."""
         out, constants = self._declared()
         kernel = te.kernel("product", out, constants)
@@ -134,20 +97,13 @@ class ByteProductPlanner:
         if "rows" in names:
             s.split("rows", "m", SUMS)
             self._tensorise(s, "rows", "n", "h", "m.o", "g", "m.i", "c", "t")
-        s.split(self.name, "m", self.tile)
-        s.split(self.name, "c", self.panel)
-        s.split(self.name, "c.i", self.lanes)
-        inner = ("m.i", "c.i.o", "c.i.i", "t")
-        s.reorder(self.name, "n", "h", "c.o", "m.o", "g", *inner)
-        s.unroll(self.name, "m.i")
-        s.unroll(self.name, "c.i.o")
-        s.tensorise(self.name, "c.i.i")
-        s.vectorise(self.name, "c.i.i")
+        order, sizes = ("n", "h", "c.o", "m.o", "g"), (("m", self.tile), ("c", self.panel))
+        schedule_tiles(s, self.name, sizes, order, self.lanes, "t")
         s.parallelise(self.name, s.fuse(self.name, s.fuse(self.name, "n", "h"), "c.o"))
-        return Plan(s)
+        return KernelSchedule(s)
 
     def _tensorise(self, s: te.Schedule, stage: str, *loops: str) -> None:
-        """Sums of rows or columns, some at a time, so that none waits for the one before."""
+        """Schedule sums of rows or columns, several at a time, so that none waits for another."""
         *_, several, lanes, _ = loops
         s.reorder(stage, *loops)
         s.unroll(stage, several)
@@ -157,57 +113,49 @@ class ByteProductPlanner:
 
     def _declared(self) -> tuple[te.Operand, dict[str, np.ndarray]]:
         """The last stage, and tables of ones."""
-        p, taps = self.product, self.taps
-        names = ("a", "b")
-        a, b = (te.tensor(name, "int8", p.operands[name].shape) for name in names)
-        n, h, m, k = te.axes(n=p.batch, h=p.heads, m=p.rows, k=self.inner)
-        number = "uint8" if self.shift else "int8"
-        read = a[n, m, h, k] if p.joined[0] else a[n, h, m, k]
-        left = te.compute("left", number, (n, h, m, k), read + self.shift if self.shift else read)
+        p, taps, shift = self.product, self.taps, self.way.shift
+        a, b = (te.tensor(name, "int8", one.shape) for name, one in p.operands.items())
+        axes = te.axes(n=p.images, h=p.heads, m=p.rows, k=self.inner)
+        left = self.way.moved("left", axes, a[p.placed(0, *axes)], a)
         groups = self.inner // taps
-        n, h, g, c, t = te.axes(n=p.batch, h=p.heads, g=groups, c=self.columns, t=taps)
-        place = (c, g * taps + t) if p.transposed else (g * taps + t, c)
-        read = b[n, place[0], h, place[1]] if p.joined[1] else b[n, h, *place]
-        packed = te.compute("packed", "int8", (n, h, g, c, t), read)
+        axes = n, h, g, c, t = te.axes(n=p.images, h=p.heads, g=groups, c=self.columns, t=taps)
+        read = b[p.placed(1, n, h, *p.second(g * taps + t, c))]
+        packed = te.compute("packed", "int8", axes, read)
 
         constants = {}
         g, t = over = te.reduce_axes(g=groups, t=taps)
         columns = self.columns if self.name == "wide" else p.columns
-        n, m, h, c = te.axes(n=p.batch, m=p.rows, h=p.heads, c=columns)
+        n, m, h, c = te.axes(n=p.images, m=p.rows, h=p.heads, c=columns)
         total = te.sum(left[n, h, m, g * taps + t] * packed[n, h, g, c, t], over=over)
         za, zb = p.zero_points
-        constant = p.inner * za * zb + zb * self.shift * self.inner
-        if za + self.shift:
-            constants["ones"] = np.ones(taps, number)
-            ones = te.tensor("ones", number, (taps,))
-            sums = self._column_sums(ones, packed)
-            total = total + sums[n, h, c]
+        constant = p.inner * za * zb + zb * shift * self.inner
+        if za + shift:
+            constants["ones"] = np.ones(taps, left.tensor.dtype)
+            ones = te.tensor("ones", left.tensor.dtype, (taps,))
+            total = total + self._column_sums(ones, packed)[n, h, c]
         if zb:
             constants["table"] = np.ones((self.lanes, taps), np.int8)
             table = te.tensor("table", "int8", (self.lanes, taps))
             total = total + self._row_sums(left, table)[n, h, m, 0]
         value = p.quantised.requantised(total + constant, te.constant(p.scale))
-        order = (n, m, h, c) if p.joined[2] else (n, h, m, c)
-        computed = te.compute(self.name, "int8", order, value)
+        computed = te.compute(self.name, "int8", p.placed(2, n, h, m, c), value)
         if self.name == "wide":
-            n, m, h, c = te.axes(n=p.batch, m=p.rows, h=p.heads, c=p.columns)
-            order = (n, m, h, c) if p.joined[2] else (n, h, m, c)
-            computed = te.compute("out", "int8", order, computed[order])
+            computed = narrowed(computed, p.placed(2, *"nhmc"), p.columns)
         return computed, constants
 
     def _column_sums(self, ones: te.Operand, packed: te.Operand) -> te.Operand:
-        """What the zero point of the first operand takes from each column."""
+        """The part of each column's sum that stems from the zero point of `a`."""
         p = self.product
-        n, h, c = te.axes(n=p.batch, h=p.heads, c=self.columns)
+        n, h, c = te.axes(n=p.images, h=p.heads, c=self.columns)
         g, t = over = te.reduce_axes(g=self.inner // self.taps, t=self.taps)
         total = te.sum(ones[t] * packed[n, h, g, c, t], over=over)
-        factor = -(p.zero_points[0] + self.shift)
+        factor = -(p.zero_points[0] + self.way.shift)
         return te.compute("columns", "int32", (n, h, c), total * factor)
 
     def _row_sums(self, left: te.Operand, table: te.Operand) -> te.Operand:
-        """What the zero point of the second operand takes from each row, the same in all lanes."""
+        """The part of each row's sum that stems from the zero point of `b`, in all lanes."""
         p = self.product
-        n, h, m, c = te.axes(n=p.batch, h=p.heads, m=p.rows, c=self.lanes)
+        n, h, m, c = te.axes(n=p.images, h=p.heads, m=p.rows, c=self.lanes)
         g, t = over = te.reduce_axes(g=self.inner // self.taps, t=self.taps)
         total = te.sum(left[n, h, m, g * self.taps + t] * table[c, t], over=over)
         return te.compute("rows", "int32", (n, h, m, c), total * -p.zero_points[1])

@@ -1,22 +1,21 @@
-"""Winograd's convolution F(4x4, 3x3) of bytes, to the bit: 36 products where a tile has 144.
+"""Winograd's convolution F(4x4, 3x3) of bytes, exact: 36 products per tile instead of 144.
 
-Tiles of 6x6 inputs and windows are changed to a basis in which convolution is a product element by
-element; over all tiles that is one matrix product for each of the 36 elements. With the points 0,
+Tiles of 6x6 inputs and windows are changed to a basis in which convolution is an elementwise
+product; over all tiles that is one matrix product for each of the 36 elements. With the points 0,
 1, -1, 2, -2 and infinity (source: Lavin and Gray, Fast Algorithms for Convolutional Neural
-Networks, CVPR 2016) the window's change has fractions. Its rows are multiplied here until they are
-whole, and the output's change makes that even, so that 24 * 24 times the sums come out. No number
-is rounded on the way:
+Networks, CVPR 2016) the change of windows has fractions. Here its rows are scaled to whole numbers,
+and the change of outputs balances that, so that the results are 24 * 24 times the sums. Nothing is
+rounded on the way:
 
-* Changed inputs are below 17,341 and changed windows below 18,433, so that int16 holds them.
-* Products are added up in int32, and wrap. 576 is 9 * 64, and 9 has an inverse modulo 2**32: times
-  that, a result is 64 times the sum modulo 2**32, which tells the sum where it is below 2**25.
-* A power of two changes no rounding, so that the factor of 64 is taken out by the scale.
+* Changed inputs are below 17,341 and changed windows below 18,433, which int16 holds.
+* Products are summed in int32 and wrap. 576 is 9 * 64, and 9 has an inverse modulo 2**32. A result
+  times that is 64 times the sum modulo 2**32, which determines sums below 2**25.
+* A power of two changes no rounding, so that the scale can take out the factor of 64.
 
-Words are multiplied at half the rate of bytes at most: what remains is half of the time, less the
-changes. Changed windows take eight times the memory, which is too much where few tiles use them.
+Words are multiplied at half the rate of bytes at most, which leaves about half of the time, plus
+that of the changes. Changed windows take eight times the memory: too much if few tiles use them.
 """
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -27,9 +26,11 @@ from ... import te
 from ...te.stages import REGISTER
 from ...te.values import LIMITS
 from ..codegen.buffers import STACK_BYTES
-from ..codegen.layout import Layout, Tiles
-from ..target import Target
-from .description import Plan, round_up
+from ..codegen.layout import Layout
+from ..target import CpuTarget
+from .description import KernelSchedule, even_blocks, round_up
+from .tiles import TILES, panels
+from .winograd import TilePlanner
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -45,7 +46,7 @@ CHANGE_IN = np.array(
     ],
     np.int32,
 )
-"""How six inputs along a dimension become the factors of a tile."""
+"""The change of basis of six inputs along a dimension."""
 
 _WINDOW = np.array(
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 6]], np.int32
@@ -55,54 +56,51 @@ _OUTPUT = np.array(
 )
 
 POWER = 64
-"""What is left of 24 * 24 in the results."""
+"""The factor that remains of 24 * 24 in the results."""
 
 LIMIT = (1 << 31) // POWER
-"""Magnitude that sums stay below."""
+"""Bound of the magnitude of sums."""
 
 TILE, POINTS, TAPS = 4, 6, 2
 """Outputs and inputs of a tile along each dimension; words per lane of a dot product."""
 
-SUMS = {"avx512vnni": 28, "avx2": 12, "sse2": 12}
-"""Vectors of sums that stay in registers."""
-
 CACHED_BYTES = 1 << 21
-"""Changed inputs up to this size are made for the whole image, else for a group of rows."""
+"""Changed inputs up to this size are computed for the whole image, larger ones row by row."""
 
 KEPT_BYTES = 1 << 19
-"""Windows up to this size stay in the second cache from one group of rows to the next."""
+"""Changed windows up to this size stay in the second cache between groups of rows."""
 
 INPUT_COST, OUTPUT_COST = 50, 260
-"""Dot products that could be done while a vector of a tile's inputs, or outputs, is changed."""
+"""Cost of changing a vector of a tile's inputs, or outputs, in dot products."""
 
 FIRST_RATE, NEXT_RATE = 5, 20
-"""Bytes of windows that come during a dot product: from memory, and from the last cache.
+"""Bytes of windows loaded during a dot product: from memory, and from the last cache.
 
-All four follow from measurements of some 150 shapes on Zen 4, where what is chosen by them was
-never slower than direct convolution.
+All four were fitted to measurements of some 150 shapes on Zen 4, where the method that they choose
+was never slower than direct convolution.
 """
 
 _INVERSE_OF_9 = pow(9, -1, 1 << 32)
 
 
-class ByteWinogradPlanner:
-    """Declares and schedules one convolution of bytes for one target.
+class ByteWinogradPlanner(TilePlanner):
+    """Plan one convolution of bytes for one target.
 
     Parameters
     ----------
     conv
         The convolution, with windows of 3x3 and steps of 1.
     target
-        What it is compiled for.
+        The processor that it is compiled for.
     """
 
-    def __init__(self, conv: "Convolution", target: Target) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         assert conv.quantised is not None
-        self.conv, self.target, self.quantised = conv, target, conv.quantised
-        self.down, self.across = (math.ceil(size / TILE) for size in conv.size_out)
+        super().__init__(conv, target, TILE)
+        self.quantised = conv.quantised
         self.channels = round_up(conv.channels_in, TAPS)
-        most, vectors = SUMS[target.level], math.ceil(conv.channels_out / target.lanes)
-        self.block = math.ceil(self.across / math.ceil(self.across / most))
+        most, vectors = TILES[target.level].vectors, -(-conv.channels_out // target.lanes)
+        self.block = even_blocks(self.across, most)
         row = 2 * POINTS**2 * self.across * self.channels  # bytes of changed inputs
         self.whole = conv.batch * self.down * row <= CACHED_BYTES
         self.group = 1
@@ -125,7 +123,7 @@ class ByteWinogradPlanner:
 
     @property
     def is_faster(self) -> bool:
-        """Whether its buffers fit the stack, and it takes less time by an estimate."""
+        """Whether its buffers fit the stack and the estimated time is shorter."""
         c, lanes = self.conv, self.target.lanes
         if c.channels_out < lanes or max(self.buffers.values()) > STACK_BYTES:
             return False
@@ -143,12 +141,10 @@ class ByteWinogradPlanner:
 
     def declared(self) -> te.Operand:
         """Bordered image, changed tiles, products, and the sums changed back."""
-        c, q = self.conv, self.quantised
+        c = self.conv
         rows, columns = (TILE * tiles + POINTS - TILE for tiles in (self.down, self.across))
-        x = te.tensor("x", q.dtype_in, c.operands["x"].shape, pad=q.zero_point_in)
-        n, y, px, ci = te.axes(n=c.batch, y=rows, px=columns, ci=self.channels)
-        bordered = x[n, y - c.pads[0], px - c.pads[1], ci]
-        image = te.compute("padded", q.dtype_in, (n, y, px, ci), bordered)
+        image = self.bordered(rows, columns, self.channels)
+        n, px, ci = te.axes(n=c.batch, px=columns, ci=self.channels)
         change = te.tensor("change_in", "int32", CHANGE_IN.shape)
         ty, tx, i, j = te.axes(ty=self.down, tx=self.across, i=POINTS, j=POINTS)
         (a,) = te.reduce_axes(a=POINTS)
@@ -170,20 +166,12 @@ class ByteWinogradPlanner:
         return te.compute("out", c.output.dtype, axes, self.finished(total, axes))
 
     def finished(self, total: te.Value, axes: tuple[te.Index, ...]) -> te.Value:
-        """What becomes of 576 times a sum."""
+        """The result for 576 times a sum."""
         c, o = self.conv, axes[-1]
         total = total * _INVERSE_OF_9 + te.tensor("bias", "int32", (c.channels_out,))[o]
         scale = te.tensor("scale", "float32", (c.channels_out,))
         value = self.quantised.requantised(total, scale[o])
-        if c.added is None:
-            return value
-        other = te.tensor("residual", c.output.dtype, self.tiles.shape)
-        return c.added.added(value, other[axes])
-
-    @property
-    def tiles(self) -> Tiles:
-        """How tiles of the output lie in it."""
-        return Tiles.of_image(self.conv.output.shape, TILE)
+        return c.added.added(value, self.residual(axes)) if c.added else value
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Changed windows, and constants for 64 times the sums.
@@ -191,16 +179,16 @@ class ByteWinogradPlanner:
         Raises
         ------
         InputError
-            When sums can be too large for this way.
+            When sums can be too large for this method.
         """
         q, w = self.quantised, constants["w"].astype(np.int64)
-        bias = constants["bias"] - q.moved * w.sum(axis=(0, 1, 2))
+        bias = self.conv.moved_bias(constants)
         low, high = LIMITS[q.dtype_in]
         up, down = np.maximum(w, 0).sum(axis=(0, 1, 2)), np.minimum(w, 0).sum(axis=(0, 1, 2))
         largest = np.maximum(bias + high * up + low * down, -(bias + low * up + high * down)).max()
         if largest >= LIMIT:
             raise InputError(
-                f"convolution: sums can reach {largest}, and Winograd's way takes them below "
+                f"convolution: sums can reach {largest}, but Winograd's method needs them below "
                 f"{LIMIT}; compile it with `winograd=False`"
             )
         return {
@@ -211,7 +199,7 @@ class ByteWinogradPlanner:
 
     # Schedule ------------------------------------------------------------------------------------
 
-    def plan(self) -> Plan:
+    def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
         constants = {"change_in": CHANGE_IN, "change_out": _OUTPUT}
         kernel = te.kernel("convolution", self.declared(), constants)
@@ -221,19 +209,16 @@ class ByteWinogradPlanner:
         self.schedule_inputs(s)
         self.schedule_products(s)
         self.schedule_outputs(s)
-        order = ((3, 0), (1, 0), (0, 0), (2, 0), (3, 1), (2, 1))
-        shape = (POINTS, POINTS, self.channels, self.room)
+        w = panels(kernel.tensors["w"].shape, self.panel, TAPS, order=(3, 1, 0, 2))
         plain = Layout.plain((self.room,))
-        layouts = {"w": Layout(shape, ((), (), (TAPS,), (self.panel,)), order)}
-        tiles = {name: self.tiles for name in ("out", "residual") if name in kernel.tensors}
-        return Plan(s, {**layouts, "bias": plain, "scale": plain}, tiles)
+        return self.placed(s, {"w": w, "bias": plain, "scale": plain})
 
     def schedule_inputs(self, s: te.Schedule) -> None:
-        """Vectors of bytes, then of words, one row of tiles after the other."""
+        """Schedule the changes of inputs: vectors of bytes, then of words, by rows of tiles."""
         words = 2 * self.target.lanes
-        s.split("padded", "ci", 2 * words)
-        s.vectorise("padded", "ci.i")
-        s.parallelise("padded", s.fuse("padded", "n", "y"))
+        s.split("padded", "pc", 2 * words)
+        s.vectorise("padded", "pc.i")
+        s.parallelise("padded", s.fuse("padded", "pn", "py"))
         s.split("lines", "ci", words)
         s.reorder("lines", "n", "ty", "px", "ci.o", "i", "ci.i")
         s.compute_at("lines.REGISTER", "lines", "ci.o")
@@ -250,7 +235,7 @@ class ByteWinogradPlanner:
             s.vectorise(register, "ci")
 
     def schedule_products(self, s: te.Schedule) -> None:
-        """A block of tiles by a panel of channels in registers over all input channels."""
+        """Schedule products: a block of tiles by a panel of channels stays in registers."""
         s.split("products", "ty", self.group)
         s.split("products", "tx", self.block)
         s.split("products", "o", self.panel)
@@ -270,7 +255,7 @@ class ByteWinogradPlanner:
         s.vectorise(register, "o.i")
 
     def schedule_outputs(self, s: te.Schedule) -> None:
-        """Columns of a block's products are changed back as they come, then its lines."""
+        """Schedule the changes of outputs: columns of a block's products first, then its lines."""
         register = "lines_out.REGISTER"
         s.split("out", "ty", self.group)
         s.split("out", "o", self.panel)

@@ -1,39 +1,28 @@
 """Convolution of NHWC arrays, and the matrix product as its case of one tap.
 
-How it is done is chosen by shape: directly (`direct_convolution`), or with fewer products
-(`winograd`, `byte_winograd`).
+The shape and the target decide how it is done: directly (`direct_convolution`), or with fewer
+products (`winograd`, `byte_winograd`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from ....errors import CompileError
-from ..target import Target
+from ..target import CpuTarget
 from .byte_winograd import ByteWinogradPlanner
-from .description import Array, Plan
+from .description import Array, KernelSchedule
 from .direct_convolution import DirectPlanner
-from .quantised import Quantised, Residual
-from .windows import check_windows, count_windows
+from .quantised import Requantisation, Residual
+from .windows import Pair, WindowLayer
 from .winograd import WinogradPlanner
 
-
-class Planner(Protocol):
-    """A way to do one convolution on one target."""
-
-    def plan(self) -> Plan:
-        """Declaration, schedule and layouts."""
-        ...
-
-    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """The tensors of the declaration that follow from weights and bias."""
-        ...
+ConvolutionPlanner = DirectPlanner | WinogradPlanner | ByteWinogradPlanner
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution:
+class Convolution(WindowLayer):
     """`out[n, y, x, o] = sum(x[n, y * s + ky * d - top, ..., i] * w[ky, kx, i, o]) + bias[o]`.
 
     Operands are `x` as [N, H, W, I], `w` as [KH, KW, I, O], `bias` [O] (float32, or int32 for
@@ -49,16 +38,17 @@ class Convolution:
     pads
         Pixels at the top, left, bottom and right.
     activation
-        What follows a float32 kernel, one of `ACTIVATIONS`.
+        Follows a float32 kernel, one of `ACTIVATIONS`.
     residual
         Whether an array is added before the activation; float32 alone.
     quantised
         None for float32.
     winograd
-        Whether windows of 3x3 may be done by Winograd's way where that is faster; float32 sums are
-        then rounded otherwise.
+        Whether windows of 3x3 may be done by Winograd's method where that is faster; float32 sums
+        are then rounded differently.
     narrow
-        Whether sums of bytes are known to stay below 2**25, bias included: Winograd's way needs it.
+        Whether sums of bytes are known to stay below 2**25, bias included, as Winograd's method
+        needs.
     added
         For bytes, how a residual of bytes is added to the kernel's own.
     """
@@ -68,19 +58,20 @@ class Convolution:
     width: int
     channels_in: int
     channels_out: int
-    kernel: tuple[int, int] = (1, 1)
-    strides: tuple[int, int] = (1, 1)
+    kernel: Pair = (1, 1)
+    strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: tuple[int, int] = (1, 1)
+    dilations: Pair = (1, 1)
     activation: str = ""
     residual: bool = False
-    quantised: Quantised | None = None
+    quantised: Requantisation | None = None
     winograd: bool = True
     narrow: bool = False
     added: Residual | None = None
+    title = "convolution"
 
     def __post_init__(self) -> None:
-        check_windows(self, "convolution")
+        WindowLayer.__post_init__(self)
         if self.quantised and (self.residual or self.activation):
             raise CompileError(
                 "convolution: a quantised kernel has neither residual nor activation; give its "
@@ -90,48 +81,19 @@ class Convolution:
             raise CompileError("convolution: `added` is for bytes; give `residual` for float32")
 
     @property
-    def size_out(self) -> tuple[int, int]:
-        """Rows and columns of the output."""
-        return count_windows(self)
-
-    @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        number = "float32" if self.quantised is None else self.quantised.dtype_in
-        weight, total = ("float32", "float32") if self.quantised is None else ("int8", "int32")
-        window = (*self.kernel, self.channels_in, self.channels_out)
-        found = {
-            "x": Array(number, (self.batch, self.height, self.width, self.channels_in)),
-            "w": Array(weight, window),
-            "bias": Array(total, (self.channels_out,)),
-        }
-        if self.quantised is not None:
-            found["scale"] = Array("float32", (self.channels_out,))
-        if self.residual or self.added:
-            found["residual"] = self.output
-        return found
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """Operands that are packed once."""
-        return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
+        """Arrays that the kernel takes, in the order of a call."""
+        found = WindowLayer.operands.__get__(self)
+        return {**found, "residual": self.output} if self.residual or self.added else found
 
     @property
     def output(self) -> Array:
-        """What it gives."""
-        last = self.added.quantised if self.added else self.quantised
-        number = "float32" if last is None else last.dtype_out
-        return Array(number, (self.batch, *self.size_out, self.channels_out))
+        """The array that the kernel computes."""
+        found = WindowLayer.output.__get__(self)
+        return Array(self.added.quantised.dtype_out, found.shape) if self.added else found
 
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        rows, columns = self.size_out
-        taps = self.kernel[0] * self.kernel[1] * self.channels_in
-        return self.batch * rows * columns * taps * self.channels_out
-
-    def planner(self, target: Target) -> Planner:
-        """The way that is taken."""
+    def planner(self, target: CpuTarget) -> ConvolutionPlanner:
+        """The method that is used on a target."""
         unit = self.strides == self.dilations == (1, 1)
         if self.winograd and unit and self.kernel == (3, 3):
             q = self.quantised
@@ -143,12 +105,12 @@ class Convolution:
                     return planner
         return DirectPlanner(self, target)
 
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
         return self.planner(target).plan()
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """The tensors of the declaration that follow from weights and bias."""
         return self.planner(target).prepare(constants)
@@ -160,7 +122,7 @@ def matrix_product(
     columns: int,
     activation: str = "",
     residual: bool = False,
-    quantised: Quantised | None = None,
+    quantised: Requantisation | None = None,
 ) -> Convolution:
     """`out[m, n] = sum(x[m, k] * w[k, n]) + bias[n]`, as a convolution of `rows` pixels.
 

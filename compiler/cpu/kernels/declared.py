@@ -1,23 +1,21 @@
-"""A kernel of one's own: any declaration in the language of `te`, with its schedule."""
+"""Custom kernels: any declaration in the language of `te`, with its schedule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-import numpy as np
 
 from ... import te
 from ...tensor import Kernel
 from ..codegen.layout import Layout
 from ..codegen.lower import IN_CODE
-from ..target import Target
-from .description import Array, Plan
+from ..target import CpuTarget
+from .description import Array, Description, KernelSchedule
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Description):
     """A declared kernel and the text of its schedule.
 
-    Operands are the kernel's inputs in the order of reading, then its constants, to be bound; small
+    Operands are the kernel's inputs in the order in which it reads them, then its constants. Small
     constants are part of the code.
 
     Parameters
@@ -25,9 +23,9 @@ class Declared:
     kernel
         The declaration.
     steps
-        The schedule, one step a line; the plain loops without.
+        The schedule, one step per line; plain loops by default.
     layouts
-        Of tensors that are packed.
+        Layouts of the tensors that are packed.
     """
 
     kernel: Kernel
@@ -36,7 +34,7 @@ class Declared:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
+        """Arrays that the kernel takes."""
         known = self.kernel.constants.items()
         names = (*self.kernel.inputs, *(name for name, held in known if held.size > IN_CODE))
         tensors = self.kernel.tensors
@@ -44,22 +42,16 @@ class Declared:
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """Operands that are packed once."""
+        """Operands that are the same in all calls; they are packed once."""
         packed = [name for name, _ in self.layouts]
         return tuple(n for n in self.operands if n in self.kernel.constants or n in packed)
 
     @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that the kernel computes."""
         return Array(self.kernel.output.dtype, self.kernel.output.shape)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """The schedule, replayed for the target's processor."""
         schedule = te.Schedule.parse(self.kernel, self.steps, processor=target.processor)
-        return Plan(schedule, dict(self.layouts))
+        return KernelSchedule(schedule, dict(self.layouts))

@@ -1,8 +1,7 @@
-"""What a kernel of the CPU target is asked for: arrays, a declaration, and its schedule."""
+"""Descriptions of kernels: the arrays that one takes and gives, its declaration, its schedule."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from ....errors import CompileError
 from ... import te
 from ...te import Value
 from ..codegen.layout import Layout, Tiles
-from ..target import Target
+from ..target import CpuTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +21,16 @@ class Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KernelSchedule:
     """A kernel's declaration with its schedule.
 
     Parameters
     ----------
     schedule
         For the processor of a target. Its tensors may have other shapes than the caller's arrays,
-        of the same elements in the same order.
+        with the same elements in the same order.
     layouts
-        Of tensors that are packed before the first call.
+        Layouts of the tensors that are packed before the first call.
     tiles
         How tensors of tiles lie in the caller's arrays.
     """
@@ -41,69 +40,77 @@ class Plan:
     tiles: Mapping[str, Tiles] = field(default_factory=dict)
 
 
-class Description(Protocol):
-    """A kernel without code; frozen, with a `repr` that tells all."""
+class Description:
+    """A kernel without code. Subclasses are frozen dataclasses whose `repr` tells everything."""
+
+    __slots__ = ()
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        ...
+        """Arrays that the kernel takes, in the order of a call."""
+        raise NotImplementedError
 
     @property
     def constants(self) -> tuple[str, ...]:
         """Operands that are the same in all calls: `Kernel.bind` packs them once."""
-        ...
+        return ()
 
     @property
     def output(self) -> Array:
-        """What it gives."""
-        ...
+        """The array that the kernel computes."""
+        raise NotImplementedError
 
-    def plan(self, target: Target) -> Plan:
+    @property
+    def macs(self) -> int:
+        """Multiplications, or the operations in their place; 0 where only the elements count."""
+        return 0
+
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
-        ...
+        raise NotImplementedError
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
         """The tensors of the declaration that follow from the constants."""
-        ...
+        return constants
 
 
-ACTIVATIONS = ("", "relu", "relu6", "sigmoid", "tanh", "gelu", "silu", "hardswish")
-"""What can follow a float32 kernel, none first."""
+ACTIVATIONS: Mapping[str, Callable[[Value], Value]] = {
+    "": lambda x: x,
+    "relu": lambda x: te.maximum(x, 0.0),
+    "relu6": lambda x: te.minimum(te.maximum(x, 0.0), 6.0),
+    "sigmoid": te.sigmoid,
+    "tanh": te.tanh,
+    "gelu": te.gelu,
+    "silu": lambda x: x * te.sigmoid(x),
+    "hardswish": lambda x: x * te.minimum(te.maximum(x * (1 / 6) + 0.5, 0.0), 1.0),
+}
+"""Activations that can follow a float32 kernel, none first."""
 
 
 def activated(value: Value, activation: str, where: str) -> Value:
-    """A float32 value with what follows it.
+    """A float32 value with its activation.
 
     Raises
     ------
     CompileError
-        When there is no such activation.
+        When the activation is unknown.
     """
-    if activation == "relu":
-        return te.maximum(value, 0.0)
-    if activation == "relu6":
-        return te.minimum(te.maximum(value, 0.0), 6.0)
-    if activation == "sigmoid":
-        return te.sigmoid(value)
-    if activation == "tanh":
-        return te.tanh(value)
-    if activation == "gelu":
-        return te.gelu(value)
-    if activation == "silu":
-        return value * te.sigmoid(value)
-    if activation == "hardswish":
-        return value * te.minimum(te.maximum(value * (1 / 6) + 0.5, 0.0), 1.0)
-    if activation:
+    if activation not in ACTIVATIONS:
         raise CompileError(
-            f"{where}: there is no activation `{activation}`; choose "
-            f"{', '.join(name for name in ACTIVATIONS if name)}"
+            f"{where}: unknown activation `{activation}`; choose "
+            f"{', '.join(filter(None, ACTIVATIONS))}"
         )
-    return value
+    return ACTIVATIONS[activation](value)
 
 
 def round_up(number: int, step: int) -> int:
-    """The next multiple."""
+    """The next multiple of `step`."""
     return -(-number // step) * step
+
+
+def even_blocks(extent: int, most: int) -> int:
+    """The size of as few blocks as cover an extent, `most` elements each, all about as large."""
+    blocks = -(-extent // most)
+    return -(-extent // blocks)

@@ -1,4 +1,4 @@
-"""Chains of elementwise operations, done in one pass over the arrays."""
+"""Chains of elementwise operations, computed in one pass over the arrays."""
 
 import math
 from collections.abc import Mapping
@@ -8,30 +8,30 @@ import numpy as np
 
 from ....errors import CompileError
 from ... import te
-from ..target import Target
-from .description import Array, Plan
+from ..target import CpuTarget
+from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 _BLOCK = 1 << 13
-"""Elements that one thread takes at a time; fewer are not worth starting threads."""
+"""Elements of a thread's block; threads do not pay for fewer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Elementwise:
-    """`out[i, j, ...] = formula`, over arrays of one shape and such that are broadcast to it.
+class Elementwise(Description):
+    """`out[i, j, ...] = formula`, over arrays that have the output's shape or are broadcast to it.
 
     Parameters
     ----------
     shape
-        Of the output.
+        Extents of the output.
     inputs
         Name and element type of every operand.
     formula
         `("add", "x", ("mul", "y", 2.0))`; whole numbers are integers, others float32.
     dtype
-        Of the output; integers are cut to its low bits.
+        Element type of the output; integers are cut to its low bits.
     broadcast
-        Shapes of those operands that have others: as many axes, each as long or of one element.
+        Shapes of the operands that are broadcast: as many axes, each as long or of one element.
     bound
         Operands that are the same in all calls.
     """
@@ -54,7 +54,7 @@ class Elementwise:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
+        """Arrays that the kernel takes, in the order of a call."""
         others = dict(self.broadcast)
         return {name: Array(dtype, others.get(name, self.shape)) for name, dtype in self.inputs}
 
@@ -65,12 +65,12 @@ class Elementwise:
 
     @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that the kernel computes."""
         return Array(self.dtype, self.shape)
 
     @property
     def in_place(self) -> tuple[str, ...]:
-        """Operands whose memory the output may take: every element is read before it is written."""
+        """Operands whose memory the output may reuse: each element is read before it is written."""
         wanted = np.dtype(self.dtype).itemsize
         return tuple(
             name
@@ -80,13 +80,7 @@ class Elementwise:
             and self.operands[name].shape == self.shape
         )
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
+    def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule: vectors side by side, blocks of elements in parallel."""
         shape, places = self._merged()
         names = [f"i{position}" for position in range(len(shape))]
@@ -115,12 +109,12 @@ class Elementwise:
         elif shape[-1] > _BLOCK:
             s.split("out", f"{last}.o", math.ceil(_BLOCK / lanes))
             s.parallelise("out", f"{last}.o.o")
-        return Plan(s)
+        return KernelSchedule(s)
 
     def _merged(self) -> tuple[tuple[int, ...], Mapping[str, tuple[bool, ...]]]:
-        """As few axes as will do, and which of them every operand has.
+        """The fewest possible axes, and which of them each operand has.
 
-        Neighbours that the same operands have are one axis; axes of one element are left out.
+        Adjacent axes of the same operands are merged; axes of one element are dropped.
         """
         merged: list[tuple[int, tuple[bool, ...]]] = []
         sizes = [array.shape for array in self.operands.values()]

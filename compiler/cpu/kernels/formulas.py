@@ -1,7 +1,7 @@
-"""Formulas of elementwise kernels: names of operations, and what they are in the language of `te`.
+"""Formulas of elementwise kernels: the operations by name, in the language of `te`.
 
-Every sum and product of float32 is rounded on its own, and NaNs, infinities and signs of zero come
-out as NumPy has them, so that a formula without elementary functions has NumPy's very bits.
+Each float32 sum and product is rounded by itself. NaNs, infinities and signs of zero are NumPy's,
+so that a formula without elementary functions has the same bits as in NumPy.
 """
 
 import math
@@ -14,7 +14,7 @@ from ...te import Value
 from ...te.values import combine
 
 Formula = str | float | tuple
-"""An operand's name, a number, or an operation's name with its arguments."""
+"""The name of an operand, a number, or the name of an operation with its arguments."""
 
 WHOLE = 8388608.0
 """From 2**23 on, float32 numbers are whole."""
@@ -41,38 +41,43 @@ def _neg(x: Value) -> Value:
 
 
 def _truth(value: Value) -> Value:
-    """1 where a value is not 0, NaNs included."""
+    """1 if a value is not 0, NaNs included."""
     zero = 0.0 if value.real else 0
     return combine(Op.XOR, te.equal(value, zero), 1)
 
 
 def _max(a: Value, b: Value) -> Value:
-    """The larger; NaN where one is; the second where both are equal."""
-    known = _known(b)
-    if not (a.real or b.real) or _known(a) is not None or known:
-        return te.maximum(a, b)
-    if known == 0 and math.copysign(1.0, known) > 0:
+    """The larger value; NaN if either is; the second if both are equal."""
+    zero = _known(b)
+    if _known(a) is None and zero == 0 and math.copysign(1.0, zero) > 0:
         return te.single(te.maximum(a, b) + 0.0)
-    return te.select(te.less(b, a), a, te.select(te.equal(a, a), b, a))
+    return _first_where(te.less(b, a), a, b, te.maximum)
 
 
 def _min(a: Value, b: Value) -> Value:
+    """The smaller value; NaN if either is; the second if both are equal."""
+    return _first_where(te.less(a, b), a, b, te.minimum)
+
+
+def _first_where(
+    first: Value, a: Value, b: Value, extreme: Callable[[Value, Value], Value]
+) -> Value:
+    """`a` if the condition holds, else `b`; NaN if either is. `te`'s own extreme if equal."""
     if not (a.real or b.real) or _known(a) is not None or _known(b):
-        return te.minimum(a, b)
-    return te.select(te.less(a, b), a, te.select(te.equal(a, a), b, a))
+        return extreme(a, b)
+    return te.select(first, a, te.select(te.equal(a, a), b, a))
 
 
 def _known(value: Value) -> float | None:
-    """A float32 known now, beside which `te`'s own minimum and maximum are those of NumPy.
+    """The value of a float32 constant, with which `te`'s minimum and maximum are NumPy's.
 
-    They give the other one where it is a NaN; so they do where both are equal, which only zeros
-    show.
+    They return the other operand if it is a NaN, or if both are equal, which only shows for zeros.
     """
     return value.tree.value if isinstance(value.tree, Real) else None
 
 
 def _limit(x: Value, low: Value, high: Value) -> Value:
-    """`np.clip`: where equal, x itself."""
+    """`np.clip`; `x` itself where it equals a limit."""
     bounded = te.select(te.less(x, low), low, x)
     return te.select(te.less(high, bounded), high, bounded)
 
@@ -90,7 +95,7 @@ def _sign(x: Value) -> Value:
 
 
 def _whole(x: Value, change: Callable[[Value], Value]) -> Value:
-    """A rounded number that keeps the sign of zero; large numbers and NaNs are whole already."""
+    """A rounded number with its sign of zero; large numbers and NaNs stay as they are."""
     found = change(te.real(te.rounded(x)))
     signed = te.select(te.equal(found, 0.0), te.single(x * 0.0), found)
     return te.select(te.less(_abs(x), WHOLE), signed, x)
@@ -105,13 +110,13 @@ def _ceil(x: Value) -> Value:
 
 
 def _expm1(x: Value) -> Value:
-    """`exp(x) - 1` of numbers that are not positive, by the hyperbolic tangent of half of them."""
+    """`exp(x) - 1` for `x <= 0`, computed from `tanh(x / 2)`."""
     half = te.tanh(x * 0.5)
     return half * 2.0 / (1.0 - half)
 
 
 def _softplus(x: Value) -> Value:
-    """`log(1 + exp(x))`; what rounding takes from the logarithm's argument is put back.
+    """`log(1 + exp(x))`, corrected for the rounding of the logarithm's argument.
 
     Source: W. Kahan's log1p, in N. Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1.
     """
@@ -122,7 +127,7 @@ def _softplus(x: Value) -> Value:
 
 
 def _finite(x: Value) -> Value:
-    """0 in the place of NaN, and numbers that int32 holds."""
+    """The number limited to 2**20 in magnitude; 0 for NaN."""
     number = te.select(te.equal(x, x), x, 0.0)
     return te.minimum(float(1 << 20), te.maximum(-float(1 << 20), number))
 
@@ -163,25 +168,25 @@ OPERATIONS: Mapping[str, Callable[..., Value]] = {
     "int8": lambda x: combine(Op.XOR, combine(Op.AND, x, 255), 128) - 128,
     "uint8": lambda x: combine(Op.AND, x, 255),
 }
-"""What a formula may call.
+"""Operations of formulas.
 
-A comparison gives 1 or 0, and `truth` the same of any number; `int8` and `uint8` are an integer's
-low bits; `expm1` takes no positive numbers; `finite` limits to 2**20.
+Comparisons give 1 or 0; `truth` is 1 for any number but 0. `int8` and `uint8` take an integer's low
+bits. `expm1` takes no positive numbers. `finite` limits numbers to 2**20.
 """
 
 
 def value_of(formula: Formula, read: Mapping[str, Value]) -> Value:
-    """A formula over the values of its operands.
+    """Build the value of a formula from those of its operands.
 
     Raises
     ------
     CompileError
-        When there is no such operand or operation, or an operation does not take what it is given.
+        When an operand or operation is unknown, or an operation gets arguments of the wrong type.
     """
     if isinstance(formula, str):
         if formula not in read:
             raise CompileError(
-                f"elementwise: there is no operand `{formula}`; operands are {', '.join(read)}"
+                f"elementwise: unknown operand `{formula}`; operands are {', '.join(read)}"
             )
         return read[formula]
     if not isinstance(formula, tuple):
@@ -189,13 +194,13 @@ def value_of(formula: Formula, read: Mapping[str, Value]) -> Value:
     name, *arguments = formula
     if name not in OPERATIONS:
         raise CompileError(
-            f"elementwise: there is no operation `{name}`; choose {', '.join(OPERATIONS)}"
+            f"elementwise: unknown operation `{name}`; choose {', '.join(OPERATIONS)}"
         )
     return OPERATIONS[name](*(value_of(argument, read) for argument in arguments))
 
 
 def size_of(tree: Expression) -> int:
-    """Calls in an expression, those that stand twice counted twice."""
+    """Number of calls in an expression, repeated ones included."""
     if not isinstance(tree, Call):
         return 0
     return 1 + sum(map(size_of, tree.arguments))

@@ -1,6 +1,6 @@
 """Convolution in groups of channels, each a direct convolution of its own.
 
-Groups that give fewer channels than a vector has lanes are joined, with weights of zero between
+Groups with fewer output channels than a vector has lanes are joined, with zero weights between
 them, until they fill one. Each tile of pixels by a panel of a group's channels stays in registers
 over the reduction, as in `direct_convolution`.
 """
@@ -13,14 +13,16 @@ import numpy as np
 from ....errors import CompileError
 from ... import te
 from ..codegen.layout import Layout
-from ..target import Target
-from .description import Array, Plan, activated, round_up
-from .quantised import Quantised
-from .windows import check_windows, count_windows
+from ..target import CpuTarget
+from .description import KernelSchedule, even_blocks, round_up
+from .direct_convolution import narrowed
+from .quantised import Requantisation
+from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
+from .windows import Pair, WindowLayer
 
 
 @dataclass(frozen=True, slots=True)
-class GroupedConvolution:
+class GroupedConvolution(WindowLayer):
     """`out[n, y, x, o]` of the window at `x[n, y * s - top, ...]` and the channels of o's group.
 
     Operands are `x` as [N, H, W, I], `w` as [KH, KW, I / groups, O], `bias` [O] (float32, or int32
@@ -40,15 +42,16 @@ class GroupedConvolution:
     channels_in: int
     channels_out: int
     groups: int
-    kernel: tuple[int, int] = (3, 3)
-    strides: tuple[int, int] = (1, 1)
+    kernel: Pair = (3, 3)
+    strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (1, 1, 1, 1)
-    dilations: tuple[int, int] = (1, 1)
+    dilations: Pair = (1, 1)
     activation: str = ""
-    quantised: Quantised | None = None
+    quantised: Requantisation | None = None
+    title = "grouped convolution"
 
     def __post_init__(self) -> None:
-        check_windows(self, "grouped convolution")
+        WindowLayer.__post_init__(self)
         if self.channels_in % self.groups or self.channels_out % self.groups:
             raise CompileError(
                 f"grouped convolution: {self.groups} groups do not divide {self.channels_in} and "
@@ -56,171 +59,103 @@ class GroupedConvolution:
             )
 
     @property
-    def size_out(self) -> tuple[int, int]:
-        """Rows and columns of the output."""
-        return count_windows(self)
+    def weights(self) -> tuple[int, ...]:
+        """Extents of the weights, output channels last."""
+        return (*self.kernel, self.channels_in // self.groups, self.channels_out)
 
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        q = self.quantised
-        number, weight, total = ("float32",) * 3 if q is None else (q.dtype_in, "int8", "int32")
-        depth, channels = self.channels_in // self.groups, self.channels_out
-        found = {
-            "x": Array(number, (self.batch, self.height, self.width, self.channels_in)),
-            "w": Array(weight, (*self.kernel, depth, channels)),
-            "bias": Array(total, (channels,)),
-        }
-        return found if q is None else {**found, "scale": Array("float32", (channels,))}
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """Operands that are packed once."""
-        return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
-
-    @property
-    def output(self) -> Array:
-        """What it gives."""
-        number = "float32" if self.quantised is None else self.quantised.dtype_out
-        return Array(number, (self.batch, *self.size_out, self.channels_out))
-
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        taps = self.kernel[0] * self.kernel[1] * self.channels_in // self.groups
-        return taps * int(np.prod(self.output.shape))
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
         return GroupedPlanner(self, target).plan()
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """Weights of joined groups, and the zero point taken out through the bias."""
-        planner = GroupedPlanner(self, target)
-        w, prepared = constants["w"], dict(constants)
-        if self.quantised is not None:
-            moved = self.quantised.moved + planner.shift
-            sums = w.astype(np.int64).sum(axis=(0, 1, 2))
-            prepared["bias"] = (constants["bias"] - moved * sums).astype(np.int32)
-        groups, joined, part = planner.groups, planner.joined, self.channels_out // self.groups
-        apart = w.reshape(*self.kernel, -1, groups, joined, part)
-        depth = apart.shape[2]
-        whole = np.zeros((*self.kernel, joined, depth, groups, joined, part), w.dtype)
-        for one in range(joined):
-            whole[:, :, one, :, :, one] = apart[:, :, :, :, one]
-        prepared["w"] = whole.reshape(*self.kernel, joined * depth, groups, joined * part)
-        for name in ("bias", "scale"):
-            if name in prepared:
-                prepared[name] = prepared[name].reshape(groups, -1)
-        return prepared
+        """Join the weights of groups, and take the zero point out through the bias."""
+        return GroupedPlanner(self, target).prepare(constants)
 
 
 class GroupedPlanner:
-    """Declares and schedules one grouped convolution for one target.
+    """Plan one grouped convolution for one target.
 
     Parameters
     ----------
     conv
         The convolution.
     target
-        What it is compiled for.
+        The processor that it is compiled for.
     """
 
-    def __init__(self, conv: GroupedConvolution, target: Target) -> None:
+    def __init__(self, conv: GroupedConvolution, target: CpuTarget) -> None:
         self.conv, self.target = conv, target
-        self.instruction = None if conv.quantised is None else target.processor.instructions[0]
-        self.taps = self.instruction.taps if self.instruction else 1
+        self.product = Multiplication.of(conv.quantised, target)
         part = conv.channels_out // conv.groups
         fitting = [n for n in range(1, conv.groups + 1) if conv.groups % n == 0]
         self.joined = next((n for n in fitting if n * part >= target.lanes), conv.groups)
         self.groups = conv.groups // self.joined
-        self.depth = round_up(conv.channels_in // self.groups, self.taps)
+        self.depth = round_up(conv.channels_in // self.groups, self.product.taps)
         self.part = conv.channels_out // self.groups
-        vectors = 1 if self.part <= target.lanes else 2
-        self.panel = vectors * target.lanes
-        most = {"avx512vnni": 14, "avx2": 6 if vectors > 1 else 10, "sse2": 4}[target.level]
-        columns = conv.size_out[1]
-        self.pixels = -(-columns // -(-columns // most))
+        self.panel = panel_of(self.part, target)
+        most = TILES[target.level]
+        self.pixels = even_blocks(
+            conv.size_out[1], most.rows if self.panel > target.lanes else most.rows_alone
+        )
+        self.name = "out" if self.part >= target.lanes else "wide"
 
-    @property
-    def shift(self) -> int:
-        """What is added to signed bytes."""
-        q = self.conv.quantised
-        if q is None or self.instruction is None or q.dtype_in == "uint8":
-            return 0
-        return 0 if (q.dtype_in, "int8") in self.instruction.pairs else 128
-
-    def plan(self) -> Plan:
+    def plan(self) -> KernelSchedule:
         """Declaration, schedule and layouts."""
-        c, name = self.conv, self.name
+        c, name, lanes = self.conv, self.name, self.target.lanes
         s = te.Schedule(te.kernel("grouped", self._declared()), processor=self.target.processor)
-        s.split("padded", "d", min(self.target.lanes, self.depth))
+        s.split("padded", "d", min(lanes, self.depth))
         s.vectorise("padded", "d.i")
         s.parallelise("padded", s.fuse("padded", "n", "y"))
-        s.split(name, "x", self.pixels)
-        s.split(name, "o", self.panel)
-        s.split(name, "o.i", self.target.lanes)
-        inner = ["x.i", "o.i.o", "o.i.i"]
-        if self.instruction is not None:
-            s.split(name, "t", self.taps)
-            inner = ["t.o", *inner, "t.i"]
-        else:
-            inner = ["t", *inner]
-        s.reorder(name, "n", "g", "o.o", "y", "x.o", "ky", "kx", *inner)
-        s.unroll(name, "x.i")
-        s.unroll(name, "o.i.o")
-        if self.instruction is not None:
-            s.tensorise(name, "o.i.i")
-        s.vectorise(name, "o.i.i")
+        depth, taps = "t", ""
+        if self.product.instruction is not None:
+            s.split(name, "t", self.product.taps)
+            depth, taps = "t.o", "t.i"
+        order = ("n", "g", "o.o", "y", "x.o", "ky", "kx", depth)
+        schedule_tiles(s, name, (("x", self.pixels), ("o", self.panel)), order, lanes, taps)
         s.parallelise(name, s.fuse(name, s.fuse(name, "g", "o.o"), "y"))
-        room = round_up(self.part, self.panel)
-        order = [(3, 0), (4, 0), (0, 0), (1, 0), (2, 0), (4, 1)]
-        inside = (self.taps,) if self.taps > 1 else ()
-        blocks = ((), (), inside, (), (self.panel,))
-        order += [(2, 1)] if inside else []
-        layouts = {"w": Layout((*c.kernel, self.depth, self.groups, room), blocks, tuple(order))}
-        for operand in ("bias", "scale"):
-            if operand in c.operands:
-                layouts[operand] = Layout.plain((self.groups, room))
-        return Plan(s, layouts)
+        shape = (*c.kernel, self.depth, self.groups, self.part)
+        w = panels(shape, self.panel, self.product.taps, (3, 4, 0, 1, 2), depth=2)
+        plain = Layout.plain((self.groups, round_up(self.part, self.panel)))
+        return KernelSchedule(
+            s, {"w": w, **{n: plain for n in ("bias", "scale") if n in c.operands}}
+        )
 
-    @property
-    def name(self) -> str:
-        """The stage that sums."""
-        return "out" if self.part >= self.target.lanes else "wide"
+    def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Join the weights of groups, and take the zero point out through the bias."""
+        c, w, prepared = self.conv, constants["w"], dict(constants)
+        if c.quantised is not None:
+            bias = c.moved_bias(constants, self.product.shift)
+            prepared["bias"] = bias.astype(np.int32)
+        groups, joined, part = self.groups, self.joined, c.channels_out // c.groups
+        apart = w.reshape(*c.kernel, -1, groups, joined, part)
+        depth = apart.shape[2]
+        whole = np.zeros((*c.kernel, joined, depth, groups, joined, part), w.dtype)
+        for one in range(joined):
+            whole[:, :, one, :, :, one] = apart[:, :, :, :, one]
+        prepared["w"] = whole.reshape(*c.kernel, joined * depth, groups, joined * part)
+        for name in ("bias", "scale"):
+            if name in prepared:
+                prepared[name] = prepared[name].reshape(groups, -1)
+        return prepared
 
     def _declared(self) -> te.Operand:
-        c, q, groups = self.conv, self.conv.quantised, self.groups
+        c, groups = self.conv, self.groups
         wide = max(self.part, self.target.lanes)
-        pad = 0 if q is None else q.zero_point_in
-        image = (c.batch, c.height, c.width, groups, c.channels_in // groups)
-        x = te.tensor("x", c.operands["x"].dtype, image, pad=pad)
+        image = (*c.image[:3], groups, c.channels_in // groups)
+        x = te.tensor("x", c.operands["x"].dtype, image, pad=c.pad)
         w = te.tensor("w", c.operands["w"].dtype, (*c.kernel, self.depth, groups, wide))
         bias = te.tensor("bias", c.operands["bias"].dtype, (groups, wide))
-        sizes = zip(c.size_out, c.strides, c.kernel, c.dilations, strict=True)
-        high, wide_row = ((size - 1) * s + (k - 1) * d + 1 for size, s, k, d in sizes)
-        n, y, xo, g, d = te.axes(n=c.batch, y=high, x=wide_row, g=groups, d=self.depth)
+        scale = te.tensor("scale", "float32", (groups, wide))
+        axes = n, y, xo, g, d = te.axes(n=c.batch, y=c.span[0], x=c.span[1], g=groups, d=self.depth)
         moved = x[n, y - c.pads[0], xo - c.pads[1], g, d]
-        kind = "uint8" if self.shift else x.tensor.dtype
-        moved = moved + self.shift if self.shift else moved
-        padded = te.compute("padded", kind, (n, y, xo, g, d), moved)
+        padded = self.product.moved("padded", axes, moved, x)
         rows, columns = c.size_out
-        n, y, xo, g, o = te.axes(n=c.batch, y=rows, x=columns, g=groups, o=wide)
+        axes = n, y, xo, g, o = te.axes(n=c.batch, y=rows, x=columns, g=groups, o=wide)
         ky, kx, t = over = te.reduce_axes(ky=c.kernel[0], kx=c.kernel[1], t=self.depth)
-        row, column = (
-            y * c.strides[0] + ky * c.dilations[0],
-            xo * c.strides[1] + kx * c.dilations[1],
-        )
-        total = te.sum(padded[n, row, column, g, t] * w[ky, kx, t, g, o], over=over) + bias[g, o]
-        if q is None:
-            value = activated(total, c.activation, "grouped convolution")
-        else:
-            scale = te.tensor("scale", "float32", (groups, wide))
-            value = q.requantised(total, scale[g, o])
-        computed = te.compute(self.name, c.output.dtype, (n, y, xo, g, o), value)
-        if self.name == "out":
-            return computed
-        n, y, xo, g, o = te.axes(n=c.batch, y=rows, x=columns, g=groups, o=self.part)
-        return te.compute("out", c.output.dtype, (n, y, xo, g, o), computed[n, y, xo, g, o])
+        element = padded[n, c.row(y, ky), c.column(xo, kx), g, t]
+        total = te.sum(element * w[ky, kx, t, g, o], over=over) + bias[g, o]
+        value = c.finished(total, None if c.quantised is None else scale[g, o])
+        computed = te.compute(self.name, c.output.dtype, axes, value)
+        return computed if self.name == "out" else narrowed(computed, "nyxgo", self.part)

@@ -1,36 +1,34 @@
-"""Kernels that bring elements to other places, and may convert them on the way."""
+"""Kernels that move elements, and may convert them."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import te
-from ..target import Target
-from .description import Array, Plan
+from ..target import CpuTarget
+from .description import Array, Description, KernelSchedule
 from .formulas import Formula, value_of
 
 MOST_PIECES = 16
-"""Vectors of a joined row that have code of their own."""
+"""Most vectors of a joined row, each with its own code."""
 
 
 @dataclass(frozen=True, slots=True)
-class AffineCopy:
+class AffineCopy(Description):
     """`out[i, j, ...] = x[...]`, where each index of `x` is a sum of those of `out`.
 
     Parameters
     ----------
     shape
-        Of `x`.
+        Extents of `x`.
     extents
-        Of `out`, as many dimensions as make indices sums.
+        Extents of `out`, split into as many dimensions as the indices need to be sums.
     index
-        For each dimension of `x` the factor of each axis of `out`, and what is added.
+        For each dimension of `x`, the factor of each axis of `out` and the constant.
     dtype_in, dtype_out
         Element types.
     formula
-        What becomes of an element `x`, as in `Elementwise`.
+        Conversion of an element `x`, as in `Elementwise`.
     """
 
     shape: tuple[int, ...]
@@ -42,27 +40,16 @@ class AffineCopy:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
+        """Arrays that the kernel takes."""
         return {"x": Array(self.dtype_in, self.shape)}
 
     @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that the kernel computes."""
         return Array(self.dtype_out, self.extents)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule: vectors along what lies side by side in `x`."""
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule: vectors along neighbours in `x`."""
         names = [f"i{axis}" for axis in range(len(self.extents))]
         axes = te.axes(**dict(zip(names, self.extents, strict=True)))
         x = te.tensor("x", self.dtype_in, self.shape)
@@ -82,19 +69,19 @@ class AffineCopy:
         s.vectorise("out", f"{inner}.i")
         if len(others) > 1:
             s.parallelise("out", s.fuse("out", *others[:2]))
-        return Plan(s)
+        return KernelSchedule(s)
 
 
 @dataclass(frozen=True, slots=True)
-class ByteJoin:
-    """`out[r] = parts[0][r], parts[1][r], ...`: rows of int8, one behind the other.
+class ByteJoin(Description):
+    """`out[r] = parts[0][r], parts[1][r], ...`: concatenated rows of int8.
 
     Parameters
     ----------
     rows
-        Of each part.
+        Rows of each part.
     widths
-        Elements of a row, part by part; the operands are `x0`, `x1`, ...
+        Columns of each part; the operands are `x0`, `x1`, ...
     """
 
     rows: int
@@ -102,33 +89,22 @@ class ByteJoin:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
+        """Arrays that the kernel takes, in the order of a call."""
         sizes = enumerate(self.widths)
         return {f"x{part}": Array("int8", (self.rows, width)) for part, width in sizes}
 
     @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that the kernel computes."""
         return Array("int8", (self.rows, sum(self.widths)))
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
     @staticmethod
-    def pieces(widths: tuple[int, ...], target: Target) -> int:
+    def pieces(widths: tuple[int, ...], target: CpuTarget) -> int:
         """Vectors of a joined row."""
         return math.ceil(sum(widths) / (4 * target.lanes))
 
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule: outside of a part its elements are 0, so that a sum joins."""
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule: a part is 0 outside its columns, so that the sum joins them."""
         r, c = te.axes(r=self.rows, c=sum(self.widths))
         value, start = None, 0
         for part, width in enumerate(self.widths):
@@ -142,4 +118,4 @@ class ByteJoin:
         s.unroll("out", "c.o")
         s.vectorise("out", "c.i")
         s.parallelise("out", "r")
-        return Plan(s)
+        return KernelSchedule(s)

@@ -1,31 +1,61 @@
 """Pooling of NHWC arrays: the largest value of each window, or its mean, vectors along channels.
 
-A tile of output pixels by vectors of channels stays in registers. The image is read as it is: rows
-and tiles at its border have code of their own.
+The image is read as it is: rows and tiles at its border have code of their own.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ....errors import CompileError
 from ... import te
 from ...te.declare import FLOAT32_MAX
-from ..target import Target
-from .description import Array, Plan
+from ..target import CpuTarget
+from .description import Array, KernelSchedule, even_blocks
+from .quantised import Requantisation
+from .windows import Pair, Windowed
 
 UNROLLED = 64
-"""Reads of a tile up to which its window is written out."""
+"""Most reads of a float32 tile whose window is unrolled."""
+
+UNROLLED_BYTES = 9
+"""Taps of the largest window of bytes that is unrolled."""
 
 SIDE_BY_SIDE = 4
-"""Vectors that are reduced together, of one pixel where it has so many: memory is read in order,
-and sums do not wait for each other."""
+"""Vectors that are reduced together, of one pixel if it has so many: memory is read in order, and
+sums do not wait for each other."""
+
+
+class PoolingWindow(Windowed):
+    """A kernel that reduces the windows of every channel."""
+
+    __slots__ = ()
+    dtype = "float32"
+    channels: int
+
+    @property
+    def operands(self) -> Mapping[str, Array]:
+        """Arrays that the kernel takes."""
+        image = (self.batch, self.height, self.width, self.channels)
+        return {"x": Array(self.dtype, image)}
+
+    @property
+    def output(self) -> Array:
+        """The array that the kernel computes."""
+        return Array(self.dtype, (self.batch, *self.size_out, self.channels))
+
+    def read(self, pad: int) -> tuple[te.Value, tuple[te.Index, ...], tuple[te.Index, ...]]:
+        """An element under a window, the axes of the output, and those of the window."""
+        source = te.tensor("x", self.dtype, self.operands["x"].shape, pad=pad)
+        rows, columns = self.size_out
+        axes = n, y, x, c = te.axes(n=self.batch, y=rows, x=columns, c=self.channels)
+        over = ky, kx = te.reduce_axes(ky=self.kernel[0], kx=self.kernel[1])
+        row, column = self.row(y, ky) - self.pads[0], self.column(x, kx) - self.pads[1]
+        return source[n, row, column, c], axes, over
 
 
 @dataclass(frozen=True, slots=True)
-class Pooling:
+class Pooling(PoolingWindow):
     """`out[n, y, x, c] = largest or mean of x[n, y * s + ky * d - top, ..., c]` over the window.
 
     The operand is `x` as [N, H, W, C], float32. Padding is never the largest, unless a window has
@@ -44,65 +74,29 @@ class Pooling:
     count_include_pad
         Whether the divisor of a mean counts padding.
     overhang
-        Rows and columns that the last windows reach beyond the padding; never counted.
+        Rows and columns that the last windows extend beyond the padding; never counted.
     """
 
     batch: int
     height: int
     width: int
     channels: int
-    kernel: tuple[int, int]
-    strides: tuple[int, int] = (1, 1)
+    kernel: Pair
+    strides: Pair = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: tuple[int, int] = (1, 1)
+    dilations: Pair = (1, 1)
     average: bool = False
     count_include_pad: bool = False
-    overhang: tuple[int, int] = (0, 0)
-
-    def __post_init__(self) -> None:
-        if min(self.size_out) < 1:
-            raise CompileError(
-                f"pooling: the window {self.kernel} does not fit {self.height}x{self.width} with "
-                f"pads {self.pads}; enlarge the pads"
-            )
-
-    @property
-    def size_out(self) -> tuple[int, int]:
-        """Rows and columns of the output."""
-        top, left, bottom, right = self.pads
-        reach = [d * (k - 1) + 1 for d, k in zip(self.dilations, self.kernel, strict=True)]
-        padded = (
-            self.height + top + bottom + self.overhang[0],
-            self.width + left + right + self.overhang[1],
-        )
-        return (
-            (padded[0] - reach[0]) // self.strides[0] + 1,
-            (padded[1] - reach[1]) // self.strides[1] + 1,
-        )
-
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
-        return {"x": Array("float32", (self.batch, self.height, self.width, self.channels))}
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
-    def output(self) -> Array:
-        """What it gives."""
-        return Array("float32", (self.batch, *self.size_out, self.channels))
+    overhang: Pair = (0, 0)
 
     @property
     def macs(self) -> int:
-        """Additions or comparisons: what it does in place of multiplications."""
-        return self.kernel[0] * self.kernel[1] * math.prod(self.output.shape)
+        """Additions or comparisons."""
+        return self.taps * int(np.prod(self.output.shape))
 
     @property
     def counted(self) -> tuple[np.ndarray, np.ndarray]:
-        """Rows that the divisor counts, float32[rows], and columns likewise."""
+        """Rows that count in the divisor of each output row, float32[rows]; likewise columns."""
         found = []
         for axis, extent in enumerate((self.height, self.width)):
             before, after = self.pads[axis], self.pads[axis + 2]
@@ -118,52 +112,99 @@ class Pooling:
         return all((counts == counts[0]).all() for counts in self.counted)
 
     def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
+        self, constants: Mapping[str, np.ndarray], target: CpuTarget
     ) -> Mapping[str, np.ndarray]:
-        """Divisors, where they differ, as a product of rows and columns."""
+        """The counts of rows and columns, if divisors differ."""
         if not self.average or self.uniform:
             return constants
         rows, columns = self.counted
         return {"rows": rows, "columns": columns}
 
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        schedule = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule: tiles of pixels by vectors of channels stay in registers."""
+        s = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
         lanes, columns = target.lanes, self.size_out[1]
         vectors = min(SIDE_BY_SIDE, -(-self.channels // lanes))
-        pixels = -(-columns // -(-columns // (SIDE_BY_SIDE // vectors)))
-        schedule.split("out", "x", pixels)
-        schedule.split("out", "c", vectors * lanes)
-        schedule.split("out", "c.i", lanes)
-        schedule.reorder("out", "n", "y", "x.o", "c.o", "ky", "kx", "x.i", "c.i.o", "c.i.i")
-        window = self.kernel[0] * self.kernel[1]
-        for loop in ("ky", "kx") if window * pixels * vectors <= UNROLLED else ():
-            schedule.unroll("out", loop)
-        for loop in ("x.i", "c.i.o"):
-            schedule.unroll("out", loop)
-        schedule.vectorise("out", "c.i.i")
-        schedule.parallelise("out", schedule.fuse("out", "n", "y"))
-        return Plan(schedule)
+        pixels = even_blocks(columns, SIDE_BY_SIDE // vectors)
+        s.split("out", "x", pixels)
+        s.split("out", "c", vectors * lanes)
+        s.split("out", "c.i", lanes)
+        s.reorder("out", "n", "y", "x.o", "c.o", "ky", "kx", "x.i", "c.i.o", "c.i.i")
+        window = ("ky", "kx") if self.taps * pixels * vectors <= UNROLLED else ()
+        for loop in (*window, "x.i", "c.i.o"):
+            s.unroll("out", loop)
+        s.vectorise("out", "c.i.i")
+        s.parallelise("out", s.fuse("out", "n", "y"))
+        return KernelSchedule(s)
 
     def _declared(self) -> te.Operand:
-        rows, columns = self.size_out
-        pad = 0 if self.average else -FLOAT32_MAX
-        source = te.tensor("x", "float32", self.operands["x"].shape, pad=pad)
-        n, y, x, c = te.axes(n=self.batch, y=rows, x=columns, c=self.channels)
-        over = ky, kx = te.reduce_axes(ky=self.kernel[0], kx=self.kernel[1])
-        element = source[
-            n,
-            y * self.strides[0] + ky * self.dilations[0] - self.pads[0],
-            x * self.strides[1] + kx * self.dilations[1] - self.pads[1],
-            c,
-        ]
+        element, axes, over = self.read(0 if self.average else -FLOAT32_MAX)
         if not self.average:
-            return te.compute("out", "float32", (n, y, x, c), te.max(element, over=over))
-        total = te.sum(element, over=over)
+            return te.compute("out", "float32", axes, te.max(element, over=over))
+        total, (rows, columns) = te.sum(element, over=over), self.size_out
         if self.uniform:
             counts = [float(found[0]) for found in self.counted]
             value = total / (counts[0] * counts[1])
         else:
-            counted = te.tensor("rows", "float32", (rows,))[y]
-            value = total / (counted * te.tensor("columns", "float32", (columns,))[x])
-        return te.compute("out", "float32", (n, y, x, c), value)
+            counted = te.tensor("rows", "float32", (rows,))[axes[1]]
+            value = total / (counted * te.tensor("columns", "float32", (columns,))[axes[2]])
+        return te.compute("out", "float32", axes, value)
+
+
+@dataclass(frozen=True, slots=True)
+class BytePooling(PoolingWindow):
+    """`out[n, y, x, c]` of the window at `x[n, y * s - top, x * s - left, c]`, int8[N, H, W, C].
+
+    The largest element, limited to `low`..`high`; or, where there is a scale, the sum of the window
+    and `constant`, requantised.
+
+    Parameters
+    ----------
+    batch, height, width, channels
+        Extents.
+    kernel, strides, dilations
+        Of the window, vertical first.
+    pads
+        Pixels at the top, left, bottom and right.
+    quantised
+        Limits of the output; for sums also the zero points.
+    constant
+        Added to sums.
+    scale
+        None for the largest element.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    kernel: Pair
+    strides: Pair
+    pads: tuple[int, int, int, int]
+    quantised: Requantisation
+    dilations: Pair = (1, 1)
+    constant: int = 0
+    scale: float | None = None
+    dtype = "int8"
+
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule: a vector of channels stays in a register over the window."""
+        s = te.Schedule(te.kernel("pooling", self._declared()), processor=target.processor)
+        lanes = target.lanes * (4 if self.scale is None else 1)
+        s.split("out", "c", min(lanes, self.channels))
+        s.reorder("out", "n", "y", "x", "c.o", "ky", "kx", "c.i")
+        for loop in ("ky", "kx") if self.taps <= UNROLLED_BYTES else ():
+            s.unroll("out", loop)
+        s.vectorise("out", "c.i")
+        s.parallelise("out", s.fuse("out", "n", "y"))
+        return KernelSchedule(s)
+
+    def _declared(self) -> te.Operand:
+        q = self.quantised
+        read, axes, over = self.read(-128 if self.scale is None else q.zero_point_in)
+        if self.scale is None:
+            value = q.limited(te.max(read, over=over))
+        else:
+            total = te.sum(read, over=over) + self.constant
+            value = q.requantised(total, te.constant(self.scale))
+        return te.compute("out", "int8", axes, value)

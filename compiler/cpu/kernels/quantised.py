@@ -1,4 +1,4 @@
-"""How a kernel's bytes stand for numbers."""
+"""Requantisation: how bytes stand for numbers, and how sums become bytes."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,16 @@ from ... import te
 
 
 @dataclass(frozen=True, slots=True)
-class Quantised:
-    """How a kernel's bytes stand for numbers: `number = scale * (byte - zero_point)`.
+class Requantisation:
+    """How bytes stand for numbers: `number = scale * (byte - zero_point)`.
 
-    The kernel gets one factor per output channel: scale of the activations, times that of the
+    A kernel takes one factor per output channel: the scale of the activations times that of the
     channel's weights, divided by that of the output. Weights are int8 with zero point 0.
 
-    A sum becomes a byte by two roundings in binary32, `round_half_even(float32(sum) * factor)`.
-    That is the accelerator's rule, `isa.numbers.requantise`, wherever sums and factors are of a
-    usual size; `host.integer_bounds.is_plain` tells. `guarded` follows it for all others as well,
-    at three times the instructions.
+    A sum becomes a byte with two roundings in binary32, `round_half_even(float32(sum) * factor)`.
+    For sums and factors of usual size this equals `isa.numbers.requantise`, the rule of the
+    accelerator; `host.integer_bounds.is_plain` tells. `guarded` follows the rule for all others as
+    well, with three times the instructions.
 
     Parameters
     ----------
@@ -24,12 +24,12 @@ class Quantised:
     zero_point_in, zero_point_out
         In the range of the type.
     low, high
-        Limits of the output, for activations; the type's own are kept anyway.
+        Limits of the output, for activations; those of the type always hold.
     folded
-        Whether the bias already holds `-zero_point_in * sum(w)`; padding still has that value.
+        Whether the bias already contains `-zero_point_in * sum(w)`; the padding is unchanged.
     guarded
-        Whether sums of 2**24 and more, and factors that are no finite numbers, are requantised as
-        `isa.numbers.requantise` says.
+        Whether sums of 2**24 and more, and factors that are not finite, are requantised exactly as
+        by `isa.numbers.requantise`.
     """
 
     dtype_in: str = "uint8"
@@ -43,7 +43,7 @@ class Quantised:
 
     @property
     def moved(self) -> int:
-        """The zero point that is still to be taken out of the sums."""
+        """The zero point that the sums still contain."""
         return 0 if self.folded else self.zero_point_in
 
     def requantised(self, total: te.Value, scale: te.Value) -> te.Value:
@@ -55,14 +55,14 @@ class Quantised:
         return self.limited(scaled + self.zero_point_out)
 
     def limited(self, value: te.Value) -> te.Value:
-        """A value within the limits; of two that are in the wrong order, `high` wins."""
+        """A value clamped to the limits; if they are in the wrong order, `high` wins."""
         smallest, largest = (0, 255) if self.dtype_out == "uint8" else (-128, 127)
         return te.minimum(te.maximum(value, max(self.low, smallest)), min(self.high, largest))
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """A byte from two: requantised sum of both, each times a whole number, and a constant.
+    """A residual addition of bytes: a weighted sum of two bytes and a constant, requantised.
 
         total = own * multipliers[0] + other * multipliers[1] + constant
 
@@ -71,15 +71,15 @@ class Residual:
     Parameters
     ----------
     multipliers, constant, scale
-        Of the sum.
+        Parameters of the sum.
     quantised
-        How the total becomes a byte.
+        Requantisation of the total.
     """
 
     multipliers: tuple[int, int]
     constant: int
     scale: float
-    quantised: Quantised
+    quantised: Requantisation
 
     def added(self, own: te.Value, other: te.Value) -> te.Value:
         """The byte."""

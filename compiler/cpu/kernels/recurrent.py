@@ -1,112 +1,84 @@
-"""What follows the matrix products of one step of a recurrent layer, for all samples at once.
+"""The updates that follow the matrix products of one step of a recurrent layer, for all samples.
 
 Gates lie side by side in the columns, in ONNX's order: i, o, f, c for LSTM and z, r, h for GRU.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from ... import te
-from ..target import Target
-from .description import Array, Plan
+from ..target import CpuTarget
+from .description import Array, Description, KernelSchedule
+
+Part = Callable[[str, int], te.Value]
+"""Element of an operand's gate, by name and position."""
+
+
+def _lstm_cell(part: Part) -> te.Value:
+    """`sigmoid(f) * cell + sigmoid(i) * tanh(c)`."""
+    i, f, c = (part("gates", gate) for gate in (0, 2, 3))
+    return te.sigmoid(f) * part("cell", 0) + te.sigmoid(i) * te.tanh(c)
+
+
+def _lstm_state(part: Part) -> te.Value:
+    """`sigmoid(o) * tanh(cell)` of the new cell state."""
+    return te.sigmoid(part("gates", 1)) * te.tanh(part("cell", 0))
+
+
+def _gru_state(part: Part) -> te.Value:
+    """`h + z * (state - h)` with `z = sigmoid(xz + rz)`, `h = tanh(xh + sigmoid(xr + rr) * rh)`."""
+    (xz, xr, xh), (rz, rr, rh) = ([part(name, gate) for gate in range(3)] for name in "xr")
+    new = te.tanh(xh + te.sigmoid(xr + rr) * rh)
+    kept = te.sigmoid(xz + rz)
+    return (1.0 - kept) * new + kept * part("state", 0)
+
+
+UPDATES: Mapping[str, tuple[Mapping[str, int], Callable[[Part], te.Value]]] = {
+    "lstm_cell": ({"gates": 4, "cell": 1}, _lstm_cell),
+    "lstm_state": ({"gates": 4, "cell": 1}, _lstm_state),
+    "gru_state": ({"x": 3, "r": 3, "state": 1}, _gru_state),
+}
+"""Operands of each update with their number of gates, and what it computes."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """A step of `rows` samples with `hidden` numbers of state each; float32."""
+class RecurrentUpdate(Description):
+    """The next state of `rows` samples with `hidden` numbers each, float32[rows, hidden].
 
+    Operands are float32[rows, gates * hidden]. Those of a GRU are what the input and the state give
+    to the three gates, and the state.
+
+    Parameters
+    ----------
+    kind
+        One of `UPDATES`.
+    rows, hidden
+        Extents.
+    """
+
+    kind: str
     rows: int
     hidden: int
 
     @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
+    def operands(self) -> Mapping[str, Array]:
+        """Arrays that the kernel takes, in the order of a call."""
+        gates, _ = UPDATES[self.kind]
+        return {n: Array("float32", (self.rows, k * self.hidden)) for n, k in gates.items()}
 
     @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.hidden))
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def _columns(self, gates: int) -> Array:
-        return Array("float32", (self.rows, gates * self.hidden))
-
-
-@dataclass(frozen=True, slots=True)
-class LstmCell(_Step):
-    """`out = sigmoid(f) * cell + sigmoid(i) * tanh(c)` of `gates` [rows, 4 * hidden]."""
-
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        return {"gates": self._columns(4), "cell": self.output}
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        gates, cell, n, h = _opened(self, "gates", "cell")
-        i, f, c = (gates[n, h + k * self.hidden] for k in (0, 2, 3))
-        value = te.sigmoid(f) * cell[n, h] + te.sigmoid(i) * te.tanh(c)
-        return _scheduled("lstm_cell", te.compute("out", "float32", (n, h), value), self, target)
-
-
-@dataclass(frozen=True, slots=True)
-class LstmState(_Step):
-    """`out = sigmoid(o) * tanh(cell)` of `gates` [rows, 4 * hidden] and the new cell state."""
-
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        return {"gates": self._columns(4), "cell": self.output}
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        gates, cell, n, h = _opened(self, "gates", "cell")
-        value = te.sigmoid(gates[n, h + self.hidden]) * te.tanh(cell[n, h])
-        return _scheduled("lstm_state", te.compute("out", "float32", (n, h), value), self, target)
-
-
-@dataclass(frozen=True, slots=True)
-class GruState(_Step):
-    """The next state from `x` and `r`, what the input and the state give to the three gates.
-
-    `out = h + z * (state - h)` with `z = sigmoid(xz + rz)` and
-    `h = tanh(xh + sigmoid(xr + rr) * rh)`; both operands are [rows, 3 * hidden].
-    """
-
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given, in the order of a call."""
-        return {"x": self._columns(3), "r": self._columns(3), "state": self.output}
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        x, r, n, h = _opened(self, "x", "r")
-        state = te.tensor("state", "float32", self.output.shape)
-        xz, xr, xh = (x[n, h + k * self.hidden] for k in range(3))
-        rz, rr, rh = (r[n, h + k * self.hidden] for k in range(3))
-        new = te.tanh(xh + te.sigmoid(xr + rr) * rh)
-        kept = te.sigmoid(xz + rz)
-        value = (1.0 - kept) * new + kept * state[n, h]
-        return _scheduled("gru_state", te.compute("out", "float32", (n, h), value), self, target)
-
-
-def _opened(step: "LstmCell | LstmState | GruState", *names: str):
-    """Two tensors and the axes of the output."""
-    n, h = te.axes(n=step.rows, h=step.hidden)
-    tensors = [te.tensor(name, "float32", step.operands[name].shape) for name in names]
-    return *tensors, n, h
-
-
-def _scheduled(name: str, out: te.Operand, step: _Step, target: Target) -> Plan:
-    schedule = te.Schedule(te.kernel(name, out), processor=target.processor)
-    schedule.split("out", "h", min(target.lanes, step.hidden))
-    schedule.vectorise("out", "h.i")
-    return Plan(schedule)
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
+        n, h = te.axes(n=self.rows, h=self.hidden)
+        given = {name: te.tensor(name, a.dtype, a.shape) for name, a in self.operands.items()}
+        _, compute = UPDATES[self.kind]
+        value = compute(lambda name, gate: given[name][n, h + gate * self.hidden])
+        kernel = te.kernel(self.kind, te.compute("out", "float32", (n, h), value))
+        s = te.Schedule(kernel, processor=target.processor)
+        s.split("out", "h", min(target.lanes, self.hidden))
+        s.vectorise("out", "h.i")
+        return KernelSchedule(s)

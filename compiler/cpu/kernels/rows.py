@@ -1,25 +1,60 @@
-"""Softmax, normalisations and reductions: rows of numbers, each done while it lies in the cache.
+"""Softmax, normalisations and reductions of rows, each computed while it is in the cache.
 
-A row is reduced in four vectors at a time, side by side, which are then folded in halves.
+A row is reduced by four vectors at a time, which are then folded in halves. If rows lie side by
+side in memory (`inner` above 1), every lane has a row of its own and nothing is folded.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from ....errors import CompileError
 from ... import te
 from ...te.declare import FLOAT32_MAX
 from ...te.stages import REGISTER
-from ..target import Target
-from .across import reduction_across, softmax_across
-from .description import Array, Plan
+from ..target import CpuTarget
+from .description import Array, Description, KernelSchedule
+
+Change = Callable[[te.Value], te.Value]
+
+
+class RowKernel(Description):
+    """A float32 kernel on `x` [rows, columns], or [rows, columns, inner]; fields as below."""
+
+    __slots__ = ()
+    rows: int
+    columns: int
+    inner: int = 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of `x`."""
+        return (self.rows, self.columns, self.inner)[: 2 if self.inner == 1 else 3]
+
+    @property
+    def operands(self) -> Mapping[str, Array]:
+        """Arrays that the kernel takes, in the order of a call."""
+        return {"x": Array("float32", self.shape)}
+
+    @property
+    def output(self) -> Array:
+        """The array that the kernel computes."""
+        return Array("float32", self.shape)
+
+    def x(self, pad: int = 0) -> te.Operand:
+        """The operand."""
+        return te.tensor("x", "float32", self.shape, pad=pad)
+
+    def columns_at_once(self, target: CpuTarget) -> int:
+        """Elements of a row that are reduced side by side."""
+        width = 4 * target.lanes
+        while width > target.lanes and width > self.columns:
+            width //= 2
+        return width
 
 
 @dataclass(frozen=True, slots=True)
-class Softmax:
+class RowSoftmax(RowKernel):
     """`out[r, c] = exp(x[r, c] - largest) / sum of that`, along the columns.
 
     Parameters
@@ -27,7 +62,7 @@ class Softmax:
     rows, columns
         Extents.
     log
-        Whether it is the logarithm of that: `x[r, c] - largest - log(sum)`.
+        Whether the result is its logarithm, `x[r, c] - largest - log(sum)`.
     inner
         Rows that lie side by side: with more than one, arrays are [rows, columns, inner].
     """
@@ -37,50 +72,33 @@ class Softmax:
     log: bool = False
     inner: int = 1
 
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
-        return {"x": self.output}
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
-    def output(self) -> Array:
-        """What it gives."""
-        return Array("float32", _shape(self.rows, self.columns, self.inner))
-
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        if self.inner > 1:
-            return softmax_across(self.rows, self.columns, self.inner, self.log, target)
-        width = _width(self.columns, target)
-        r, c = te.axes(r=self.rows, c=self.columns)
-        x = te.tensor("x", "float32", (self.rows, self.columns), pad=-FLOAT32_MAX)
-        largest = _reduced(x, "largest", self.columns, width, te.max, te.maximum)
-        grown = te.compute("grown", "float32", (r, c), te.exp(x[r, c] - largest[r, 0]))
-        total = _reduced(grown, "total", self.columns, width, te.sum, te.Value.__add__)
-        r1, one = te.axes(r=self.rows, l=1)
-        if self.log:
-            share = te.compute("share", "float32", (r1, one), te.log(total[r1, one]))
-            value = x[r, c] - largest[r, 0] - share[r, 0]
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
+        width, alone = self.columns_at_once(target), self.inner == 1
+        r, c, i = te.axes(r=self.rows, c=self.columns, i=self.inner)
+        one = te.axes(l=1)[0] if alone else i
+        axes, row = ((r, c), (r, 0)) if alone else ((r, c, i), (r, i))
+        x = self.x(-FLOAT32_MAX if alone else 0)
+        if alone:
+            largest = _reduced(x, "largest", self.columns, width, te.max, te.maximum)
         else:
-            share = te.compute("share", "float32", (r1, one), 1.0 / total[r1, one])
-            value = grown[r, c] * share[r, 0]
-        out = te.compute("out", "float32", (r, c), value)
-        return _scheduled("softmax", out, ("grown",), width, target)
+            largest = _reduced_across(x, "largest", te.max)
+        grown = te.compute("grown", "float32", axes, te.exp(x[axes] - largest[row]))
+        if alone:
+            total = _reduced(grown, "total", self.columns, width, te.sum, te.Value.__add__)
+        else:
+            total = _reduced_across(grown, "total", te.sum)
+        whole = total[r, one]
+        share = te.compute("share", "float32", (r, one), te.log(whole) if self.log else 1.0 / whole)
+        value = x[axes] - largest[row] - share[row] if self.log else grown[axes] * share[row]
+        out = te.compute("out", "float32", axes, value)
+        if alone:
+            return _scheduled("softmax", out, ("grown",), width, target)
+        return _scheduled_across("softmax", out, ("largest", "grown", "total", "share"), target)
 
 
 @dataclass(frozen=True, slots=True)
-class LayerNormalisation:
+class LayerNormalisation(RowKernel):
     """`out[r, c] = (x[r, c] - mean) / sqrt(variance + epsilon) * scale[c] + bias[c]`, per row.
 
     Operands are `x`, `scale` and `bias`; the last two are constants. The variance is that of the
@@ -93,7 +111,7 @@ class LayerNormalisation:
     epsilon
         Added to the variance.
     centred
-        Whether the mean is taken out; without, it is 0 (RMSNorm).
+        Whether the mean is taken out; if not, it counts as 0 (RMSNorm).
     """
 
     rows: int
@@ -103,7 +121,7 @@ class LayerNormalisation:
 
     @property
     def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
+        """Arrays that the kernel takes, in the order of a call."""
         row = Array("float32", (self.columns,))
         return {"x": self.output, "scale": row, "bias": row}
 
@@ -112,22 +130,11 @@ class LayerNormalisation:
         """Operands that are the same in all calls."""
         return ("scale", "bias")
 
-    @property
-    def output(self) -> Array:
-        """What it gives."""
-        return Array("float32", (self.rows, self.columns))
-
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        width = _width(self.columns, target)
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
+        width = self.columns_at_once(target)
         r, c = te.axes(r=self.rows, c=self.columns)
-        x = te.tensor("x", "float32", (self.rows, self.columns))
+        x = self.x()
         scale, bias = (te.tensor(name, "float32", (self.columns,)) for name in ("scale", "bias"))
         r1, one = te.axes(r=self.rows, l=1)
         share = 1.0 / self.columns
@@ -148,19 +155,19 @@ class LayerNormalisation:
 
 
 REDUCTIONS = ("mean", "sum", "max", "min", "squares", "length")
-"""What `Reduction` does with a row; `squares` sums those, and `length` is the root of that."""
+"""Kinds of `RowReduction`; `squares` is the sum of squares, `length` its root."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reduction:
-    """`out[r] = sum, mean, largest or least of x[r, ...]`, in float32.
+class RowReduction(RowKernel):
+    """`out[r] = sum, mean, largest or smallest of x[r, ...]`, in float32.
 
     Parameters
     ----------
     rows, columns
         Extents.
     kind
-        One of `REDUCTIONS`. Where a row has a NaN, its largest and least are NaN too.
+        One of `REDUCTIONS`. The largest and smallest of a row with a NaN are NaN.
     inner
         Rows that lie side by side: with more than one, `x` is [rows, columns, inner].
     """
@@ -173,63 +180,53 @@ class Reduction:
     def __post_init__(self) -> None:
         if self.kind not in REDUCTIONS:
             raise CompileError(
-                f"reduction: there is no `{self.kind}`; choose {', '.join(REDUCTIONS)}"
+                f"reduction: unknown kind `{self.kind}`; choose {', '.join(REDUCTIONS)}"
             )
 
     @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that it is given."""
-        return {"x": Array("float32", _shape(self.rows, self.columns, self.inner))}
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """None."""
-        return ()
-
-    @property
     def output(self) -> Array:
-        """What it gives."""
+        """The array that the kernel computes."""
         return Array("float32", (self.rows, self.inner))
 
     @property
     def macs(self) -> int:
         """Elements that are read."""
-        return self.rows * self.columns * self.inner
+        return math.prod(self.shape)
 
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: Target
-    ) -> Mapping[str, np.ndarray]:
-        """Nothing to prepare."""
-        return constants
-
-    def plan(self, target: Target) -> Plan:
-        """Declaration and schedule."""
-        if self.inner > 1:
-            return reduction_across(self.rows, self.columns, self.inner, self.kind, target)
-        width = _width(self.columns, target)
-        value = self._extreme(width) if self.kind in ("max", "min") else self._total(width)
-        r, one = te.axes(r=self.rows, l=1)
-        out = te.compute("out", "float32", (r, one), value(r, one))
-        return _scheduled("reduction", out, (), width, target)
-
-    def _total(self, width: int) -> Callable[..., te.Value]:
-        x = te.tensor("x", "float32", (self.rows, self.columns))
-        change = _square if self.kind in ("squares", "length") else _same
-        total = _reduced(x, "total", self.columns, width, te.sum, te.Value.__add__, change)
+    def plan(self, target: CpuTarget) -> KernelSchedule:
+        """Declaration and schedule for a target."""
+        extreme, width = self.kind in ("max", "min"), self.columns_at_once(target)
+        r, i = te.axes(**{"r": self.rows, "l" if self.inner == 1 else "i": self.inner})
+        if self.inner == 1:
+            value = self._extreme(width, r, i) if extreme else self._total(width)[r, i]
+        else:
+            value = self._extreme_across(r, i) if extreme else self._total(0)[r, i]
         if self.kind == "length":
-            return lambda r, one: te.sqrt(total[r, one])
-        share = 1.0 / self.columns if self.kind == "mean" else 1.0
-        return lambda r, one: total[r, one] * share
+            value = te.sqrt(value)
+        elif not extreme and (self.inner == 1 or self.kind == "mean"):
+            value = value * (1.0 / self.columns if self.kind == "mean" else 1.0)
+        out = te.compute("out", "float32", (r, i), value)
+        if self.inner == 1:
+            return _scheduled("reduction", out, (), width, target)
+        return _scheduled_across(
+            "reduction", out, ("most", "marks") if extreme else ("total",), target
+        )
 
-    def _extreme(self, width: int) -> Callable[..., te.Value]:
-        """The largest number of a row, of negative ones for the least.
+    def _total(self, width: int) -> te.Operand:
+        """Sums of all rows, `width` elements at once; of rows side by side where that is 0."""
+        change = _square if self.kind in ("squares", "length") else _same
+        if not width:
+            return _reduced_across(self.x(), "total", te.sum, change)
+        return _reduced(self.x(), "total", self.columns, width, te.sum, te.Value.__add__, change)
 
-        Maxima drop NaNs, and the pad of a row's end is finite: a sum beside them is NaN where a row
-        has one, and counts the infinities that are no larger than the pad.
+    def _extreme(self, width: int, r: te.Index, one: te.Index) -> te.Value:
+        """The largest number of a row; for the smallest, that of the negated numbers.
+
+        Maxima drop NaNs, and the padding at the end of a row is finite. A second sum therefore
+        becomes NaN if the row has one, and counts infinities that the padding would hide.
         """
         sign = 1 if self.kind == "max" else -1
-        shape = (self.rows, self.columns)
-        x = te.tensor("x", "float32", shape, pad=-sign * FLOAT32_MAX)
+        x = self.x(-sign * FLOAT32_MAX)
         lowest, none = -sign * math.inf, te.constant(math.nan)
 
         def signed(value: te.Value) -> te.Value:
@@ -241,18 +238,21 @@ class Reduction:
 
         most = _reduced(x, "most", self.columns, width, te.max, te.maximum, signed)
         marks = _reduced(x, "marks", self.columns, width, te.sum, te.Value.__add__, mark)
+        found, marked = signed(most[r, one]), marks[r, one]
+        found = te.select(te.equal(marked, float(self.columns)), te.constant(lowest), found)
+        return te.select(te.equal(marked, marked), found, none)
 
-        def value(r: te.Index, one: te.Index) -> te.Value:
-            found, marked = signed(most[r, one]), marks[r, one]
-            found = te.select(te.equal(marked, float(self.columns)), te.constant(lowest), found)
-            return te.select(te.equal(marked, marked), found, none)
-
-        return value
-
-
-def _shape(rows: int, columns: int, inner: int) -> tuple[int, ...]:
-    """Of an array of rows, or of rows that lie side by side."""
-    return (rows, columns) if inner == 1 else (rows, columns, inner)
+    def _extreme_across(self, r: te.Index, i: te.Index) -> te.Value:
+        """The same for rows side by side: a second sum is NaN if the row has one."""
+        sign = 1.0 if self.kind == "max" else -1.0
+        most = _reduced_across(self.x(), "most", te.max, lambda x: x * sign)
+        marks = _reduced_across(
+            self.x(),
+            "marks",
+            te.sum,
+            lambda x: te.select(te.equal(x, x), te.constant(0.0), te.constant(math.nan)),
+        )
+        return most[r, i] * sign + marks[r, i]
 
 
 def _same(value: te.Value) -> te.Value:
@@ -263,14 +263,6 @@ def _square(value: te.Value) -> te.Value:
     return value * value
 
 
-def _width(columns: int, target: Target) -> int:
-    """Elements of a row that are reduced side by side."""
-    width = 4 * target.lanes
-    while width > target.lanes and width > columns:
-        width //= 2
-    return width
-
-
 def _reduced(
     source: te.Operand,
     name: str,
@@ -278,11 +270,11 @@ def _reduced(
     width: int,
     reduce: Callable[..., te.Value],
     combine: Callable[[te.Value, te.Value], te.Value],
-    change: Callable[[te.Value], te.Value] = _same,
+    change: Change = _same,
 ) -> te.Operand:
-    """Stages that reduce every row to one element: blocks of `width`, then halves of that.
+    """Stages that reduce each row to one element: blocks of `width`, then halves.
 
-    `change` is done to every element before.
+    `change` is applied to every element first.
     """
     rows = source.tensor.shape[0]
     r, lane = te.axes(r=rows, l=width)
@@ -298,23 +290,55 @@ def _reduced(
     return stage
 
 
+def _reduced_across(
+    source: te.Operand, name: str, reduce: Callable[..., te.Value], change: Change = _same
+) -> te.Operand:
+    """A stage that reduces the middle axis of [rows, columns, inner]."""
+    rows, columns, inner = source.tensor.shape
+    r, i = te.axes(r=rows, i=inner)
+    (k,) = te.reduce_axes(k=columns)
+    return te.compute(name, "float32", (r, i), reduce(change(source[r, k, i]), over=k))
+
+
 def _scheduled(
-    name: str, out: te.Operand, rows: tuple[str, ...], width: int, target: Target
-) -> Plan:
-    """All stages inside the loop over rows; whole rows in memory, the rest in registers."""
-    schedule = te.Schedule(te.kernel(name, out), processor=target.processor)
-    inner = [stage.name for stage in schedule.stages if stage.name != "out"]
-    for stage in reversed(inner):
-        schedule.compute_at(stage, "out", "r")
-    for stage in schedule.stages:
-        if "c" in stage.loops:
-            schedule.split(stage.name, "c", width)
-            schedule.vectorise(stage.name, "c.i")
-    for stage in reversed(inner):
+    name: str, out: te.Operand, rows: Sequence[str], width: int, target: CpuTarget
+) -> KernelSchedule:
+    """Compute all stages inside the loop over rows; whole rows in memory, the rest in registers."""
+    s = te.Schedule(te.kernel(name, out), processor=target.processor)
+    loops = {stage.name: stage.loops for stage in s.stages}
+    inner = [stage for stage in reversed(loops) if stage != "out"]
+    for stage in inner:
+        s.compute_at(stage, "out", "r")
+    for stage in loops:
+        if "c" in loops[stage]:
+            s.split(stage, "c", width)
+            s.vectorise(stage, "c.i")
+    for stage in inner:
         if stage not in rows:
-            schedule.set_scope(stage, REGISTER)
-            if "b" in dict.fromkeys(next(s for s in schedule.stages if s.name == stage).loops):
-                schedule.reorder(stage, "b", "l")
-            schedule.vectorise(stage, "l")
-    schedule.parallelise("out", "r")
-    return Plan(schedule)
+            s.set_scope(stage, REGISTER)
+            if "b" in loops[stage]:
+                s.reorder(stage, "b", "l")
+            s.vectorise(stage, "l")
+    s.parallelise("out", "r")
+    return KernelSchedule(s)
+
+
+def _scheduled_across(
+    name: str, out: te.Operand, stages: Sequence[str], target: CpuTarget
+) -> KernelSchedule:
+    """Compute all stages inside a loop over blocks of neighbours; whole rows in memory."""
+    s = te.Schedule(te.kernel(name, out), processor=target.processor)
+    s.split("out", "i", min(out.tensor.shape[-1], 2 * target.lanes))
+    loops = {stage.name: stage.loops for stage in s.stages}
+    if "c" in loops["out"]:
+        s.reorder("out", "r", "i.o", "c", "i.i")
+    for stage in reversed(stages):
+        s.compute_at(stage, "out", "i.o")
+        if "k" in loops[stage]:
+            s.reorder(stage, "r", "k", "i")
+        if "c" not in loops[stage]:
+            s.set_scope(stage, REGISTER)
+        s.vectorise(stage, "i")
+    s.vectorise("out", "i.i")
+    s.parallelise("out", "r" if out.tensor.shape[0] > 1 else "i.o")
+    return KernelSchedule(s)

@@ -1,14 +1,13 @@
-"""Winograd's convolution F(2x2, 3x3): 16 products where a tile of 2x2 outputs has 36.
+"""Winograd's convolution F(2x2, 3x3): 16 products per tile of 2x2 outputs instead of 36.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, CVPR 2016. A tile of 4x4
-inputs and the window are changed to a basis in which convolution is a product element by element;
-over all tiles that is one matrix product for each of the 16 elements. The factors of the input's
-and the output's change are 0, 1 and -1, known at compile time, so that code has additions alone.
-Sums over channels are shorter than direct ones and more of them cancel; for normal numbers and 64
-or more channels the largest error is no larger (`tests/compiler/cpu/test_convolution.py`).
+inputs and the window are changed to a basis in which convolution is an elementwise product; over
+all tiles that is one matrix product for each of the 16 elements. The changes of inputs and outputs
+have the constant factors 0, 1 and -1, so that the code has additions alone. Sums over channels are
+shorter than direct ones and cancel more; for normal numbers and 64 or more channels the largest
+error is no larger (`tests/compiler/cpu/test_convolution.py`).
 """
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,9 @@ from ... import te
 from ...te.stages import REGISTER
 from ..codegen.buffers import STACK_BYTES
 from ..codegen.layout import Layout, Tiles
-from ..target import Target
-from .description import Plan, activated, round_up
+from ..target import CpuTarget
+from .description import KernelSchedule, even_blocks, round_up
+from .tiles import TILES, panels
 
 if TYPE_CHECKING:
     from .convolution import Convolution
@@ -28,24 +28,63 @@ _INPUT = np.array([[1, 0, 0, 0], [0, 1, -1, 1], [-1, 1, 1, 0], [0, 0, 0, -1]], n
 _WINDOW = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 _OUTPUT = np.array([[1, 0], [1, 1], [1, -1], [0, -1]], np.float32)
 
+CHANGES = {"change_in": _INPUT, "change_out": _OUTPUT}
+"""Tensors of the declaration that are known."""
+
 TILE = 2
 """Outputs of a tile along each dimension."""
 
 
-class WinogradPlanner:
-    """Declares and schedules one float32 convolution for one target.
+class TilePlanner:
+    """A convolution of windows of 3x3 and steps of 1 by square tiles of the output.
+
+    Parameters
+    ----------
+    conv
+        The convolution.
+    target
+        The processor that it is compiled for.
+    size
+        Outputs of a tile along each dimension.
+    """
+
+    def __init__(self, conv: "Convolution", target: CpuTarget, size: int) -> None:
+        self.conv, self.target = conv, target
+        self.down, self.across = (-(-extent // size) for extent in conv.size_out)
+        self.tiles = Tiles.of_image(conv.output.shape, size)
+        """Layout of the output's tiles."""
+
+    def bordered(self, rows: int, columns: int, channels: int) -> te.Operand:
+        """The image with its padding, as a stage of the given extents."""
+        c = self.conv
+        x = te.tensor("x", c.operands["x"].dtype, c.image, pad=c.pad)
+        axes = n, y, px, ci = te.axes(pn=c.batch, py=rows, px=columns, pc=channels)
+        element = x[n, y - c.pads[0], px - c.pads[1], ci]
+        return te.compute("padded", x.tensor.dtype, axes, element)
+
+    def residual(self, axes: tuple[te.Index, ...]) -> te.Value:
+        """The element that is added at a place of the tiles."""
+        return te.tensor("residual", self.conv.output.dtype, self.tiles.shape)[axes]
+
+    def placed(self, s: te.Schedule, layouts: Mapping[str, Layout]) -> KernelSchedule:
+        """The schedule, with tiles where the output and what is added have them."""
+        names = ("out", "residual")
+        return KernelSchedule(s, layouts, {n: self.tiles for n in names if n in s.kernel.tensors})
+
+
+class WinogradPlanner(TilePlanner):
+    """Plan one float32 convolution for one target.
 
     Parameters
     ----------
     conv
         The convolution, with windows of 3x3 and steps of 1.
     target
-        What it is compiled for.
+        The processor that it is compiled for.
     """
 
-    def __init__(self, conv: "Convolution", target: Target) -> None:
-        self.conv, self.target = conv, target
-        self.down, self.across = (math.ceil(size / TILE) for size in conv.size_out)
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
+        super().__init__(conv, target, TILE)
 
     @property
     def is_faster(self) -> bool:
@@ -53,128 +92,66 @@ class WinogradPlanner:
         c = self.conv
         return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32
 
-    @property
-    def tiles(self) -> Tiles:
-        """How tiles of the output lie in it."""
-        return Tiles.of_image(self.conv.output.shape, TILE)
+    def declared(self) -> te.Operand:
+        """Bordered image, changed tiles, products, and the sums changed back."""
+        c = self.conv
+        rows, columns = TILE * self.down + 2, TILE * self.across + 2
+        source = self.bordered(rows, columns, c.channels_in)
+        n, ty, tx, ci = te.axes(n=c.batch, ty=self.down, tx=self.across, c=c.channels_in)
+        i, j, dy, dx = te.axes(i=4, j=4, dy=TILE, dx=TILE)
+        a, b = te.reduce_axes(a=4, b=4)
+        change, back = (te.tensor(name, "float32", v.shape) for name, v in CHANGES.items())
+        element = source[n, ty * TILE + a, tx * TILE + b, ci]
+        tiles = te.sum(change[a, i] * change[b, j] * element, over=(a, b))
+        tiles = te.compute("tiles", "float32", (n, ty, i, j, tx, ci), tiles)
+        w = te.tensor("w", "float32", (4, 4, c.channels_in, c.channels_out))
+        (k,), (o,) = te.reduce_axes(k=c.channels_in), te.axes(o=c.channels_out)
+        sums = te.sum(tiles[n, ty, i, j, tx, k] * w[i, j, k, o], over=k)
+        sums = te.compute("products", "float32", (n, ty, i, j, tx, o), sums)
+        p, q = te.reduce_axes(p=4, q=4)
+        total = te.sum(back[p, dy] * back[q, dx] * sums[n, ty, p, q, tx, o], over=(p, q))
+        total = total + te.tensor("bias", "float32", (c.channels_out,))[o]
+        axes = (n, ty, dy, tx, dx, o)
+        total = total + self.residual(axes) if c.residual else total
+        return te.compute("out", "float32", axes, c.finished(total, None))
 
-    def plan(self) -> Plan:
-        """Declaration, schedule and layouts."""
-        conv, target = self.conv, self.target
-        rows, columns = TILE * self.down, TILE * self.across
-        x = te.tensor("x", "float32", conv.operands["x"].shape)
-        extents = (conv.batch, rows + 2, columns + 2, conv.channels_in)
-        pn, py, px, pc = te.axes(**dict(zip(("pn", "py", "px", "pc"), extents, strict=True)))
-        bordered = x[pn, py - conv.pads[0], px - conv.pads[1], pc]
-        source = te.compute("padded", "float32", (pn, py, px, pc), bordered)
-        w = te.tensor("w", "float32", (4, 4, conv.channels_in, conv.channels_out))
-        total, axes = products(source, w, self.down, self.across)
-        total = total + te.tensor("bias", "float32", (conv.channels_out,))[axes[-1]]
-        if conv.residual:
-            total = total + te.tensor("residual", "float32", self.tiles.shape)[axes]
-        out = te.compute("out", "float32", axes, activated(total, conv.activation, "convolution"))
-        kernel = te.kernel("convolution", out, CONSTANTS)
-        schedule = te.Schedule(kernel, processor=target.processor)
-        schedule.split("padded", "pc", target.lanes)
-        schedule.vectorise("padded", "pc.i")
-        schedule.parallelise("padded", schedule.fuse("padded", "pn", "py"))
-        layout = schedule_products(
-            schedule, target, self.across, conv.channels_in, conv.channels_out
-        )
-        bias = Layout.plain((round_up(conv.channels_out, target.lanes),))
-        tiles = {name: self.tiles for name in ("out", "residual") if name in kernel.tensors}
-        return Plan(schedule, {"w": layout, "bias": bias}, tiles)
+    def plan(self) -> KernelSchedule:
+        """Declaration, schedule and layouts.
+
+        Tiles, products and sums are made for one row of tiles after the other where those of a row
+        fit the stack, else each for the whole image.
+        """
+        c, lanes = self.conv, self.target.lanes
+        kernel = te.kernel("convolution", self.declared(), CHANGES)
+        s = te.Schedule(kernel, processor=self.target.processor)
+        s.split("padded", "pc", lanes)
+        s.vectorise("padded", "pc.i")
+        s.parallelise("padded", s.fuse("padded", "pn", "py"))
+        panel = 2 * lanes
+        for stage in ("tiles", "products"):
+            s.cache_write(stage, REGISTER)
+        _schedule_tiles(s, lanes)
+        _schedule_sums(s, even_blocks(self.across, TILES[self.target.level].rows), panel, lanes)
+        s.split("out", "o", lanes)
+        s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
+        for loop in ("p", "q", "dy", "dx"):
+            s.unroll("out", loop)
+        s.vectorise("out", "o.i")
+        if 64 * self.across * max(c.channels_in, c.channels_out) <= STACK_BYTES:
+            s.compute_at("products", "out", "ty")
+            s.compute_at("tiles", "out", "ty")
+        else:
+            s.parallelise("tiles", "ty")
+            s.parallelise("products", s.fuse("products", s.fuse("products", "i", "j"), "o.o"))
+        s.parallelise("out", "ty")
+        w = panels(kernel.tensors["w"].shape, panel, order=(0, 1, 3, 2))
+        return self.placed(s, {"w": w, "bias": Layout.plain((round_up(c.channels_out, lanes),))})
 
     def prepare(self, constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         """Weights float32[3, 3, I, O] in the basis of the products, float32[4, 4, I, O]."""
         wide = constants["w"].astype(np.float64)
         changed = np.einsum("ia,jb,abco->ijco", _WINDOW, _WINDOW, wide)
         return {**constants, "w": changed.astype(np.float32)}
-
-
-def products(
-    source: te.Operand, w: te.Operand, down: int, across: int
-) -> tuple[te.Value, tuple[te.Index, ...]]:
-    """Sums of a convolution as stages.
-
-    Parameters
-    ----------
-    source
-        The image with its border, [N, 2 * down + 2, 2 * across + 2, I].
-    w
-        Changed weights, [4, 4, I, O].
-    down, across
-        Tiles.
-
-    Returns
-    -------
-    The sums, and their axes: image, row of tiles, row in it, column of tiles, column in it, output
-    channel.
-    """
-    images, channels = source.tensor.shape[0], source.tensor.shape[-1]
-    n, ty, tx, c = te.axes(n=images, ty=down, tx=across, c=channels)
-    i, j = te.axes(i=4, j=4)
-    a, b = te.reduce_axes(a=4, b=4)
-    change = te.tensor("change_in", "float32", (4, 4))
-    element = source[n, ty * TILE + a, tx * TILE + b, c]
-    tiles = te.compute(
-        "tiles",
-        "float32",
-        (n, ty, i, j, tx, c),
-        te.sum(change[a, i] * change[b, j] * element, over=(a, b)),
-    )
-    (k,) = te.reduce_axes(k=channels)
-    (o,) = te.axes(o=w.tensor.shape[-1])
-    multiplied = te.compute(
-        "products",
-        "float32",
-        (n, ty, i, j, tx, o),
-        te.sum(tiles[n, ty, i, j, tx, k] * w[i, j, k, o], over=k),
-    )
-    dy, dx = te.axes(dy=TILE, dx=TILE)
-    i, j = te.reduce_axes(p=4, q=4)
-    back = te.tensor("change_out", "float32", (4, 2))
-    total = te.sum(back[i, dy] * back[j, dx] * multiplied[n, ty, i, j, tx, o], over=(i, j))
-    return total, (n, ty, dy, tx, dx, o)
-
-
-CONSTANTS = {"change_in": _INPUT, "change_out": _OUTPUT}
-"""Values of the tensors that `products` declares."""
-
-
-def schedule_products(
-    s: te.Schedule, target: Target, across: int, channels: int, channels_out: int
-) -> Layout:
-    """Tiles, products and sums for one row of tiles after the other, or each for the whole image.
-
-    Returns
-    -------
-    The layout of the changed weights.
-    """
-    lanes = target.lanes
-    most = {"avx512vnni": 14, "avx2": 6, "sse2": 4}[target.level]
-    pixels = math.ceil(across / math.ceil(across / most))
-    panel = 2 * lanes
-    for stage in ("tiles", "products"):
-        s.cache_write(stage, REGISTER)
-    _schedule_tiles(s, lanes)
-    _schedule_sums(s, pixels, panel, lanes)
-    s.split("out", "o", lanes)
-    s.reorder("out", "n", "ty", "tx", "o.o", "p", "q", "dy", "dx", "o.i")
-    for loop in ("p", "q", "dy", "dx"):
-        s.unroll("out", loop)
-    s.vectorise("out", "o.i")
-    if 64 * across * max(channels, channels_out) <= STACK_BYTES:  # row by row
-        s.compute_at("products", "out", "ty")
-        s.compute_at("tiles", "out", "ty")
-        s.parallelise("out", "ty")
-    else:
-        s.parallelise("tiles", "ty")
-        s.parallelise("products", s.fuse("products", s.fuse("products", "i", "j"), "o.o"))
-        s.parallelise("out", "ty")
-    room = round_up(channels_out, panel)
-    order = ((0, 0), (1, 0), (3, 0), (2, 0), (3, 1))
-    return Layout((4, 4, channels, room), ((), (), (), (panel,)), order)
 
 
 def _schedule_tiles(s: te.Schedule, lanes: int) -> None:

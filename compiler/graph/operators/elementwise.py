@@ -211,7 +211,7 @@ class Where(Operator):
 
 @operator("cast")
 class Cast(Operator):
-    """Convert elements to `dtype`: to bool by what is not zero, to integers towards zero."""
+    """Convert elements to `dtype`: nonzero gives True, integers round towards zero."""
 
     dtype: str
 

@@ -48,7 +48,9 @@ class GatherElements(Operator):
             i <= size or axis == self.axis
             for axis, (i, size) in enumerate(zip(indices.shape, x.shape, strict=False))
         )
-        self.expect(fits, f"a tensor and indices within it beside axis {self.axis}", types)
+        self.expect(
+            fits, f"a tensor and indices within its shape on all axes but {self.axis}", types
+        )
         return x.reshaped(indices.shape)
 
     def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:

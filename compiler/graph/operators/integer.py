@@ -18,7 +18,7 @@ from .movement import concat_type, slice_type
 from .windows import surround, window_extents, windows
 
 MAX_PATCH_ELEMENTS = 1 << 24
-"""Most elements of the unfolded input held at once; larger batches are cut."""
+"""Most elements of the unfolded input held at once; larger batches are split."""
 
 
 class Accelerated(Operator):
@@ -356,7 +356,7 @@ def _join_heads(x: np.ndarray) -> np.ndarray:
 
 @operator("qconcat", 1, 1000)
 class QConcat(Rearranging):
-    """Join along `axis`. Inputs: int8[N, H, W, C] of one quantisation, alike on other axes."""
+    """Join along `axis`. Inputs: int8[N, H, W, C] of one quantisation, equal on other axes."""
 
     axis: int
 

@@ -3,14 +3,10 @@
 `Pad`, `Slice`, `Concat`, `Reshape`, `Transpose` and `Shift` are known to the passes.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ..operator import Operator, operator
 from ..types import Quantisation, TensorType, Types
-
-PAD_MODES = ("reflect", "edge", "wrap")
 
 
 @operator("shift")
@@ -123,21 +119,6 @@ def concat_type(op: Operator, axis: int, types: Types) -> TensorType:
     return TensorType(first.dtype, (*first.shape[:axis], size, *first.shape[axis + 1 :]), kept)
 
 
-@operator("flip")
-class Flip(Operator):
-    """Reverse the order of elements along `axes`."""
-
-    axes: tuple[int, ...]
-
-    def result_type(self, types: Types) -> TensorType:
-        (x,) = types
-        self.expect(all(0 <= axis < len(x.shape) for axis in self.axes), f"axes {self.axes}", types)
-        return x
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        return np.flip(x, self.axes)
-
-
 @operator("expand")
 class Expand(Operator):
     """Broadcast to `shape`."""
@@ -155,32 +136,6 @@ class Expand(Operator):
         return np.broadcast_to(x, self.shape)
 
 
-@operator("tile")
-class Tile(Operator):
-    """Repeat the whole tensor `repeats` times along each axis."""
-
-    repeats: tuple[int, ...]
-
-    def result_type(self, types: Types) -> TensorType:
-        (x,) = types
-        fits = len(self.repeats) == len(x.shape) and min(self.repeats, default=0) >= 0
-        self.expect(fits, f"rank {len(self.repeats)} and no negative repeats", types)
-        return x.reshaped(tuple(n * times for n, times in zip(x.shape, self.repeats, strict=True)))
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        return np.tile(x, self.repeats)
-
-
-def _padded(
-    op: Operator, before: tuple[int, ...], after: tuple[int, ...], types: Types
-) -> TensorType:
-    """Return the type of the first operand with `before` and `after` elements around it."""
-    x = types[0]
-    fits = len(before) == len(after) == len(x.shape) and min(before + after) >= 0
-    op.expect(fits, f"rank {len(before)} and no negative pads", types)
-    return x.reshaped(tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True)))
-
-
 @operator("pad")
 class Pad(Operator):
     """Surround with `value`: `before[i]` and `after[i]` elements on axis i (not negative)."""
@@ -190,47 +145,11 @@ class Pad(Operator):
     value: float
 
     def result_type(self, types: Types) -> TensorType:
-        return _padded(self, self.before, self.after, types)
+        (x,), before, after = types, self.before, self.after
+        fits = len(before) == len(after) == len(x.shape) and min(before + after) >= 0
+        self.expect(fits, f"rank {len(before)} and no negative pads", types)
+        return x.reshaped(tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True)))
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         widths = tuple(zip(self.before, self.after, strict=True))
         return np.pad(x, widths, constant_values=x.dtype.type(self.value))
-
-
-@operator("pad_by_elements")
-class PadByElements(Operator):
-    """Surround a tensor with its own elements; `mode` is reflect, edge or wrap, as in ONNX."""
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    mode: str
-
-    def result_type(self, types: Types) -> TensorType:
-        result = _padded(self, self.before, self.after, types)
-        pairs = zip(types[0].shape, self.before, self.after, strict=True)
-        fits = self.mode in PAD_MODES and all(size or not a + b for size, a, b in pairs)
-        self.expect(fits, f"elements to pad with by `{self.mode}`", types)
-        return result
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        mode: Any = self.mode
-        return np.pad(x, tuple(zip(self.before, self.after, strict=True)), mode=mode)
-
-
-@operator("pad_by_input", 2)
-class PadByInput(Operator):
-    """Surround the first input with the second, a scalar."""
-
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    def result_type(self, types: Types) -> TensorType:
-        x, value = types
-        result = _padded(self, self.before, self.after, types)
-        fits = value.elements == 1 and value.dtype == x.dtype
-        self.expect(fits, "one value of its type", types)
-        return result
-
-    def compute(self, x: np.ndarray, value: np.ndarray) -> np.ndarray:
-        widths = tuple(zip(self.before, self.after, strict=True))
-        return np.pad(x, widths, constant_values=value.ravel()[0])

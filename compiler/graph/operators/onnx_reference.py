@@ -1,6 +1,6 @@
 """Rare operators, run by the reference implementation that comes with `onnx`: slow and correct.
 
-Their types are worked out at import by ONNX's own shape inference and kept as attributes, so that
+Their types are found at import, by a run on zeros, and kept as attributes, so that
 a graph says everything about itself; a result of any other type is refused. `onnx` is imported
 where such an operator runs.
 """

@@ -1,7 +1,7 @@
 """Quantisation: with constant scales, as the passes know it, and in ONNX's general form.
 
 The general form computes scales at run time, in blocks, for any narrow type. Source: ONNX operators
-QuantizeLinear, DequantizeLinear and Cast (table of conversions to float 8).
+QuantizeLinear and DequantizeLinear.
 """
 
 import ml_dtypes
@@ -137,7 +137,7 @@ class GeneralQuantize(Operator):
         with np.errstate(all="ignore"):
             if self.precision:
                 kind = DTYPES[self.precision]
-                ratio = wide(x.astype(kind) / factor.astype(kind))
+                ratio = wide(np.divide(x.astype(kind), factor.astype(kind)))
             else:
                 ratio = wide(x) / wide(factor)
         zero = np.zeros(())
@@ -174,35 +174,3 @@ class GeneralDequantize(Operator):
             zero = _spread(zero_point[0], x.shape, self.axis, self.block)
             values = values - zero.astype(values.dtype)
         return (values * factor).astype(DTYPES[self.dtype])
-
-
-ROUNDINGS = {
-    "up": np.ceil,
-    "down": np.floor,
-    # to the nearest power of two, ties to the larger one
-    "nearest": lambda x: np.floor(x) + (np.exp2(x) >= 1.5 * np.exp2(np.floor(x))),
-}
-"""How float8_e8m0fnu rounds an exponent."""
-
-
-@operator("saturating_cast")
-class SaturatingCast(Operator):
-    """Convert to a float type of 8 bits or fewer: too large values become its largest.
-
-    float8_e8m0fnu rounds as `round_mode` says: nearest, up or down.
-    """
-
-    dtype: str
-    round_mode: str = "up"
-
-    def result_type(self, types: Types) -> TensorType:
-        known = self.dtype in (*FLOAT8, "float4_e2m1fn", "float8_e8m0fnu")
-        self.expect(known and self.round_mode in ROUNDINGS, "a narrow float", types)
-        return TensorType(self.dtype, types[0].shape)
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        if self.dtype != "float8_e8m0fnu":
-            return _narrowed(wide(x), self.dtype, saturate=True)
-        with np.errstate(all="ignore"):
-            rounded = ROUNDINGS[self.round_mode](np.log2(wide(x).astype(np.float64)))
-            return np.exp2(np.clip(rounded, -127, 127)).astype(DTYPES[self.dtype])

@@ -70,19 +70,19 @@ class Recurrent(Operator):
         self.expect(bool(gates and directions and ranks), "x, w and r of rank 3", types)
         steps, batch, features = x.shape
         hidden = r.shape[-1]
-        wished = [
+        expected = [
             (directions, gates * hidden, features),
             (directions, gates * hidden, hidden),
             (directions, 2 * gates * hidden),
             (batch,),
             (directions, batch, hidden),
         ]
-        wished += [(directions, batch, hidden), (directions, 3 * hidden)] if long else []
-        fits = [t.shape for t in types[1:]] == wished and x.dtype in FLOATS
+        expected += [(directions, batch, hidden), (directions, 3 * hidden)] if long else []
+        fits = [t.shape for t in types[1:]] == expected and x.dtype in FLOATS
         fits = fits and all(t.dtype == x.dtype for i, t in enumerate(types) if i != 4)
         fits = fits and len(self.activations) == directions * FUNCTIONS[self.kind]
         fits = fits and all(name in ACTIVATIONS for name, _, _ in self.activations)
-        self.expect(fits, f"operands of shapes {wished} behind x", types)
+        self.expect(fits, f"operands of shapes {expected} behind x", types)
         state = TensorType(x.dtype, (directions, batch, hidden))
         every = TensorType(x.dtype, (steps, directions, batch, hidden))
         return (every, state, state) if long else (every, state)

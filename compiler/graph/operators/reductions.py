@@ -1,4 +1,4 @@
-"""Reductions, softmax, running sums, and the largest elements of an axis.
+"""Reductions, softmax, and the largest elements of an axis.
 
 Floats narrower than 32 bits are computed in float32 and rounded once.
 """
@@ -113,37 +113,6 @@ class Softmax(Operator):
             powers = np.exp(shifted)
             total = powers.sum(axis=axes, keepdims=True)
             return (shifted - np.log(total) if self.log else powers / total).astype(x.dtype)
-
-
-@operator("cumulate")
-class Cumulate(Operator):
-    """Running sum or product (`kind` CumSum or CumProd) along `axis`.
-
-    `exclusive` leaves the element itself out; `reverse` runs from the end.
-    """
-
-    kind: str
-    axis: int
-    exclusive: bool = False
-    reverse: bool = False
-
-    def result_type(self, types: Types) -> TensorType:
-        (x,) = types
-        known = self.kind in ("CumSum", "CumProd")
-        fits = 0 <= self.axis < len(x.shape) and known and x.dtype != "bool"
-        self.expect(fits, f"numbers and an axis {self.axis}", types)
-        return TensorType(x.dtype, x.shape)
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        values = wide(np.flip(x, self.axis) if self.reverse else x)
-        run, neutral = (np.cumsum, 0) if self.kind == "CumSum" else (np.cumprod, 1)
-        with np.errstate(all="ignore"):
-            result = run(values, axis=self.axis, dtype=values.dtype)
-        if self.exclusive and x.shape[self.axis]:
-            result = np.roll(result, 1, axis=self.axis)
-            first = tuple(0 if i == self.axis else slice(None) for i in range(x.ndim))
-            result[first] = neutral
-        return (np.flip(result, self.axis) if self.reverse else result).astype(x.dtype)
 
 
 @operator("topk")

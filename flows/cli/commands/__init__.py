@@ -1,5 +1,6 @@
 """The subcommands of `tilewright`, one file each.
 
-A command file has `add(commands, common)`, which adds its parser, and a function of the command's
-name that takes the parsed arguments and returns nothing; what goes wrong is raised.
+A command file has `add(parser, common)`, which adds its arguments to the parser (`common` holds
+those of every command), and a function of the command's name, which takes the parsed arguments and
+returns nothing. Errors are raised.
 """

@@ -2,15 +2,15 @@
 
 import argparse
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from ....compiler.frontend import import_and_quantise
+from ....compiler.frontend import import_model
 from ....compiler.graph import Graph
-from ....errors import ToolError, UsageError
+from ....errors import ToolError, UsageError, install_command
 from ....isa.configuration import DEFAULT, Configuration
 from ....runtime.artifact import is_artifact, load
 from ....sim.memory_model import MemoryModel
@@ -47,11 +47,8 @@ from ..memory_options import add_memory, memory_model
 NETWORK = "ResNet-18's convolutions"
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "ablation", parents=[common], help="measure what each thing that makes networks fast brings"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument(
         "source", type=Path, nargs="?", metavar="MODEL",
         help="ONNX file or artifact (default: ResNet-18's convolutions by pipeline depth)",
@@ -116,8 +113,8 @@ def check_figure(figure: Path | None) -> None:
         raise UsageError(f"`--figure {figure}`: expected a name that ends in `.svg`; rename it")
     if importlib.util.find_spec("matplotlib") is None:
         raise ToolError(
-            "`--figure`: the Python package `matplotlib` is not installed; run `pip install "
-            "matplotlib`, or leave `--figure` out"
+            "`--figure`: the Python package `matplotlib` is not installed; run "
+            f"`{install_command('figures')}`, or leave `--figure` out"
         )
 
 
@@ -163,7 +160,7 @@ def read_graph(
         with progress_bar() as advance:
             graph = integer_graph(source, calibration, lambda text: advance(text, 0, None), wishes)
     else:
-        graph = import_and_quantise(source, fixed=wishes.fixed, dims=wishes.dims)
+        graph = import_model(source, fixed=wishes.fixed, dims=wishes.dims)
     return graph, configuration or DEFAULT
 
 
@@ -184,7 +181,7 @@ def ablate_network(
         from ...ablation.figure import draw_variants
 
         title = f"{graph.name} on {configuration.name}"
-        save_figure(arguments.figure, lambda path: draw_variants(path, title, results))
+        draw_variants(arguments.figure, title, results)
     deliver(
         arguments.json,
         variants_json(graph.name, configuration, memory, results),
@@ -211,7 +208,7 @@ def ablate_layers(
         title = f"{NETWORK} on {configuration.name}"
         rate = bytes_per_cycle(configuration, memory)
         peak = configuration.lanes_in * configuration.lanes_out
-        save_figure(arguments.figure, lambda path: draw_layers(path, title, layers, peak, rate))
+        draw_layers(arguments.figure, title, layers, peak, rate)
     deliver(
         arguments.json,
         layers_json(NETWORK, configuration, memory, layers),
@@ -226,22 +223,6 @@ def _teller(advance: Advance, text: str, places: range, steps: int) -> Progress:
     left = iter(places)
     advance(text, places.start, steps)
     return lambda line: advance(text, next(left, places.stop), steps)
-
-
-def save_figure(target: Path, draw: Callable[[Path], None]) -> None:
-    """Draw a figure.
-
-    Raises
-    ------
-    UsageError
-        When the file cannot be written.
-    """
-    try:
-        draw(target)
-    except OSError as problem:
-        raise UsageError(
-            f"`--figure {target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
 
 
 def deliver(

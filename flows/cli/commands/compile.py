@@ -1,4 +1,4 @@
-"""`tilewright compile`: a model into an artifact, and how good its schedules are."""
+"""`tilewright compile`: turn a model into an artifact, and say how good its schedules are."""
 
 import argparse
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ....atomic_write import write_atomically
+from ....atomic_write import write_output
 from ....errors import ArtifactError
 from ....isa.configuration import DEFAULT
 from ...execution.compile_cache import SUFFIX
@@ -19,16 +19,16 @@ from ..arguments import (
     kept_module,
 )
 from ..calibration_options import add_calibration, chosen_calibration
-from ..console import NO_LAYERS, configuration_sentence, say
+from ..clock_options import cycles_text
+from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
 from ..placement_options import add_placement, chosen_placing
 from ..schedule_options import add_schedules, chosen_schedules
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser("compile", parents=[common], help="compile a model into one file")
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_configuration(parser)
     add_fixes(parser)
@@ -37,12 +37,12 @@ def add(commands, common: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keep-all", action="store_true",
-        help="no layer's output is overwritten, so that `run --compare` sees all",
+        help="keep the output of every layer, so that `run --compare` sees all of them",
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)
     add_schedules(parser)
-    add_json(parser, "each layer's cycles beside what any schedule takes at least, and its place,")
+    add_json(parser, "cycles and lower bound of each layer")
     parser.set_defaults(function=compile_)
 
 
@@ -52,7 +52,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     Raises
     ------
     TilewrightError
-        When the model, the configuration or the path is not as it should be.
+        For a problem with the model, the configuration or the path.
     """
     check_json(arguments.json)
     configuration = chosen_configuration(arguments) or DEFAULT
@@ -69,7 +69,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     module = None
     if found is not None:
         report = found[1]
-        write_whole(target, found[0])
+        write_output(target, found[0], f"artifact `{target}`", error=ArtifactError)
     else:
         from ....runtime.artifact import save
 
@@ -92,6 +92,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         "artifact": str(target),
         "bytes": target.stat().st_size if found is None else len(found[0]),
         "configuration": configuration.name,
+        "clock_mhz": asked["placing"].clock,
         **{name: value for name, value in report.items() if name != "compile_s"},
     }
     if arguments.json:
@@ -104,10 +105,12 @@ def compile_(arguments: argparse.Namespace) -> None:
     elif arguments.json != "-":
         say(
             f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
-            f"instructions for {configuration_sentence(configuration)}, {values['bytes']:,} bytes"
+            f"instructions, {values['bytes']:,} bytes"
         )
+        say(f"configuration: {configuration_sentence(configuration)}")
         if values["layers"]:
-            say(gap_sentence(values))
+            say(bound_sentence(values, asked["placing"].clock))
+            say(search_sentence(values["search"]))
         elif asked["placing"].policy == "accelerator":
             say(NO_LAYERS)
         say(memory_sentence(values))
@@ -115,18 +118,19 @@ def compile_(arguments: argparse.Namespace) -> None:
             show_placement(values["placement"])
 
 
-def gap_sentence(report: Mapping[str, Any]) -> str:
-    """How far a network is from its bound, in words; see `compiler.bound_report`."""
+def bound_sentence(report: Mapping[str, Any], clock_mhz: float) -> str:
+    """Return how far a network is from its lower bound."""
+    bound = f"lower bound {report['bound']:,} cycles"
     if report["cycles"] is None:
-        return f"lower bound {report['bound']:,} cycles"
+        return bound
     return (
-        f"{report['cycles']:,} cycles; lower bound {report['bound']:,} cycles: no schedule can "
-        f"save more than {1 - report['bound'] / report['cycles']:.1%}"
+        f"{cycles_text(report['cycles'], clock_mhz)}; {bound}: no schedule can save more than "
+        f"{1 - report['bound'] / report['cycles']:.1%}"
     )
 
 
 def memory_sentence(report: Mapping[str, Any]) -> str:
-    """What values take in memory, beside the least that any places would need, in words."""
+    """Return what the network needs in memory, and the least that it could need."""
     windows, host = report["windows"], report["host"]
     parts = []
     if windows:
@@ -135,28 +139,12 @@ def memory_sentence(report: Mapping[str, Any]) -> str:
             for key in ("activation_bytes", "least_bytes", "constant_bytes")
         )
         parts.append(
-            f"{used:,} bytes of activations for the accelerator (at least {least:,} in this "
-            f"order), {constants:,} of constants"
+            f"accelerator: {used:,} bytes of activations (lower bound {least:,}), "
+            f"{constants:,} of constants"
         )
     if host["peak_bytes"]:
         parts.append(
-            f"{host['peak_bytes']:,} on the host (at least {host['least_bytes']:,}) in "
+            f"host: {host['peak_bytes']:,} bytes (lower bound {host['least_bytes']:,}) for "
             f"{host['kernels']} kernels and {host['numpy']} NumPy steps"
         )
     return "memory: " + ("; ".join(parts) or "none")
-
-
-def write_whole(target: Path, data: bytes) -> None:
-    """Write a file; an older one of that name stays whole until the new one is.
-
-    Raises
-    ------
-    ArtifactError
-        When it cannot be written.
-    """
-    try:
-        write_atomically(target, data)
-    except OSError as problem:
-        raise ArtifactError(
-            f"artifact `{target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None

@@ -1,23 +1,22 @@
-"""`tilewright config`: list the presets, show a configuration, check a file of parameters."""
+"""`tilewright config`: list the presets, explain a configuration, check a file of parameters."""
 
 import argparse
 
-from ....isa.configuration import PRESETS, Configuration, Memory, load_configuration
+from ....isa.configuration import PARAMETERS, PRESETS, Configuration, Memory, load_configuration
 from ....isa.encoding import word_bytes
-from ...reports import terminal as report
 from ..arguments import changed
+from ..console import configuration_sentence, say
+from ..tables import stdout, table, terminal_columns
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parsers."""
-    parser = commands.add_parser(
-        "config", parents=[common], help="list, show, check configurations"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the actions."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    actions.add_parser("list", parents=[common], help="the presets").set_defaults(function=list_)
+    listing = actions.add_parser("list", parents=[common], help="list the presets")
+    listing.set_defaults(function=list_)
     for name, text, function in (
-        ("show", "all parameters and what follows from them", show),
-        ("check", "say whether the parameters are legal", check),
+        ("show", "explain every parameter of a configuration", show),
+        ("check", "check whether the parameters are legal", check),
     ):
         action = actions.add_parser(name, parents=[common], help=text)
         action.add_argument("config", metavar="NAME|FILE", help="preset or JSON file")
@@ -28,7 +27,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
         action.set_defaults(function=function)
         if name == "show":
             action.add_argument(
-                "--json", action="store_true", help="as a file that `--config` reads"
+                "--json", action="store_true", help="print a file that `--config` reads"
             )
 
 
@@ -49,33 +48,43 @@ def list_(arguments: argparse.Namespace) -> None:
         for configuration in PRESETS.values()
     ]
     headings = ["name", "MACs a cycle", "vector lanes", "bus bits", "ACT KiB", "WGT KiB", "ACC KiB"]
-    report.stdout().print(report.table([*headings, "hash"], rows))
+    stdout().print(table([*headings, "hash"], rows))
 
 
 def show(arguments: argparse.Namespace) -> None:
-    """Print one configuration.
+    """Print one configuration: value, meaning and legal values of each parameter.
 
     Raises
     ------
     ConfigurationError
-        When there is none, or it breaks a rule.
+        If there is none, or it breaks a rule.
     """
     configuration = _chosen(arguments)
     if arguments.json:
-        report.say(configuration.to_json())
+        say(configuration.to_json())
         return
-    rows = [(name, str(value)) for name, value in configuration.parameters().items()]
-    console = report.stdout()
-    report.say(f"configuration {report.configuration_sentence(configuration)}")
-    console.print(report.table(["parameter", "value"], rows))
+    rows = [
+        (name, str(configuration.parameters()[name]), about.meaning, about.legal)
+        for name, about in PARAMETERS.items()
+    ]
+    console = stdout()
+    say(f"configuration {configuration_sentence(configuration)}")
+    say("")
+    explained = table(["parameter", "value", "meaning", "legal values"], rows, left=4)
+    for column, share in zip(explained.columns[2:], (3, 2), strict=True):
+        column.no_wrap, column.overflow, column.ratio = False, "fold", share
+    console.width = terminal_columns()
+    console.print(explained)
     derived = [
         (memory.name, f"{configuration.rows(memory)} x {configuration.row_bytes(memory)}",
          str(configuration.banks(memory)), f"{configuration.size_bytes(memory):,}")
         for memory in Memory if memory is not Memory.DRAM
     ]  # fmt: skip
-    report.say("")
-    console.print(report.table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
-    report.say(f"\ninstruction words of {word_bytes(configuration)} bytes")
+    say("")
+    console.print(table(["scratchpad", "rows x bytes", "banks", "bytes"], derived))
+    if configuration.extra_operations:
+        say(f"\nextra operations: {'; '.join(configuration.extra_operations)}")
+    say(f"\ninstruction words of {word_bytes(configuration)} bytes")
 
 
 def check(arguments: argparse.Namespace) -> None:
@@ -84,9 +93,9 @@ def check(arguments: argparse.Namespace) -> None:
     Raises
     ------
     ConfigurationError
-        When it is not, with every broken rule.
+        If it is not, with every broken rule.
     """
-    report.say(f"legal: {report.configuration_sentence(_chosen(arguments))}")
+    say(f"legal: {configuration_sentence(_chosen(arguments))}")
 
 
 def _chosen(arguments: argparse.Namespace) -> Configuration:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from ....atomic_write import write_output
 from ....errors import TilewrightError, UsageError
 from ...conformance.cases import (
     CRASHED,
@@ -27,11 +28,8 @@ from ..json_output import check_json, write_json
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "conformance", parents=[common], help="run ONNX's own operator tests on the host"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument(
         "--match", default="", metavar="TEXT",
         help="cases whose names contain it, such as `conv` or `LayerNormalization`",
@@ -72,7 +70,7 @@ def conformance(arguments: argparse.Namespace) -> None:
             advance(result.name, index, len(cases))
             results.append(result)
     if arguments.write:
-        PAGE.write_text(render(results))
+        write_output(PAGE, render(results), f"`{PAGE}`")
         report.say(f"wrote {PAGE}")
     if arguments.json:
         write_json(arguments.json, to_json(results))

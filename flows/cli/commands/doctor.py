@@ -38,9 +38,8 @@ class Finding:
     mend: str = ""
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser("doctor", parents=[common], help="check the tools")
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.set_defaults(function=doctor)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....compiler.graph import print_graph
 from ....compiler.module import Layer, Module, Segment
-from ....errors import UsageError
+from ....errors import UsageError, did_you_mean
 from ....isa.assembly import format_instruction, format_program
 from ....runtime.artifact import load
 from ....runtime.names import find_layers, layer_names, layer_nodes
@@ -15,9 +15,8 @@ from ...reports import terminal as report
 from ..json_output import write_json
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser("inspect", parents=[common], help="disassemble an artifact")
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="ARTIFACT")
     parser.add_argument("--layer", metavar="NAME", help="this layer, or the one with this node")
     parser.add_argument("--graph", action="store_true", help="the integer graph instead")
@@ -75,8 +74,11 @@ def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
     found = find_layers(module, name)
     if not found:
         names = layer_names(module)
-        listed = ", ".join(f"`{names[layer.output]}`" for _, layer in everything)
-        raise UsageError(f"layer `{name}`: expected one of {listed or 'none'}; choose one")
+        known = [names[layer.output] for _, layer in everything]
+        listed = ", ".join(f"`{one}`" for one in known) or "none"
+        raise UsageError(
+            f"layer `{name}`: expected one of {listed}" + did_you_mean(name, known, "; choose one")
+        )
     return found
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ....compiler.frontend import RECIPE, recognise_layers
 from ....compiler.graph import Graph, evaluate, is_accelerated, print_graph
 from ....compiler.importers import import_onnx
-from ....errors import UsageError
+from ....errors import UsageError, did_you_mean
 from ...execution.quantise_model import quantise_model
 from ...execution.samples import random_samples, read_samples
 from ...reports import terminal as report
@@ -49,11 +49,8 @@ class PassResult:
     difference: float | None = None
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "passes", parents=[common], help="follow a model through the front end's passes"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file")
     add_fixes(parser)
     parser.add_argument(
@@ -158,7 +155,7 @@ def _position(name: str | None) -> int:
         listed = ", ".join(f"`{one}`" for one in dict.fromkeys(names))
         raise UsageError(
             f"`--print-after {name}`: expected a position from 0 to {len(RECIPE)} or one of "
-            f"{listed}; `tilewright passes MODEL` lists them"
+            f"{listed}" + did_you_mean(name, names, "; `tilewright passes MODEL` lists them")
         )
     return len(names) - 1 - names[::-1].index(name)
 

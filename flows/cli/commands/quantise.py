@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ....atomic_write import write_output
 from ....compiler.exporters import check_exportable, export_onnx
 from ....compiler.quantiser import Agreement, accelerated_share, evaluate_quality
-from ....errors import UsageError
 from ...execution.quantise_model import QuantisedModel, quantise_model
 from ...reports import terminal as report
 from ..arguments import add_json, progress_bar
@@ -19,11 +19,8 @@ NAME_COLUMNS = 40
 """Most columns of a layer's name."""
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "quantise", parents=[common], help="quantise a float model with a few samples"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="float ONNX file")
     add_calibration(parser, required=True, aliases=("--samples",))
     add_fixes(parser)
@@ -54,12 +51,8 @@ def quantise(arguments: argparse.Namespace) -> None:
             check_exportable,
         )
     target = arguments.output or Path(arguments.source.stem + SUFFIX)
-    try:
-        target.write_bytes(export_onnx(made.result.graph).SerializeToString())
-    except OSError as problem:
-        raise UsageError(
-            f"`--output {target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    data = export_onnx(made.result.graph).SerializeToString()
+    write_output(target, data, f"`--output {target}`")
     integer = made.result.integer_graph()
     rows = made.others if len(made.others) else made.rows
     labels = made.samples.labels

@@ -1,10 +1,11 @@
-"""`tilewright report`: one HTML page that says where a network's cycles went, and why."""
+"""`tilewright report`: write an HTML page that shows where a network's cycles went, and why."""
 
 import argparse
 from pathlib import Path
 
+from ....atomic_write import write_output
 from ....compiler.module import Module
-from ....errors import UsageError
+from ....errors import UsageError, did_you_mean
 from ....runtime import Session, open_device
 from ....runtime.device import Result
 from ....sim.memory_model import MemoryModel
@@ -21,6 +22,7 @@ from ..arguments import (
     require_tools,
 )
 from ..calibration_options import add_calibration, chosen_calibration
+from ..clock_options import cycles_text
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, memory_model
@@ -29,16 +31,16 @@ from ..placement_options import add_placement, chosen_placing
 DEVICES = "sim", "rtl"
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "report", parents=[common], help="write a page about where a network's cycles went"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
     parser.add_argument(
-        "--device", default="sim", help="sim: the exact timing model; rtl: the hardware beside it"
+        "--device",
+        type=str.lower,
+        default="sim",
+        help="sim: exact timing model; rtl: hardware too",
     )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help="sample for rtl, .npz or .npy (default: random)"
@@ -52,7 +54,7 @@ def add(commands, common: argparse.ArgumentParser) -> None:
 
 
 def write_report(arguments: argparse.Namespace) -> None:
-    """Place the network in time and write the page.
+    """Time the network and write the page.
 
     Raises
     ------
@@ -62,7 +64,8 @@ def write_report(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     if arguments.device not in DEVICES:
         raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
+            + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
     memory, wishes = memory_model(arguments), chosen_wishes(arguments)
     placing = chosen_placing(arguments, places=True)
@@ -77,16 +80,11 @@ def write_report(arguments: argparse.Namespace) -> None:
     require_segments(module)
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()
     segments = time_segments(module, memory, results)
-    data = report_data(module, segments, arguments.device, memory)
+    data = report_data(module, segments, arguments.device, memory, placing.clock)
     placement = placement_of(module, placing, memory)
     data["placement"] = placement
     target = arguments.output or Path(arguments.source.with_suffix(".html").name)
-    try:
-        target.write_text(render(data), encoding="utf-8")
-    except OSError as problem:
-        raise UsageError(
-            f"`--output {target}`: cannot be written, got `{problem.strerror}`; choose another path"
-        ) from None
+    write_output(target, render(data), f"`--output {target}`")
     if arguments.json:
         write_json(arguments.json, data)
     if arguments.json != "-":
@@ -94,15 +92,16 @@ def write_report(arguments: argparse.Namespace) -> None:
         largest = max(causes, key=causes.__getitem__)
         summary = data["summary"]
         terminal.say(
-            f"{target}: {summary['cycles']:,} cycles, {terminal.percent(summary['of_peak'])} of "
-            f"peak, mostly bound by {largest}; {target.stat().st_size:,} bytes"
+            f"{target}: {cycles_text(summary['cycles'], placing.clock)}, "
+            f"{terminal.percent(summary['of_peak'])} of peak, mostly bound by {largest}; open the "
+            "page in a browser"
         )
         if arguments.table:
             show_placement(placement)
 
 
 def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:
-    """What the hardware measures for one sample."""
+    """Return what the hardware measures for one sample."""
     if path is None:
         samples = random_samples(module.graph, 1, 0)
     else:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from ....compiler.module import Module
-from ....errors import DeviceError, UsageError
+from ....errors import DeviceError, UsageError, did_you_mean
 from ....runtime import open_device
 from ....runtime.devices import DEVICES
 from ...execution.run_module import chosen_module
@@ -14,22 +14,24 @@ from ...execution.timed import require_segments, time_segments
 from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
-from ...reports.trace import write_trace
+from ...reports.trace import trace_sentence, write_trace
 from ..arguments import add_configuration, add_json, require_tools
 from ..calibration_options import add_calibration
+from ..console import search_sentence
 from ..input_options import add_fixes
 from ..json_output import check_json, write_json
 from ..memory_options import add_memory, add_stalls, memory_model, refuse_memory
 from ..placement_options import add_placement, chosen_placing
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser("run", parents=[common], help="run a model or an artifact")
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
-    parser.add_argument("--device", default="sim", help=f"{', '.join(DEVICES)} (default: sim)")
+    parser.add_argument(
+        "--device", type=str.lower, default="sim", help=f"{', '.join(DEVICES)} (default: sim)"
+    )
     parser.add_argument(
         "--input", type=Path, metavar="FILE", help=".npz or .npy of samples (default: random)"
     )
@@ -73,17 +75,26 @@ def run(arguments: argparse.Namespace) -> None:
     samples = choose_samples(arguments, module)
     options = {"trace": arguments.waveform} if arguments.waveform else {}
     with open_device(arguments.device, module.configuration, memory, **options) as device:
-        beside = 0 if device.name == "sim" else 1
-        outcome = run_samples(module, device, samples, compare=arguments.compare, beside=beside)
+        compare_with = 0 if device.name == "sim" else 1
+        outcome = run_samples(
+            module, device, samples, compare=arguments.compare, compare_with=compare_with
+        )
     placement = placement_of(module, placing, memory) if arguments.table else None
     if arguments.json:
         more = {} if placement is None else {"placement": placement}
-        write_json(arguments.json, {**to_json(outcome), **more})
+        search = {key: module.report[key] for key in ("search",) if key in module.report}
+        write_json(arguments.json, {**to_json(outcome, placing.clock), **search, **more})
     if arguments.trace:
         segments = time_segments(module, memory, outcome.results)
-        write_trace(arguments.trace, segments, module.name, outcome.device.name)
+        write_trace(arguments.trace, segments, module.name, outcome.device.name, placing.clock)
     if not quiet:
-        show(outcome)
+        show(outcome, clock_mhz=placing.clock)
+        if module.segments and "search" in module.report:
+            report.say(search_sentence(module.report["search"]))
+        if arguments.trace:
+            report.say(trace_sentence(arguments.trace, placing.clock))
+        if arguments.waveform:
+            report.say(waveform_sentence(arguments.waveform))
         if placement is not None:
             show_placement(placement)
     difference = outcome.comparison.first_difference() if outcome.comparison else None
@@ -104,7 +115,8 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     """
     if arguments.device not in DEVICES:
         raise UsageError(
-            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}; choose one"
+            f"`--device {arguments.device}`: expected one of {', '.join(DEVICES)}"
+            + did_you_mean(arguments.device, DEVICES, "; choose one")
         )
     if arguments.samples is not None and arguments.samples < 1:
         raise UsageError(f"`--samples {arguments.samples}`: expected 1 or more; correct it")
@@ -135,3 +147,11 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
     samples = read_samples(arguments.input, module.graph)
     count = arguments.samples or (1 if arguments.waveform else samples.count)
     return samples.first(count)
+
+
+def waveform_sentence(path: Path) -> str:
+    """What a waveform holds, and how to open it."""
+    return (
+        f"waveform: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, all signals of the run; open it "
+        f"with `gtkwave {path}` or `surfer {path}`"
+    )

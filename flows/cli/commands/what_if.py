@@ -1,4 +1,4 @@
-"""`tilewright what-if`: the same compiled network under other memories and machines, in cycles."""
+"""`tilewright what-if`: time the same program with other memories and hardware."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,31 +14,30 @@ from ...execution.timed import require_segments
 from ...reports import terminal as report
 from ..arguments import add_configuration, chosen_configuration, load_module
 from ..calibration_options import add_calibration, chosen_calibration
+from ..clock_options import add_clock, chosen_clock, cycles_text, milliseconds_text
 from ..input_options import add_fixes, chosen_wishes
 from ..json_output import write_json
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
-"""What is tried where nothing is asked for."""
+"""The default question."""
 
 
-def add(commands, common: argparse.ArgumentParser) -> None:
-    """Add the parser."""
-    parser = commands.add_parser(
-        "what-if", parents=[common], help="time one program under other memories and machines"
-    )
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
     parser.add_argument("source", type=Path, metavar="MODEL", help="ONNX file or artifact")
     add_configuration(parser)
     add_fixes(parser)
-    parser.add_argument("--latency", metavar="CYCLES,...", help="of main memory")
-    parser.add_argument("--bandwidth", metavar="BEATS/CYCLES,...", help="of main memory")
-    parser.add_argument("--outstanding", metavar="BURSTS,...", help="that main memory accepts")
-    parser.add_argument("--queue-depth", metavar="N,...", help="as `--vary queue_depth=N,...`")
+    parser.add_argument("--latency", metavar="CYCLES,...", help="latencies of main memory")
+    parser.add_argument("--bandwidth", metavar="BEATS/CYCLES,...", help="bandwidths of main memory")
+    parser.add_argument("--outstanding", metavar="BURSTS,...", help="open bursts")
+    parser.add_argument("--queue-depth", metavar="N,...", help="same as `--vary queue_depth=N,...`")
     parser.add_argument(
         "--vary", action="append", default=[], metavar="PARAM=N,...",
-        help=f"of the machine, one of {', '.join(VARIABLE)}; may be repeated",
+        help=f"vary a hardware parameter, one of {', '.join(VARIABLE)}; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the table for machines")
+    add_clock(parser)
+    parser.add_argument("--json", action="store_true", help="print the table as JSON")
     add_calibration(parser)
     parser.set_defaults(function=what_if)
 
@@ -49,11 +48,12 @@ def what_if(arguments: argparse.Namespace) -> None:
     Raises
     ------
     UsageError
-        For values that are no numbers, and parameters that the program depends on.
+        For values that are not numbers, and parameters that the program depends on.
     TilewrightError
         For whatever is wrong with the model, the machines or the memories.
     """
     memories, machines = asked(arguments)
+    clock_mhz = chosen_clock(arguments)
     wishes = chosen_wishes(arguments)
     module = load_module(
         arguments.source,
@@ -68,15 +68,15 @@ def what_if(arguments: argparse.Namespace) -> None:
     found = settings(module.configuration, base_memory, memories, machines)
     base, *cycles = retime(module, [Setting({}, module.configuration, base_memory), *found])
     if arguments.json:
-        write_json("-", to_json(module, base_memory, base, found, cycles))
+        write_json("-", to_json(module, base_memory, base, found, cycles, clock_mhz))
     else:
-        show(module, base_memory, base, found, cycles)
+        show(module, base_memory, base, found, cycles, clock_mhz)
 
 
 def asked(
     arguments: argparse.Namespace,
 ) -> tuple[dict[str, Sequence[Any]], dict[str, list[int]]]:
-    """What is varied of the memory, and of the machine."""
+    """Return which properties of the memory vary, and which of the hardware."""
     memories: dict[str, Sequence[Any]] = {}
     machines: dict[str, list[int]] = {}
     for name in ("latency", "outstanding"):
@@ -95,7 +95,7 @@ def asked(
 
 
 def numbers(option: str, text: str, separator: str = " ") -> list[int]:
-    """Whole numbers with commas between them.
+    """Return whole numbers, given with commas between them.
 
     Raises
     ------
@@ -112,12 +112,12 @@ def numbers(option: str, text: str, separator: str = " ") -> list[int]:
 
 
 def bandwidths(text: str) -> list[tuple[int, int]]:
-    """Pairs of beats and cycles.
+    """Return pairs of beats and cycles.
 
     Raises
     ------
     UsageError
-        When one is not of the form.
+        For anything else.
     """
     try:
         parts = (part.partition("/") for part in text.split(","))
@@ -135,22 +135,27 @@ def show(
     base: int,
     found: Sequence[Setting],
     cycles: Sequence[int],
+    clock_mhz: float,
 ) -> None:
     """Print the table."""
+
+    def milliseconds(count: int) -> str:
+        return milliseconds_text(count / clock_mhz / 1e3).removesuffix(" ms")
+
     report.say(f"network        {module.name}")
     report.say(f"configuration  {report.configuration_sentence(module.configuration)}")
     report.say(
-        f"1.00 is        {base:,} cycles: latency {memory.latency_cycles}, bandwidth "
-        f"{memory.beats}/{memory.cycles}, {memory.outstanding_bursts} bursts outstanding, "
-        "the machine as it is"
+        f"baseline       {cycles_text(base, clock_mhz)}: latency {memory.latency_cycles}, "
+        f"bandwidth {memory.beats}/{memory.cycles}, {memory.outstanding_bursts} open bursts"
     )
     report.say("")
+    report.say("other hardware, same program (not recompiled):")
     names = list(found[0].chosen)
     rows = [
-        [*setting.chosen.values(), f"{count:,}", f"{count / base:.2f}"]
+        [*setting.chosen.values(), f"{count:,}", milliseconds(count), f"{count / base:.2f}"]
         for setting, count in zip(found, cycles, strict=True)
     ]
-    report.stdout().print(report.table([*names, "cycles", "ratio"], rows, left=0))
+    report.stdout().print(report.table([*names, "cycles", "ms", "ratio"], rows, left=0))
 
 
 def to_json(
@@ -159,8 +164,9 @@ def to_json(
     base: int,
     found: Sequence[Setting],
     cycles: Sequence[int],
+    clock_mhz: float,
 ) -> dict[str, Any]:
-    """The table as JSON values."""
+    """Return the table as JSON values."""
 
     def row(setting: Setting, count: int) -> dict[str, Any]:
         machine = setting.machine.parameters()
@@ -170,12 +176,14 @@ def to_json(
             "outstanding": setting.memory.outstanding_bursts,
             **{name: machine[name] for name in VARIABLE},
             "cycles": count,
+            "ms": count / clock_mhz / 1e3,
             "ratio": count / base,
         }
 
     return {
         "network": module.name,
         "configuration": module.configuration.name,
+        "clock_mhz": clock_mhz,
         "base": row(Setting({}, module.configuration, memory), base),
         "rows": list(starmap(row, zip(found, cycles, strict=True))),
     }

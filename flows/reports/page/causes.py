@@ -1,9 +1,9 @@
-"""Why a cycle of the critical path passes, in four words that a layer can be bound by.
+"""Causes of the cycles on the critical path: compute, memory, latency or dispatch.
 
-The timing model names what an instruction does; whether that is compute or transfer depends on the
-unit that does it. What LOAD and STORE wait for is transfer while their channel of main memory is
-busy, with whatever was asked for before, and latency while it is idle. An instruction that is not
-there yet waits for data while the read channel brings data, and for main memory while it is idle.
+The timing model says what an instruction does; the unit decides whether that is compute or
+memory. While LOAD or STORE wait, the cause is memory if their channel of main memory is busy, and
+latency if it is idle. While an instruction has not arrived, the cause is memory if the read channel
+brings data, dispatch if it brings instructions, and latency if it is idle.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from ...execution.timed import NO_LAYER, TimedSegment
 
 
 class Cause(StrEnum):
-    """What a cycle of the critical path goes to."""
+    """Cause of a cycle on the critical path."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -29,25 +29,25 @@ class Cause(StrEnum):
 
 CAUSE_TEXT = {
     Cause.COMPUTE: "GEMM or VECTOR works",
-    Cause.MEMORY: "LOAD or STORE moves data, or waits while its channel of main memory is busy",
-    Cause.LATENCY: "an answer of main memory, a token or a result is on its way; nothing moves",
-    Cause.DISPATCH: "the next instruction comes in, or stands behind others",
+    Cause.MEMORY: "LOAD or STORE moves data, or waits for its busy channel of main memory",
+    Cause.LATENCY: "the unit waits for main memory, a token or a result; nothing moves",
+    Cause.DISPATCH: "the unit waits for its next instruction",
 }
 
 PORT_CYCLES = 6
-"""Registers between two units, and between a unit and main memory."""
+"""Cycles in the registers between two units, or between a unit and main memory."""
 
 _COMPUTES = (Unit.GEMM, Unit.VECTOR)
 _MOVES = (Unit.LOAD, Unit.STORE)
 
 
 def cause_of(unit: Unit | None, wait: Wait) -> Cause:
-    """The cause of a step.
+    """Return the cause of a step.
 
     Parameters
     ----------
     unit
-        None for the start, when the first words are on their way.
+        None for the start, before the first instructions arrive.
     """
     if wait in (Wait.FETCH, Wait.QUEUE) or unit is None:
         return Cause.DISPATCH
@@ -58,18 +58,18 @@ def cause_of(unit: Unit | None, wait: Wait) -> Cause:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the critical path with what it belongs to.
+    """A step of the critical path.
 
     Parameters
     ----------
     step
-        As the timing model gives it.
+        From the timing model.
     unit
-        Whose it is; None for the start.
+        Unit that takes the step; None for the start.
     layer
         Index of the layer in its segment, or `NO_LAYER`.
     cause
-        What its cycles go to.
+        Cause of its cycles.
     """
 
     step: PathStep
@@ -79,12 +79,12 @@ class Step:
 
     @property
     def cycles(self) -> int:
-        """How long it takes."""
+        """Duration."""
         return self.step.cycles
 
 
 def path_steps(segment: TimedSegment) -> list[Step]:
-    """The critical path of a segment."""
+    """Return the critical path of a segment."""
     units = segment.timing.links.unit
     steps: list[Step] = []
     for whole in critical_path(segment.timing):
@@ -99,7 +99,7 @@ def path_steps(segment: TimedSegment) -> list[Step]:
 def _split(
     segment: TimedSegment, step: PathStep, unit: Unit | None
 ) -> Iterator[tuple[PathStep, Cause]]:
-    """A step with its cause; as several where its channel is idle for a part, or brings others."""
+    """Return a step with its cause, or parts of it with theirs."""
     if unit is not None and step.wait is Wait.FETCH:
         yield from _split_fetch(segment, step)
         return
@@ -118,7 +118,7 @@ def _split(
 
 
 def _split_fetch(segment: TimedSegment, step: PathStep) -> Iterator[tuple[PathStep, Cause]]:
-    """Waiting for an instruction, by what the read channel does meanwhile."""
+    """Split the wait for an instruction by what the read channel does."""
     reads = segment.beats[0]
     first, last = reads.cycle.searchsorted([step.begin, step.end])
     words = int((reads.instruction[first:last] == FETCH).sum())
@@ -133,14 +133,14 @@ def _split_fetch(segment: TimedSegment, step: PathStep) -> Iterator[tuple[PathSt
 
 
 def _busy_cycles(segment: TimedSegment, unit: Unit, step: PathStep) -> int:
-    """Cycles that the beats on the unit's channel take during a step."""
+    """Return the cycles in which the unit's channel is busy during a step."""
     channel = segment.beats[unit is Unit.STORE].cycle
     first, last = channel.searchsorted([step.begin, step.end])
     return min(step.cycles, round((last - first) * segment.timing.memory.beat_cycles))
 
 
 def _starved_cycles(segment: TimedSegment, index: int) -> int:
-    """Cycles in which a LOAD waits for a beat after its first one."""
+    """Return the cycles in which a LOAD waits for a beat after its first one."""
     timing = segment.timing
     if timing.links.unit[index] != Unit.LOAD:
         return 0
@@ -149,7 +149,7 @@ def _starved_cycles(segment: TimedSegment, index: int) -> int:
 
 
 def by_cause(steps: Sequence[Step]) -> dict[Cause, int]:
-    """Cycles of each cause."""
+    """Return the cycles of each cause."""
     cycles = Counter()
     for step in steps:
         cycles[step.cause] += step.cycles
@@ -157,5 +157,5 @@ def by_cause(steps: Sequence[Step]) -> dict[Cause, int]:
 
 
 def bound(cycles: Mapping[Cause, int]) -> Cause:
-    """The cause that takes most."""
+    """Return the cause with most cycles."""
     return max(Cause, key=lambda cause: cycles[cause])

@@ -1,9 +1,10 @@
-"""All that the page shows, as JSON values: computed here, drawn by the page's script."""
+"""The page's content as JSON values; the page's script draws it."""
 
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from .... import __version__
@@ -15,6 +16,7 @@ from ....isa.instructions import Unit
 from ....isa.registers import UNIT_COUNTERS, counter_text
 from ....sim.memory_model import MemoryModel
 from ....sim.timing.stalls import WAIT_TEXT
+from ...cli.clock_options import DEFAULT_CLOCK_MHZ
 from ...execution.retiming import VARIABLE, retime, settings
 from ...execution.timed import TimedSegment
 from .. import terminal as report
@@ -30,7 +32,11 @@ BANDWIDTHS = (1, 4), (1, 2), (1, 1)
 
 
 def report_data(
-    module: Module, segments: Sequence[TimedSegment], device: str, memory: MemoryModel
+    module: Module,
+    segments: Sequence[TimedSegment],
+    device: str,
+    memory: MemoryModel,
+    clock_mhz: float = DEFAULT_CLOCK_MHZ,
 ) -> dict[str, Any]:
     """The page's data.
 
@@ -50,11 +56,13 @@ def report_data(
     return {
         "network": module.name,
         "version": __version__,
+        "date": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
+        "clock_mhz": clock_mhz,
         "device": device,
         "measured": _measured(segments),
         "configuration": _configuration(module.configuration),
         "memory": asdict(memory),
-        "summary": _summary(module, segments, facts),
+        "summary": _summary(module, segments, facts, clock_mhz),
         "causes": {str(cause): text for cause, text in CAUSE_TEXT.items()},
         "waits": {wait.name.lower(): text for wait, text in WAIT_TEXT.items()},
         "layers": [layer_row(module, fact, sentence(module, fact)) for fact in facts],
@@ -89,7 +97,10 @@ def _configuration(configuration: Configuration) -> dict[str, Any]:
 
 
 def _summary(
-    module: Module, segments: Sequence[TimedSegment], facts: Sequence[LayerFacts]
+    module: Module,
+    segments: Sequence[TimedSegment],
+    facts: Sequence[LayerFacts],
+    clock_mhz: float,
 ) -> dict[str, Any]:
     """The headline's figures."""
     configuration = module.configuration
@@ -99,6 +110,7 @@ def _summary(
     instructions = sum(len(segment.program) for segment in segments)
     return {
         "cycles": cycles,
+        "accelerator_ms": cycles / clock_mhz / 1e3,
         "macs": macs,
         "peak": peak,
         "of_peak": macs / (cycles * peak) if cycles else None,

@@ -1,4 +1,4 @@
-"""A sentence per layer: why it takes the time that it takes, with its own figures."""
+"""A sentence for each layer that explains its time, with the layer's own figures."""
 
 from ....compiler.graph import Node, QConv
 from ....compiler.kernels.first_layer import find_images
@@ -11,19 +11,19 @@ from .causes import Cause
 from .layer_rows import PADDING, WINDOWS, LayerFacts
 
 WORTH_TELLING = 0.2
-"""A second cause is told from this share of the critical path on."""
+"""Smallest share of the critical path at which a sentence names a second cause."""
 
 FULL = 0.95
-"""An array that does this share of its multiplications for real is called full."""
+"""Smallest share of useful multiplications at which an array counts as full."""
 
 NEAR_PEAK = 0.9
-"""From this share of useful work on, a layer is called as fast as the array."""
+"""Smallest share of GEMM's work at which the array is a layer's only limit."""
 
 
 def sentence(module: Module, fact: LayerFacts) -> str:
-    """Why a layer is slow."""
+    """Return why a layer is slow."""
     if fact.bound is None:
-        return "It has no part in the critical path: all it does is hidden behind other layers."
+        return "Hidden: no part of it is on the critical path."
     shares = {cause: cycles / fact.path_cycles for cause, cycles in fact.causes.items()}
     text = f"{shares[fact.bound]:.0%} of its critical path {_TELL[fact.bound](module, fact)}"
     others = sorted(set(Cause) - {fact.bound}, key=lambda cause: -shares[cause])
@@ -34,7 +34,7 @@ def sentence(module: Module, fact: LayerFacts) -> str:
 
 
 def _held_back(fact: LayerFacts) -> str:
-    """Who keeps the layer's first LOAD from starting, where that is another layer."""
+    """Return which other layer, if any, delays the first LOAD of the layer."""
     segment, index = fact.segment, fact.steps[0].step.instruction
     if fact.steps[0].unit is not Unit.LOAD:
         return ""
@@ -55,28 +55,28 @@ def _compute(module: Module, fact: LayerFacts) -> str:
         return f"is VECTOR's work, {lanes} channels a cycle"
     useful = fact.layer.macs / fact.gemm_multiplications if fact.gemm_multiplications else 1.0
     if useful >= FULL and gemm >= NEAR_PEAK * fact.path_cycles:
-        return "is GEMM's work with every lane in use: little is left to win on this array"
+        return "is GEMM's work with every lane in use: the array is the limit"
     if useful >= FULL:
         return "is GEMM's work with every lane in use"
-    return f"is GEMM's work, of which {useful:.0%} is of use{empty_lanes(module, fact)}"
+    return f"is GEMM's work, {useful:.0%} of it useful{empty_lanes(module, fact)}"
 
 
 def empty_lanes(module: Module, fact: LayerFacts) -> str:
-    """What fills the array badly, by convolution where the layer has several; after a colon."""
+    """Return which lanes stay empty, after a colon; by convolution where there are several."""
     convolutions = [node for node in fact.nodes if isinstance(node.attributes, QConv)]
     reasons: dict[str, list[str]] = {}
     for node in convolutions:
         if found := " and ".join(_poor_lanes(module, fact, node)):
             reasons.setdefault(found, []).append(short_name(node.name))
     if not reasons:
-        return ": the rest are rows that only fill a tile"
+        return ": the other rows only pad a tile"
     if len(convolutions) == 1:
         return f": {next(iter(reasons))}"
     return ": " + "; ".join(f"in {', '.join(names)} {text}" for text, names in reasons.items())
 
 
 def _poor_lanes(module: Module, fact: LayerFacts, node: Node) -> list[str]:
-    """The sides of the array that a convolution leaves partly empty."""
+    """Return the sides of the array that a convolution leaves partly empty."""
     conv, configuration = node.attributes, module.configuration
     assert isinstance(conv, QConv)
     height, width, channels, channels_out = module.graph.data(node.inputs[1]).shape
@@ -87,7 +87,7 @@ def _poor_lanes(module: Module, fact: LayerFacts, node: Node) -> list[str]:
     if conv.kind == "depthwise":
         taps = min(width, configuration.depthwise_taps) if conv.groups == channels_out else 0
         lanes = f"{max(1, taps)} of {lanes_in} input lanes"
-        poor.append(f"a channel sums over no other, so that at most {lanes} work")
+        poor.append(f"no channel sums over another, so at most {lanes} work")
         inner = None
     elif WINDOWS in fact.purposes and node is fact.nodes[0]:
         name = node.inputs[0]
@@ -109,7 +109,7 @@ def _memory(module: Module, fact: LayerFacts) -> str:
     store = fact.path_of(Unit.STORE, Wait.WORK, Wait.UNIT)
     if store > fact.path_of(Unit.LOAD, Wait.WORK, Wait.UNIT):
         return (
-            f"moves data: STORE writes {size(fact.written_bytes)}, at most {most:g} bytes a cycle"
+            f"moves data: STORE writes {size(fact.written_bytes)}, at most {most:g} bytes per cycle"
         )
     what = next(iter(fact.path_purposes), "data")
     if what == PADDING:
@@ -121,8 +121,8 @@ def _memory(module: Module, fact: LayerFacts) -> str:
         _, width, channels, _ = module.graph.data(fact.nodes[0].inputs[1]).shape
         runs = f", gathered in runs of {width * channels} bytes that start anywhere in a beat"
     return (
-        f"moves data: most of it {size(share)} of {what}{runs}; LOAD reads {rate:.1f} bytes in "
-        f"each cycle that it works, of at most {most:g}"
+        f"moves data: most of it {size(share)} of {what}{runs}; a working LOAD reads {rate:.1f} of "
+        f"at most {most:g} bytes per cycle"
     )
 
 
@@ -132,8 +132,8 @@ def _latency(module: Module, fact: LayerFacts) -> str:
     memory = sum(step.cycles for step in late if step.step.wait in (Wait.MEMORY, Wait.FETCH))
     rest = fact.causes[Cause.LATENCY] - memory
     return (
-        f"waits for what is on its way: {memory:,} cycles for answers of main memory, each "
-        f"{timing.memory.latency_cycles} or more, and {rest:,} for tokens and pipelines; its work "
+        f"waits for latency: {memory:,} cycles for answers of main memory, each "
+        f"{timing.memory.latency_cycles} or more, and {rest:,} for tokens and pipelines; the layer "
         "is too short to hide them"
     )
 
@@ -143,10 +143,10 @@ def _dispatch(module: Module, fact: LayerFacts) -> str:
     beats = word_bytes(configuration) // configuration.bus_bytes
     own = fact.segment.timing.links.unit[fact.layer.first : fact.layer.last]
     gemms = int((own == Unit.GEMM).sum())
-    each = f", while a GEMM lasts {fact.gemm_cycles / gemms:.0f}" if gemms else ""
+    each = f"; a GEMM lasts {fact.gemm_cycles / gemms:.0f}" if gemms else ""
     return (
-        f"waits for instructions: {fact.instructions} of them, each {beats} cycles of the read "
-        f"channel that it shares with LOAD{each}; larger tiles need fewer"
+        f"waits for instructions: {fact.instructions} of them, each {beats} cycles on the read "
+        f"channel, which LOAD uses too{each}; larger tiles need fewer"
     )
 
 
@@ -159,18 +159,18 @@ _TELL = {
 
 
 def _also(cause: Cause, fact: LayerFacts) -> str:
-    """A second cause, in short."""
+    """Return a second cause in few words."""
     what = next(iter(fact.path_purposes), "")
     if cause is Cause.MEMORY and what in fact.purposes:
-        return f"moves data, most of it {size(fact.purposes[what])} of {what}"
+        return f"moves data, mostly {size(fact.purposes[what])} of {what}"
     return {
-        Cause.COMPUTE: "is work of GEMM or VECTOR",
+        Cause.COMPUTE: "is GEMM's or VECTOR's work",
         Cause.MEMORY: "moves data",
-        Cause.LATENCY: "waits for what is on its way",
+        Cause.LATENCY: "waits for latency",
         Cause.DISPATCH: "waits for instructions",
     }[cause]
 
 
 def size(count: int) -> str:
-    """Bytes in words."""
+    """Return a number of bytes with its unit."""
     return f"{count} bytes" if count < 1000 else f"{count / 1000:.1f} kB"

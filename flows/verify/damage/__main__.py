@@ -22,7 +22,7 @@ from pathlib import Path
 from onnx.backend.test.loader import load_model_tests
 
 from ....compiler.compile import compile_graph
-from ....compiler.frontend import import_and_quantise
+from ....compiler.frontend import import_model
 from ....compiler.options import Options
 from ....errors import TilewrightError, UsageError
 from ....isa.configuration import PRESETS
@@ -70,7 +70,7 @@ def try_model(model: bytes, seed: int, runner: Runner) -> tuple[str, str]:
     """Import, compile and run a file; return what became of it, and in which words."""
     step = "importing"
     try:
-        graph = import_and_quantise(model)
+        graph = import_model(model)
         step = "compiling"
         module = compile_graph(graph, PRESETS[MACHINE], options=OPTIONS)
         step = "running"

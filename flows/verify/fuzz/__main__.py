@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from ....compiler.frontend import import_and_quantise
+from ....compiler.frontend import import_model
 from ....compiler.graph import print_graph
 from ....errors import CompileError, ImportModelError, UsageError
 from ....isa.configuration import PRESETS, Configuration
@@ -98,7 +98,7 @@ def fuzz_models(
             steps, fewest = next((k, found) for k, found in tries if found.kind == "failed")
             text = ""
             if not fewest.text.startswith(IMPORT_FAILS):
-                text = print_graph(import_and_quantise(random_model(seed, steps)))
+                text = print_graph(import_model(random_model(seed, steps)))
             tally.failures.append(
                 Failure(seed, configuration.name, "sim", outcome.text, (seed, steps), text)
             )
@@ -110,7 +110,7 @@ def fuzz_models(
 def _try_model(seed: int, steps: int, run: Run) -> Outcome:
     """Import a model and run its graph."""
     try:
-        graph = import_and_quantise(random_model(seed, steps))
+        graph = import_model(random_model(seed, steps))
     except (ImportModelError, CompileError) as refusal:
         return Outcome("refused", str(refusal))
     except Exception as problem:

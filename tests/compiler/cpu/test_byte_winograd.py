@@ -8,7 +8,7 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
-    Quantised,
+    Requantisation,
     Residual,
     compile_kernel,
     host,
@@ -22,9 +22,9 @@ from .arrays import operands_of, requantised
 
 PADS = (1, 1, 1, 1)
 BYTES = (
-    Quantised("uint8", "uint8", 7, 3),
-    Quantised("int8", "int8", -5, 4, low=-20, high=90),
-    Quantised("int8", "uint8", 0, 128, folded=True),
+    Requantisation("uint8", "uint8", 7, 3),
+    Requantisation("int8", "int8", -5, 4, low=-20, high=90),
+    Requantisation("int8", "uint8", 0, 128, folded=True),
 )
 SHAPES = {
     "whole tiles": Convolution(1, 12, 12, 64, 64, (3, 3), pads=PADS),
@@ -36,7 +36,7 @@ SHAPES = {
 }
 
 
-def described(shape: str, quantised: Quantised) -> Convolution:
+def described(shape: str, quantised: Requantisation) -> Convolution:
     return replace(SHAPES[shape], quantised=quantised, narrow=True)
 
 
@@ -61,7 +61,7 @@ def test_bytes_are_those_of_direct_convolution(shape: str, level: str) -> None:
 @pytest.mark.parametrize("number", ["uint8", "int8"])
 def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
     """Inputs and weights at their limits, in the signs in which changes add them all up."""
-    quantised = Quantised(number, "int8", 0, 0)
+    quantised = Requantisation(number, "int8", 0, 0)
     layer, target = described("whole tiles", quantised), target_at(level)
     generator = np.random.default_rng(3)
     limits = np.iinfo(number)
@@ -84,7 +84,7 @@ def test_the_largest_numbers_do_not_overflow(level: str, number: str) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_bytes_are_added_where_tiles_are_cut_off(level: str) -> None:
-    added = Residual((3, 5), -77, 0.11, Quantised("int8", "int8", 0, -3))
+    added = Residual((3, 5), -77, 0.11, Requantisation("int8", "int8", 0, -3))
     layer = replace(described("tiles cut off", BYTES[1]), added=added)
     assert isinstance(layer.planner(target_at(level)), ByteWinogradPlanner)
     arrays = operands_of(layer)

@@ -8,7 +8,7 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
-    Quantised,
+    Requantisation,
     Residual,
     compile_kernel,
     host,
@@ -36,13 +36,13 @@ SHAPES = {
     "a vector times a matrix": matrix_product(1, 130, 33),
 }
 BYTES = (
-    Quantised("uint8", "uint8", 7, 3),
-    Quantised("int8", "int8", -5, 4, low=-20, high=90),
-    Quantised("int8", "uint8", 0, 128),
+    Requantisation("uint8", "uint8", 7, 3),
+    Requantisation("int8", "int8", -5, 4, low=-20, high=90),
+    Requantisation("int8", "uint8", 0, 128),
 )
 
 
-def with_bytes(layer: Convolution, quantised: Quantised) -> Convolution:
+def with_bytes(layer: Convolution, quantised: Requantisation) -> Convolution:
     return replace(layer, quantised=quantised)
 
 
@@ -73,7 +73,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_vector_of_one_byte_leaves_its_neighbours_alone(level: str) -> None:
     """The last channel of a pixel is written after the first ones of the next pixel."""
-    layer = matrix_product(2, 8, 33, quantised=Quantised())
+    layer = matrix_product(2, 8, 33, quantised=Requantisation())
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
@@ -100,7 +100,7 @@ def test_what_follows_is_done_in_the_kernel() -> None:
     assert got is out
     expected = np.clip(convolved(layer, arrays) + arrays["residual"], 0, 6)
     np.testing.assert_allclose(got, expected, atol=1e-5)
-    with pytest.raises(InputError, match="`out` lies in the same memory as `residual`"):
+    with pytest.raises(InputError, match="`out` shares memory with `residual`"):
         bound(arrays["x"], arrays["residual"], out=arrays["residual"])
 
 
@@ -121,16 +121,16 @@ def test_a_window_larger_than_its_image_is_refused() -> None:
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    with pytest.raises(CompileError, match="there is no activation `swish`; choose relu, relu6"):
+    with pytest.raises(CompileError, match="unknown activation `swish`; choose relu, relu6"):
         compile_kernel(matrix_product(2, 2, 2, "swish"))
 
 
 def test_a_quantised_kernel_has_limits_instead_of_activations() -> None:
     with pytest.raises(CompileError, match="give its limits"):
-        matrix_product(2, 2, 2, "relu", quantised=Quantised())
+        matrix_product(2, 2, 2, "relu", quantised=Requantisation())
 
 
 def test_bytes_are_added_to_bytes_alone() -> None:
-    added = Residual((1, 1), 0, 0.5, Quantised("int8", "int8"))
+    added = Residual((1, 1), 0, 0.5, Requantisation("int8", "int8"))
     with pytest.raises(CompileError, match="`added` is for bytes; give `residual` for float32"):
         replace(matrix_product(2, 2, 2), added=added)

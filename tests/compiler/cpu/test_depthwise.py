@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, DepthwiseConvolution, Quantised, compile_kernel
+from tilewright.compiler.cpu import LEVELS, DepthwiseConvolution, Requantisation, compile_kernel
 from tilewright.errors import CompileError
 
 from ...processor import target_at
@@ -33,7 +33,7 @@ def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -
 def test_bytes_are_exact(shape: str, level: str) -> None:
     dtype = ("int8", "uint8")[(list(SHAPES).index(shape) + list(LEVELS).index(level)) % 2]
     zero = 5 if dtype == "uint8" else -5
-    quantised = Quantised(dtype, dtype, zero, 2)
+    quantised = Requantisation(dtype, dtype, zero, 2)
     layer = DepthwiseConvolution(*SHAPES[shape], (5, 3), pads=(2, 1, 2, 1), quantised=quantised)
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())

@@ -9,7 +9,7 @@ from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
     GroupedConvolution,
-    Quantised,
+    Requantisation,
     compile_kernel,
 )
 from tilewright.errors import CompileError
@@ -72,7 +72,7 @@ def test_every_group_has_its_own_channels(shape: str, level: str) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_bytes_are_exact(dtype: str, shape: str, level: str) -> None:
-    layer = replace(SHAPES[shape], quantised=Quantised(dtype, "uint8", 5, 100))
+    layer = replace(SHAPES[shape], quantised=Requantisation(dtype, "uint8", 5, 100))
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     expected = by_groups(layer, arrays, requantised)
@@ -81,7 +81,7 @@ def test_bytes_are_exact(dtype: str, shape: str, level: str) -> None:
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
-    layer = replace(SHAPES["joined groups"], quantised=Quantised("int8", "int8"))
+    layer = replace(SHAPES["joined groups"], quantised=Requantisation("int8", "int8"))
     arrays = operands_of(layer)
     one, three = (compile_kernel(layer, threads=count)(*arrays.values()) for count in (1, 3))
     np.testing.assert_array_equal(one, three)

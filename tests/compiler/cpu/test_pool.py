@@ -8,12 +8,12 @@ import pytest
 BEGIN = """
 import ctypes, multiprocessing, threading, time
 import numpy as np
-from tilewright.compiler.cpu import Softmax, compile_kernel
+from tilewright.compiler.cpu import RowSoftmax, compile_kernel
 from tilewright.compiler.cpu.execution.pool_code import FIELDS
 
-kernel = compile_kernel(Softmax(400, 300), threads=3)
+kernel = compile_kernel(RowSoftmax(400, 300), threads=3)
 x = np.random.default_rng(0).standard_normal((400, 300)).astype(np.float32)
-expected = compile_kernel(Softmax(400, 300))(x)
+expected = compile_kernel(RowSoftmax(400, 300))(x)
 
 def field(name):
     return ctypes.c_int32.from_address(kernel.pool.state + FIELDS[name])

@@ -6,8 +6,8 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     LayerNormalisation,
-    Reduction,
-    Softmax,
+    RowReduction,
+    RowSoftmax,
     compile_kernel,
 )
 from tilewright.errors import CompileError
@@ -22,14 +22,14 @@ SHAPES = [(4, 128), (3, 1000), (5, 7), (2, 70), (1, 1)]
 @pytest.mark.parametrize("shape", SHAPES)
 def test_softmax_is_within_rounding(shape: tuple[int, int], level: str) -> None:
     x = 5 * normal(*shape)
-    got = compile_kernel(Softmax(*shape), target_at(level))(x)
+    got = compile_kernel(RowSoftmax(*shape), target_at(level))(x)
     grown = np.exp(x.astype(np.float64) - x.max(axis=1, keepdims=True))
     np.testing.assert_allclose(got, grown / grown.sum(axis=1, keepdims=True), rtol=3e-6)
 
 
 def test_softmax_does_not_overflow() -> None:
     x = np.array([[1e30, 1e30, -1e30], [-300, -301, -300]], np.float32)
-    got = compile_kernel(Softmax(2, 3))(x)
+    got = compile_kernel(RowSoftmax(2, 3))(x)
     share = 1 / (2 + np.exp(-1.0))
     expected = [[0.5, 0.5, 0], [share, share * np.exp(-1.0), share]]
     np.testing.assert_allclose(got, expected, rtol=3e-6)
@@ -50,7 +50,7 @@ def test_layer_normalisation_is_within_rounding(shape: tuple[int, int], level: s
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_logarithm_of_softmax_keeps_small_shares(shape: tuple[int, int], level: str) -> None:
     x = 30 * normal(*shape)
-    got = compile_kernel(Softmax(*shape, log=True), target_at(level))(x)
+    got = compile_kernel(RowSoftmax(*shape, log=True), target_at(level))(x)
     wide = x.astype(np.float64)
     expected = wide - wide.max(axis=1, keepdims=True)
     expected -= np.log(np.exp(expected).sum(axis=1, keepdims=True))
@@ -82,7 +82,7 @@ REDUCED = {
 @pytest.mark.parametrize("kind", REDUCED)
 def test_rows_are_reduced(kind: str, shape: tuple[int, int], level: str) -> None:
     x = normal(*shape)
-    got = compile_kernel(Reduction(*shape, kind), target_at(level))(x)
+    got = compile_kernel(RowReduction(*shape, kind), target_at(level))(x)
     expected = REDUCED[kind](x.astype(np.float64), axis=1, keepdims=True)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
@@ -95,7 +95,7 @@ def test_nans_and_infinities_are_not_lost(kind: str, columns: int, level: str) -
     x[0], x[1] = np.inf, -np.inf
     x[2, columns // 2], x[3, columns - 1], x[4, 0] = np.nan, -np.inf, np.inf
     x[5] = np.finfo(np.float32).max * (-1 if kind == "max" else 1)
-    got = compile_kernel(Reduction(6, columns, kind), target_at(level))(x)
+    got = compile_kernel(RowReduction(6, columns, kind), target_at(level))(x)
     np.testing.assert_array_equal(got, REDUCED[kind](x, axis=1, keepdims=True))
 
 
@@ -108,7 +108,7 @@ SIDE_BY_SIDE = [(1, 16, 33), (3, 5, 7), (2, 4, 64), (1, 1, 2), (2, 21, 100)]
 def test_softmax_of_rows_side_by_side(log: bool, shape: tuple, level: str) -> None:
     rows, columns, inner = shape
     x = 5 * normal(*shape)
-    got = compile_kernel(Softmax(rows, columns, log, inner), target_at(level), threads=2)(x)
+    got = compile_kernel(RowSoftmax(rows, columns, log, inner), target_at(level), threads=2)(x)
     expected = x.astype(np.float64)
     expected -= expected.max(axis=1, keepdims=True)
     expected -= np.log(np.exp(expected).sum(axis=1, keepdims=True))
@@ -123,11 +123,11 @@ def test_rows_side_by_side_are_reduced(kind: str, shape: tuple, level: str) -> N
     x = normal(*shape)
     if kind in ("max", "min"):
         x[0, columns // 2, 0], x[0, :, 1] = np.nan, -np.inf if kind == "max" else np.inf
-    got = compile_kernel(Reduction(rows, columns, kind, inner), target_at(level), threads=2)(x)
+    got = compile_kernel(RowReduction(rows, columns, kind, inner), target_at(level), threads=2)(x)
     expected = REDUCED[kind](x.astype(np.float64), axis=1)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_an_unknown_reduction_is_refused() -> None:
-    with pytest.raises(CompileError, match="there is no `median`; choose mean, sum, max"):
-        Reduction(1, 4, "median")
+    with pytest.raises(CompileError, match="unknown kind `median`; choose mean, sum, max"):
+        RowReduction(1, 4, "median")

@@ -15,7 +15,7 @@ from tilewright.compiler.cpu import (
     Convolution,
     Description,
     LayerNormalisation,
-    Quantised,
+    Requantisation,
     compile_kernel,
     generic,
     host,
@@ -31,9 +31,17 @@ from tilewright.errors import CompileError, ProcessorError, UsageError
 TILE = Convolution(1, 6, 6, 16, 16, (1, 1), (2, 2))
 """Three rows of three pixels, sixteen channels: a row of pixels is one tile."""
 
-BYTES = replace(TILE, quantised=Quantised())
+BYTES = replace(TILE, quantised=Requantisation())
 WORDS = Convolution(
-    1, 28, 28, 64, 64, (3, 3), pads=(1, 1, 1, 1), quantised=Quantised("int8", "int8"), narrow=True
+    1,
+    28,
+    28,
+    64,
+    64,
+    (3, 3),
+    pads=(1, 1, 1, 1),
+    quantised=Requantisation("int8", "int8"),
+    narrow=True,
 )
 
 

@@ -4,18 +4,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tilewright.compiler.cpu import Target, compile_kernel, host
+from tilewright.compiler.cpu import CpuTarget, compile_kernel, host
 from tilewright.compiler.graph import Graph, evaluate, evaluate_node
 from tilewright.compiler.host import HostKernel, select_kernels
 
 
-def selected(graph: Graph, target: Target | None = None) -> tuple[HostKernel, ...]:
+def selected(graph: Graph, target: CpuTarget | None = None) -> tuple[HostKernel, ...]:
     """Kernels that a graph's nodes become, however little they do."""
     return select_kernels(graph, graph.nodes, target or host(), least_work=0)
 
 
 def run_kernels(
-    graph: Graph, inputs: Mapping[str, np.ndarray], target: Target | None = None, threads: int = 1
+    graph: Graph,
+    inputs: Mapping[str, np.ndarray],
+    target: CpuTarget | None = None,
+    threads: int = 1,
 ) -> dict[str, np.ndarray]:
     """All values of a graph that are computed, by kernels where there are some."""
     target = target or host()
@@ -36,7 +39,7 @@ def run_kernels(
 
 
 def call(
-    kernel: HostKernel, values: Mapping[str, np.ndarray], target: Target, threads: int = 1
+    kernel: HostKernel, values: Mapping[str, np.ndarray], target: CpuTarget, threads: int = 1
 ) -> np.ndarray:
     """What one kernel gives."""
     operands = kernel.description.operands

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.compiler.cpu import LEVELS, Convolution
 from tilewright.compiler.cpu.kernels.byte_winograd import ByteWinogradPlanner
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
     Builder,
     Output,
@@ -287,7 +287,7 @@ def test_heads_side_by_side_that_are_no_whole_groups_are_left_to_the_definition(
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_have_the_bits_of_the_definition(name: str, level: str) -> None:
     model = MODELS / f"{name}.onnx"
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     (sample, *_) = read_samples(model.with_suffix(".npz"), graph).first(1)
     got, expected = run_kernels(graph, sample, target_at(level)), evaluate(graph, sample)
     for output in graph.outputs:

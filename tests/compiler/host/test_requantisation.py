@@ -7,7 +7,7 @@ from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
     DepthwiseConvolution,
-    Quantised,
+    Requantisation,
     compile_kernel,
 )
 from tilewright.compiler.host.integer_bounds import are_narrow, fits, is_plain, largest_sums
@@ -83,7 +83,7 @@ def test_all_accumulators_below_2_to_the_24(scale: float, level: str) -> None:
     """256 bytes times 1, plus a multiple of 256 for each channel."""
     bias = np.arange(-EXACT_LIMIT + 256, EXACT_LIMIT - 128, 256, dtype=np.int32)
     scales = np.full(len(bias), scale, np.float32)
-    q = Quantised("int8", "int8", 0, -7, folded=True)
+    q = Requantisation("int8", "int8", 0, -7, folded=True)
     w = np.ones((1, 1, 1, len(bias)), np.int8)
     assert is_plain(largest_sums(w, bias), scales)
     x = np.arange(-128, 128, dtype=np.int8).reshape(1, 1, 256, 1)
@@ -101,7 +101,7 @@ def test_the_plain_form_is_wrong_beyond_its_limits() -> None:
     """So that the guarded form is not there for nothing."""
     for total, scale in [(1 << 24, 2.0**-18), (1 << 23, 300.0)]:
         assert not is_plain(total, scale)
-        q = Quantised("int8", "int8", folded=True)
+        q = Requantisation("int8", "int8", folded=True)
         kernel = compile_kernel(Convolution(1, 1, 1, 1, 1, quantised=q))
         bound = kernel.bind(
             w=np.zeros((1, 1, 1, 1), np.int8),

@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from tilewright.compiler.exporters import export_onnx
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Constant, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
 from tilewright.compiler.importers import import_onnx
@@ -27,7 +27,7 @@ def test_a_quantised_network_has_the_same_bits_everywhere() -> None:
     result = quantise(graph, make_batches(graph, net.inputs(24)))
     proto = export_onnx(result.graph)
     onnx.checker.check_model(proto, full_check=True)
-    read = import_and_quantise(proto.SerializeToString())
+    read = import_model(proto.SerializeToString())
     integer = result.integer_graph()
     (end,) = (node for node in integer.nodes if node.op == "dequantize")
     for sample in net.inputs(20, seed=7)["x"]:

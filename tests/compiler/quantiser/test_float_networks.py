@@ -127,7 +127,7 @@ def test_devices_give_the_bits_of_the_integer_reference(name: str, device: str) 
     module = compile_graph(made.result.integer_graph(), machine, keep_all=True)
     samples = Samples("some", {k: v[:2] for k, v in made.samples.inputs.items()})
     with open_device(device, machine) as opened:
-        outcome = run_samples(module, opened, samples, compare=True, beside=device == "rtl")
+        outcome = run_samples(module, opened, samples, compare=True, compare_with=device == "rtl")
     assert outcome.comparison is not None
     assert outcome.comparison.equal, outcome.comparison.first_difference()
     assert outcome.comparison.not_kept == []

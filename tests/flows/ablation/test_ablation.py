@@ -8,8 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, Value
+from tilewright.errors import install_command
 from tilewright.flows.ablation.figure import draw_variants
 from tilewright.flows.ablation.traffic import Traffic, least_traffic, moved_traffic
 from tilewright.flows.ablation.variants import (
@@ -52,7 +53,7 @@ def bits(graph: Graph, variant: Variant) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("small", ["4x4", "16x16"])
 def test_every_variant_gives_the_same_bits(model, small):
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     first, *others = variants(graph, PRESETS[small])
     expected = bits(graph, first)
     for variant in others:
@@ -63,7 +64,7 @@ def test_every_variant_gives_the_same_bits(model, small):
 
 
 def test_the_depthwise_mode_is_left_out_only_where_it_is_used(model):
-    apart, digits = depthwise_graph(), import_and_quantise(model)
+    apart, digits = depthwise_graph(), import_model(model)
     names = [variant.name for variant in variants(apart, DEFAULT)]
     assert names[-2:] == ["without depthwise mode", "nothing of all that"]
     assert all(each.configuration == DEFAULT for each in variants(digits, DEFAULT))
@@ -100,7 +101,7 @@ def test_of_an_input_only_pixels_in_a_window_are_needed(name, rows):
 
 @pytest.mark.parametrize("place", range(8))
 def test_no_variant_moves_less_than_the_least(model, place):
-    graph = import_and_quantise(model)
+    graph = import_model(model)
     module = variants(graph, PRESETS["4x4"])[place].compile(graph)
     moved, least = moved_traffic(module), least_traffic(module)
     assert moved.read_bytes >= least.read_bytes
@@ -111,7 +112,7 @@ def test_a_network_has_a_row_for_each_variant(tilewright, model):
     said = tilewright("ablation", model, "--config", "4x4")
     lines = said.splitlines()
     named = [line.split("  ")[0] for line in lines[lines.index("") + 2 :]]
-    chosen = variants(import_and_quantise(model), PRESETS["4x4"])
+    chosen = variants(import_model(model), PRESETS["4x4"])
     assert named == [*(each.name for each in chosen), "least traffic"]
 
 
@@ -237,8 +238,8 @@ def test_errors_come_before_anything_long(model, monkeypatch, capsys):
     )
     assert said("--figure", "out.svg") == (
         3,
-        "error: `--figure`: the Python package `matplotlib` is not installed; run `pip install "
-        "matplotlib`, or leave `--figure` out\n",
+        "error: `--figure`: the Python package `matplotlib` is not installed; run "
+        f"`{install_command('figures')}`, or leave `--figure` out\n",
     )
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from tilewright.compiler.cpu import Array, Softmax, host
+from tilewright.compiler.cpu import Array, RowSoftmax, host
 from tilewright.flows.bench.cpu_kernels import PAGE_BYTES, cases, in_one_block, main, summary, table
 from tilewright.flows.bench.cpu_peak import peak_rates
 
@@ -61,7 +61,8 @@ def test_names_of_kernels_differ() -> None:
 @pytest.mark.cpu_kernels
 def test_figures_are_written_for_machines(monkeypatch, capsys) -> None:
     monkeypatch.setattr(
-        "tilewright.flows.bench.cpu_kernels.cases", lambda: [("rows", "softmax", Softmax(2, 3), 0)]
+        "tilewright.flows.bench.cpu_kernels.cases",
+        lambda: [("rows", "softmax", RowSoftmax(2, 3), 0)],
     )
     monkeypatch.setattr(
         "tilewright.flows.bench.cpu_kernels.measure",

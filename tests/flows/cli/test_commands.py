@@ -8,7 +8,7 @@ import tilewright as package
 from tilewright.compiler.graph import parse_graph
 from tilewright.flows.cli.main import main
 from tilewright.isa.assembly import parse_program
-from tilewright.isa.configuration import CONTRACT_VERSION, PRESETS, load_configuration
+from tilewright.isa.configuration import CONTRACT_VERSION, PARAMETERS, PRESETS, load_configuration
 from tilewright.runtime import load
 
 NODES = ["conv1", "conv2", "conv3", "residual", "pool", "dense"]
@@ -104,7 +104,7 @@ def test_config_show_tells_parameters_and_sizes(tilewright):
     said = tilewright("config", "show", "8x16")
     rows = [line.split() for line in said.splitlines()]
     for name, value in PRESETS["8x16"].parameters().items():
-        assert [name, str(value)] in rows
+        assert [name, str(value)] in [row[:2] for row in rows]
     assert ["ACT", "8192", "x", "8", "4", "65,536"] in rows
 
 
@@ -128,3 +128,14 @@ def test_every_command_has_help(command, capsys):
         main([command, "--help"])
     assert stopped.value.code == 0
     assert f"usage: tilewright {command}" in capsys.readouterr().out
+
+
+def test_config_show_explains_every_parameter(tilewright, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = tilewright("config", "show", "8x16").splitlines()
+    for name, about in PARAMETERS.items():
+        (line,) = (line for line in lines if line.startswith(f"{name} "))
+        assert about.meaning in line
+        assert about.legal in line
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, tilewright("config", "show", "8x16").splitlines()[1:])) <= 80

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright.compiler.frontend import RECIPE, import_and_quantise, recognise_layers
+from tilewright.compiler.frontend import RECIPE, import_model, recognise_layers
 from tilewright.compiler.graph import print_graph
 from tilewright.compiler.importers import import_onnx
 from tilewright.flows.cli.commands.passes import follow
@@ -49,7 +49,7 @@ def test_comparing_shows_the_pass_that_changes_values(monkeypatch):
 
 def test_the_graph_after_a_pass_is_printed(model, capsys):
     assert main(["passes", str(model), "--print-after", "check_accumulators"]) == 0
-    assert capsys.readouterr().out.rstrip() == print_graph(import_and_quantise(model)).rstrip()
+    assert capsys.readouterr().out.rstrip() == print_graph(import_model(model)).rstrip()
     assert main(["passes", str(model), "--print-after", "0"]) == 0
     assert capsys.readouterr().out.rstrip() == print_graph(import_onnx(model)).rstrip()
 

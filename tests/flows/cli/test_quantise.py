@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.quantiser import AUTO, METHODS, QuantiserOptions
 from tilewright.flows.cli import calibration_options
 from tilewright.flows.cli.calibration_options import calibration_rows
@@ -58,7 +58,7 @@ def test_the_report_says_what_each_layer_and_the_whole_lose(tilewright, float_mo
     assert accuracy.startswith("accuracy: 100.00% in float, ")
     assert any(line.startswith("same class as in float: ") for line in said)
     assert said[-1] == f"{target}: {target.stat().st_size:,} bytes"
-    integer = import_and_quantise(target)
+    integer = import_model(target)
     assert sum(node.op.startswith("q") for node in integer.nodes) >= 6
 
 
@@ -95,7 +95,7 @@ def test_a_compiled_float_model_knows_how_it_was_quantised(tilewright, float_mod
     tilewright(*arguments, "--keep-float", "conv0")
     said = tilewright("run", target, "--input", samples, "--samples", "2")
     assert re.search(r"\bconv\b", said.splitlines()[0]), "the first layer runs on the host"
-    assert "signal to noise of the outputs beside those: " in said
+    assert "signal to noise, against the input file's outputs: " in said
     tilewright(*arguments)
     said = tilewright("run", target, "--input", samples, "--samples", "2")
     assert not re.search(r"\bconv\b", said.splitlines()[0]), "kept modules follow from the options"

@@ -21,11 +21,13 @@ def rows(tilewright, *arguments) -> dict:
 def test_a_table_has_a_row_for_each_combination(tilewright, artifact):
     said = tilewright("what-if", artifact, "--latency", "16,200", "--bandwidth", "1/2,1")
     lines = [line.split() for line in said.splitlines()]
-    assert ["latency", "bandwidth", "cycles", "ratio"] in lines
+    assert ["latency", "bandwidth", "cycles", "ms", "ratio"] in lines
+    assert "other hardware, same program (not recompiled):" in said
     assert [line[:2] for line in lines[-4:]] == [
         ["16", "1/2"], ["16", "1/1"], ["200", "1/2"], ["200", "1/1"],
     ]  # fmt: skip
-    assert "1.00 is" in said
+    assert "baseline " in said
+    assert " ms at 100 MHz: " in said
 
 
 def test_without_a_question_latency_and_bandwidth_are_tried(tilewright, artifact):

@@ -12,14 +12,18 @@ from types import SimpleNamespace
 import onnx
 import pytest
 
+import tilewright as package
 from tilewright.atomic_write import write_atomically
 from tilewright.compiler import compile as compiler
+from tilewright.compiler.frontend import import_model
+from tilewright.compiler.options import Options
 from tilewright.errors import CompileError
+from tilewright.flows import demo
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import load
-from tilewright.sim.timing import time_program
+from tilewright.sim.timing import native, time_program, timing
 
 MODEL = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 
@@ -193,13 +197,18 @@ def test_a_pipe_receives_what_a_file_would(written, compilations, tmp_path):
 
 
 def test_the_command_writes_its_file_where_nothing_can_be_kept(
-    written, compilations, monkeypatch, tmp_path
+    compilations, monkeypatch, tmp_path, capsys
 ):
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("TILEWRIGHT_CACHE", str(blocked))
-    written("one.tw")
-    assert load(tmp_path / "one.tw").configuration == PRESETS["8x8"]
+    target = tmp_path / "one.tw"
+    assert main(["compile", str(MODEL), "--config", "8x8", "-o", str(target)]) == 0
+    assert capsys.readouterr().err == (
+        f"cache: `{blocked}` cannot be written (Not a directory): what is built or compiled now is "
+        "not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may write\n"
+    )
+    assert load(target).configuration == PRESETS["8x8"]
     assert compilations == ["8x8"]
     assert blocked.read_text() == ""
 
@@ -222,13 +231,18 @@ def replaced(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".tw", ".json"])
-def test_what_cannot_be_kept_leaves_the_older_files(written, compilations, replaced, suffix):
+def test_what_cannot_be_kept_leaves_the_older_files(
+    written, compilations, replaced, suffix, tmp_path, capsys
+):
     first = written("one.tw")
     (report,) = replaced.folder.glob("*.json")
     report.write_bytes(report.read_bytes()[:-9])
     before = {path: path.read_bytes() for path in replaced.folder.iterdir()}
     replaced.refused.add(suffix)
-    assert written("two.tw") == first.replace("one.tw", "two.tw")
+    assert main(["compile", str(MODEL), "--config", "8x8", "-o", str(tmp_path / "two.tw")]) == 0
+    said = capsys.readouterr()
+    assert said.out == first.replace("one.tw", "two.tw")
+    assert "(No space left on device)" in said.err
     assert {path: path.read_bytes() for path in replaced.folder.iterdir()} == before
     replaced.refused.clear()
     written("three.tw")
@@ -298,3 +312,68 @@ def test_a_kept_network_waits_for_nothing_that_only_compiling_needs():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def hidden_compiler(monkeypatch, tmp_path) -> None:
+    """No C++ compiler, and no library that was loaded or built before."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(timing, "library", native.library.__wrapped__)
+    monkeypatch.setattr(native, "library", native.library.__wrapped__)
+
+
+def test_without_a_compiler_the_program_is_the_same(compilations, monkeypatch, tmp_path, capsys):
+    """Schedules are then timed by the model in Python, which the output tells."""
+    with_compiler = compile_model(MODEL, PRESETS["8x8"])
+    assert with_compiler.report["search"] == {"candidates": 3, "measure": "native timing model"}
+    for path in (tmp_path / "cache" / "networks").iterdir():
+        path.unlink()
+    hidden_compiler(monkeypatch, tmp_path)
+    capsys.readouterr()
+    for _ in range(2):
+        without = compile_model(MODEL, PRESETS["8x8"])
+        assert without.segments == with_compiler.segments
+        assert without.report["search"] == {"candidates": 3, "measure": "Python timing model"}
+    assert compilations == ["8x8", "8x8"]
+    assert "; timing in Python: the same cycles, hundreds of times slower" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_full_disk_costs_the_cache_alone(compilations, monkeypatch, tmp_path, capsys):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    for _ in range(2):
+        assert compile_model(MODEL, PRESETS["8x8"]).report["cycles"] == 5_348
+    assert compilations == ["8x8", "8x8"]
+    assert capsys.readouterr().err.count("(No space left on device)") == 1
+
+
+def test_the_api_takes_what_it_compiled_before(compilations):
+    graph = import_model(MODEL)
+    first = package.compile_graph(graph, PRESETS["8x8"])
+    again = package.compile_graph(graph, PRESETS["8x8"])
+    assert compilations == ["8x8"]
+    assert (again.segments, again.report) == (first.segments, first.report)
+    package.compile_graph(graph, PRESETS["8x8"], cache=False)
+    package.compile_graph(graph, PRESETS["8x8"], keep_all=True)
+    package.compile_graph(graph, PRESETS["8x8"], options=Options(candidates=1))
+    assert compilations == ["8x8"] * 4
+
+
+@pytest.mark.parametrize("config", ["8x8", "16x16"])
+def test_all_ways_to_compile_give_the_same_program(tilewright, config, tmp_path, capsys):
+    """The API, the commands and the demo; with every layer kept too, which moves data alone."""
+    machine, graph = PRESETS[config], import_model(MODEL)
+    report = package.compile_graph(graph, machine).report
+    assert package.compile_graph(graph, machine, keep_all=True).report["cycles"] == report["cycles"]
+    path = tmp_path / "digits.tw"
+    compiled = json.loads(tilewright("compile", MODEL, "--config", config, "-o", path, "--json"))
+    assert {**report, **compiled} == {**compiled, "compile_s": report["compile_s"]}
+    ran = json.loads(tilewright("run", MODEL, "--config", config, "--json"))
+    assert (ran["totals"]["cycles"], ran["search"]) == (report["cycles"], report["search"])
+    demo.demo(machine, {"sim": 1})
+    assert f" {report['cycles']:,} cycles a digit" in capsys.readouterr().out.splitlines()[-1]

@@ -59,7 +59,7 @@ def channels_of(shape: Shape, node: Node) -> int:
         (
             16,
             (3, 3, 1, 16),
-            ": a channel sums over no other, so that at most 3 of 8 input lanes work",
+            ": no channel sums over another, so at most 3 of 8 input lanes work",
         ),
     ],
 )
@@ -74,13 +74,13 @@ def test_windows_that_are_gathered_count_by_their_values():
 
 
 def test_windows_that_fill_the_lanes_are_not_blamed():
-    assert told(2, (1, 4, 2, 8)) == ": the rest are rows that only fill a tile"
+    assert told(2, (1, 4, 2, 8)) == ": the other rows only pad a tile"
     assert told(2, (1, 4, 2, 4)) == ": 4 output channels on 8 lanes"
 
 
 def test_of_fused_convolutions_each_has_its_reason():
     said = told(16, (3, 3, 1, 16), (1, 1, 16, 20))
     assert said == (
-        ": in conv0/Conv a channel sums over no other, so that at most 3 of 8 input lanes work; "
+        ": in conv0/Conv no channel sums over another, so at most 3 of 8 input lanes work; "
         "in conv1/Conv 20 output channels on 8 lanes"
     )

@@ -11,6 +11,7 @@ import pytest
 from tilewright.compiler.module import Segment
 from tilewright.flows.execution.samples import random_samples
 from tilewright.flows.execution.timed import TimedSegment, time_segments
+from tilewright.flows.reports.terminal import shorten
 from tilewright.flows.reports.trace import trace_json
 from tilewright.flows.reports.trace_slices import Track, wait_name
 from tilewright.flows.verify.programs.random_programs import random_program
@@ -24,6 +25,9 @@ from tilewright.sim.timing import time_program
 from tilewright.sim.timing.stalls import Wait
 
 SEEDS = range(6)
+
+CYCLE = 1.0
+"""A clock at which a microsecond is a cycle."""
 
 
 def random_segment(seed: int, memory: MemoryModel | None = None) -> TimedSegment:
@@ -43,7 +47,9 @@ def slices(trace: dict, track: Track | None = None) -> list[dict]:
 @pytest.fixture
 def trace(tilewright, artifact, tmp_path) -> dict:
     path = tmp_path / "trace.json"
-    tilewright("run", artifact, "--trace", path)
+    said = tilewright("run", artifact, "--trace", path, "--clock", "50")
+    assert f"trace: `{path}`, " in said
+    assert "https://ui.perfetto.dev" in said
     return json.loads(path.read_text())
 
 
@@ -54,8 +60,11 @@ def timed(artifact) -> TimedSegment:
 
 
 def test_the_command_writes_the_trace_of_the_whole_run(trace, timed):
-    assert trace["otherData"]["time"] == "1 us is 1 cycle"
-    assert max(e["ts"] + e["dur"] for e in slices(trace)) <= timed.timing.cycles
+    assert trace["otherData"]["time"] == "at 50 MHz: one cycle is 20 ns"
+    assert max(e["ts"] + e["dur"] for e in slices(trace)) <= timed.timing.cycles / 50
+    for event in slices(trace):
+        assert event["ts"] == pytest.approx(event["args"]["cycle"] / 50)
+        assert event["dur"] == pytest.approx(event["args"]["cycles"] / 50)
     titles = [e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"]
     assert titles == [
         "FETCH", "LOAD", "GEMM", "VECTOR", "STORE", "main memory: read", "main memory: write",
@@ -75,16 +84,20 @@ def test_every_instruction_appears_by_layer_and_mnemonic(trace, timed):
     for layer in timed.segment.layers:
         for index in range(layer.first, layer.last):
             mnemonic = timed.program[index].mnemonic
-            assert worked[index] == f"{names[layer.output]}: {mnemonic}"
+            assert worked[index] == f"{shorten(names[layer.output], 28)}: {mnemonic}"
+    assert {e["args"].get("layer") for e in slices(trace)} == {*names.values(), None}
 
 
+@pytest.mark.parametrize("clock_mhz", [CYCLE, 100.0, 133.3, 375.0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_slices_of_one_track_never_overlap(seed):
-    made = trace_json([random_segment(seed)] * 2, "random", "sim")
+def test_slices_of_one_track_never_overlap(seed, clock_mhz):
+    """Nor do they in whole nanoseconds, which Perfetto counts in."""
+    made = trace_json([random_segment(seed)] * 2, "random", "sim", clock_mhz)
     tracks = defaultdict(list)
     for event in slices(made):
         assert event["dur"] > 0
-        tracks[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
+        begin, cycles = round(event["ts"] * 1e3), round(event["dur"] * 1e3)
+        tracks[event["pid"], event["tid"]].append((begin, begin + cycles))
     assert len({pid for pid, _ in tracks}) == 2
     for spans in tracks.values():
         spans.sort()
@@ -94,7 +107,7 @@ def test_slices_of_one_track_never_overlap(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_slices_sum_to_the_activity(seed):
     segment = random_segment(seed)
-    made = trace_json([segment], "random", "sim")
+    made = trace_json([segment], "random", "sim", CYCLE)
     for unit in Unit:
         spent = Counter()
         for event in slices(made, Track[unit.name]):
@@ -116,7 +129,7 @@ def test_slices_sum_to_the_activity(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_instruction_of_a_random_program_appears_synchronising_ones_too(seed):
     segment = random_segment(seed)
-    made = trace_json([segment], "random", "sim")
+    made = trace_json([segment], "random", "sim", CYCLE)
     shown = [e for e in slices(made) if e["cat"] in ("work", "sync") and e["tid"] != Track.FETCH]
     assert sorted(e["args"]["instruction"] for e in shown) == list(range(len(segment.program) - 1))
     syncs = {e["args"]["instruction"] for e in shown if e["cat"] == "sync"}
@@ -126,7 +139,7 @@ def test_every_instruction_of_a_random_program_appears_synchronising_ones_too(se
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_token_is_an_arrow_between_slices_of_its_two_units(seed):
     segment = random_segment(seed)
-    made = trace_json([segment], "random", "sim")
+    made = trace_json([segment], "random", "sim", CYCLE)
     starts = {e["id"]: e for e in made["traceEvents"] if e["ph"] == "s"}
     ends = {e["id"]: e for e in made["traceEvents"] if e["ph"] == "f"}
     assert starts.keys() == ends.keys()
@@ -156,7 +169,7 @@ def test_the_channels_carry_the_bytes_of_the_program_and_its_words(bandwidth):
         assert np.diff(beat.cycle).min() >= 1
         span = beat.cycle[-1] - beat.cycle[0]
         assert beat.cycle.size <= span * beats / cycles + cycles
-    made = trace_json([segment], "random", "sim")
+    made = trace_json([segment], "random", "sim", CYCLE)
     curve = [e for e in made["traceEvents"] if e["name"] == "bytes read a cycle"]
     assert max(e["args"]["bytes"] for e in curve) <= configuration.bus_bytes * beats / cycles + 1
 
@@ -167,7 +180,7 @@ def test_a_measurement_that_is_not_the_models_is_shown_as_it_is():
     assert segment.agrees
     assert replace(segment, spans=segment.timing.spans).agrees
     assert not moved.agrees
-    made = trace_json([moved], "random", "rtl")
+    made = trace_json([moved], "random", "rtl", CYCLE)
     assert "stalls are not in the timing model" in made["otherData"]["slices"]
     assert {event["cat"] for event in slices(made)} == {"work"}
     ends = {e["args"]["instruction"]: e["ts"] + e["dur"] for e in slices(made)}

@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.frontend import import_and_quantise
+from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, evaluate, verify
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
@@ -143,7 +143,7 @@ def test_models_are_equal_in_every_layer_and_have_the_bits_of_onnxruntime():
     assert tally.layers > 60
     for seed in range(1, 21):
         model = random_model(seed)
-        graph = import_and_quantise(model)
+        graph = import_model(model)
         inputs = random_inputs(graph, seed)
         expected = run_onnxruntime(onnx.load_from_string(model), inputs, optimise=False)
         got = evaluate(graph, inputs)

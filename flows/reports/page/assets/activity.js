@@ -111,23 +111,24 @@ function drawLayers(svg, x) {
     if (room <= 0) return;
     const group = draw("g", {}, draw("rect", { x: x(begin), y: 0, width: Math.max(0.5, room - 1),
       height: LAYER_ROW, rx: 3, fill: "var(--grid)" }));
-    const text = fitted(name, room - 10, 7, index + 1);
+    const text = fitted(name, room - 8, 6.4, index + 1);
     if (text) {
       group.append(draw("text", { x: x(begin) + room / 2, y: 14, "text-anchor": "middle" }, text));
     }
     hovers(group, () => [make("b", {}, name), make("div", {},
-      `adds ${grouped(end - begin)} cycles, to ${grouped(end)}`)]);
+      `adds ${grouped(end - begin)} cycles, up to cycle ${grouped(end)}`)]);
     svg.append(group);
   });
   svg.append(draw("text", { x: 0, y: 14, class: "strong" }, "layers"));
 }
 
-// A layer's number and its name as far as there is room; else its number; else nothing.
+// A layer's number and name, without the middle where room is short; else the number; else "".
 function fitted(name, room, each, number) {
   const text = `${number}  ${name}`;
   if (text.length * each <= room) return text;
   const most = Math.floor(room / each) - 1;
-  if (most >= 8) return `${text.slice(0, most)}…`;
+  const head = Math.ceil(most / 2);
+  if (most >= 8) return `${text.slice(0, head)}…${text.slice(head - most)}`;
   return String(number).length * each <= room + 6 ? String(number) : "";
 }
 

@@ -21,6 +21,10 @@ const grouped = (number) => Math.round(number).toLocaleString("en-US");
 const percent = (share) => (share === null ? "–" : `${(100 * share).toFixed(1)}%`);
 const colour = (name) => `var(--${name})`;
 
+const significant = (number) => number >= 100
+  ? grouped(number)
+  : Number(number.toPrecision(3)).toString();
+
 function bytes(count) {
   if (count < 1000) return `${count} B`;
   if (count < 1e6) return `${(count / 1e3).toFixed(1)} kB`;

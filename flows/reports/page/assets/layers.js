@@ -7,7 +7,7 @@ function showLayers() {
   const path = DATA.layers.reduce((sum, layer) => sum + layer.path_cycles, 0);
   const wide = (text) => make("td", { class: "wide" }, text);
   bodies.push(make("tbody", {}, make("tr", { class: "total" },
-    make("td", { class: "left" }), make("td", { class: "left" }, "all layers"),
+    make("td", { class: "left" }), make("td", { class: "left" }, "total"),
     wide(""), make("td", {}, grouped(added)), wide(grouped(path)), wide(""),
     make("td", { class: "left" }), wide(millions(summary.macs)),
     make("td", {}, percent(summary.of_peak)), wide(bytes(summary.read_bytes)),

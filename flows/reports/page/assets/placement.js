@@ -1,4 +1,4 @@
-// Who runs what: estimated times on both sides, apart and at once, and what a move would bring.
+// Who runs what: estimated times on both sides, and what a move would bring.
 function showPlacement() {
   const card = byId("placement-card");
   if (!DATA.placement) {
@@ -9,12 +9,15 @@ function showPlacement() {
   const time = (us) => (us === null ? "–" : us.toFixed(1));
   const change = (gain) => `${gain > 0 ? "−" : "+"}${time(Math.abs(gain))}`;
   const body = make("tbody", { class: "plain" });
+  let before = "";
   for (const row of rows) {
+    const reason = row.reason === before ? "″" : row.reason;
+    before = row.reason;
     const moved = row.gain_us === null ? "–" : change(row.gain_us);
     const name = make("td", { class: "left name-cell" }, row.short);
     hovers(name, () => [make("b", {}, row.name), make("div", {}, row.op)]);
     body.append(make("tr", {}, name, make("td", { class: "left" }, row.target),
-      make("td", { class: "left" }, row.reason), make("td", {}, time(row.accelerator_us)),
+      make("td", { class: "left" }, reason), make("td", {}, time(row.accelerator_us)),
       make("td", {}, time(row.host_us)), make("td", {}, time(row.transfer_us)),
       make("td", {}, moved)));
   }

@@ -6,7 +6,7 @@ function showRoofline() {
   const others = DATA.layers.filter((layer) => !layer.macs_per_cycle);
   if (others.length) {
     byId("roofline-note").textContent =
-      `Not shown, without MACs: ${others.map((layer) => layer.name).join(", ")}.`;
+      `Not shown, because they have no MACs: ${others.map((layer) => layer.name).join(", ")}.`;
   }
   whenSized(byId("roofline"), (width) =>
     byId("roofline").replaceChildren(rooflineChart(shown, width, 440)));
@@ -62,12 +62,13 @@ function rooflineChart(layers, width, height) {
     roof.push({ x: x(at), y: y(Math.min(peak, at * slope)), across: 3, down: 3 });
   }
   drawDots(svg, layers.map((layer) =>
-    ({ layer, x: x(layer.macs_per_byte), y: y(layer.macs_per_cycle) })), roof);
+    ({ layer, x: x(layer.macs_per_byte), y: y(layer.macs_per_cycle) })), roof,
+  { left, right: width - right, top, bottom: height - bottom });
   return svg;
 }
 
-// Dots, and one label for those that lie on each other, where it covers least.
-function drawDots(svg, dots, roof) {
+// Dots, and one label for those that lie on each other, in the nearest free place.
+function drawDots(svg, dots, roof, area) {
   const groups = [];
   for (const dot of dots) {
     const near = groups.find((group) => Math.hypot(group[0].x - dot.x, group[0].y - dot.y) < 11);
@@ -83,9 +84,13 @@ function drawDots(svg, dots, roof) {
   }
   for (const group of groups) {
     const [{ x, y }] = group;
-    const text = group.map((dot) => dot.layer.number).join(", ");
-    const place = freePlace(x, y, 3.6 * text.length, taken);
+    const text = ranges(group.map((dot) => dot.layer.number));
+    const place = freePlace(x, y, 3.6 * text.length, taken, area);
     taken.push(place);
+    if (place.away > 27) {
+      svg.append(draw("line", { x1: x, y1: y, x2: place.x, y2: place.y, stroke: "var(--muted)",
+        "stroke-width": 0.75, opacity: 0.6 }));
+    }
     svg.append(draw("text", { x: place.x, y: place.y + 4, class: "strong",
       "text-anchor": "middle" }, text));
     const target = draw("circle", { cx: x, cy: y, r: 14, fill: "transparent" });
@@ -97,14 +102,29 @@ function drawDots(svg, dots, roof) {
   }
 }
 
-// Centre and half extents of a label around a dot that overlaps least with what is taken.
-function freePlace(x, y, across, taken) {
+// Numbers in order, runs of three or more as “2–5”.
+function ranges(numbers) {
+  const runs = [];
+  for (const number of [...numbers].sort((a, b) => a - b)) {
+    const run = runs[runs.length - 1];
+    if (run && number === run[1] + 1) run[1] = number;
+    else runs.push([number, number]);
+  }
+  return runs.map(([first, last]) => first === last ? `${first}`
+    : `${first}${last === first + 1 ? ", " : "–"}${last}`).join(", ");
+}
+
+// Centre and half extents of a label near a dot: inside the area, and free of what is taken.
+function freePlace(x, y, across, taken, area) {
   let best = null;
-  for (const away of [15, 20, 27]) {
-    for (let turn = 0; turn < 16; turn += 1) {
-      const angle = (turn * Math.PI) / 8 + Math.PI / 4;
+  for (const away of [15, 20, 27, 38, 52, 70, 92, 120, 150]) {
+    if (best && best.over <= best.away) break;
+    for (let turn = 0; turn < 24; turn += 1) {
+      const angle = (turn * Math.PI) / 12 + Math.PI / 4;
       const place = { x: x + (away + across - 4) * Math.cos(angle), y: y + away * Math.sin(angle),
-        across, down: 7 };
+        across, down: 7, away };
+      if (place.x - across < area.left || place.x + across > area.right ||
+          place.y - 7 < area.top || place.y + 7 > area.bottom) continue;
       const over = taken.reduce((sum, other) => {
         const wide = across + other.across - Math.abs(place.x - other.x);
         const high = 7 + other.down - Math.abs(place.y - other.y);
@@ -113,5 +133,5 @@ function freePlace(x, y, across, taken) {
       if (!best || over < best.over) best = { ...place, over };
     }
   }
-  return best;
+  return best || { x, y: y - 15, across, down: 7, away: 15, over: 0 };
 }

@@ -2,34 +2,39 @@
 function showSummary() {
   const { summary, configuration, memory, measured } = DATA;
   byId("network").textContent = DATA.network;
+  byId("date").textContent = DATA.date;
   const rate = Number(DATA.roofline.bytes_per_cycle.toFixed(2));
   byId("machine").textContent =
     `${configuration.sentence}. Main memory: latency ${memory.latency_cycles} cycles, ` +
-    `${rate} bytes a cycle in each direction, ${memory.outstanding_bursts} bursts under way.`;
+    `${rate} bytes per cycle in each direction, ${memory.outstanding_bursts} open bursts.`;
   byId("measured").textContent = measured === null
-    ? "Times are those of the exact timing model."
+    ? "Times come from the exact timing model."
     : measured.equal
-      ? `Measured on the RTL; the timing model gives the same start and retirement for all ` +
+      ? `Measured on the RTL. The timing model gives the same start and retirement for all ` +
         `${grouped(measured.instructions)} instructions.`
-      : "The RTL's times differ from those of the timing model, which this page shows.";
+      : "The RTL's times differ from the timing model's. This page shows the model's.";
   const host = summary.host_steps ? `, ${summary.host_steps} steps on the host` : "";
   const largest = CAUSES.reduce((a, b) => (DATA.path.causes[b] > DATA.path.causes[a] ? b : a));
   const share = DATA.path.causes[largest] / summary.cycles;
   const moved = summary.read_bytes + summary.written_bytes + summary.program_bytes;
+  const ms = summary.accelerator_ms;
   byId("cards").append(
     figure("Cycles", grouped(summary.cycles), `${DATA.layers.length} layers${host}`),
+    figure("Time", `${significant(ms)} ms`,
+      `at ${DATA.clock_mhz} MHz; ${significant(1000 / ms)} inferences per second` +
+      (host ? ", without the host's time" : "")),
     figure("Of peak", percent(summary.of_peak),
-      `${millions(summary.macs)} MACs; the array does ${summary.peak} a cycle`),
+      `${millions(summary.macs)} MACs; the array does ${summary.peak} per cycle`),
     figure("Bound by", largest, `${percent(share)} of the critical path`),
     figure("Bytes moved", bytes(moved),
       `${bytes(summary.read_bytes)} read, ${bytes(summary.written_bytes)} written, ` +
       `${bytes(summary.program_bytes)} program`),
     figure("Instructions", grouped(summary.instructions),
-      `one in ${(summary.cycles / summary.instructions).toFixed(0)} cycles`),
+      `one every ${(summary.cycles / summary.instructions).toFixed(0)} cycles`),
   );
   byId("made").textContent =
-    `Made by tilewright ${DATA.version} for device “${DATA.device}”, configuration ` +
-    `${configuration.name} (${configuration.hash}). One cycle is one cycle of the core's clock.`;
+    `Made by Tilewright ${DATA.version} for device “${DATA.device}”, configuration ` +
+    `${configuration.name} (${configuration.hash}), on ${DATA.date}.`;
 }
 
 function figure(name, value, more) {

@@ -1,4 +1,4 @@
-// What-if tables, counters, and what the words mean.
+// What-if tables, counters and the glossary.
 function ratioCell(cycles, isBase) {
   const ratio = cycles / DATA.summary.cycles;
   const strength = Math.min(45, Math.abs(Math.log2(ratio)) * 55);
@@ -55,8 +55,8 @@ function showCounters() {
   const text = (name) => name.replace("_", " ");
   byId("counters").append(table(["Unit", ...names.map(text)], [body]),
     make("p", { class: "muted", style: "margin:10px 0 0" },
-      `FETCH dispatched ${grouped(fetched)} instructions. “wait0” to “wait2” count cycles that ` +
-      "wait for the tokens of the other three units in their order; hover for whose."));
+      `FETCH dispatched ${grouped(fetched)} instructions. “wait0” to “wait2” count cycles spent ` +
+      "waiting for a token of one of the other three units; hover to see which."));
 }
 
 function showWords() {
@@ -68,9 +68,9 @@ function showWords() {
     add(`Bound by ${cause}`, cause, sentence(text));
   }
   for (const wait of WAITS) add(`Unit: ${WAIT_NAMES[wait]}`, wait, sentence(DATA.waits[wait]));
-  add("Critical path", null, "The chain of causes from the end of the run back to its start; its " +
-    "steps follow each other without a gap, so that their cycles sum to the run's.");
-  add("Of peak", null, "MACs of the model over what the array could have done in these cycles.");
-  add("Hidden", null, "The layer delays nothing: it is done beside others.");
+  add("Critical path", null, "The chain of causes from the end of the run back to its start. Its " +
+    "steps leave no gap, so their cycles sum to those of the run.");
+  add("Of peak", null, "The model's MACs divided by what the array could have done in these cycles.");
+  add("Hidden", null, "The layer delays nothing: it runs beside others.");
   byId("words").append(list);
 }

@@ -19,8 +19,8 @@ function showTimeline() {
   }
   DATA.layers.forEach((layer, index) => timeline.layers.set(layer.name, index));
   if (!data.complete) {
-    byId("timeline-note").textContent = " The run is long: only its beginning is kept here; " +
-      "`tilewright run --trace` writes all of it.";
+    byId("timeline-note").textContent = " The run is long, so the page keeps only its " +
+      "beginning. `tilewright run --trace` writes all of it.";
   }
   byId("timeline-legend").append(legendEntry("work", "works, bursts"),
     legendEntry("work2", "the same, next layer"),
@@ -71,7 +71,8 @@ function lookOf(slice, title) {
     return found ? found[1] : "fill";
   }
   if (slice.at < 0) return "fetch";
-  const layer = slice.name.slice(0, slice.name.lastIndexOf(": "));
+  const label = slice.at >= 0 ? DATA.timeline.instructions[slice.at][0] : "";
+  const layer = label.slice(0, label.lastIndexOf(": "));
   return (timeline.layers.get(layer) ?? 0) % 2 ? "work2" : "work";
 }
 

@@ -1,4 +1,4 @@
-"""What an ONNX node reads: operands, what is known of them at import, attributes; complaints."""
+"""What an ONNX node reads: operands, their values known at import, attributes; its errors."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -8,7 +8,7 @@ import onnx
 
 from ...errors import ImportModelError
 from ..graph import TensorType, evaluate_outputs
-from .onnx_scope import Named, Scope, key_of
+from .onnx_scope import ImportScope, Named, key_of
 from .onnx_tensors import read_tensor
 from .refusals import NeedsInputError, RefusedError
 
@@ -18,18 +18,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-class Operands:
+class NodeReader:
     """A node being imported, as far as it is read.
 
     Parameters
     ----------
-    scope : Scope
+    scope : ImportScope
         Where it stands: names, operator sets, the graph that grows.
     proto : onnx.NodeProto
         The node.
     """
 
-    def __init__(self, scope: Scope, proto: onnx.NodeProto) -> None:
+    def __init__(self, scope: ImportScope, proto: onnx.NodeProto) -> None:
         self.scope = scope
         self.builder = scope.builder
         self.proto = proto
@@ -40,6 +40,7 @@ class Operands:
         self.label = scope.label or own
         self.where = f"{scope.where}: node `{own}` ({proto.op_type})"
         self.attributes = {a.name: a for a in proto.attribute}
+        self.result = next(iter(proto.output), "")
         if not any(proto.output):
             self.fail("an output", "none", "export the model again")
 
@@ -156,7 +157,7 @@ class Operands:
         """Return a constant input as integers."""
         array = self.constant(index).ravel()
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            self.fail(f"whole numbers as input {index}", "others", "correct the model")
+            self.fail(f"whole numbers as input {index}", "infinity or NaN", "correct the model")
         return tuple(int(value) for value in array)
 
     def scalar(self, index: int, default: float) -> float:

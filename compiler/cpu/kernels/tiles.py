@@ -1,0 +1,152 @@
+"""Register tiles: how large they are at each level, and the loops of a matrix product in them.
+
+A tile is some rows (output pixels, or rows of a matrix) by one panel of columns, one or two vectors
+wide. Its sums stay in registers over the whole reduction; with one vector of weights for each
+column and a broadcast activation they must fit.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ... import te
+from ...te.processor import DotProduct
+from ..codegen.layout import Layout
+from ..target import CpuTarget
+from .description import round_up
+from .quantised import Requantisation
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """The largest tiles of a level.
+
+    Parameters
+    ----------
+    rows
+        Rows by a panel of two vectors.
+    rows_alone
+        Rows by a panel of one vector, where each row has weights of its own group.
+    rows_of_bytes
+        Rows by a panel of two vectors, where both operands are activations of bytes.
+    vectors
+        Vectors of sums, where the shape of the tile is free.
+    """
+
+    rows: int
+    rows_alone: int
+    rows_of_bytes: int
+    vectors: int
+
+
+TILES: Mapping[str, RegisterTile] = {
+    "avx512vnni": RegisterTile(rows=14, rows_alone=14, rows_of_bytes=14, vectors=28),
+    "avx2": RegisterTile(rows=6, rows_alone=10, rows_of_bytes=4, vectors=12),
+    "sse2": RegisterTile(rows=4, rows_alone=4, rows_of_bytes=4, vectors=12),
+}
+"""Register tiles by level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplication:
+    """How a target multiplies and adds: float32 numbers, or bytes by its dot products.
+
+    Parameters
+    ----------
+    instruction
+        The dot product; None for float32.
+    taps
+        Neighbours along the reduction that are multiplied at once.
+    shift
+        Added to signed bytes where the dot product takes unsigned ones alone; the bias takes its
+        part of the sums out again.
+    """
+
+    instruction: DotProduct | None
+    taps: int
+    shift: int
+
+    @staticmethod
+    def of(quantised: Requantisation | None, target: CpuTarget) -> "Multiplication":
+        """The way for float32, or for bytes."""
+        if quantised is None:
+            return Multiplication(None, 1, 0)
+        instruction = target.processor.instructions[0]
+        direct = quantised.dtype_in == "uint8" or (quantised.dtype_in, "int8") in instruction.pairs
+        return Multiplication(instruction, instruction.taps, 0 if direct else 128)
+
+    def moved(
+        self, name: str, axes: tuple[te.Index, ...], element: te.Value, source: te.Operand
+    ) -> te.Operand:
+        """A stage of a source's elements as they are multiplied."""
+        if not self.shift:
+            return te.compute(name, source.tensor.dtype, axes, element)
+        return te.compute(name, "uint8", axes, element + self.shift)
+
+
+def panel_of(columns: int, target: CpuTarget) -> int:
+    """Columns of a panel: one vector where that covers all, else two."""
+    return (1 if columns <= target.lanes else 2) * target.lanes
+
+
+def schedule_tiles(
+    s: te.Schedule,
+    stage: str,
+    sizes: tuple[tuple[str, int], tuple[str, int]],
+    order: Sequence[str],
+    lanes: int,
+    taps: str = "",
+) -> None:
+    """Cut a stage into register tiles.
+
+    Parameters
+    ----------
+    s, stage
+        The schedule and its stage.
+    sizes
+        The loop over rows with the rows of a tile, and the loop over columns with those of a panel.
+    order
+        Loops around those of a tile, the outermost first.
+    lanes
+        Lanes of a vector.
+    taps
+        The loop over the taps of a dot product; empty for float32.
+    """
+    (rows, high), (columns, panel) = sizes
+    s.split(stage, rows, high)
+    s.split(stage, columns, panel)
+    s.split(stage, f"{columns}.i", lanes)
+    inner = [f"{rows}.i", f"{columns}.i.o", f"{columns}.i.i"]
+    s.reorder(stage, *order, *inner, *([taps] if taps else []))
+    s.unroll(stage, inner[0])
+    s.unroll(stage, inner[1])
+    if taps:
+        s.tensorise(stage, inner[2])
+    s.vectorise(stage, inner[2])
+
+
+def panels(
+    shape: tuple[int, ...], panel: int, taps: int = 1, order: Sequence[int] = (), depth: int = -2
+) -> Layout:
+    """A layout of weights in panels of the last dimension, as a tile reads them.
+
+    Parameters
+    ----------
+    shape
+        Extents of the weights; the last is rounded up to whole panels.
+    panel
+        Columns of a panel.
+    taps
+        Elements along the depth that lie side by side for each column.
+    order
+        Dimensions from the outermost; panels come first by default. The columns of a panel follow,
+        then the taps.
+    depth
+        The dimension of input channels.
+    """
+    *outer, columns = range(len(shape))
+    depth %= len(shape)
+    whole = (*shape[:-1], round_up(shape[-1], panel))
+    cut = {columns: (panel,), depth: (taps,) if taps > 1 else ()}
+    blocks = tuple(cut.get(dimension, ()) for dimension in range(len(shape)))
+    last = ((columns, 1), (depth, 1)) if taps > 1 else ((columns, 1),)
+    return Layout(whole, blocks, (*((d, 0) for d in order or (columns, *outer)), *last))

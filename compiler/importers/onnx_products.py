@@ -1,0 +1,135 @@
+"""Matrix products of floats and integers -> MatMul and the operators that they are short for."""
+
+import numpy as np
+
+from ..graph import operators as ops
+from ..graph.types import DTYPES
+from .onnx_images import import_conv
+from .onnx_node import OnnxNode
+
+
+def import_matmul(node: OnnxNode) -> str:
+    """MatMul -> MatMul; vectors become matrices of one row or column and back."""
+    a, b = node.input(0), node.input(1)
+    left, right = node.type(0).shape, node.type(1).shape
+    if len(left) > 1 and len(right) > 1:
+        return node.emit(ops.MatMul(), [a, b])
+    if len(left) == 1:
+        a = node.reshape(a, (1, *left), f"{a}.row")
+    if len(right) == 1:
+        b = node.reshape(b, (*right, 1), f"{b}.column")
+    product = node.emit(ops.MatMul(), [a, b], f"{node.result}.product")
+    shape = node.builder.types[product].shape
+    rows = () if len(left) == 1 else shape[-2:-1]
+    columns = () if len(right) == 1 else shape[-1:]
+    return node.reshape(product, (*shape[:-2], *rows, *columns))
+
+
+def import_gemm(node: OnnxNode) -> str:
+    """Gemm -> [Transpose] MatMul [Mul] [Add]."""
+
+    def scaled(value: str, name: str) -> str:
+        factor = node.attribute(name, 1.0)
+        if factor == 1.0:
+            return value
+        number = np.array(factor).astype(DTYPES[node.builder.types[value].dtype])
+        constant = node.builder.constant(number, f"{value}.{name}")
+        return node.binary("Mul", value, constant, f"{value}.scaled")
+
+    a, b = (
+        node.transpose(x, (1, 0), f"{x}.transposed") if node.attribute(name, 0) else x
+        for x, name in ((node.input(0), "transA"), (node.input(1), "transB"))
+    )
+    product = scaled(node.emit(ops.MatMul(), [a, b], f"{node.result}.product"), "alpha")
+    return node.binary("Add", product, scaled(node.input(2), "beta")) if node.has(2) else product
+
+
+def import_fused_matmul(node: OnnxNode) -> str:
+    """FusedMatMul (`com.microsoft`) -> [Transpose], MatMul, [Mul]."""
+    operands = []
+    for index, name in enumerate(("transA", "transB")):
+        x, rank = node.input(index), node.rank(index)
+        if node.attribute(f"transBatch{name[-1]}", 0):
+            node.fail("no transposed batches", f"`transBatch{name[-1]}`", "do not fuse them")
+        if node.attribute(name, 0) and rank > 1:
+            x = node.transpose(x, (*range(rank - 2), rank - 1, rank - 2), f"{x}.transposed")
+        operands.append(x)
+    product = import_matmul(node.as_operator("MatMul", *operands))
+    alpha = node.attribute("alpha", 1.0)
+    if alpha == 1.0:
+        return product
+    return node.binary("Mul", product, node.number(alpha, node.type(0).dtype))
+
+
+def _centred(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
+    """Emit `int32(x) - zero point`; a zero point of several elements goes along `axis`."""
+    x, rank = node.input(index), node.rank(index)
+    wide = node.cast(x, "int32", f"{x}.int32")
+    if not node.has(zero_point):
+        return wide
+    zero, kind = node.input(zero_point), node.type(zero_point)
+    zero = node.cast(zero, "int32", f"{zero}.int32")
+    if kind.elements == 1:
+        zero = node.reshape(zero, (), f"{zero}.scalar")
+    elif len(kind.shape) == 1:
+        spread = tuple(kind.elements if i == axis % rank else 1 for i in range(rank))
+        zero = node.reshape(zero, spread, f"{zero}.spread")
+    return node.binary("Sub", wide, zero, f"{x}.centred")
+
+
+def import_matmul_integer(node: OnnxNode) -> str:
+    """MatMulInteger -> exact MatMul of int32, zero points subtracted."""
+    a, b = _centred(node, 0, 2, axis=-2), _centred(node, 1, 3, axis=-1)
+    return import_matmul(node.as_operator("MatMul", a, b))
+
+
+def import_conv_integer(node: OnnxNode) -> str:
+    """ConvInteger -> exact VolumeConv of int32, zero points subtracted."""
+    x, w = _centred(node, 0, 2, axis=1), _centred(node, 1, 3, axis=0)
+    return import_conv(node.as_operator("Conv", x, w))
+
+
+def import_matmul_integer_to_float(node: OnnxNode) -> str:
+    """MatMulIntegerToFloat (`com.microsoft`) -> MatMul of int32, Mul by both scales, [Add]."""
+    zeros = [node.input(index) if node.has(index) else None for index in (4, 5)]
+    inner = node.as_operator("MatMulInteger", node.input(0), node.input(1), *zeros)
+    real = node.cast(import_matmul_integer(inner), "float32", f"{node.result}.real")
+    scale = node.binary("Mul", node.input(2), node.input(3), f"{node.result}.scale")
+    result = node.binary("Mul", real, scale, f"{node.result}.scaled")
+    return node.binary("Add", result, node.input(6)) if node.has(6) else result
+
+
+def import_matmul_bits(node: OnnxNode) -> str:
+    """MatMulNBits -> MatMul with weights unpacked from 2, 4 or 8 bits, scaled block by block."""
+    bits, block = node.attribute("bits", 4), node.attribute("block_size", 0)
+    rows, columns = node.attribute("K", 0), node.attribute("N", 0)
+    packed, scales = node.constant(1), node.constant(2)
+    if bits not in (2, 4, 8) or min(block, rows, columns) < 1 or packed.dtype != np.uint8:
+        node.fail("2, 4 or 8 `bits`, blocks and extents", f"{bits}, {block}", "quantise it again")
+    if node.has(4) or (node.has(3) and node.constant(3).dtype != np.uint8):
+        node.fail("packed zero points and no `g_idx`", "another form", "quantise it again")
+    blocks = -(-rows // block)
+    weights = _unpacked(packed.reshape(-1), bits)
+    zeros = np.full(columns * blocks, 1 << (bits - 1), np.uint8)
+    if node.has(3):
+        zeros = _unpacked(node.constant(3).reshape(columns, -1), bits)[:, :blocks]
+    if weights.size != columns * blocks * block or scales.size != columns * blocks:
+        node.fail(f"{columns * blocks} blocks of {block}", f"{weights.size} weights", "correct it")
+    constants = [
+        node.array(weights.reshape(columns, -1)[:, :rows], f"{node.result}.weights"),
+        node.array(scales.reshape(columns, blocks), f"{node.result}.scales"),
+        node.array(zeros.reshape(columns, blocks), f"{node.result}.zeros"),
+    ]
+    real = node.emit(
+        ops.GeneralDequantize(1, block, str(scales.dtype)), constants, f"{node.result}.real"
+    )
+    turned = node.transpose(real, (1, 0), f"{node.result}.turned")
+    product = import_matmul(node.as_operator("MatMul", node.input(0), turned))
+    return node.binary("Add", product, node.input(5)) if node.has(5) else product
+
+
+def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
+    """Return numbers of `bits` bits from bytes, the lowest first, along the last axis."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    parts = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+    return parts.reshape(*packed.shape[:-1], -1)

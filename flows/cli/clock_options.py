@@ -1,0 +1,40 @@
+"""`--clock`: the accelerator's clock, which turns cycles into milliseconds."""
+
+import argparse
+
+from ...errors import UsageError
+
+DEFAULT_CLOCK_MHZ = 100.0
+"""A clock that the machine reaches on common FPGAs."""
+
+
+def add_clock(parser: argparse.ArgumentParser) -> None:
+    """Add `--clock`."""
+    parser.add_argument(
+        "--clock", type=float, default=DEFAULT_CLOCK_MHZ, metavar="MHZ",
+        help=f"clock of the accelerator, for all times (default: {DEFAULT_CLOCK_MHZ:g})",
+    )  # fmt: skip
+
+
+def chosen_clock(arguments: argparse.Namespace) -> float:
+    """Return the clock in MHz.
+
+    Raises
+    ------
+    UsageError
+        If it is not a positive number.
+    """
+    clock_mhz: float = arguments.clock
+    if not 1e-9 <= clock_mhz < float("inf"):
+        raise UsageError(f"`--clock {clock_mhz:g}`: expected a positive number; correct it")
+    return clock_mhz
+
+
+def milliseconds_text(milliseconds: float) -> str:
+    """Return a time with three significant digits, or in whole milliseconds from 100 on."""
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
+
+
+def cycles_text(cycles: int, clock_mhz: float) -> str:
+    """Return cycles and what they take at a clock."""
+    return f"{cycles:,} cycles, {milliseconds_text(cycles / clock_mhz / 1e3)} at {clock_mhz:g} MHz"

@@ -1,0 +1,93 @@
+"""The one way from a graph to a module: exact times choose the schedules, and the result is kept.
+
+The Python API, the commands, the demo and the examples all compile here, so that the same network
+for the same machine is the same program everywhere.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ...compiler import compile as compiler
+from ...compiler.compile import NO_SCHEDULES
+from ...compiler.graph import Graph
+from ...compiler.module import Module
+from ...compiler.options import DEFAULT_OPTIONS, Options
+from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
+from ...isa.configuration import DEFAULT, Configuration
+from ...sim.timing import ExactMeasure
+from .compile_cache import CompileCache
+
+
+def compile_graph(
+    graph: Graph,
+    configuration: Configuration = DEFAULT,
+    progress: Callable[[str], None] = lambda line: None,
+    *,
+    keep_all: bool = False,
+    options: Options = DEFAULT_OPTIONS,
+    placement: Placement = DEFAULT_PLACEMENT,
+    costs: Costs = DEFAULT_COSTS,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
+    cache: bool = True,
+) -> Module:
+    """Compile an integer graph, or take the module from the cache.
+
+    Parameters
+    ----------
+    graph : Graph
+        As `import_model` gives it.
+    configuration : Configuration
+        The accelerator.
+    progress : callable
+        Called with one line per layer, and per kernel of the host.
+    keep_all : bool
+        Give every activation a place of its own, so that all of them can be read after a run.
+    options : Options
+        What the compiler may do to make the network faster.
+    placement : Placement
+        Who runs what; the accelerator all it can by default.
+    costs : Costs
+        What times are estimated from, where the placement asks for the least, and in the report.
+    schedules : mapping
+        Steps for some layers, by the layer's name; see `compiler.given_schedules`.
+    cache : bool
+        Whether to look for the module in the cache folder, and to keep it there.
+
+    Returns
+    -------
+    Module
+        Its report has what `compiler.compile.compile_graph` reports, and `search`: the most
+        `candidates` timed for a kernel, and the `measure` that timed them.
+
+    Raises
+    ------
+    CompileError
+        When a layer does not fit the configuration, or the placement is not possible.
+    """
+    kept = None
+    if cache:
+        more = (
+            () if placement == DEFAULT_PLACEMENT and costs == DEFAULT_COSTS else (placement, costs)
+        )
+        more = (*more, *sorted(schedules.items()))
+        kept = CompileCache.of_graph(graph, configuration, options, keep_all=keep_all, more=more)
+        module = kept.load()
+        if module is not None:
+            return module
+    measure = ExactMeasure()
+    module = compiler.compile_graph(
+        graph,
+        configuration,
+        progress,
+        keep_all=keep_all,
+        options=options,
+        measure=measure,
+        placement=placement,
+        costs=costs,
+        schedules=schedules,
+    )
+    search = {"candidates": options.candidates, "measure": measure.name}
+    module = replace(module, report={**module.report, "search": search})
+    if kept is not None:
+        kept.save(module)
+    return module
