@@ -2,8 +2,9 @@
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from ..isa.checker import check
 from ..isa.configuration import Configuration
@@ -12,11 +13,12 @@ from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
 from .accelerator.lower import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
+from .bound_report import LayerGap, layer_gap, report_of
+from .candidate_timer import CandidateTimer, Measure
 from .fusion import form_groups
-from .gaps import LayerGap, layer_gap, report_of
+from .given_schedules import joined, refuse_unknown_layers, with_given
 from .graph import Graph, Node
 from .host import compile_host, host_target, plan_host, report_of_host
-from .measure import Measure, Stopwatch
 from .memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options
@@ -31,10 +33,13 @@ from .placement import (
     placed_layers,
     placement_report,
 )
-from .segments import bind, draft, lifetimes, partition
+from .segments import bind, lay_out_segment, lifetimes, partition
 from .transposes import transpose_on_host
 
 Progress = Callable[[str], None]
+
+NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
+"""All schedules are the compiler's."""
 
 
 def compile_graph(
@@ -47,6 +52,7 @@ def compile_graph(
     measure: Measure | None = None,
     placement: Placement = DEFAULT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
 ) -> Module:
     """Compile an integer graph for a configuration.
 
@@ -70,13 +76,16 @@ def compile_graph(
         Who runs what; the accelerator all it can by default.
     costs
         What times are estimated from, where `placement` asks for the least, and in the report.
+    schedules
+        Steps for some layers, by the layer's name, in the place of those that the compiler chooses;
+        see `given_schedules`.
 
     Returns
     -------
     Module
-        Its report has `compile_s`, seconds, `instructions`, what `gaps.report_of` tells, `windows`,
-        the bytes of each data window with the least that its activations need in this order, `host`
-        (`host.report_of_host`) and `placement` (`placement.placement_report`).
+        Its report has `compile_s`, seconds, `instructions`, what `bound_report.report_of` tells,
+        `windows`, the bytes of each data window with the least that its activations need in this
+        order, `host` (`host.report_of_host`) and `placement` (`placement.placement_report`).
 
     Raises
     ------
@@ -97,7 +106,7 @@ def compile_graph(
             if decision.on_accelerator(group[0]):
                 steps.append(len(segments))
                 segment, found, placed, plan = _compile_segment(
-                    graph, group, configuration, progress, keep_all, options, measure
+                    graph, group, configuration, progress, keep_all, options, measure, schedules
                 )
                 segments.append(segment)
                 gaps.append(found)
@@ -105,6 +114,7 @@ def compile_graph(
                 plans.append(plan)
             else:
                 steps += [node.outputs[0].name for node in group]
+    refuse_unknown_layers(schedules, [layer for segment in segments for layer in segment.layers])
     exact = measure and sum(measure(segment.program, configuration) for segment in segments)
     host = plan_host(graph, steps, segments, host_target())
     code = compile_host(host, progress)
@@ -153,35 +163,40 @@ def _compile_segment(
     keep_all: bool,
     options: Options,
     measure: Measure | None,
+    schedules: Mapping[str, str],
 ) -> tuple[Segment, list[LayerGap], list[PlacedLayer], MemoryPlan]:
-    drafted = draft(graph, nodes, configuration, options)
-    inputs, outputs, homes = drafted.inputs, drafted.outputs, drafted.homes
-    stopwatch = None
+    layout = lay_out_segment(graph, nodes, configuration, options)
+    inputs, outputs, placements = layout.inputs, layout.outputs, layout.placements
+    timer = None
     if measure is not None:
-        stopwatch = Stopwatch(*homes.apart(), configuration, measure)
+        timer = CandidateTimer(*placements.apart(), configuration, measure)
     groups = form_groups(
-        graph, nodes, outputs, drafted.images, configuration, options, stopwatch, homes.copies
+        graph, nodes, outputs, layout.images, configuration, options, timer, placements.copies
     )
     work = (piece for group in groups for piece in group.work)
     refuse_huge_programs(work, configuration, options.most_instructions)
     spans = lifetimes(graph, groups, inputs, outputs, keep_all)
-    plan = plan_memory(homes.lifetimes(spans))
-    residents = homes.residents(plan.offsets)
-    bound = {name: bind(drafted.places[name], homes.of[name], residents[name]) for name in spans}
+    plan = plan_memory(placements.lifetimes(spans))
+    dram = placements.dram(plan.offsets)
+    bound = {name: bind(layout.places[name], placements.of[name], dram[name]) for name in spans}
     pool = ConstantPool(base=align(plan.size))
-    lowering = Lowering(configuration, residents, pool, options.most_instructions)
+    lowering = Lowering(configuration, dram, pool, options.most_instructions)
     ends: list[int] = []
     gaps: list[LayerGap] = []
+    texts: list[str] = []
     for group in groups:
-        for kernel, schedule in group.work:
-            lowering.lower(kernel, schedule)
+        parts = with_given(group.name, group.output, group.work, schedules)
+        scheduled = [choice.schedule(kernel, configuration) for kernel, choice in parts]
+        for schedule in scheduled:
+            lowering.lower(schedule)
         ends.append(len(lowering.stream))
-        gaps.append(layer_gap(group.name, group.work, configuration, stopwatch))
-        progress("; ".join([str(gaps[-1]), *(str(schedule) for _, schedule in group.work)]))
+        gaps.append(layer_gap(group.name, parts, configuration, timer))
+        texts.append(joined(scheduled))
+        progress(str(gaps[-1]))
     program = synthesise_tokens([e.instruction for e in lowering.stream], configuration)
     notes, positions = _annotate(program, lowering.stream)
     layers, first = [], 0
-    for group, end in zip(groups, ends, strict=True):
+    for group, end, text in zip(groups, ends, texts, strict=True):
         last = positions[end - 1] + 1 if end else 0
         layers.append(
             Layer(
@@ -189,7 +204,7 @@ def _compile_segment(
                 op=group.op,
                 output=group.output,
                 macs=sum(kernel.macs for kernel, _ in group.work),
-                schedule="; ".join(str(schedule) for _, schedule in group.work) or "in place",
+                schedule=text,
                 first=first,
                 last=last,
             )

@@ -13,14 +13,14 @@ from types import MappingProxyType
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.schedule import Schedule, choose_schedule, legal_schedules
-from .accelerator.steps import steps_of
+from .accelerator.phases import phases_of
+from .accelerator.search import Candidate, choose_candidate, legal_candidates
+from .candidate_timer import CandidateTimer
 from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, Rearranging
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
 from .kernels.movement import Copy, copy
-from .measure import Stopwatch
 from .options import DEFAULT_OPTIONS, Options
 from .tensor import Kernel
 
@@ -41,7 +41,7 @@ class Group:
     nodes: tuple[Node, ...]
     parts: tuple[Kernel, ...]
     kernel: Kernel
-    schedule: Schedule
+    candidate: Candidate
 
     @property
     def name(self) -> str:
@@ -69,9 +69,9 @@ class Group:
         return self.nodes[-1].output.name
 
     @property
-    def work(self) -> tuple[tuple[Kernel, Schedule], ...]:
+    def work(self) -> tuple[tuple[Kernel, Candidate], ...]:
         """What is lowered."""
-        return ((self.kernel, self.schedule),)
+        return ((self.kernel, self.candidate),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Movement:
     """A node that computes nothing, and the copies that it takes nevertheless."""
 
     nodes: tuple[Node, ...]
-    work: tuple[tuple[Kernel, Schedule], ...]
+    work: tuple[tuple[Kernel, Candidate], ...]
 
     @property
     def name(self) -> str:
@@ -109,7 +109,7 @@ def form_groups(
     images: Mapping[str, Image],
     configuration: Configuration,
     options: Options = DEFAULT_OPTIONS,
-    stopwatch: Stopwatch | None = None,
+    timer: CandidateTimer | None = None,
     copies: Mapping[str, Sequence[Copy]] = NO_COPIES,
 ) -> list[Group | Movement]:
     """Kernels that compute `nodes`, in an order in which they can run.
@@ -122,10 +122,10 @@ def form_groups(
         Values that must reach main memory, whatever reads them here.
     images
         Values that lie in memory as images.
-    stopwatch
+    timer
         Times the most promising schedules; without it, the estimate decides.
     copies
-        What each movement must copy, by its result; see `homes`.
+        What each movement must copy, by its result; see `placements`.
 
     Raises
     ------
@@ -138,12 +138,12 @@ def form_groups(
             kernels = [
                 copy(wanted, node, graph, configuration) for wanted in copies[node.output.name]
             ]
-            alone = (_group([one], (node,), configuration, options, stopwatch) for one in kernels)
+            alone = (_group([one], (node,), configuration, options, timer) for one in kernels)
             work = tuple(piece for group in alone for piece in group.work)
             groups[node.output.name] = Movement((node,), work)
             continue
         kernel = build_kernel(node, graph, configuration, images, gather=options.gather)
-        group = _group([kernel], (node,), configuration, options, stopwatch)
+        group = _group([kernel], (node,), configuration, options, timer)
         makers = {
             name: maker
             for name in node.inputs
@@ -159,7 +159,7 @@ def form_groups(
         ):
             # Of two convolutions that are added, the later one: the other is done by then.
             latest = max(makers, key=list(groups).index)
-            joined = _join(makers[latest], group, configuration, options, stopwatch)
+            joined = _join(makers[latest], group, configuration, options, timer)
             if joined is not None:
                 del groups[latest]
                 group = joined
@@ -180,16 +180,16 @@ def images_that_fit(
         (reader,) = graph.users(name)
         kernel = build_kernel(reader, graph, configuration, {name: image})
         depth = options.pipeline_depth
-        if next(legal_schedules(kernel, configuration, depth), None) is not None:
+        if next(legal_candidates(kernel, configuration, depth), None) is not None:
             images[name] = image
     return images
 
 
 def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
     """Whether a convolution that keeps channels apart stands before or behind."""
-    (step,) = steps_of(group.kernel)
-    return step.window is not None or any(
-        steps_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
+    (phase,) = phases_of(group.kernel)
+    return phase.window is not None or any(
+        phases_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
     )
 
 
@@ -203,15 +203,15 @@ def _group(
     nodes: tuple[Node, ...],
     configuration: Configuration,
     options: Options,
-    stopwatch: Stopwatch | None,
+    timer: CandidateTimer | None,
     rival: float = math.inf,
 ) -> Group:
     kernel = kernels[0] if len(kernels) == 1 else fuse(kernels)
-    if stopwatch is None:
-        schedule = choose_schedule(kernel, configuration, options.pipeline_depth)
+    if timer is None:
+        candidate = choose_candidate(kernel, configuration, options.pipeline_depth)
     else:
-        schedule = stopwatch.choose(kernel, options, rival)
-    return Group(nodes, tuple(kernels), kernel, schedule)
+        candidate = timer.choose(kernel, options, rival)
+    return Group(nodes, tuple(kernels), kernel, candidate)
 
 
 def _join(
@@ -219,25 +219,25 @@ def _join(
     second: Group,
     configuration: Configuration,
     options: Options,
-    stopwatch: Stopwatch | None,
+    timer: CandidateTimer | None,
 ) -> Group | None:
     """Both as one, where that fits and is no slower."""
     kernels = (*first.parts, *second.parts)
     if not _hands_over(first.kernel, second.kernel):
         return None
-    parts = [(group.kernel, group.schedule) for group in (first, second)]
-    if stopwatch is None:
-        apart = sum(schedule.estimated_cycles for _, schedule in parts)
+    parts = [(group.kernel, group.candidate) for group in (first, second)]
+    if timer is None:
+        apart = sum(candidate.estimated_cycles for _, candidate in parts)
     else:
-        apart = stopwatch.cycles(*parts)
+        apart = timer.cycles(*parts)
     nodes = (*first.nodes, *second.nodes)
     try:
-        joined = _group(kernels, nodes, configuration, options, stopwatch, apart)
+        joined = _group(kernels, nodes, configuration, options, timer, apart)
     except CompileError:
         return None
-    together = joined.schedule.estimated_cycles
-    if stopwatch is not None:
-        together = stopwatch.cycles((joined.kernel, joined.schedule))
+    together = joined.candidate.estimated_cycles
+    if timer is not None:
+        together = timer.cycles((joined.kernel, joined.candidate))
     return joined if together <= apart else None
 
 

@@ -87,7 +87,7 @@ class Layer:
     macs
         Multiplications as the model defines them.
     schedule
-        Its schedule, printed.
+        The steps of its schedule, one a line; see `given_schedules`.
     first, last
         Its instructions, as a half-open range of the segment's program.
     """

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 
 from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.dma import Resident
+from .accelerator.dma import DramTensor
 from .fusion import Group, Movement, images_that_fit
 from .graph import Graph, Node, accelerated_nodes
-from .homes import Home, Homes, find_homes
 from .kernels.common import channel_block, padded
 from .kernels.first_layer import Image
 from .module import Binding
 from .options import Options
+from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class SegmentLayout:
     """A segment before its schedules are chosen.
 
     Parameters
@@ -27,7 +27,7 @@ class Draft:
         Inputs that lie in memory as images.
     places
         How each activation lies, at a place not yet known.
-    homes
+    placements
         Which of them are parts of others.
     """
 
@@ -35,7 +35,7 @@ class Draft:
     outputs: tuple[str, ...]
     images: Mapping[str, Image]
     places: Mapping[str, Binding]
-    homes: Homes
+    placements: TensorPlacements
 
 
 def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -> list[list[Node]]:
@@ -66,9 +66,9 @@ def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -
     return groups
 
 
-def draft(
+def lay_out_segment(
     graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
-) -> Draft:
+) -> SegmentLayout:
     """What of a segment follows from its nodes alone.
 
     Raises
@@ -80,8 +80,10 @@ def draft(
     images = images_that_fit(graph, nodes, inputs, configuration, options) if options.gather else {}
     values = [*inputs, *(node.output.name for node in nodes)]
     places = {name: _place(name, graph, images, configuration) for name in values}
-    homes = find_homes(graph, nodes, {name: place.stored_shape for name, place in places.items()})
-    return Draft(tuple(inputs), tuple(outputs), images, places, homes)
+    placements = place_tensors(
+        graph, nodes, {name: place.stored_shape for name, place in places.items()}
+    )
+    return SegmentLayout(tuple(inputs), tuple(outputs), images, places, placements)
 
 
 def boundary(graph: Graph, nodes: Sequence[Node]) -> tuple[list[str], list[str]]:
@@ -125,16 +127,16 @@ def lifetimes(
     return {name: (step, last[name]) for name, step in first.items()}
 
 
-def bind(place: Binding, home: Home, resident: Resident) -> Binding:
+def bind(place: Binding, placement: TensorPlacement, resident: DramTensor) -> Binding:
     """Where a value lies in memory."""
-    if not home.strides:
+    if not placement.strides:
         return replace(place, offset=resident.base)
     return replace(
         place,
         offset=resident.base,
         stored_shape=place.shape,
-        whole=home.whole,
-        strides=home.strides,
+        whole=placement.whole,
+        strides=placement.strides,
     )
 
 

@@ -13,12 +13,23 @@ from operator import attrgetter, sub
 _BASE, _END = attrgetter("base"), attrgetter("end")
 
 
-@dataclass(slots=True)
-class _Piece:
+@dataclass(slots=True, eq=False)
+class Piece:
+    """What lies at `base` up to `end`; `alive` until something else is put there.
+
+    Parameters
+    ----------
+    key
+        What it is. None is never looked for again.
+    used
+        When it was taken last.
+    """
+
     key: Hashable
     base: int
     end: int
     used: int
+    alive: bool = True
 
 
 @dataclass(slots=True)
@@ -30,18 +41,18 @@ class Arena:
 
     size: int
     row: int = 1
-    pieces: list[_Piece] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     clock: int = 0
     _filled: int = 0
     """Units of all pieces."""
-    _ages: dict[int, _Piece] = field(default_factory=dict)
+    _ages: dict[int, Piece] = field(default_factory=dict)
     """Pieces by first unit, the one that was not used for longest first."""
-    _held: dict[Hashable, list[_Piece]] = field(default_factory=dict)
+    _held: dict[Hashable, list[Piece]] = field(default_factory=dict)
     """Pieces by key; where regions differ, there may be several."""
 
     def take(
         self, key: Hashable, size: int, within: tuple[int, int] | None = None
-    ) -> tuple[int, bool]:
+    ) -> tuple[Piece, bool]:
         """A place for a piece of `size` units.
 
         Parameters
@@ -53,7 +64,7 @@ class Arena:
 
         Returns
         -------
-        Its first unit, and whether the piece must be brought there.
+        The piece, and whether it must be brought there.
         """
         low, high = within or (0, self.size)
         self.clock += 1
@@ -61,18 +72,26 @@ class Arena:
             if low <= piece.base and piece.end <= high:
                 piece.used = self.clock
                 self._ages[piece.base] = self._ages.pop(piece.base)
-                return piece.base, False
+                return piece, False
         base = self._free(size, low, high) if self.size - self._filled >= size else None
         if base is None:
             base = self._oldest(size, low, high)
-        self._put(_Piece(key, base, base + size, self.clock))
-        return base, True
+        piece = Piece(key, base, base + size, self.clock)
+        self._put(piece)
+        return piece, True
 
-    def _put(self, piece: _Piece) -> None:
+    def clear(self, low: int, high: int) -> None:
+        """Forget what lies from `low` up to `high`; something unknown is put there."""
+        self.clock += 1
+        if low < high:
+            self._put(Piece(None, low, high, self.clock))
+
+    def _put(self, piece: Piece) -> None:
         """Let a piece lie over what was there."""
         first = bisect_right(self.pieces, piece.base, key=_END)
         last = bisect_left(self.pieces, piece.end, key=_BASE)
         for gone in self.pieces[first:last]:
+            gone.alive = False
             del self._ages[gone.base]
             self._filled -= gone.end - gone.base
             if gone.key is not None:

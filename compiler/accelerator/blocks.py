@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, transfer
-from .dma import Box, Resident, copy_runs, fill_bytes
+from .dma import Box, DramTensor, copy_runs, fill_bytes
 from .layout import Placement
 
 Dimension = tuple[int, int, int]
@@ -19,7 +19,7 @@ Dimension = tuple[int, int, int]
 
 
 def load_blocks(
-    source: Resident,
+    source: DramTensor,
     box: Box,
     local: int,
     places: Sequence[Placement],

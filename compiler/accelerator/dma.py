@@ -18,7 +18,7 @@ Box = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Resident:
+class DramTensor:
     """A tensor in main memory.
 
     Parameters
@@ -61,14 +61,14 @@ class Resident:
             total *= extent
         return total
 
-    def shaped(self, shape: tuple[int, ...]) -> "Resident":
+    def shaped(self, shape: tuple[int, ...]) -> "DramTensor":
         """The same bytes under another shape: its last dimensions are channels, in blocks."""
         if not self.pitch:
             return replace(self, shape=shape)
-        blocks = Resident(0, shape[PIXEL_AXES:]).strides
+        blocks = DramTensor(0, shape[PIXEL_AXES:]).strides
         return replace(self, shape=shape, pitch=(*self.pitch[:PIXEL_AXES], *blocks))
 
-    def holding(self, tensor: Tensor) -> "Resident":
+    def holding(self, tensor: Tensor) -> "DramTensor":
         """The same bytes as a tensor sees them."""
         view = tensor.view
         if view is None:
@@ -91,11 +91,11 @@ def box_bytes(box: Box) -> int:
 
 
 def load_box(
-    source: Resident, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
+    source: DramTensor, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring `box` to byte `local`, padding first."""
     extents = tuple(high - low for low, high in box)
-    pitch = Resident(0, extents).strides
+    pitch = DramTensor(0, extents).strides
     valid = tuple(
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, source.shape, strict=True)
     )
@@ -144,7 +144,7 @@ def load_bytes(
 
 
 def load_patches(
-    source: Resident, patches: Patches, box: Box, local: int, limits: Configuration
+    source: DramTensor, patches: Patches, box: Box, local: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that gather windows of an image into rows of ACT, one after the other.
 
@@ -174,13 +174,13 @@ def load_patches(
 
 
 def store_box(
-    target: Resident, box: Box, source: Memory, local: int, limits: Configuration
+    target: DramTensor, box: Box, source: Memory, local: int, limits: Configuration
 ) -> list[Instruction]:
     """STOREs that bring a dense box at byte `local` to each of its places in main memory.
 
     Of a part of something larger, only the channels that are its own are stored.
     """
-    pitch, strides = Resident(0, tuple(high - low for low, high in box)).strides, target.strides
+    pitch, strides = DramTensor(0, tuple(high - low for low, high in box)).strides, target.strides
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
         start = local + _offset(piece, box, pitch)
@@ -199,7 +199,7 @@ def store_box(
     return stores
 
 
-def _own_channels(target: Resident, box: Box) -> Iterator[Box]:
+def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:
     """What of a box are channels of a part: its whole blocks, and the beginning of the last one."""
     *outer, (low, high) = box
     if len(outer) == PIXEL_AXES:

@@ -10,8 +10,9 @@ from ...isa.configuration import Configuration
 from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from .dma import Box, box_bytes
-from .plan import Plan, streamed_rows, weight_tiles, wgt_room
-from .steps import Step, box_of
+from .phases import Phase, box_of
+from .plan import Plan, streamed_rows, weight_tiles
+from .scratchpads import wgt_room
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
 """Filling and draining a unit's pipeline."""
@@ -22,8 +23,8 @@ LATENCY_CYCLES = 64
 
 def estimate(plan: Plan, configuration: Configuration) -> int:
     """Cycles of a plan."""
-    units = [_Units(plan, index, configuration) for index in range(len(plan.steps))]
-    last, tile = plan.steps[-1], plan.tiles[-1]
+    units = [_Units(plan, index, configuration) for index in range(len(plan.phases))]
+    last, tile = plan.phases[-1], plan.tiles[-1]
     bus = configuration.bus_bytes
     spatial = _count(last, tile, last.pixels)
     stores = spatial * (_count(last, tile, last.channels) if plan.channels_outer else 1)
@@ -46,9 +47,9 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
 
 def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
     """Instructions of a plan, as if none had to be cut because of the machine's loops."""
-    last, tile = plan.steps[-1], plan.tiles[-1]
+    last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
-    units = (_Units(plan, index, configuration) for index in range(len(plan.steps)))
+    units = (_Units(plan, index, configuration) for index in range(len(plan.phases)))
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
 
 
@@ -56,7 +57,7 @@ def _crowding(plan: Plan, configuration: Configuration) -> int:
     """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
     pieces = [
         weight_tiles(step, tile, configuration)
-        for step, tile in zip(plan.steps, plan.tiles, strict=True)
+        for step, tile in zip(plan.phases, plan.tiles, strict=True)
         if step.product is not None
     ]
     room = wgt_room(configuration)
@@ -65,7 +66,7 @@ def _crowding(plan: Plan, configuration: Configuration) -> int:
     return 2 if sum(pieces) > room else int(sum(pieces) + max(pieces) > room)
 
 
-def _count(step: Step, tile, axes) -> int:
+def _count(step: Phase, tile, axes) -> int:
     return math.prod(-(-step.extents[axis] // tile[axis]) for axis in axes)
 
 
@@ -73,13 +74,13 @@ class _Units:
     """Busy cycles of each unit in one step of a plan."""
 
     def __init__(self, plan: Plan, index: int, configuration: Configuration) -> None:
-        step, tile = plan.steps[index], plan.tiles[index]
+        step, tile = plan.phases[index], plan.tiles[index]
         overhead = INSTRUCTION_OVERHEAD_CYCLES
         spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
         chunks = step.reductions[step.reduced] // tile[step.reduced] if step.reduced else 1
         pixels = math.prod(tile[axis] for axis in step.pixels)
         channels = math.prod(tile[axis] for axis in step.channels)
-        outer = plan.channels_outer and index == len(plan.steps) - 1
+        outer = plan.channels_outer and index == len(plan.phases) - 1
         self.gemm = self.weights = 0
         self.instructions = spatial * groups
         if step.product is not None:
@@ -100,7 +101,7 @@ class _Units:
         window = 1 if step.product else math.prod(step.reductions.values())
         self.vector_piece = pixels * channels // configuration.vector_lanes * window + overhead
         self.vector = spatial * groups * self.vector_piece
-        made = {other.name for other in plan.steps}
+        made = {other.name for other in plan.phases}
         self.loads = {
             read.tensor: _loads(plan, step, read, spatial, groups, chunks, outer)
             for read in step.activations
@@ -128,14 +129,16 @@ def _moved(read: Read | None) -> set[str]:
     return {axis for affine in read.index for axis, _ in affine.terms} if read else set()
 
 
-def _passes(step: Step, tile, tiles: int, rows: int, configuration: Configuration) -> int:
+def _passes(step: Phase, tile, tiles: int, rows: int, configuration: Configuration) -> int:
     """Cycles that weight tiles take, each with the rows that it meets."""
     apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
     again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
     return tiles * again * max(rows // apart, tile_cycles(configuration))
 
 
-def _loading_weights(plan: Plan, step: Step, tile, tiles: int, configuration: Configuration) -> int:
+def _loading_weights(
+    plan: Plan, step: Phase, tile, tiles: int, configuration: Configuration
+) -> int:
     """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
     size = tiles * configuration.lanes_in * configuration.lanes_out
     assert step.weights is not None
@@ -174,11 +177,11 @@ def _loading(read: Read, plan: Plan, tile, configuration: Configuration) -> int:
     return _runs(runs * run, run, configuration)
 
 
-def _whole(step: Step, axes: tuple[str, ...]) -> dict[str, int]:
+def _whole(step: Phase, axes: tuple[str, ...]) -> dict[str, int]:
     return {axis: step.extents[axis] for axis in axes}
 
 
-def _loads(plan: Plan, step: Step, read: Read, spatial, groups, chunks, outer) -> int:
+def _loads(plan: Plan, step: Phase, read: Read, spatial, groups, chunks, outer) -> int:
     """How often a tile of an input is loaded."""
     moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
     slots = plan.tiles_in(read.tensor)
@@ -192,7 +195,7 @@ def _loads(plan: Plan, step: Step, read: Read, spatial, groups, chunks, outer) -
 def _resident(plan: Plan, configuration: Configuration) -> int:
     """Weight tiles of all steps, when every one is kept."""
     total = 0
-    for step, tile in zip(plan.steps, plan.tiles, strict=True):
+    for step, tile in zip(plan.phases, plan.tiles, strict=True):
         if step.product is not None:
             full = {**tile, **{axis: step.extents[axis] for axis in step.channels}}
             if step.reduced:

@@ -1,40 +1,30 @@
-"""From a scheduled kernel to instructions: walk the tiles, load what is missing, compute, store.
+"""From schedules to instructions: walk the loop program, load what is missing, compute, store.
 
-The walk is driven by demand: a tile of the last step asks for what it reads, an earlier step's
-activation is computed as far as it is missing, and what must come from main memory is loaded
-unless it still lies in its scratchpad. Which instruction must wait for which is not decided here:
-tokens follow from the instructions' footprints.
+The order of the instructions is the order of the loop program. Which instruction must wait for
+which is not decided here: tokens follow from the instructions' footprints.
 """
 
-import itertools
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
-from ...isa.expressions import Read, reads_of
+from ...isa.expressions import Affine, Read, reads_of
 from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
-from ..tensor import Compute, Kernel, Tensor
+from ..te.affine import value_of
+from ..te.instances import Buffered, Instance, Rolled, walk
+from ..te.nodes import Copy
+from ..te.schedule import Schedule
+from ..te.stages import REGISTER
+from ..tensor import Compute
 from .constants import ConstantPool
-from .dma import Box, Resident, fill_bytes, load_box, load_patches, store_box
-from .layout import Buffer, Placement, along, dense, row_major
-from .plan import Plan, Tile
+from .dma import DramTensor, fill_bytes
+from .layout import Buffer, Placement
 from .program_size import too_large
-from .rolling import Rolling
-from .schedule import Schedule
-from .steps import Step, box_of
-from .supplies import Shared, Supplies
+from .scratchpads import Buffers, Placed, Scratchpads
 from .tensorise import Form, form_of
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a tile of a step is written: all its rows, or `count` of them from `first` on."""
-
-    buffer: Buffer
-    first: int = 0
-    count: int | None = None
+from .transfers import Transfers
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +37,14 @@ class Emitted:
 
 
 class Lowering:
-    """Lowers kernels one after the other into one instruction stream.
+    """Lowers scheduled kernels one after the other into one instruction stream.
 
     Parameters
     ----------
     configuration
         The machine.
-    residents
-        Where each activation lies in main memory.
+    dram
+        Where activations lie in main memory; see `Transfers`.
     pool
         Takes the constants.
     most_instructions
@@ -64,280 +54,240 @@ class Lowering:
     def __init__(
         self,
         configuration: Configuration,
-        residents: Mapping[str, Resident],
+        dram: Mapping[str, DramTensor],
         pool: ConstantPool,
         most_instructions: int = DEFAULT_OPTIONS.most_instructions,
     ) -> None:
         self.configuration = configuration
         self.most_instructions = most_instructions
-        self.residents = residents
+        self.dram, self.pool = dram, pool
         self.stream: list[Emitted] = []
-        self.shared = Shared.of(configuration, residents, pool)
+        self.scratchpads = Scratchpads.of(configuration)
 
-    def lower(self, kernel: Kernel, schedule: Schedule) -> None:
+    def lower(self, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream.
 
         Raises
         ------
         CompileError
-            When the stream becomes too long.
+            When a stage is computed element by element, a scratchpad is too small, a copy goes
+            where no unit moves data, an operand lies where its instruction cannot reach it, or the
+            stream becomes too long.
         """
-        _Walk(self, kernel, schedule.plan(kernel, self.configuration)).run()
+        kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
+        for instruction, note in _Walk(self, schedule).run():
+            if len(stream) >= most:
+                raise too_large(f"more with `{kernel.name}`", most)
+            stream.append(Emitted(instruction, kernel.name, note))
+
+
+class _Operand:
+    """A tensor as one compute reads or writes it: which axes move through which dimensions."""
+
+    def __init__(self, read: Read) -> None:
+        self.tensor = read.tensor
+        self.index = read.index
+        self.axes: dict[tuple[Placement, ...], dict[str, Placement]] = {}
+
+    def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
+        """Where the element lies that stands for the start of every axis, and the moves."""
+        if placed.memory is Memory.LUT:
+            return Buffer(placed.memory, placed.base // 256, {})
+        base = placed.base
+        rolling = placed.rolling
+        for dimension, affine in enumerate(self.index):
+            index = value_of(affine, starts)
+            place = placed.places[dimension]
+            if rolling is not None and dimension == rolling.dimension:
+                base += rolling.place(index) * place.inner
+                continue
+            index -= placed.lows[dimension]
+            if index:
+                if place.block:
+                    base += index // place.block * place.outer
+                    index %= place.block
+                base += index * place.inner
+        axes = self.axes.get(placed.places)
+        if axes is None:
+            axes = self.axes[placed.places] = self._moves(placed.places)
+        return Buffer(placed.memory, base, axes)
+
+    def _moves(self, places: tuple[Placement, ...]) -> dict[str, Placement]:
+        axes: dict[str, Placement] = {}
+        for affine, place in zip(self.index, places, strict=True):
+            for axis, factor in affine.terms:
+                already = axes[axis].inner if axis in axes else 0
+                axes[axis] = Placement(already + place.inner * factor, place.block, place.outer)
+        return axes
 
 
 class _Walk:
-    """One kernel's walk over its tiles."""
+    """One kernel."""
 
-    def __init__(self, lowering: Lowering, kernel: Kernel, plan: Plan) -> None:
-        self.out, self.kernel, self.plan = lowering, kernel, plan
+    def __init__(self, lowering: Lowering, schedule: Schedule) -> None:
         self.configuration = lowering.configuration
-        self.makers = {step.name: index for index, step in enumerate(plan.steps[:-1])}
-        self.supplies = Supplies(lowering.shared, plan, lowering.configuration, self._emit)
+        self.kernel = schedule.kernel
+        self.program = schedule.program()
+        computes = tuple(stage.compute for stage in schedule.stages if not stage.source)
+        self.operands = {
+            compute.output.name: [_own(compute), *map(_Operand, _reads(compute))]
+            for compute in computes
+        }
+        self.buffers = Buffers(self.program, computes, schedule.takes_turns, lowering.scratchpads)
+        self.transfers = Transfers(self.program, self.buffers, lowering.dram, lowering.pool)
+        self.placed: dict[str, Placed] = {}
         self.forms: dict[object, Form] = {}
-        self.computed: dict[str, tuple[int, int]] = {}
-        """Of every rolling activation: image, and row up to which it is there."""
-        self.rings = {name: self._place(name, ring.size) for name, ring in plan.rings.items()}
 
-    def run(self) -> None:
-        """Compute and store every tile of the last step."""
-        last, output = self.plan.steps[-1], 0
-        for start, tile in self._tiles():
-            inside = {} if self.plan.channels_outer else {a: start[a] for a in last.channels}
-            sizes = self._output_sizes(tile)
-            if not any(inside.values()):
-                output = self._place(last.name, math.prod(sizes.values()))
-            places = dense(sizes)
-            offset = sum(places[axis].inner * begin for axis, begin in inside.items())
-            target = Buffer(Memory.ACT, output + offset, places)
-            self._compute(len(self.plan.steps) - 1, start, tile, [Target(target)])
-            if self.plan.channels_outer or all(
-                start[axis] + tile[axis] == last.extents[axis] for axis in last.channels
+    def run(self) -> Iterator[tuple[Instruction, str]]:
+        """Instructions, and what each is there for."""
+        for event in walk(self.program):
+            if isinstance(event, Instance):
+                if isinstance(event.node, Copy):
+                    yield from self._move(event)
+                else:
+                    yield from self._compute(event)
+            elif isinstance(event, Buffered):
+                if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
+                    self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
+            else:
+                yield from self._pad(event)
+
+    def _move(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
+        assert isinstance(instance.node, Copy)
+        source = self.placed.get(instance.node.source)
+        if source is not None:
+            self._check_alive(instance.node.source, source)
+        moved = self.transfers.instructions(instance, self.placed)
+        if moved:
+            note = f"{instance.nest.stage} {_starts(instance)}: copy `{instance.node.source}`"
+            for one in moved:
+                yield one, note
+
+    def _compute(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
+        compute = instance.nest.compute
+        assert compute is not None
+        starts = {axis: low for axis, (low, _) in instance.ranges.items()}
+        tile = instance.tile
+        own, *reads = self.operands[compute.output.name]
+        note = f"{instance.nest.stage} {_starts(instance)}: {instance.node.mnemonic}"
+        self._check_pair(instance, reads)
+        buffers = {}
+        for read in reads:
+            placed = self.placed[read.tensor]
+            self._check_alive(read.tensor, placed)
+            buffers[read.tensor] = read.buffer(placed, starts)
+        target = self.placed[compute.output.name]
+        self._check_alive(compute.output.name, target)
+        rolling = target.rolling
+        if rolling is None:
+            buffers[compute.output.name] = own.buffer(target, starts)
+            for one in self._instructions(compute, tile, buffers, instance.accumulate):
+                yield one, note
+            return
+        row = compute.axes[rolling.dimension].name
+        first = starts[row]
+        whole = own.buffer(target, starts)
+        pitch = target.places[rolling.dimension].inner
+        beginning = whole.base - rolling.place(first) * pitch
+        for low, high, place in rolling.places(first, first + tile[row]):
+            part = {name: one.moved(row, low - first) for name, one in buffers.items()}
+            part[compute.output.name] = Buffer(whole.memory, beginning + place * pitch, whole.axes)
+            for one in self._instructions(
+                compute, {**tile, row: high - low}, part, instance.accumulate
             ):
-                self._store(start, sizes, output)
+                yield one, note
 
-    def _tiles(self) -> Iterator[tuple[Tile, Tile]]:
-        """Start and extents of every tile of the last step, its reductions included."""
-        step = self.plan.steps[-1]
-        axes = (
-            (*step.channels, *step.pixels)
-            if self.plan.channels_outer
-            else (*step.pixels, *step.channels)
-        )
-        yield from _cut(step, self.plan.tiles[-1], axes, {})
-
-    # Computing ---------------------------------------------------------------------------------
-
-    def _compute(self, index: int, start: Tile, tile: Tile, targets: list[Target]) -> None:
-        """One tile of a step, written to every target."""
-        step = self.plan.steps[index]
-        where = _where(step, start)
-        buffers: dict[str, Buffer] = {}
-        # What comes from main memory is asked for first: its LOAD shall not queue behind others.
-        for read in sorted(step.operands, key=lambda read: read.tensor in self.makers):
-            buffers[read.tensor] = self._activation(read, start, tile, where)
-        if step.product is not None:
-            self._product(step, start, tile, buffers, where)
-        buffers |= self.supplies.parameters(step, start, tile, where)
-        row = step.pixels[1]
-        for target in targets:
-            part = {**tile, row: tile[row] if target.count is None else target.count}
-            moved = {name: buffer.moved(row, target.first) for name, buffer in buffers.items()}
-            moved[step.name] = target.buffer
-            for instruction in self._tensorise(step.finish, part, moved):
-                self._emit(instruction, f"{where}: finish")
-
-    def _product(self, step: Step, start: Tile, tile: Tile, buffers, where: str) -> None:
-        assert step.product is not None
-        assert step.weights is not None
-        total = step.product.output.name
-        for origin in self._chunks(step, start, tile):
-            part = f"{where} {step.reduced}{origin[step.reduced]}" if step.reduced else where
-            made = [read for read in step.streams if read.tensor in self.makers]
-            for read in made:
-                # GEMM would wait for VECTOR if it multiplied what it has just made. Rows are
-                # computed for the first chunk; they hold the channels of all.
-                buffers[read.tensor] = self._activation(read, origin, tile, part, ahead=True)
-            if total not in buffers:
-                buffers[total] = self.supplies.accumulator(step, tile)
-            # Weights are asked for before what must wait for a STORE, and after what was computed
-            # here, whose own weights must not take their place.
-            buffers[step.weights.tensor] = self.supplies.weights(step, origin, tile, part)
-            for read in step.streams:
-                if read not in made:
-                    buffers[read.tensor] = self._activation(read, origin, tile, part)
-            accumulate = step.reduced is not None and origin[step.reduced] > 0
-            for instruction in self._tensorise(step.product, tile, buffers, accumulate):
-                self._emit(instruction, f"{part}: product")
-
-    def _tensorise(
-        self, compute: Compute, tile: Tile, buffers: Mapping[str, Buffer], accumulate: bool = False
+    def _instructions(
+        self,
+        compute: Compute,
+        tile: Mapping[str, int],
+        buffers: Mapping[str, Buffer],
+        accumulate: bool,
     ) -> list[Instruction]:
         """Instructions for a tile; most tiles differ from an earlier one in their places only."""
-        names = dict.fromkeys([compute.output.name, *(r.tensor for r in reads_of(compute.body))])
-        own = {name: buffers[name] for name in names}
-        lying = tuple((one.memory, tuple(one.axes.items())) for one in own.values())
-        key = compute.output.name, accumulate, tuple(tile.items()), lying
-        if key not in self.forms:
-            self.forms[key] = form_of(compute, tile, own, self.configuration, accumulate)
-        return self.forms[key].at(own)
+        lying = tuple((name, one.memory, *one.axes.items()) for name, one in buffers.items())
+        key = compute.output.name, accumulate, tuple(tile.values()), lying
+        form = self.forms.get(key)
+        if form is None:
+            form = form_of(compute, tile, buffers, self.configuration, accumulate)
+            self.forms[key] = form
+        return form.at(buffers)
 
-    @staticmethod
-    def _chunks(step: Step, start: Tile, tile: Tile) -> Iterator[Tile]:
-        """Where each chunk of the reduction begins."""
-        if step.reduced is None:
-            yield start
-            return
-        for begin in range(0, step.reductions[step.reduced], tile[step.reduced]):
-            yield {**start, step.reduced: begin}
+    def _pad(self, rolled: Rolled) -> Iterator[tuple[Instruction, str]]:
+        """The border of rows that were added to a ring."""
+        rolling, placed = rolled.rolling, self.placed[rolled.stage]
+        pad = self.program.tensors[rolled.stage].pad
+        pitch = rolling.row_elements
+        fills: list[tuple[int, list[tuple[int, int]]]] = []
+        if placed.missing:  # columns, which no stage ever writes
+            placed.missing = False
+            fills += _column_borders(rolling)
+        for first, last in (
+            (rolled.first, min(rolled.last, 0)),
+            (max(rolled.first, rolling.height), rolled.last),
+        ):
+            for low, high, place in rolling.places(first, last):
+                fills.append((place * pitch, [((high - low) * pitch, 1)]))
+        for offset, dimensions in fills:
+            local = placed.base + offset
+            for one in fill_bytes(dimensions, Memory.ACT, local, pad, self.configuration):
+                yield one, f"{rolled.stage} rows {rolled.first}: pad"
 
-    # Activations -------------------------------------------------------------------------------
-
-    def _activation(
-        self, read: Read, start: Tile, tile: Tile, where: str, *, ahead: bool = False
-    ) -> Buffer:
-        """Where a tile's operand lies; it is loaded or computed as far as it is missing.
-
-        `ahead` has the rows of the next tile computed, too, before this tile's are used.
-        """
-        box = box_of(read, start, tile)
-        ring = self.plan.rings.get(read.tensor)
-        if ring is not None:
-            return self._rolled(read, ring, box, ahead)
-        size = math.prod(high - low for low, high in box)
-        if read.tensor in self.makers:
-            base = self._place(read.tensor, size)
-            maker = self.plan.steps[self.makers[read.tensor]]
-            axes = [axis.name for axis in maker.finish.axes]
-            extents = {axis: high - low for axis, (low, high) in zip(axes, box, strict=True)}
-            begin = {axis: low for axis, (low, _) in zip(axes, box, strict=True)}
-            inner = {**self.plan.tiles[self.makers[read.tensor]], **extents}
-            target = Buffer(Memory.ACT, base, dense(extents))
-            self._compute(self.makers[read.tensor], begin, inner, [Target(target)])
-        else:
-            tensor = self.kernel.tensors[read.tensor]
-            base, missing = self.out.shared.arenas[Memory.ACT].take(
-                (self.kernel.output.name, read.tensor, box), size, self.plan.regions[read.tensor]
+    def _check_alive(self, name: str, placed: Placed) -> None:
+        """A buffer must still be there when it is used."""
+        if placed.piece is not None and not placed.piece.alive:
+            raise CompileError(
+                f"kernel `{self.kernel.name}`: something else took the place of `{name}` in the "
+                f"arena of {placed.memory.name} before it was used; compute it further inside"
             )
-            if missing:
-                for load in self._loads(tensor, box, base):
-                    self._emit(load, f"{where}: load `{read.tensor}`")
-        return Buffer(Memory.ACT, base, along(read, row_major(box)))
 
-    def _loads(self, tensor: Tensor, box: Box, base: int) -> list[Instruction]:
-        source = self.out.residents[tensor.value]
-        if tensor.patches is not None:
-            return load_patches(source, tensor.patches, box, base, self.configuration)
-        source = source.holding(tensor)
-        return load_box(source, box, Memory.ACT, base, tensor.pad, self.configuration)
-
-    def _place(self, tensor: str, size: int) -> int:
-        """Room for what is computed, in the tensor's region."""
-        return self.out.shared.arenas[Memory.ACT].take(None, size, self.plan.regions[tensor])[0]
-
-    def _rolled(self, read: Read, ring: Rolling, box: Box, ahead: bool) -> Buffer:
-        """The rows of a rolling window; those that are not there yet are computed."""
-        (image, _), (first, last), (left, _), (channel, _) = box
-        maker = self.makers[read.tensor]
-        rows = self.plan.tiles[maker][self.plan.steps[maker].pixels[1]]
-        # Whole tiles, since the windows that these read must begin a multiple of tiles from the
-        # top: only then do they lie together in a ring.
-        more = ring.advance if ahead and self.plan.depth != 1 else rows - 1
-        last = min((last + more) // rows * rows, max(last, ring.height + ring.bottom))
-        done = self.computed.get(read.tensor, (-1, 0))
-        begin = done[1] if done[0] == image else -ring.top
-        # Padding comes after what is computed, whose LOADs need not wait until the ring is free.
-        self._roll(read.tensor, ring, image, max(begin, 0), min(last, ring.height))
-        if read.tensor not in self.computed:
-            self._pad_columns(read.tensor, ring)
-        for row, until in ((begin, min(last, 0)), (max(begin, ring.height), last)):
-            if row < until:
-                self._pad_rows(read.tensor, ring, row, until)
-        self.computed[read.tensor] = (image, max(begin, last))
-        base = self.rings[read.tensor] + ring.place(first) * ring.pitch
-        base += (left + ring.left) * ring.channels + channel
-        strides = (0, ring.pitch, ring.channels, 1)
-        return Buffer(Memory.ACT, base, along(read, strides))
-
-    def _roll(self, name: str, ring: Rolling, image: int, first: int, last: int) -> None:
-        """Compute rows of a rolling activation, in tiles of its step."""
-        index = self.makers[name]
-        step, tile = self.plan.steps[index], self.plan.tiles[index]
-        n, y, x = step.pixels
-        (c,) = step.channels
-        while first < last:
-            until = min(last, first + tile[y])
-            rows = {**tile, n: 1, y: until - first}
-            for start, part in _cut(step, rows, (c,), {n: image, y: first, x: 0}):
-                targets = []
-                for low, high, place in ring.places(first, until):
-                    base = self.rings[name] + place * ring.pitch
-                    base += ring.left * ring.channels + start[c]
-                    strides = {n: 0, y: ring.pitch, x: ring.channels, c: 1}
-                    buffer = Buffer(Memory.ACT, base, {a: Placement(s) for a, s in strides.items()})
-                    targets.append(Target(buffer, low - first, high - low))
-                self._compute(index, start, part, targets)
-            first = until
-
-    def _pad_columns(self, name: str, ring: Rolling) -> None:
-        """Fill the columns left and right of all rows; no step ever writes them."""
-        rows = ring.ring + ring.overhang
-        right = (ring.left + ring.width) * ring.channels
-        for offset, columns in ((0, ring.left), (right, ring.right)):
-            if columns:
-                self._fill(name, ring, offset, [(rows, ring.pitch), (columns * ring.channels, 1)])
-
-    def _pad_rows(self, name: str, ring: Rolling, first: int, last: int) -> None:
-        """Fill rows above or below the activation."""
-        for low, high, place in ring.places(first, last):
-            self._fill(name, ring, place * ring.pitch, [((high - low) * ring.pitch, 1)])
-
-    def _fill(self, name: str, ring: Rolling, offset: int, dims: list[tuple[int, int]]) -> None:
-        local = self.rings[name] + offset
-        for load in fill_bytes(dims, Memory.ACT, local, ring.pad, self.configuration):
-            self._emit(load, f"pad `{name}`")
-
-    # Storing -----------------------------------------------------------------------------------
-
-    def _output_sizes(self, tile: Tile) -> dict[str, int]:
-        last = self.plan.steps[-1]
-        whole = () if self.plan.channels_outer else last.channels
-        return {
-            axis.name: axis.extent if axis.name in whole else tile[axis.name]
-            for axis in last.finish.axes
+    def _check_pair(self, instance: Instance, reads: list[_Operand]) -> None:
+        """A bias and a scale are one operand: they must lie side by side."""
+        pair = {
+            read.tensor: self.placed[read.tensor]
+            for read in reads
+            if self.placed[read.tensor].memory is Memory.PARAM
         }
-
-    def _store(self, start: Tile, sizes: Tile, base: int) -> None:
-        last = self.plan.steps[-1]
-        box: Box = tuple(
-            (0, sizes[axis.name])
-            if sizes[axis.name] == axis.extent
-            else (start[axis.name], start[axis.name] + sizes[axis.name])
-            for axis in last.finish.axes
-        )
-        output = last.finish.output
-        target = self.out.residents[output.value].holding(output)
-        for store in store_box(target, box, Memory.ACT, base, self.configuration):
-            self._emit(store, f"{_where(last, start)}: store `{output.name}`")
-
-    def _emit(self, instruction: Instruction, note: str) -> None:
-        stream, most = self.out.stream, self.out.most_instructions
-        if len(stream) >= most:
-            raise too_large(f"more with `{self.kernel.name}`", most)
-        stream.append(Emitted(instruction, self.kernel.name, note.strip(": ")))
+        if len({(one.base, one.lows, one.places) for one in pair.values()}) > 1:
+            shown = " and ".join(
+                f"`{name}` {_ranges(instance.buffers[name].box)} in slot "
+                f"{instance.buffers[name].slot}"
+                for name in pair
+            )
+            raise CompileError(
+                f"stage `{instance.nest.stage}`: {shown} share the pairs of PARAM; copy both in "
+                "the same loop with the same box"
+            )
 
 
-def _cut(
-    step: Step, sizes: Tile, axes: tuple[str, ...], start: Tile
-) -> Iterator[tuple[Tile, Tile]]:
-    """Start and extents of every tile along `axes`, the first axis outermost."""
-    ranges = [range(0, step.extents[axis], sizes[axis]) for axis in axes]
-    for begins in itertools.product(*ranges):
-        begin = dict(zip(axes, begins, strict=True))
-        cut = {axis: min(sizes[axis], step.extents[axis] - low) for axis, low in begin.items()}
-        yield {**start, **begin}, {**sizes, **cut}
+def _own(compute: Compute) -> _Operand:
+    index = tuple(Affine(((axis.name, 1),)) for axis in compute.axes)
+    return _Operand(Read(compute.output.name, index))
 
 
-def _where(step: Step, start: Tile) -> str:
-    """A tile's name in notes: where it begins, zeros but for row and channel left out."""
-    shown = {step.pixels[1], step.channels[-1]}
-    return " ".join(f"{axis}{low}" for axis, low in start.items() if low or axis in shown)
+def _reads(compute: Compute) -> list[Read]:
+    """One read of every tensor that a compute reads."""
+    return list({read.tensor: read for read in reads_of(compute.body)}.values())
+
+
+def _starts(instance: Instance) -> str:
+    return " ".join(f"{axis}{low}" for axis, (low, _) in instance.ranges.items())
+
+
+def _column_borders(rolling) -> list[tuple[int, list[tuple[int, int]]]]:
+    """The elements before and behind every row's own: offset and dimensions of each fill."""
+    inner = rolling.dimension + 1
+    sizes = list(zip(rolling.extents[inner:], rolling.borders[inner:], strict=True))
+    rows, pitch = rolling.ring + rolling.overhang, rolling.row_elements
+    fills, outer, size = [], [(rows, pitch)], pitch
+    for extent, (before, behind) in sizes:
+        size //= before + extent + behind
+        for offset, count in ((0, before), ((before + extent) * size, behind)):
+            if count:
+                fills.append((offset, [*outer, (count * size, 1)]))
+        outer.append((before + extent + behind, size))
+    return fills
+
+
+def _ranges(box: tuple[tuple[int, int], ...]) -> str:
+    return f"[{', '.join(f'{low}..{high - 1}' for low, high in box)}]"

@@ -1,22 +1,23 @@
-"""From tiles to buffers: what of a kernel lies where in ACT, and whether all of it fits.
+"""Whether tiles fit the scratchpads, and what of a kernel lies where in ACT, for the search.
 
-A tensor that enters or leaves a kernel has room for several tiles. One between two steps has room
-for tiles where the next step works element by element, and a rolling window of rows otherwise.
+A tensor that enters or leaves a kernel has room for several tiles. One between two phases has room
+for tiles where the next phase works element by element, and a ring of rows otherwise.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...isa.configuration import Configuration, Memory
+from ...isa.configuration import Configuration
+from ...isa.expressions import Affine, Read
+from ..te.rolling import Rolling, ring_rows
 from ..tensor import Kernel
 from .dma import box_bytes
-from .regions import Demand, Region, divide_act
-from .rolling import Rolling, rolling
-from .sliding import channel_block
-from .steps import Step, box_of, is_pointwise
-
-Tile = Mapping[str, int]
+from .phases import Phase, Tile, box_of, is_pointwise
+from .regions import Demand, Region
+from .scratchpads import act_regions, buffer_demand, limited_region, wgt_room
+from .sliding import lane_channels
+from .weights import weight_layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +28,20 @@ class Plan:
     ----------
     kernel
         What is computed.
-    steps, tiles
-        Its steps, and per step the extent of every axis in a tile.
+    phases, tiles
+        Its phases, and the extent of every axis in a tile of each.
     channels_outer, depth
-        Loop order of the last step, and most tiles of an operand on chip; 0 for no limit.
+        Loop order of the last phase, and most tiles of an operand on chip; 0 for no limit.
     regions
         Bytes of ACT for every activation, by tensor.
     pieces
         Bytes of one tile of it.
     rings
-        Activations between steps that are rolling windows.
+        Activations between phases that are rings of rows.
     """
 
     kernel: Kernel
-    steps: tuple[Step, ...]
+    phases: tuple[Phase, ...]
     tiles: tuple[Tile, ...]
     channels_outer: bool
     depth: int
@@ -49,7 +50,7 @@ class Plan:
     rings: Mapping[str, Rolling]
 
     def limit(self, room: int, pieces: int) -> int:
-        """How much of `room` the tiles of all steps take, `pieces` being one of each."""
+        """How much of `room` the tiles of all phases take, `pieces` being one of each."""
         return min(room, self.depth * pieces) if self.depth else room
 
     def tiles_in(self, tensor: str) -> int:
@@ -60,7 +61,7 @@ class Plan:
 
 def make_plan(
     kernel: Kernel,
-    steps: tuple[Step, ...],
+    phases: tuple[Phase, ...],
     tiles: tuple[Tile, ...],
     channels_outer: bool,
     depth: int,
@@ -74,120 +75,165 @@ def make_plan(
         Most tiles of an operand on chip at a time; 0 for as many as there is room for.
     """
     if not all(
-        step_fits(step, tile, configuration) for step, tile in zip(steps, tiles, strict=True)
+        tile_fits(phase, tile, configuration) for phase, tile in zip(phases, tiles, strict=True)
     ):
         return None
-    made = {step.name: index for index, step in enumerate(steps)}
+    made = {phase.name: index for index, phase in enumerate(phases)}
     demands: dict[str, Demand] = {}
     pieces: dict[str, int] = {}
     rings: dict[str, Rolling] = {}
-    for index, (step, tile) in enumerate(zip(steps, tiles, strict=True)):
-        in_order = step is steps[-1] or passes_tiles(steps, index)
-        for read in step.activations:
+    for index, (phase, tile) in enumerate(zip(phases, tiles, strict=True)):
+        in_order = phase is phases[-1] or passes_tiles(phases, index)
+        for read in phase.activations:
             tensor = kernel.tensors[read.tensor]
-            if read.tensor in made and not passes_tiles(steps, made[read.tensor]):
-                ring = rolling(read, step, tile, tensor.shape, tensor.pad)
+            if read.tensor in made and not passes_tiles(phases, made[read.tensor]):
+                maker = made[read.tensor]
+                rows = tiles[maker][phases[maker].pixels[1]]
+                ring = ring_between(
+                    read, phase, tile, tensor.shape, rows, rows_ahead(read, phase, tile, depth)
+                )
                 if channels_outer and in_order and not ring.whole:
                     return None
-                maker = made[read.tensor]
-                if tiles[maker][steps[maker].pixels[1]] > ring.advance:
+                if rows > ring.advance:
                     return None  # the ring has no room for so many rows at a time
                 rings[read.tensor] = ring
-                size = ring.size
+                size = ring.elements
             else:
                 size = box_bytes(box_of(read, {}, tile))
             pieces[read.tensor] = size
-            # What VECTOR writes and reads again needs no second place: it does one after the other.
-            demands[read.tensor] = Demand(size, size if read.tensor in made else 2 * size)
-    last = steps[-1]
+            demands[read.tensor] = buffer_demand(size, between=read.tensor in made)
+    last = phases[-1]
     size = output_bytes(last, tiles[-1], channels_outer)
     pieces[last.name] = size
-    demands[last.name] = Demand(size, 2 * size)
+    demands[last.name] = buffer_demand(size, between=False)
     # What VECTOR writes comes last: it may share banks without holding up a LOAD.
     order = sorted(demands, key=lambda name: (name in made) + (name == last.name))
-    wanted = tuple(demands[name] for name in order)
-    regions = divide_act(wanted, 2 if len(steps) > 1 else 1, configuration)
-    if not regions and len(steps) == 1:
-        regions = divide_act(wanted, 2, configuration)
+    regions = act_regions(tuple(demands[name] for name in order), len(phases), configuration)
     if not regions:
         return None
     regions_of = {
-        name: region if name in rings or not depth else (low, min(high, low + depth * pieces[name]))
+        name: region if name in rings else limited_region(region, depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
-        for low, high in [region]
     }
-    return Plan(kernel, steps, tiles, channels_outer, depth, regions_of, pieces, rings)
+    return Plan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
 
 
-def passes_tiles(steps: tuple[Step, ...], index: int) -> bool:
-    """Whether an inner step's activation is read, tile by tile, by the last step alone."""
+def rows_ahead(read: Read, consumer: Phase, tile: Tile, depth: int) -> int:
+    """How many rows of an activation are made before a consumer needs them.
+
+    GEMM would wait for VECTOR if it multiplied what VECTOR has just made.
+    """
+    row = consumer.pixels[1]
+    ahead = read in consumer.streams and depth != 1
+    return tile[row] * read.index[1].coefficient(row) if ahead else 0
+
+
+def ring_between(
+    read: Read, consumer: Phase, tile: Tile, shape: tuple[int, ...], made: int, ahead: int
+) -> Rolling:
+    """The ring that a consumer with such tiles needs; the same that its schedule leads to.
+
+    Parameters
+    ----------
+    read
+        How the consumer reads the activation int8[N, H, W, C] of `shape`.
+    tile
+        The consumer's, of full width.
+    made, ahead
+        Rows that are made at a time, and before they are needed.
+    """
+    y, extents = consumer.pixels[1], consumer.extents
+    whole = box_of(read, {}, {**tile, **{axis: extents[axis] for axis in consumer.pixels}})
+    borders = tuple(
+        (max(0, -low), max(0, high - extent))
+        for (low, high), extent in zip(whole, shape, strict=True)
+    )
+    first, last = box_of(read, {}, tile)[1]
+    advance, span = tile[y] * read.index[1].coefficient(y), last - first
+    rows = shape[1] + sum(borders[1])
+    ring, overhang = ring_rows(advance, span, max(advance, ahead, made - 1), rows)
+    start = Affine.of(first, tile=advance)
+    return Rolling(
+        dimension=1,
+        tile=made,
+        ahead=ahead,
+        first=start,
+        until=Affine.of(last, tile=advance),
+        limit=whole[1][1],
+        others=(Affine(),),
+        advance=advance,
+        span=span,
+        extents=shape,
+        borders=((0, 0), *borders[1:3], (0, 0)),
+        ring=ring,
+        overhang=overhang,
+    )
+
+
+def passes_tiles(phases: tuple[Phase, ...], index: int) -> bool:
+    """Whether an inner phase's activation is read, tile by tile, by the last phase alone."""
     reads = [
-        (step, read)
-        for step in steps
-        for read in step.activations
-        if read.tensor == steps[index].name
+        (phase, read)
+        for phase in phases
+        for read in phase.activations
+        if read.tensor == phases[index].name
     ]
     if len(reads) != 1:
         return False
     reader, read = reads[0]
-    return reader is steps[-1] and reader.product is None and is_pointwise(read, reader)
+    return reader is phases[-1] and reader.product is None and is_pointwise(read, reader)
 
 
-def step_fits(step: Step, tile: Tile, configuration: Configuration) -> bool:
+def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
     """Whether accumulators, weights and parameters of a tile fit."""
-    if parameter_rows(step, tile, configuration) > configuration.param_depth:
+    if parameter_rows(phase, tile, configuration) > configuration.param_depth:
         return False
-    if step.product is None:
+    if phase.product is None:
         return True
-    if accumulator_rows(step, tile, configuration) > configuration.acc_depth:
+    if accumulator_rows(phase, tile, configuration) > configuration.acc_depth:
         return False
-    return weight_tiles(step, tile, configuration) <= wgt_room(configuration)
+    return weight_tiles(phase, tile, configuration) <= wgt_room(configuration)
 
 
-def parameter_rows(step: Step, tile: Tile, configuration: Configuration) -> int:
+def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """Rows of PARAM that a tile's biases and scales take."""
-    if step.parameters is None:
+    if phase.parameters is None:
         return 0
-    channels = math.prod(tile[axis] for axis in step.channels)
+    channels = math.prod(tile[axis] for axis in phase.channels)
     return -(-channels // configuration.vector_lanes)
 
 
-def wgt_room(configuration: Configuration) -> int:
-    """Weight tiles that WGT holds."""
-    return configuration.rows(Memory.WGT) // configuration.lanes_in
-
-
-def streamed_rows(step: Step, tile: Tile, configuration: Configuration) -> int:
+def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """ACT rows that pass one weight tile: a pixel each, and what a sliding window starts with."""
-    batch, rows, columns = (tile[axis] for axis in step.pixels)
-    if step.window is not None:
-        columns = step.window.steps(columns, configuration)
+    batch, rows, columns = (tile[axis] for axis in phase.pixels)
+    if phase.window is not None:
+        columns = phase.window.steps(columns, configuration)
     return batch * rows * columns
 
 
-def accumulator_rows(step: Step, tile: Tile, configuration: Configuration) -> int:
+def accumulator_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """Rows of ACC that a tile of a product takes."""
-    channels = math.prod(tile[axis] for axis in step.channels)
-    block = channel_block(configuration) if step.window else configuration.lanes_out
-    return streamed_rows(step, tile, configuration) * -(-channels // block)
+    channels = math.prod(tile[axis] for axis in phase.channels)
+    block = lane_channels(configuration) if phase.window else configuration.lanes_out
+    return streamed_rows(phase, tile, configuration) * -(-channels // block)
 
 
-def weight_tiles(step: Step, tile: Tile, configuration: Configuration) -> int:
+def weight_tiles(phase: Phase, tile: Tile, configuration: Configuration) -> int:
     """Weight tiles of one chunk: every channel, tap and lane block of the tile."""
-    if step.weights is None:
+    if phase.weights is None:
         return 0
-    if step.window is None:
-        area = configuration.lanes_in * configuration.lanes_out
-        return box_bytes(box_of(step.weights, {}, tile)) // area
-    channels = math.prod(tile[axis] for axis in step.channels)
-    reduced = math.prod(tile[axis] for axis in step.reductions)
-    count, _ = step.window.groups(configuration)
-    lines = reduced // tile[step.window.tap]
-    return -(-channels // channel_block(configuration)) * lines * count
+    lanes = configuration.lanes_in, configuration.lanes_out, configuration.depthwise_taps
+    key = (*lanes, *(tile[axis] for axis in phase.weight_axes))
+    known = phase.weight_tiles
+    if key not in known:
+        box = box_of(phase.weights, {}, tile)
+        extents = tuple(high - low for low, high in box)
+        known[key] = weight_layout(extents, phase.window, configuration).tiles
+    return known[key]
 
 
-def output_bytes(step: Step, tile: Tile, channels_outer: bool) -> int:
+def output_bytes(phase: Phase, tile: Tile, channels_outer: bool) -> int:
     """Bytes of the output buffer: one tile, or all channels of its pixels."""
-    pixels = math.prod(tile[axis] for axis in step.pixels)
-    sizes = tile if channels_outer else step.extents
-    return pixels * math.prod(sizes[axis] for axis in step.channels)
+    pixels = math.prod(tile[axis] for axis in phase.pixels)
+    sizes = tile if channels_outer else phase.extents
+    return pixels * math.prod(sizes[axis] for axis in phase.channels)

@@ -11,9 +11,9 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..tensor import Kernel
 from .estimate import estimate_instructions
-from .schedule import Schedule
+from .search import Candidate
 
-Work = tuple[Kernel, Schedule]
+Work = tuple[Kernel, Candidate]
 
 
 def refuse_huge_programs(

@@ -7,9 +7,6 @@ between two strides, fall into accumulator rows that nobody reads.
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ...isa.expressions import Match
 from ..tensor import Compute
@@ -77,39 +74,6 @@ def _reads_taps(weights, tap: str) -> bool:
     return [affine.terms for affine in weights.index].count(((tap, 1),)) == 1
 
 
-def channel_block(configuration: Configuration) -> int:
-    """Channels that one weight tile works on."""
+def lane_channels(configuration: Configuration) -> int:
+    """Channels that one weight tile of a window works on."""
     return min(configuration.lanes_in, configuration.lanes_out)
-
-
-def pack_taps(weights: np.ndarray, window: Window, configuration: Configuration) -> bytes:
-    """Weights of a channel tile as weight tiles, newest pixel first.
-
-    Parameters
-    ----------
-    weights
-        int8[KH, KW, channels].
-
-    Returns
-    -------
-    int8[channels / block, KH, groups, lanes_in, lanes_out] as bytes.
-
-    Raises
-    ------
-    CompileError
-        When the channels are not whole blocks.
-    """
-    kh, kw, channels = weights.shape
-    block, width = channel_block(configuration), window.taps(configuration)
-    if channels % block:
-        raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
-    count, step = window.groups(configuration)
-    tiles = np.zeros(
-        (channels // block, kh, count, configuration.lanes_in, configuration.lanes_out), np.int8
-    )
-    for kx in range(kw):
-        pixel = kx * window.dilation
-        group = next(g for g in range(count) if g * step <= pixel < g * step + width)
-        tap = group * step + width - 1 - pixel
-        tiles[:, :, group, tap, :block] = weights[:, kx].reshape(kh, -1, block).transpose(1, 0, 2)
-    return tiles.tobytes()

@@ -1,8 +1,8 @@
 """Operators as tensor expressions: the one place that knows them by name.
 
 `build_kernel` turns a graph node into a `Kernel`; a new operator is one more builder here. Those
-that only move values need none: what they give lies where it is stored (`..homes`). Channels are
-padded to the machine's block, `channel_block`, as they lie in memory.
+that only move values need none: what they give lies where it is stored (`..tensor_placement`).
+Channels are padded to the machine's block, `channel_block`, as they lie in memory.
 """
 
 from collections.abc import Mapping

@@ -44,7 +44,7 @@ def axes_of(tensor: Tensor) -> tuple[Axis, ...]:
     return tuple(Axis(name, extent) for name, extent in zip("nyxc", tensor.shape, strict=True))
 
 
-def here() -> tuple[Affine, ...]:
+def pointwise_index() -> tuple[Affine, ...]:
     """The index of the element being computed."""
     return tuple(Affine.of(**{axis: 1}) for axis in "nyxc")
 

@@ -4,7 +4,7 @@ from ...isa.configuration import Configuration
 from ...isa.expressions import Affine, Call, Constant, Op, Read
 from ..graph import Graph, Node, QAdd
 from ..tensor import Compute, Kernel, Tensor
-from .common import activation, axes_of, epilogue, here, requantised, scalars
+from .common import activation, axes_of, epilogue, pointwise_index, requantised, scalars
 
 
 def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
@@ -19,8 +19,8 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     axes = axes_of(out)
     ma, mb = attributes.multipliers
     terms = (
-        Call(Op.MULTIPLY, (a[here()], Constant(ma))),
-        Call(Op.MULTIPLY, (b[here()], Constant(mb))),
+        Call(Op.MULTIPLY, (a[pointwise_index()], Constant(ma))),
+        Call(Op.MULTIPLY, (b[pointwise_index()], Constant(mb))),
     )
     constants = scalars(attributes.constant, attributes.scale, out.shape[3])
     bias, scale = Tensor("bias", "int32", out.shape[3:]), Tensor("scale", "float32", out.shape[3:])
@@ -40,7 +40,7 @@ def look_up(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     x = activation(node.inputs[0], graph, configuration)
     out = activation(node.output.name, graph, configuration)
     table = Tensor("table", "int8", (256,))
-    body = Call(Op.LOOKUP, (Read(table.name, ()), x[here()]))
+    body = Call(Op.LOOKUP, (Read(table.name, ()), x[pointwise_index()]))
     return Kernel(
         name=node.name,
         stages=(Compute(out, axes_of(out), (), body),),

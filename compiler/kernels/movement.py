@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ...isa.configuration import Configuration
 from ..graph import Graph, Node
 from ..tensor import Compute, Kernel
-from .common import activation, axes_of, here, tensor_name
+from .common import activation, axes_of, pointwise_index, tensor_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,6 @@ def copy(wanted: Copy, node: Node, graph: Graph, configuration: Configuration) -
     )
     return Kernel(
         name=node.name,
-        stages=(Compute(out, axes_of(out), (), x[here()]),),
+        stages=(Compute(out, axes_of(out), (), x[pointwise_index()]),),
         tensors={tensor.name: tensor for tensor in (x, out)},
     )

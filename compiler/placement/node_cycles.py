@@ -9,31 +9,32 @@ from functools import lru_cache
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from ..accelerator.bounds import demand_of
-from ..accelerator.schedule import Schedule, choose_schedule
+from ..accelerator.lower_bound import demand_of
+from ..accelerator.search import Candidate, choose_candidate
+from ..candidate_timer import CandidateTimer
 from ..fusion import Movement, form_groups
+from ..given_schedules import Part
 from ..graph import Graph, Node, accelerated_nodes
-from ..measure import Part, Stopwatch
 from ..options import Options
-from ..segments import draft, partition
+from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
 
 Cycles = Mapping[str, int | str]
 """First output of a node -> its cycles on the accelerator, or why it does not fit there."""
 
 
-class Estimator(Stopwatch):
+class Estimator(CandidateTimer):
     """A timer that returns the compiler's estimates."""
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__({}, 0, configuration, lambda program, _: len(program))
 
-    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """The schedule with the least estimate; the rival is ignored."""
         return super().choose(kernel, options)
 
-    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Schedule:
-        return choose_schedule(kernel, self.configuration, options.pipeline_depth)
+    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
+        return choose_candidate(kernel, self.configuration, options.pipeline_depth)
 
     def cycles(self, *parts: Part) -> int:
         """Estimated cycles of the kernels with these schedules."""
@@ -96,10 +97,10 @@ def _segment_cycles(
 ) -> dict[str, int]:
     """Estimated cycles of the nodes of a segment."""
     configuration = estimator.configuration
-    drafted = draft(graph, nodes, configuration, options)
+    layout = lay_out_segment(graph, nodes, configuration, options)
     groups = form_groups(
-        graph, nodes, drafted.outputs, drafted.images, configuration, options,
-        stopwatch=estimator, copies=drafted.homes.copies,
+        graph, nodes, layout.outputs, layout.images, configuration, options,
+        timer=estimator, copies=layout.placements.copies,
     )  # fmt: skip
     found: dict[str, int] = {}
     for group in groups:

@@ -5,8 +5,10 @@ of checked steps whose `program` is a tree of loops, which `interpret` runs lite
 `instances` walks as a machine would, and `lower` turns into a checked program of the accelerator.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .declare import compute, kernel, tensor
-from .executable import Executable, Outcome
 from .footprint import footprint
 from .functions import (
     constant,
@@ -29,18 +31,23 @@ from .instances import Buffered, Instance, instances, region
 from .interpret import InterpretError, interpret
 from .law import apply
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
-from .lower import lower
 from .processor import DotProduct, Processor
 from .program import Program
 from .schedule import Schedule
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
 from .stages import Kind, ScheduleError
 from .steps import Step, parse_step
+from .storage_steps import Arena, Precede, Roll
 from .values import Operand, Value, clamp, lookup, maximum, minimum, requantise
 from .values import maximum_over as max
 from .values import sum_over as sum
 
+if TYPE_CHECKING:
+    from ..accelerator.executable import Executable, Outcome
+    from ..accelerator.lower_kernel import lower
+
 __all__ = [
+    "Arena",
     "Buffered",
     "CacheRead",
     "CacheWrite",
@@ -57,9 +64,11 @@ __all__ = [
     "Outcome",
     "Parallelise",
     "Pipeline",
+    "Precede",
     "Processor",
     "Program",
     "Reorder",
+    "Roll",
     "Schedule",
     "ScheduleError",
     "SetScope",
@@ -103,3 +112,13 @@ __all__ = [
     "tanh",
     "tensor",
 ]
+
+_LOWERING = {"Executable": "executable", "Outcome": "executable", "lower": "lower_kernel"}
+"""Names of the accelerator's target, which itself is built on this package."""
+
+
+def __getattr__(name: str) -> object:
+    """Load a name of the accelerator's target when it is first used."""
+    if name not in _LOWERING:
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    return getattr(import_module(f"..accelerator.{_LOWERING[name]}", __name__), name)

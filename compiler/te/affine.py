@@ -40,4 +40,7 @@ def renamed(affine: Affine, name_of: Callable[[str], str]) -> Affine:
 
 def value_of(affine: Affine, values: Mapping[str, int]) -> int:
     """The number that it is for given variables."""
-    return affine.constant + sum(factor * values[name] for name, factor in affine.terms)
+    result = affine.constant
+    for name, factor in affine.terms:
+        result += factor * values[name]
+    return result

@@ -6,22 +6,15 @@ ranges over its interval. Boxes are exact for affine indices of split loops. A f
 only where it is fixed as a whole; otherwise both its axes count in full.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...isa.expressions import Affine, Read
 from ..accelerator.dma import Box
 from .affine import renamed, scaled, total, variable
 from .nodes import Condition, Digit, Let, qualified
+from .rolling import Interval, Rolling, ring_of
 from .stages import Division, Fusion, Place, Stage, State
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """`extent` whole numbers from `low` on."""
-
-    low: Affine
-    extent: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +59,8 @@ class Plan:
         For 0, 1, 2, ... open loops: what becomes known then.
     outside
         Variables bound around the whole nest.
+    rolling
+        Where the stage rolls through a ring of rows.
     """
 
     stage: Stage
@@ -74,6 +69,7 @@ class Plan:
     extents: Mapping[str, int]
     bindings: tuple[tuple[Binding, ...], ...]
     outside: frozenset[str]
+    rolling: Rolling | None = None
 
     @property
     def box(self) -> tuple[Interval, ...]:
@@ -114,6 +110,17 @@ class Bounds:
             extent += abs(reach)
         return Interval(low, extent)
 
+    def behind(self, indices: Iterable[Affine]) -> set[str]:
+        """The variables that indices depend on, also through where the axes of others start."""
+        found: set[str] = set()
+        names = [name for affine in indices for name, _ in affine.terms]
+        while names:
+            name = names.pop()
+            if name not in found:
+                found.add(name)
+                names += [other for other, _ in self.definitions[name].value.terms]
+        return found
+
     def _range(self, name: str, fixed: frozenset[str]) -> Interval:
         definition = self.definitions[name]
         found = self.interval(definition.value, fixed)
@@ -144,26 +151,43 @@ def infer_bounds(state: State) -> Bounds:
             box = [Interval(Affine((), low), high - low) for low, high in stage.domain]
         else:
             box = _required(stage, state, bounds, fixed)
-        _plan(stage, box, fixed, bounds)
+        rolling = None
+        if stage.ahead is not None:
+            whole = [Interval(Affine((), low), high - low) for low, high in stage.domain]
+            needed, ever = (
+                [hull or part for hull, part in zip(hulls, whole, strict=True)]
+                for hulls in (
+                    _hulls(stage, state, bounds, fixed),
+                    _hulls(stage, state, bounds, frozenset()),
+                )
+            )
+            rolling = ring_of(stage, needed, ever)
+            box[rolling.dimension :] = whole[rolling.dimension :]
+        _plan(stage, box, fixed, bounds, rolling)
     return bounds
 
 
-def _required(stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]) -> list[Interval]:
-    """The hull of what all readers touch."""
-    whole = [Interval(Affine((), low), high - low) for low, high in stage.domain]
+def _hulls(
+    stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]
+) -> list[Interval | None]:
+    """Per dimension the least interval that all readers touch."""
     parts = [
         bounds.touched(reader.name, read, stage.domain, fixed)
         for reader in state.readers(stage.name)
         for read in reader.reads()
         if read.tensor == stage.name
     ]
+    return [_hull(list(ranges)) for ranges in zip(*parts, strict=True)]
+
+
+def _required(stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]) -> list[Interval]:
+    """The hull of what all readers touch, inside what exists."""
     box = []
-    for everything, limits, *ranges in zip(whole, stage.domain, *parts, strict=True):
-        hull = _hull(ranges)
-        if hull is None or hull.extent >= everything.extent:
-            box.append(everything)
+    for hull, (low, high) in zip(_hulls(stage, state, bounds, fixed), stage.domain, strict=True):
+        if hull is None or hull.extent >= high - low:
+            box.append(Interval(Affine((), low), high - low))
         else:
-            box.append(clipped(hull, limits))
+            box.append(clipped(hull, (low, high)))
     return box
 
 
@@ -186,7 +210,13 @@ def clipped(interval: Interval, limits: tuple[int, int] | None) -> Interval:
     return Interval(Affine((), low), max(high - low, 1))
 
 
-def _plan(stage: Stage, box: list[Interval], outside: frozenset[str], bounds: Bounds) -> None:
+def _plan(
+    stage: Stage,
+    box: list[Interval],
+    outside: frozenset[str],
+    bounds: Bounds,
+    rolling: Rolling | None,
+) -> None:
     starts = {axis: part.low for axis, part in zip(stage.axes, box, strict=True)}
     sizes = {axis: part.extent for axis, part in zip(stage.axes, box, strict=True)}
     for axis in stage.reductions:
@@ -221,7 +251,7 @@ def _plan(stage: Stage, box: list[Interval], outside: frozenset[str], bounds: Bo
                 digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
                 bind(loop, Affine(), digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
-    bounds.plans[stage.name] = Plan(stage, starts, sizes, extents, bindings, outside)
+    bounds.plans[stage.name] = Plan(stage, starts, sizes, extents, bindings, outside, rolling)
 
 
 def _conditions(

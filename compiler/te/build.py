@@ -36,19 +36,25 @@ class _Builder:
         self.bounds: Bounds = infer_bounds(state)
 
     def root(self) -> Block:
-        return tuple(
-            node
-            for stage in self.state.stages
-            if stage.place is None
-            for node in self.placed(stage, 1)
+        rings = (plan for plan in self.bounds.plans.values() if plan.rolling is not None)
+        slots = 0 if self.state.arena else 1
+        return (
+            *map(_ring, rings),
+            *(
+                node
+                for stage in self.state.stages
+                if stage.place is None
+                for node in self.placed(stage, slots)
+            ),
         )
 
     def placed(self, stage: Stage, slots: int) -> Iterator[Node]:
-        """The buffer of a stage and its nest."""
+        """The buffer of a stage and its nest; a ring exists already."""
         plan = self.bounds.plans[stage.name]
-        origin = tuple(part.low for part in plan.box)
-        shape = tuple(part.extent for part in plan.box)
-        yield Allocate(stage.output, stage.scope, origin, shape, slots)
+        if plan.rolling is None:
+            origin = tuple(part.low for part in plan.box)
+            shape = tuple(part.extent for part in plan.box)
+            yield Allocate(stage.output, stage.scope, origin, shape, slots)
         yield Nest(
             stage=stage.name,
             axes=stage.axes,
@@ -60,6 +66,14 @@ class _Builder:
         )
 
 
+def _ring(plan: Plan) -> Allocate:
+    """The buffer of a stage that rolls: it lives as long as the program."""
+    stage = plan.stage
+    origin = tuple(Affine((), low) for low, _ in stage.domain)
+    shape = tuple(high - low for low, high in stage.domain)
+    return Allocate(stage.output, stage.scope, origin, shape, 1, plan.rolling)
+
+
 class _StageBuilder:
     """Builds the nest of one stage, from the outside in; `slots` is what `pipeline` asks for."""
 
@@ -67,8 +81,9 @@ class _StageBuilder:
         self.builder, self.plan, self.stage = builder, plan, plan.stage
         self.slots = [slots]
         for loop in self.stage.loops:
-            depth = self.stage.depth(loop)
-            self.slots.append(depth if depth > 1 else self.slots[-1])
+            asked = dict(self.stage.depths).get(loop, 0)
+            least = 1 if builder.state.arena else 2
+            self.slots.append(asked if asked >= least else self.slots[-1])
         self.wrapped = self.wrapper_position()
 
     def wrapper_position(self) -> int | None:
@@ -128,6 +143,7 @@ class _StageBuilder:
             self.stage.kind(name),
             self.stage.depth(name),
             body,
+            self.plan.rolling if position == 0 else None,
         )
 
     def named(self, tree: Expression) -> Expression:

@@ -18,6 +18,13 @@ def footprint(program: Program) -> dict[str, int]:
     return dict(_block_bytes(program.body))
 
 
+def _elements(node: Allocate) -> int:
+    """Elements of one slot."""
+    if node.rolling is None:
+        return math.prod(node.shape)
+    return node.rolling.elements
+
+
 def _block_bytes(block: Block) -> Counter[str]:
     """Buffers of a block live to its end; those of inner blocks take turns."""
     own: Counter[str] = Counter()
@@ -25,7 +32,7 @@ def _block_bytes(block: Block) -> Counter[str]:
     for node in block:
         if isinstance(node, Allocate):
             size = np.dtype(node.tensor.dtype).itemsize
-            own[node.scope] += node.slots * size * math.prod(node.shape)
+            own[node.scope] += max(node.slots, 1) * size * _elements(node)
             most |= own
         elif not isinstance(node, (Let, Store, Update)):
             most |= own + _block_bytes(node.body)

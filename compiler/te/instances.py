@@ -27,6 +27,7 @@ from .nodes import (
     qualified,
 )
 from .program import Program
+from .rolling import Rolling, Rows
 from .stages import ScheduleError
 
 Range = tuple[int, int]
@@ -42,12 +43,15 @@ class Buffered:
         Its tensor, scope and slots.
     box
         Which elements of the tensor it has room for.
+    held
+        Those of them that exist.
     slot
-        Whose turn it is, 0 to `allocate.slots` - 1.
+        Whose turn it is, 0 to `allocate.slots` - 1; 0 where slots are not limited.
     """
 
     allocate: Allocate
     box: Box
+    held: Box
     slot: int
 
 
@@ -86,6 +90,16 @@ class Instance:
         return {axis: high - low for axis, (low, high) in self.ranges.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """A ring of rows has come forward: rows `first` up to `last` are there, but for padding."""
+
+    stage: str
+    rolling: Rolling
+    first: int
+    last: int
+
+
 def instances(program: Program) -> Iterator[Instance]:
     """All transfers and instructions in program order.
 
@@ -93,67 +107,99 @@ def instances(program: Program) -> Iterator[Instance]:
     ------
     ScheduleError
         When a stage is neither a copy nor tensorised.
+    CompileError
+        When a stage rolls and its reader goes back.
     """
-    yield from _Walk().block(program.body, None, {}, {})
+    yield from (event for event in walk(program) if isinstance(event, Instance))
+
+
+def walk(program: Program) -> Iterator[Instance | Buffered | Rolled]:
+    """The same, and between them every buffer when it is allocated and every step of a ring."""
+    yield from _Walk(program).block(program.body, None)
 
 
 class _Walk:
     """Counts how often each buffer was allocated."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Program) -> None:
+        self.domains = program.domains
+        self.values: dict[str, int] = {}
+        self.buffers: dict[str, Buffered] = {}
         self.turns: dict[str, int] = {}
+        self.rows = Rows()
+        self.regions: dict[int, _Region] = {}
 
-    def block(
-        self,
-        block: Block,
-        nest: Nest | None,
-        values: dict[str, int],
-        buffers: Mapping[str, Buffered],
-    ) -> Iterator[Instance]:
-        buffers = dict(buffers)
+    def block(self, block: Block, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
+        values = self.values
         for node in block:
-            if isinstance(node, Loop):
-                start = value_of(node.start, values)
-                for number in range(start, start + node.extent):
-                    inside = {**values, node.variable: number}
-                    yield from self.block(node.body, nest, inside, buffers)
-            elif isinstance(node, Let):
-                values = {**values, node.variable: let_value(node, values)}
-            elif isinstance(node, Guard):
-                if all(holds(condition, values) for condition in node.conditions):
-                    yield from self.block(node.body, nest, values, buffers)
-            elif isinstance(node, Allocate):
-                buffers[node.tensor.name] = self.buffered(node, values)
-            elif isinstance(node, Nest):
-                yield from self.block(node.body, node, values, buffers)
-            elif isinstance(node, (Copy, Instruction)):
+            kind = type(node)
+            if kind is Loop:
+                assert isinstance(node, Loop)
+                yield from self.loop(node, nest)
+            elif kind is Let:
+                assert isinstance(node, Let)
+                values[node.variable] = let_value(node, values)
+            elif kind is Copy or kind is Instruction:
                 assert nest is not None
-                yield from self.instance(nest, node, values, buffers)
+                assert isinstance(node, (Copy, Instruction))
+                yield from self.instance(nest, node)
+            elif kind is Guard:
+                assert isinstance(node, Guard)
+                if all(holds(condition, values) for condition in node.conditions):
+                    yield from self.block(node.body, nest)
+            elif kind is Allocate:
+                assert isinstance(node, Allocate)
+                buffered = self.buffered(node)
+                self.buffers[node.tensor.name] = buffered
+                yield buffered
+            elif kind is Nest:
+                assert isinstance(node, Nest)
+                yield from self.block(node.body, node)
             else:
+                assert isinstance(node, (Store, Update))
                 raise ScheduleError(
                     f"stage `{node.target.tensor}` is computed element by element; "
                     "tensorise it, or leave it to a target that runs loops"
                 )
 
-    def buffered(self, node: Allocate, values: Mapping[str, int]) -> Buffered:
+    def loop(self, node: Loop, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
+        values, rolling = self.values, node.rolling
+        if rolling is None:
+            start = value_of(node.start, values)
+            for number in range(start, start + node.extent):
+                values[node.variable] = number
+                yield from self.block(node.body, nest)
+            return
+        assert nest is not None
+        first, last = self.rows.advance(nest.stage, rolling, values)
+        for number in rolling.tiles(first, last):
+            values[node.variable] = number
+            yield from self.block(node.body, nest)
+        if first < last:
+            yield Rolled(nest.stage, rolling, first, last)
+
+    def buffered(self, node: Allocate) -> Buffered:
         name = node.tensor.name
         turn = self.turns.get(name, 0)
         self.turns[name] = turn + 1
-        lows = [value_of(affine, values) for affine in node.origin]
+        lows = [value_of(affine, self.values) for affine in node.origin]
         box = tuple((low, low + size) for low, size in zip(lows, node.shape, strict=True))
-        return Buffered(node, box, turn % node.slots)
+        held = tuple(
+            (max(low, least), min(high, most))
+            for (low, high), (least, most) in zip(box, self.domains.get(name, box), strict=True)
+        )
+        return Buffered(node, box, held, turn % node.slots if node.slots else 0)
 
-    def instance(
-        self,
-        nest: Nest,
-        node: Copy | Instruction,
-        values: Mapping[str, int],
-        buffers: Mapping[str, Buffered],
-    ) -> Iterator[Instance]:
-        ranges = region(nest, node, values)
-        if all(low < high for low, high in ranges.values()):
-            later = any(ranges[axis.name][0] > 0 for axis in nest.reductions)
-            yield Instance(nest, node, ranges, later, dict(buffers))
+    def instance(self, nest: Nest, node: Copy | Instruction) -> Iterator[Instance]:
+        region = self.regions.get(id(node))
+        if region is None:
+            region = self.regions[id(node)] = _Region(nest, node)
+        ranges = region.at(self.values)
+        for low, high in ranges.values():
+            if low >= high:
+                return
+        later = any(ranges[axis.name][0] > 0 for axis in nest.reductions)
+        yield Instance(nest, node, ranges, later, dict(self.buffers))
 
 
 def region(nest: Nest, node: Copy | Instruction, values: Mapping[str, int]) -> dict[str, Range]:
@@ -172,25 +218,53 @@ def region(nest: Nest, node: Copy | Instruction, values: Mapping[str, int]) -> d
     -------
     Half-open ranges by axis, data axes first; empty where a guard lets nothing through.
     """
-    found: dict[str, Range] = {name: (value, value + 1) for name, value in values.items()}
-    for inner in nodes(node.body):
-        if isinstance(inner, Loop):
-            start = value_of(inner.start, values)
-            found[inner.variable] = (start, start + inner.extent)
-        elif isinstance(inner, Let):
-            found[inner.variable] = _let_range(inner, found)
-        elif isinstance(inner, Guard):
-            _cut(inner, found)
-        elif isinstance(inner, (Store, Update)):
-            break
-    names = (*nest.axes, *(axis.name for axis in nest.reductions))
-    return {name: found[qualified(nest.stage, name)] for name in names}
+    return _Region(nest, node).at(values)
 
 
-def _let_range(let: Let, found: Mapping[str, Range]) -> Range:
+class _Region:
+    """The loops, bindings and guards inside a transfer or an instruction, outermost first."""
+
+    def __init__(self, nest: Nest, node: Copy | Instruction) -> None:
+        names = (*nest.axes, *(axis.name for axis in nest.reductions))
+        self.names = tuple((name, qualified(nest.stage, name)) for name in names)
+        self.steps: list[Loop | Let | Guard] = []
+        for inner in nodes(node.body):
+            if isinstance(inner, (Store, Update)):
+                break
+            if isinstance(inner, (Loop, Let, Guard)):
+                self.steps.append(inner)
+
+    def at(self, values: Mapping[str, int]) -> dict[str, Range]:
+        """The ranges for values of all variables bound around the node."""
+        found = _Ranges(values)
+        for step in self.steps:
+            if isinstance(step, Loop):
+                start = value_of(step.start, values)
+                found[step.variable] = (start, start + step.extent)
+            elif isinstance(step, Let):
+                found[step.variable] = _let_range(step, found)
+            else:
+                _cut(step, found)
+        return {name: found[variable] for name, variable in self.names}
+
+
+class _Ranges(dict[str, Range]):
+    """Ranges of variables; of one that is bound around the node, its value alone."""
+
+    def __init__(self, values: Mapping[str, int]) -> None:
+        super().__init__()
+        self.values_around = values
+
+    def __missing__(self, name: str) -> Range:
+        value = self.values_around[name]
+        return value, value + 1
+
+
+def _let_range(let: Let, found: _Ranges) -> Range:
     low = high = let.value.constant
     for name, factor in let.value.terms:
-        ends = (factor * found[name][0], factor * (found[name][1] - 1))
+        first, end = found[name]
+        ends = (factor * first, factor * (end - 1))
         low, high = low + min(ends), high + max(ends)
     if let.digit is not None:
         # A fused loop stands inside a box as a whole, so its digits take all their values.
@@ -198,7 +272,7 @@ def _let_range(let: Let, found: Mapping[str, Range]) -> Range:
     return low, high + 1
 
 
-def _cut(guard: Guard, found: dict[str, Range]) -> None:
+def _cut(guard: Guard, found: _Ranges) -> None:
     """Take from a variable what a guard forbids; everything else in its conditions is fixed."""
     for condition in guard.conditions:
         moving = [n for n, _ in condition.value.terms if found[n][1] - found[n][0] != 1]

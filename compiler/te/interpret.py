@@ -18,6 +18,7 @@ from ..tensor import REALS
 from .affine import value_of
 from .nodes import Allocate, Block, Guard, Let, Loop, Node, Store, Update, holds, let_value
 from .program import Program
+from .rolling import Rows
 from .stages import Kind
 
 Values = dict[str, int]
@@ -134,6 +135,7 @@ class _Interpreter:
     def __init__(self, program: Program, areas: dict[str, Area], seed: int) -> None:
         self.program, self.areas = program, areas
         self.random = random.Random(seed)
+        self.rows = Rows()
 
     def run(self, block: Block, values: Values) -> None:
         """Run a block; what it binds and allocates is gone after it."""
@@ -147,14 +149,13 @@ class _Interpreter:
 
     def step(self, node: Node, values: Values) -> None:
         if isinstance(node, Loop):
-            start = value_of(node.start, values)
-            numbers = list(range(start, start + node.extent))
+            numbers = self.numbers(node, values)
             if node.kind in (Kind.PARALLEL, Kind.VECTORISED):
                 self.random.shuffle(numbers)
             for number in numbers:
                 values[node.variable] = number
                 self.run(node.body, values)
-            del values[node.variable]
+            values.pop(node.variable, None)
         elif isinstance(node, Let):
             values[node.variable] = let_value(node, values)
         elif isinstance(node, Guard):
@@ -171,6 +172,20 @@ class _Interpreter:
             self.update(node, values)
         else:
             self.run(node.body, values)
+
+    def numbers(self, node: Loop, values: Values) -> list[int]:
+        """The iterations of a loop; what a ring of rows drops for them is there no more."""
+        rolling = node.rolling
+        if rolling is None:
+            start = value_of(node.start, values)
+            return list(range(start, start + node.extent))
+        stage = node.variable.rsplit(":", 1)[0]
+        first, last = self.rows.advance(stage, rolling, values)
+        area = self.area(stage)
+        dropped = [slice(None)] * len(area.elements.shape)
+        dropped[rolling.dimension] = slice(0, max(0, last - rolling.ring))
+        area.written[tuple(dropped)] = False
+        return list(rolling.tiles(first, last))
 
     def update(self, node: Update, values: Values) -> None:
         value = self.value(node.value, values)

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from ...isa.configuration import Memory
 from ...isa.expressions import Call, Expression, Read
-from .bounds import infer_bounds
+from .bounds import Bounds, infer_bounds
+from .nodes import qualified
 from .stages import Kind, ScheduleError, Stage, State
 from .tensorised import check_tensorised
 
@@ -26,9 +28,14 @@ def check_state(state: State, doing: str) -> None:
         _check_vectorised(stage, doing)
         readers = [reader for reader in state.stages if stage.name in read[reader.name]]
         _check_place(stage, readers, state, doing)
+    rolling = [stage for stage in state.stages if stage.ahead is not None]
+    for stage in rolling:
+        _check_ring(stage, state, doing)
     tensorised = [stage for stage in state.stages if stage.instruction]
-    if tensorised:
+    if tensorised or rolling:
         bounds = infer_bounds(state)
+        for stage in rolling:
+            _check_forward(stage, state, bounds, doing)
         for stage in tensorised:
             check_tensorised(stage, state, bounds, doing)
 
@@ -60,6 +67,58 @@ def _check_place(stage: Stage, readers: Sequence[Stage], state: State, doing: st
                 f"`{stage.place.loop}` of `{stage.place.consumer}`; compute `{stage.name}` further "
                 f"out, or `{reader.name}` inside that loop"
             )
+
+
+def _check_ring(stage: Stage, state: State, doing: str) -> None:
+    """A ring of rows lies in ACT, and one stage that advances reads it."""
+    readers = state.readers(stage.name)
+    if stage.place is None or len(readers) != 1 or stage.scope != Memory.ACT.name:
+        raise ScheduleError(
+            f"{doing}: `{stage.name}` rolls, so it must lie in ACT and be computed at a loop of "
+            "its one reader"
+        )
+
+
+def _check_forward(stage: Stage, state: State, bounds: Bounds, doing: str) -> None:
+    """The reader of a ring must not go back to rows that were dropped."""
+    rolling = bounds.plans[stage.name].rolling
+    assert rolling is not None
+    moving = [name for name, _ in rolling.first.terms]
+    if rolling.whole or not moving:
+        return
+    anew = bounds.behind(rolling.others)
+    for variable, extent, kind in _restarting(stage, state, bounds):
+        forward = kind in (Kind.SERIAL, Kind.UNROLLED)
+        if variable == moving[0]:
+            if forward:
+                return
+        elif extent == 1 or variable in anew:
+            continue
+        raise ScheduleError(
+            f"{doing}: `{stage.name}` rolls forward only, and the loop `{variable}` makes its "
+            f"reader go back to rows that are dropped; let `{moving[0]}` be a serial loop outside "
+            "of it"
+        )
+
+
+def _restarting(stage: Stage, state: State, bounds: Bounds) -> list[tuple[str, int, Kind]]:
+    """Loops around a stage from the outermost on, without those that a ring goes on through."""
+    found: list[tuple[str, int, Kind]] = []
+    kept: set[str] | None = None
+    while stage.place is not None:
+        consumer = next(one for one in state.stages if one.name == stage.place.consumer)
+        plan = bounds.plans[consumer.name]
+        own = consumer.loops[: consumer.loops.index(stage.place.loop) + 1]
+        names = ((qualified(consumer.name, loop), loop) for loop in own)
+        found[:0] = [
+            (name, plan.extents[loop], consumer.kind(loop))
+            for name, loop in names
+            if kept is None or name in kept
+        ]
+        if plan.rolling is not None:
+            kept = bounds.behind(plan.rolling.others)
+        stage = consumer
+    return found
 
 
 def _stands_inside(reader: Stage, consumer: str, position: int, state: State, doing: str) -> bool:

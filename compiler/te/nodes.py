@@ -12,6 +12,7 @@ from ...isa.expressions import Affine, Expression, Op, Read
 from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Tensor
 from .affine import value_of
+from .rolling import Rolling
 from .stages import Kind, Place
 
 
@@ -22,7 +23,10 @@ def qualified(stage: str, loop: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`variable` from `start`, `extent` times; `depth` slots for the buffers inside."""
+    """`variable` from `start`, `extent` times; `depth` slots for the buffers inside.
+
+    A loop with a `rolling` runs only over the tiles that its reader needs and that are not there.
+    """
 
     variable: str
     start: Affine
@@ -30,6 +34,7 @@ class Loop:
     kind: Kind
     depth: int
     body: "Block"
+    rolling: Rolling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,10 @@ class Allocate:
     origin, shape
         The box; elements that lie outside the tensor's domain are never used.
     slots
-        Copies that take turns, so that one is filled while another is read.
+        Copies that take turns, so that one is filled while another is read; 0 for as many as the
+        scratchpad has room for.
+    rolling
+        Where the buffer is a ring of rows.
     """
 
     tensor: Tensor
@@ -89,6 +97,7 @@ class Allocate:
     origin: tuple[Affine, ...]
     shape: tuple[int, ...]
     slots: int
+    rolling: Rolling | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Call, Expression, Op, Read, Reduction
 from ..accelerator.dma import Box
 from ..tensor import Kernel, Tensor
@@ -83,7 +84,7 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
 
     body: Block = ()
     if isinstance(node, Allocate):
-        slots = f", {node.slots} slots" if node.slots > 1 else ""
+        slots = _slots(node)
         start = ", ".join(map(shown, node.origin))
         where = "" if start.strip("0, ") == "" else f" from [{start}]"
         element = f"{node.tensor.dtype}[{', '.join(map(str, node.shape))}]"
@@ -101,6 +102,8 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
         end = shown(Affine(node.start.terms, node.start.constant + node.extent))
         span = end if start == "0" else f"{start}, {end}"
         kind = "" if node.kind is Kind.SERIAL else f"{node.kind.value} "
+        if node.rolling is not None:
+            kind = f"rolling up to row {shown(node.rolling.until)}, "
         depth = f"  # pipelined, depth {node.depth}" if node.depth > 1 else ""
         yield f"{kind}for {short(node.variable)} in range({span}):{depth}"
         body = node.body
@@ -119,6 +122,14 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
     for inner in body:
         for line in _lines(inner, stage):
             yield INDENT + line
+
+
+def _slots(node: Allocate) -> str:
+    if node.rolling is not None:
+        return f", a ring of {node.rolling.ring} rows"
+    if node.slots == 0:
+        return "" if node.scope == Memory.DRAM.name else ", as many slots as fit"
+    return f", {node.slots} slots" if node.slots > 1 else ""
 
 
 def _let(node: Let, short) -> str:

@@ -12,8 +12,9 @@ from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vec
 from .processor import Processor
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
-from .stages import Division, Fusion, Stage, State, initial_state
+from .stages import Division, Fusion, ScheduleError, Stage, State, initial_state
 from .steps import Step, parse_step
+from .storage_steps import Arena, Precede, Roll
 
 
 class Schedule:
@@ -59,18 +60,24 @@ class Schedule:
     ) -> "Schedule":
         """Replay the steps of a text, one a line; empty lines and `#` comments are passed over."""
         schedule = cls(kernel, configuration, processor)
-        for line in text.splitlines():
-            if line.strip() and not line.lstrip().startswith("#"):
-                schedule.apply(parse_step(line))
+        lines = (line for line in text.splitlines() if line.strip())
+        schedule.apply(*(parse_step(line) for line in lines if not line.lstrip().startswith("#")))
         return schedule
 
     def apply(self, *steps: Step) -> None:
-        """Take steps, all of them or none."""
+        """Take steps, all of them or none; the state after the last one must be legal."""
         states = self._states[:]
         for step in steps:
-            state = step.apply(states[-1][1])
-            check_state(state, str(step))
-            states.append((step, state))
+            states.append((step, step.apply(states[-1][1])))
+        fault: ScheduleError | None = None
+        for step, state in reversed(states[len(self._states) :]):
+            try:
+                check_state(state, str(step))
+                break
+            except ScheduleError as error:
+                fault = error  # of the first step after which nothing mends it
+        if fault is not None:
+            raise fault
         self._states = states
 
     # Steps -------------------------------------------------------------------------------------
@@ -132,6 +139,18 @@ class Schedule:
         """From a loop inward, let the nest be one instruction."""
         self.apply(Tensorise(stage, loop))
 
+    def arena(self) -> None:
+        """Let buffers take turns in all the room that their scratchpad has."""
+        self.apply(Arena())
+
+    def roll(self, stage: str, ahead: int) -> None:
+        """Keep a stage's rows in a ring, computed so many rows ahead of its reader."""
+        self.apply(Roll(stage, ahead))
+
+    def precede(self, stage: str, other: str) -> None:
+        """Start a stage before another one that is computed in the same loop."""
+        self.apply(Precede(stage, other))
+
     # What has become of the kernel -------------------------------------------------------------
 
     @property
@@ -143,6 +162,11 @@ class Schedule:
     def stages(self) -> tuple[Stage, ...]:
         """All stages with their loops, producers before consumers."""
         return self._states[-1][1].stages
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether buffers take turns in the arenas of their scratchpads."""
+        return self._states[-1][1].arena
 
     def program(self) -> Program:
         """The loops that the steps lead to."""

@@ -115,6 +115,9 @@ class Stage:
         Where it is computed, None for a loop nest of its own.
     instruction
         The outermost loop of the nest that is one instruction, empty if none is.
+    ahead
+        For a stage that rolls through a ring of rows: how many rows it is computed ahead of its
+        reader. None for a stage that does not roll.
     """
 
     output: Tensor
@@ -131,6 +134,7 @@ class Stage:
     depths: tuple[tuple[str, int], ...] = ()
     place: Place | None = None
     instruction: str = ""
+    ahead: int | None = None
 
     @property
     def name(self) -> str:
@@ -209,12 +213,15 @@ class State:
         The kernel's, and the copies that steps made.
     processor
         A general processor in the place of the machine.
+    arena
+        Whether buffers take turns in all the room that their scratchpad has.
     """
 
     kernel: Kernel
     configuration: Configuration | None
     stages: tuple[Stage, ...]
     processor: Processor | None = None
+    arena: bool = False
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -288,7 +295,7 @@ def initial_state(
         axes = tuple(axis.name for axis in compute.axes)
         stages.append(
             Stage(
-                output=compute.output,
+                output=kernel.tensors[compute.output.name],
                 axes=axes,
                 domain=whole_box(compute.output.shape),
                 reductions=compute.reductions,

@@ -70,7 +70,7 @@ def parse_step(line: str) -> Step:
     family = STEPS.get(match[1]) if match else None
     if match is None or family is None:
         raise ScheduleError(
-            f"`{line.strip()}` is no step; a step is `name(arguments)`, with a name of "
+            f"`{line.strip()}` is not a schedule step; expected `name(arguments)` with one of "
             f"{', '.join(sorted(STEPS))}"
         )
     words = _words(match[2], line)

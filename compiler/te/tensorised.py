@@ -6,7 +6,8 @@ from ...errors import CompileError
 from ...isa.configuration import Memory
 from ...isa.expressions import Match
 from ...isa.patterns import Pattern, patterns_of
-from ..accelerator.tensorise import find_pattern, lane_axes
+from ..accelerator.matching import find_pattern, lane_axes
+from ..accelerator.sliding import window_of
 from .affine import variable
 from .bounds import Bounds, Plan, spans
 from .dot_products import dot_product_of
@@ -83,6 +84,9 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
     check_exact(stage, state, bounds, found, family, doing)
+    if pattern.window:
+        _check_window(doing, stage, state, found, plan, bounds, tile)
+        return
     _check_operands(doing, stage, pattern, found)
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         assert axis is not None
@@ -91,14 +95,37 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
         _check_lane(doing, plan, bounds, axis, tile, lanes, f"{family.mnemonic} takes", parameter)
 
 
+def _check_window(
+    doing: str,
+    stage: Stage,
+    state: State,
+    found: Match,
+    plan: Plan,
+    bounds: Bounds,
+    tile: Mapping[str, int],
+) -> None:
+    """A window that slides along a row stands inside the instruction as a whole."""
+    window, configuration = window_of(stage.compute, found), state.configuration
+    assert window is not None
+    assert configuration is not None
+    if not state.arena:
+        raise ScheduleError(
+            f"{doing}: the sums of a window that slides need rows of ACC between the outputs; add "
+            "`arena()`, which leaves room for them"
+        )
+    if tile[window.tap] != stage.compute.extents[window.tap]:
+        raise ScheduleError(
+            f"{doing}: a window slides over all of `{window.tap}`; keep that loop inside"
+        )
+    axis = stage.axes[-1]
+    for parameter in ("lanes_in", "lanes_out"):
+        lanes = getattr(configuration, parameter)
+        _check_lane(doing, plan, bounds, axis, tile, lanes, "a window takes", parameter)
+
+
 def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) -> None:
     """Every operand must follow exactly the lanes that the instruction gives it, one by one."""
     mnemonic = pattern.family.mnemonic
-    if pattern.window:
-        raise ScheduleError(
-            f"{doing}: {mnemonic} would slide along `{stage.name}`, which no schedule can ask for; "
-            "make it a product of matrices, or a sum that vector computes"
-        )
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         for slot, read in found.reads:
             follows = {

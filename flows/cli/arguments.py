@@ -6,7 +6,7 @@ its network in the cache does not wait for these imports.
 
 import argparse
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -209,6 +209,7 @@ def compile_anew(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
+    schedules: Mapping[str, str] | None = None,
 ) -> "Module":
     """Import, quantise and compile with progress on stderr."""
     from ...compiler.frontend import import_model
@@ -222,13 +223,18 @@ def compile_anew(
             graph = integer_graph(
                 source, calibration, lambda text: advance(text, 0, None), overrides
             )
-    return compile_placed(graph, configuration, placing, keep_all=keep_all)
+    return compile_placed(graph, configuration, placing, keep_all=keep_all, schedules=schedules)
 
 
 def compile_placed(
-    graph: "Graph", configuration: Configuration, placing: Placing, *, keep_all: bool
+    graph: "Graph",
+    configuration: Configuration,
+    placing: Placing,
+    *,
+    keep_all: bool,
+    schedules: Mapping[str, str] | None = None,
 ) -> "Module":
-    """Compile a graph with progress on stderr."""
+    """Compile a graph, some layers with given schedules, with progress on stderr."""
     from ...compiler.placement.costs import DEFAULT_COSTS
     from ..execution.compile_graph import compile_graph
 
@@ -250,6 +256,7 @@ def compile_placed(
             keep_all=keep_all,
             placement=placing.placement(),
             costs=costs,
+            schedules=schedules or {},
             cache=False,  # the callers keep the module under its file
         )
 

@@ -4,10 +4,11 @@ The Python API, the commands, the demo and the examples all compile here, so tha
 for the same machine is the same program everywhere.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ...compiler import compile as compiler
+from ...compiler.compile import NO_SCHEDULES
 from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
@@ -26,6 +27,7 @@ def compile_graph(
     options: Options = DEFAULT_OPTIONS,
     placement: Placement = DEFAULT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
+    schedules: Mapping[str, str] = NO_SCHEDULES,
     cache: bool = True,
 ) -> Module:
     """Compile an integer graph, or take the module from the cache.
@@ -46,6 +48,8 @@ def compile_graph(
         Who runs what; the accelerator all it can by default.
     costs : Costs
         What times are estimated from, where the placement asks for the least, and in the report.
+    schedules : mapping
+        Steps for some layers, by the layer's name; see `compiler.given_schedules`.
     cache : bool
         Whether to look for the module in the cache folder, and to keep it there.
 
@@ -65,6 +69,7 @@ def compile_graph(
         more = (
             () if placement == DEFAULT_PLACEMENT and costs == DEFAULT_COSTS else (placement, costs)
         )
+        more = (*more, *sorted(schedules.items()))
         kept = CompileCache.of_graph(graph, configuration, options, keep_all=keep_all, more=more)
         module = kept.load()
         if module is not None:
@@ -79,6 +84,7 @@ def compile_graph(
         measure=measure,
         placement=placement,
         costs=costs,
+        schedules=schedules,
     )
     search = {"candidates": options.candidates, "measure": measure.name}
     module = replace(module, report={**module.report, "search": search})

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.accelerator.bounds import NOTHING, UNITS, Demand, demand_of
-from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from tilewright.compiler.accelerator.lower_bound import NOTHING, UNITS, Demand, demand_of
+from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv
@@ -36,10 +36,10 @@ def kernel_of(graph: Graph, configuration: Configuration, *, gather: bool = True
     return build_kernel(graph.nodes[0], graph, configuration, gather=gather)
 
 
-def some_schedules(kernel: Kernel, configuration: Configuration, most: int) -> list[Schedule]:
+def some_schedules(kernel: Kernel, configuration: Configuration, most: int) -> list[Candidate]:
     """What the estimate likes best, and a few others."""
-    legal = tuple(itertools.islice(legal_schedules(kernel, configuration), 60))
-    best = choose_schedule(kernel, configuration)
+    legal = tuple(itertools.islice(legal_candidates(kernel, configuration), 60))
+    best = choose_candidate(kernel, configuration)
     return [best, *random.Random(0).sample(legal, min(len(legal), most))]
 
 
@@ -61,7 +61,7 @@ def test_a_bound_is_near_what_is_reached(shape, monkeypatch):
     machine = PRESETS["8x8"]
     graph = layer(*LAYERS[shape])
     kernel = kernel_of(graph, machine)
-    cycles = exact_cycles(graph, choose_schedule(kernel, machine), machine, monkeypatch, IDEAL)
+    cycles = exact_cycles(graph, choose_candidate(kernel, machine), machine, monkeypatch, IDEAL)
     assert 1 <= cycles / demand_of(kernel, machine).cycles < 1.15
 
 
@@ -69,12 +69,12 @@ def drawn_chains(seeds: range, monkeypatch) -> Iterator[tuple[int, int]]:
     """Bound and exact cycles of chains that are fused, with schedules taken at random."""
     chance = random.Random(0)
 
-    def draw(kernel: Kernel, configuration: Configuration, *_) -> Schedule:
-        legal = tuple(itertools.islice(legal_schedules(kernel, configuration), 30))
-        drawn = chance.choice(legal or (choose_schedule(kernel, configuration),))
+    def draw(kernel: Kernel, configuration: Configuration, *_) -> Candidate:
+        legal = tuple(itertools.islice(legal_candidates(kernel, configuration), 30))
+        drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", draw)
+    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", draw)
     for seed, sketch in chains(seeds):
         configuration = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
         try:

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.compiler.accelerator.lower import Lowering
+from tilewright.compiler import te
 from tilewright.compiler.accelerator.plan import Plan
-from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
@@ -162,43 +162,46 @@ class Seen(Counter[str]):
 
     def add(self, plan: Plan, configuration: Configuration) -> None:
         """Count one plan."""
-        self["fused"] += len(plan.steps) > 1
+        self["fused"] += len(plan.phases) > 1
         self["channels outer"] += plan.channels_outer
         for ring in plan.rings.values():
-            rows = ring.top + ring.height + ring.bottom
             self["ring"] += 1
-            self["wrap"] += rows > ring.ring
-            self["wrap twice"] += rows > 2 * ring.ring
+            self["wrap"] += ring.rows > ring.ring
+            self["wrap twice"] += ring.rows > 2 * ring.ring
             self["overhang"] += ring.overhang > 0
             self["stride beyond window"] += ring.advance > ring.span
-        for step, tile in zip(plan.steps, plan.tiles, strict=True):
-            self["groups of taps"] += bool(step.window and step.window.groups(configuration)[0] > 1)
-            self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in step.streams)
-            self["batch"] += step.extents[step.pixels[0]] > 1
-            self["rows cut"] += tile[step.pixels[2]] < step.extents[step.pixels[2]]
-            self["channels cut"] += tile[step.channels[-1]] < step.extents[step.channels[-1]]
+        for phase, tile in zip(plan.phases, plan.tiles, strict=True):
+            window, columns, channels = phase.window, phase.pixels[2], phase.channels[-1]
+            self["groups of taps"] += bool(window and window.groups(configuration)[0] > 1)
+            self["gathered"] += any(plan.kernel.tensors[r.tensor].patches for r in phase.streams)
+            self["batch"] += phase.extents[phase.pixels[0]] > 1
+            self["rows cut"] += tile[columns] < phase.extents[columns]
+            self["channels cut"] += tile[channels] < phase.extents[channels]
             self["split sum"] += bool(
-                step.reduced and tile[step.reduced] < step.reductions[step.reduced]
+                phase.reduced and tile[phase.reduced] < phase.reductions[phase.reduced]
             )
 
 
 @pytest.fixture
 def seen(monkeypatch) -> Seen:
     """Schedules are drawn at random, what can be fused is fused, and what is lowered is counted."""
-    seen, chance, lower = Seen(), random.Random(0), Lowering.lower
+    seen, chance = Seen(), random.Random(0)
+    make = Candidate.schedule
 
-    def draw_schedule(kernel: Kernel, configuration: Configuration, *_) -> Schedule:
+    def draw_schedule(kernel: Kernel, configuration: Configuration, *_) -> Candidate:
         most, depth = chance.choice((1, 10, 100)), chance.choice((0, 0, 1, 2, 3))
-        legal = tuple(itertools.islice(legal_schedules(kernel, configuration, depth), most))
-        drawn = chance.choice(legal or (choose_schedule(kernel, configuration),))
+        legal = tuple(itertools.islice(legal_candidates(kernel, configuration, depth), most))
+        drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
-    def lower_and_count(self: Lowering, kernel: Kernel, schedule: Schedule) -> None:
-        seen.add(schedule.plan(kernel, self.configuration), self.configuration)
-        lower(self, kernel, schedule)
+    def make_and_count(
+        self: Candidate, kernel: Kernel, configuration: Configuration
+    ) -> te.Schedule:
+        seen.add(self.plan(kernel, configuration), configuration)
+        return make(self, kernel, configuration)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", draw_schedule)
-    monkeypatch.setattr(Lowering, "lower", lower_and_count)
+    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", draw_schedule)
+    monkeypatch.setattr(Candidate, "schedule", make_and_count)
     return seen
 
 
@@ -257,13 +260,13 @@ def every_schedule(sketch: Sketch, configuration: Configuration, monkeypatch) ->
     for place in range(0, 60, 3):
         plans.clear()
 
-        def nth(kernel: Kernel, machine: Configuration, *_, place: int = place) -> Schedule:
+        def nth(kernel: Kernel, machine: Configuration, *_, place: int = place) -> Candidate:
             first = place if kernel.name.count(" + ") == whole - 1 else 0
-            legal = tuple(itertools.islice(legal_schedules(kernel, machine), first + 1))
+            legal = tuple(itertools.islice(legal_candidates(kernel, machine), first + 1))
             plans.append(legal[-1].plan(kernel, machine))
             return replace(legal[-1], estimated_cycles=0)
 
-        monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", nth)
+        monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", nth)
         with FuzzRunner() as run:
             outcome = run(realise(sketch), configuration, 1, "sim")
         assert outcome.kind == "equal", f"schedule {place}: {outcome.text}"

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.accelerator.dma import Resident, load_box, store_box
+from tilewright.compiler.accelerator.dma import DramTensor, load_box, store_box
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.encoding import encode
 from tilewright.isa.semantics import Machine
@@ -30,7 +30,7 @@ def test_loaded_boxes_are_padded_slices(case, pad, configuration, local):
     base = 3
     dram = generator.integers(0, 256, base + int(np.prod(shape))).astype(np.uint8)
     machine = Machine(configuration, dram)
-    for load in load_box(Resident(base, shape), box, Memory.ACT, local, pad, configuration):
+    for load in load_box(DramTensor(base, shape), box, Memory.ACT, local, pad, configuration):
         encode(load, configuration)
         machine.execute(load)
     tensor = dram[base:].view(np.int8).reshape(shape)
@@ -57,7 +57,7 @@ def test_stored_boxes_land_where_slicing_puts_them(case, configuration):
     count = int(np.prod([high - low for low, high in box]))
     values = np.arange(1, count + 1).astype(np.uint8)
     machine.memories[Memory.ACT][7 : 7 + count] = values
-    for store in store_box(Resident(0, shape), box, Memory.ACT, 7, configuration):
+    for store in store_box(DramTensor(0, shape), box, Memory.ACT, 7, configuration):
         encode(store, configuration)
         machine.execute(store)
     expected = np.zeros(shape, dtype=np.uint8)
@@ -78,7 +78,7 @@ def test_parts_are_stored_without_what_is_not_theirs(data, configuration):
     line = width * columns * (channels + room)
     pixel = channels + room
     whole = np.zeros((n, height * rows, width * columns, pixel), np.int8)
-    part = Resident(
+    part = DramTensor(
         first,
         (n, height, width, block * blocks),
         (whole[0].size, rows * line, columns * pixel, 1),

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.kernels import build_kernel
@@ -49,14 +49,14 @@ def layer(size: int, channels_in: int, channels_out: int, kernel: int, stride: i
 
 def exact_cycles(
     graph: Graph,
-    schedule: Schedule,
+    schedule: Candidate,
     configuration: Configuration,
     monkeypatch,
     memory: MemoryModel | None = None,
 ) -> int:
     """Cycles of the graph's one kernel with a schedule, by the timing model."""
     monkeypatch.setattr(
-        "tilewright.compiler.fusion.choose_schedule", lambda kernel, *options: schedule
+        "tilewright.compiler.fusion.choose_candidate", lambda kernel, *options: schedule
     )
     (segment,) = compile_graph(graph, configuration).segments
     return time_program(segment.program, configuration, memory).cycles
@@ -77,8 +77,8 @@ def test_the_chosen_schedule_is_nearly_the_best_of_a_sample(configuration, monke
     for name, numbers in LAYERS.items():
         graph = layer(*numbers)
         kernel = build_kernel(graph.nodes[0], graph, machine)
-        chosen = choose_schedule(kernel, machine)
-        legal = [one for one in legal_schedules(kernel, machine) if one != chosen]
+        chosen = choose_candidate(kernel, machine)
+        legal = [one for one in legal_candidates(kernel, machine) if one != chosen]
         # Among those that the estimate likes, where a wrong order costs most, and some others.
         legal.sort(key=lambda one: one.estimated_cycles)
         legal = [one for one in legal if one.estimated_cycles < 4 * chosen.estimated_cycles]
@@ -107,6 +107,6 @@ def test_an_estimate_of_the_best_is_near_the_exact_time(monkeypatch):
     for numbers in (LAYERS["3x3 of many channels"], LAYERS["depthwise"]):
         graph = layer(*numbers)
         kernel = build_kernel(graph.nodes[0], graph, machine)
-        chosen = choose_schedule(kernel, machine)
+        chosen = choose_candidate(kernel, machine)
         cycles = exact_cycles(graph, chosen, machine, monkeypatch)
         assert 0.8 < chosen.estimated_cycles / cycles < 1.25

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.accelerator.sliding import Window, channel_block, pack_taps
+from tilewright.compiler.accelerator.sliding import Window, lane_channels
+from tilewright.compiler.accelerator.weights import pack_weights
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv, evaluate
 from tilewright.compiler.kernels import build_kernel
@@ -140,13 +141,13 @@ def test_packed_taps_multiply_each_pixel_of_a_window_by_its_weight_once(
     configuration = configuration.replace(name="taps", depthwise_taps=taps)
     span = (kernel[1] - 1) * dilation + 1
     window = Window("x", "kx", 1, dilation, span)
-    block = channel_block(configuration)
+    block = lane_channels(configuration)
     weights = np.random.default_rng(taps).integers(1, 128, (*kernel, 2 * block)).astype(np.int8)
     count, step = window.groups(configuration)
     used = window.taps(configuration)
     assert (count - 1) * step + used == span
     assert step <= used
-    packed = np.frombuffer(pack_taps(weights, window, configuration), np.int8).reshape(
+    packed = np.frombuffer(pack_weights(weights, window, configuration), np.int8).reshape(
         2, kernel[0], count, configuration.lanes_in, configuration.lanes_out
     )
     assert not packed[:, :, :, used:].any()
@@ -164,7 +165,7 @@ def test_packed_taps_multiply_each_pixel_of_a_window_by_its_weight_once(
 def test_taps_of_channels_that_are_no_whole_blocks_are_refused():
     weights = np.zeros((1, 1, 6), np.int8)
     with pytest.raises(CompileError) as caught:
-        pack_taps(weights, Window("x", "kx", 1, 1, 1), PRESETS["4x4"])
+        pack_weights(weights, Window("x", "kx", 1, 1, 1), PRESETS["4x4"])
     assert str(caught.value) == "6 channels cannot be cut into whole blocks of 4"
 
 

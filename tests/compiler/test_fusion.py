@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule
+from tilewright.compiler.accelerator.search import Candidate, choose_candidate
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.fusion import Group, form_groups
 from tilewright.compiler.graph import (
@@ -140,10 +140,10 @@ def bottleneck(**names: str) -> Graph:
 def eager(monkeypatch):
     """Everything that can be fused is, also where it takes longer than its parts."""
 
-    def free(kernel: Kernel, configuration: Configuration, *options) -> Schedule:
-        return replace(choose_schedule(kernel, configuration, *options), estimated_cycles=0)
+    def free(kernel: Kernel, configuration: Configuration, *options) -> Candidate:
+        return replace(choose_candidate(kernel, configuration, *options), estimated_cycles=0)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", free)
+    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", free)
 
 
 @pytest.mark.parametrize("name", ["4x4", "8x8", "8x16", "16x8"])

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.compiler import compile as compiler
-from tilewright.compiler.accelerator.dma import Resident
-from tilewright.compiler.accelerator.schedule import legal_schedules
+from tilewright.compiler.accelerator.dma import DramTensor
+from tilewright.compiler.accelerator.search import legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Builder,
@@ -169,11 +169,11 @@ def test_any_schedule_keeps_the_meaning(monkeypatch):
     inputs, configuration = random_inputs(graph), PRESETS["4x4"]
     expected = evaluate(graph, inputs)["y"]
     kernel = build_kernel(graph.nodes[0], graph, configuration)
-    legal = tuple(legal_schedules(kernel, configuration))
+    legal = tuple(legal_candidates(kernel, configuration))
     assert len(legal) > 100
     for schedule in legal[:: len(legal) // 12]:
         monkeypatch.setattr(
-            "tilewright.compiler.fusion.choose_schedule", lambda *_, one=schedule: one
+            "tilewright.compiler.fusion.choose_candidate", lambda *_, one=schedule: one
         )
         np.testing.assert_array_equal(execute(graph, configuration, inputs), expected)
 
@@ -267,11 +267,11 @@ def test_memory_is_seen_along_the_dimensions_of_a_view():
     graph = product(operator, 1, 5, 4, 7)
     kernel = build_kernel(graph.nodes[0], graph, PRESETS["4x4"])
     left, right, _, out, *_ = kernel.tensors.values()
-    a = Resident(64, (1, 1, 5, 12)).holding(left)
+    a = DramTensor(64, (1, 1, 5, 12)).holding(left)
     assert (a.base, a.shape, a.strides) == (64, (1, 3, 1, 5, 4), (60, 4, 0, 12, 1))
-    b = Resident(0, (1, 1, 7, 12)).holding(right)
+    b = DramTensor(0, (1, 1, 7, 12)).holding(right)
     assert (b.shape, b.strides) == ((1, 3, 1, 4, 7), (84, 4, 0, 1, 12))
-    y = Resident(0, (1, 1, 5, 24)).holding(out)
+    y = DramTensor(0, (1, 1, 5, 24)).holding(out)
     assert (y.shape, y.strides, y.channels) == ((1, 3, 5, 8), (120, 7, 24, 1), 7)
 
 

@@ -257,13 +257,13 @@ def test_nodes_of_one_kernel_share_its_cycles():
 
 def test_equal_layers_are_estimated_once(monkeypatch):
     graph, kernels = network(), []
-    choose = node_cycles.choose_schedule
+    choose = node_cycles.choose_candidate
 
     def count(kernel, *rest):
         kernels.append(kernel)
         return choose(kernel, *rest)
 
-    monkeypatch.setattr(node_cycles, "choose_schedule", count)
+    monkeypatch.setattr(node_cycles, "choose_candidate", count)
     node_cycles.estimator_of.cache_clear()
     twice = [node for node in graph.nodes if is_accelerated(node)] * 2
     cycles_alone(graph, twice, MACHINE, DEFAULT_OPTIONS)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tilewright.compiler.accelerator.constants import ConstantPool
-from tilewright.compiler.accelerator.dma import Resident
+from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.estimate import estimate_instructions
 from tilewright.compiler.accelerator.lower import Lowering
-from tilewright.compiler.accelerator.schedule import choose_schedule
+from tilewright.compiler.accelerator.search import choose_candidate
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QAdd, TensorType, Value
@@ -32,9 +32,9 @@ def addition(*shape: int) -> Graph:
 def lowered(graph: Graph, most_instructions: int) -> int:
     """Instructions of a graph's only node."""
     kernel = build_kernel(graph.nodes[0], graph, MACHINE, {})
-    residents = {name: Resident(0, kind.shape) for name, kind in graph.types.items()}
+    residents = {name: DramTensor(0, kind.shape) for name, kind in graph.types.items()}
     lowering = Lowering(MACHINE, residents, ConstantPool(0), most_instructions)
-    lowering.lower(kernel, choose_schedule(kernel, MACHINE))
+    lowering.lower(choose_candidate(kernel, MACHINE).schedule(kernel, MACHINE))
     return len(lowering.stream)
 
 
@@ -42,7 +42,7 @@ def lowered(graph: Graph, most_instructions: int) -> int:
 def test_the_estimate_is_about_what_is_emitted(shape):
     graph = addition(*shape)
     kernel = build_kernel(graph.nodes[0], graph, MACHINE, {})
-    plan = choose_schedule(kernel, MACHINE).plan(kernel, MACHINE)
+    plan = choose_candidate(kernel, MACHINE).plan(kernel, MACHINE)
     made = lowered(graph, 1 << 20)
     assert 0.5 * made <= estimate_instructions(plan, MACHINE) <= made
 

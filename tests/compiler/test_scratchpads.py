@@ -32,6 +32,13 @@ def requests(draw):
     return size, pieces
 
 
+def take(arena: Arena, *asked) -> tuple[int, bool]:
+    """First unit of a piece, and whether it is missing; a piece that is given lives."""
+    piece, missing = arena.take(*asked)
+    assert piece.alive
+    return piece.base, missing
+
+
 @given(case=requests())
 def test_a_piece_is_found_again_unless_something_was_put_over_it(case):
     """Each unit of the arena is compared with what was last written there."""
@@ -39,7 +46,7 @@ def test_a_piece_is_found_again_unless_something_was_put_over_it(case):
     arena, held = Arena(size), [object()] * size
     for key, wanted, within in pieces:
         low, high = within or (0, size)
-        base, missing = arena.take((key, wanted) if key else None, wanted, within)
+        base, missing = take(arena, (key, wanted) if key else None, wanted, within)
         assert low <= base
         assert base + wanted <= high
         place = slice(base, base + wanted)
@@ -56,7 +63,7 @@ def test_pieces_of_an_arena_never_overlap(case):
     size, pieces = case
     arena = Arena(size)
     for key, wanted, within in pieces:
-        arena.take((key, wanted) if key else None, wanted, within)
+        take(arena, (key, wanted) if key else None, wanted, within)
         spans = sorted((piece.base, piece.end) for piece in arena.pieces)
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
 
@@ -71,7 +78,7 @@ def test_no_place_was_not_used_for_longer_nor_comes_before_one_as_old(case, row)
         starts = [s for s in range(low, high - wanted + 1) if s % row == 0]
         if not starts:
             continue
-        base, missing = arena.take((key, wanted) if key else None, wanted, within)
+        base, missing = take(arena, (key, wanted) if key else None, wanted, within)
         if missing:
             assert base == min(starts, key=lambda start: max(used[start : start + wanted]))
             # What is left of a piece that something was put over is not used any more.
@@ -83,38 +90,38 @@ def test_no_place_was_not_used_for_longer_nor_comes_before_one_as_old(case, row)
 
 def test_the_place_that_was_not_used_for_longest_is_taken():
     arena = Arena(9)
-    assert [arena.take(key, 3)[0] for key in "abc"] == [0, 3, 6]
-    assert arena.take("a", 3) == (0, False)
-    assert arena.take("d", 3) == (3, True)
-    assert arena.take("c", 3) == (6, False)
-    assert arena.take("b", 3) == (0, True)
+    assert [take(arena, key, 3)[0] for key in "abc"] == [0, 3, 6]
+    assert take(arena, "a", 3) == (0, False)
+    assert take(arena, "d", 3) == (3, True)
+    assert take(arena, "c", 3) == (6, False)
+    assert take(arena, "b", 3) == (0, True)
 
 
 def test_a_piece_outside_the_region_that_is_asked_for_is_not_found():
     arena = Arena(8)
-    arena.take("a", 2, (0, 4))
-    assert arena.take("a", 2, (4, 8)) == (4, True)
-    assert arena.take("a", 2, (0, 4)) == (0, False)
+    take(arena, "a", 2, (0, 4))
+    assert take(arena, "a", 2, (4, 8)) == (4, True)
+    assert take(arena, "a", 2, (0, 4)) == (0, False)
 
 
 def test_pieces_begin_where_rows_do():
     """What one kernel leaves in parts of a row does not shift what the next one brings."""
     arena = Arena(32, row=8)
-    assert [arena.take(key, 6)[0] for key in "abcd"] == [0, 8, 16, 24]
-    assert arena.take("e", 12, (8, 32)) == (8, True)
+    assert [take(arena, key, 6)[0] for key in "abcd"] == [0, 8, 16, 24]
+    assert take(arena, "e", 12, (8, 32)) == (8, True)
 
 
 def test_a_piece_without_a_key_is_always_new():
     arena = Arena(4)
-    assert arena.take(None, 2) == (0, True)
-    assert arena.take(None, 2) == (2, True)
-    assert arena.take(None, 2) == (0, True)
+    assert take(arena, None, 2) == (0, True)
+    assert take(arena, None, 2) == (2, True)
+    assert take(arena, None, 2) == (0, True)
 
 
 def test_a_place_among_thousands_of_pieces_is_found_in_no_time():
     """Each piece that is put into a full arena takes the place of the one put there first."""
     arena, started = Arena(1000), time.process_time()
-    assert [arena.take(key, 1)[0] for key in range(3000)] == [*range(1000)] * 3
+    assert [take(arena, key, 1)[0] for key in range(3000)] == [*range(1000)] * 3
     assert time.process_time() - started < 20
 
 
@@ -168,3 +175,12 @@ def test_the_last_two_share_banks_where_there_are_too_few():
         (BANK, BANK + BANK // 2),
         (BANK + BANK // 2, 2 * BANK),
     )
+
+
+def test_what_something_is_put_over_is_not_alive():
+    arena = Arena(4)
+    first, second = arena.take("a", 2)[0], arena.take("b", 2)[0]
+    arena.clear(1, 2)
+    assert (first.alive, second.alive) == (False, True)
+    assert take(arena, "b", 2) == (2, False)
+    assert take(arena, "a", 2) == (0, True)

@@ -24,6 +24,7 @@ from ..console import NO_LAYERS, configuration_sentence, say, search_sentence
 from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 from ..placement_options import add_placement, chosen_placing
+from ..schedule_options import add_schedules, chosen_schedules
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)
+    add_schedules(parser)
     add_json(parser, "cycles and lower bound of each layer")
     parser.set_defaults(function=compile_)
 
@@ -61,7 +63,8 @@ def compile_(arguments: argparse.Namespace) -> None:
         "overrides": chosen_overrides(arguments),
         "placing": chosen_placing(arguments, places=bool(arguments.json)),
     }
-    kept = kept_module(arguments.source, configuration, **asked)
+    schedules = chosen_schedules(arguments)
+    kept = None if schedules else kept_module(arguments.source, configuration, **asked)
     found = kept.read() if kept is not None else None
     module = None
     if found is not None:
@@ -70,7 +73,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     else:
         from ....runtime.artifact import save
 
-        module = compile_anew(arguments.source, configuration, **asked)
+        module = compile_anew(arguments.source, configuration, schedules=schedules, **asked)
         report = module.report
         save(module, target)
         if kept is not None and target.is_file():
@@ -78,7 +81,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         elif kept is not None:  # nothing can be read back from a device or a pipe
             kept.save(module)
             found = kept.read()
-    if arguments.table or arguments.json:
+    if arguments.table or arguments.json or arguments.schedules:
         if module is None:
             from ....runtime.artifact import load
 
@@ -94,7 +97,12 @@ def compile_(arguments: argparse.Namespace) -> None:
     }
     if arguments.json:
         write_json(arguments.json, values)
-    if arguments.json != "-":
+    if arguments.schedules:
+        from ....compiler.given_schedules import schedules_text
+
+        assert module is not None
+        print(schedules_text(module))
+    elif arguments.json != "-":
         say(
             f"{target}: {len(values['layers'])} accelerator layers in {values['instructions']} "
             f"instructions, {values['bytes']:,} bytes"

@@ -114,11 +114,12 @@ def disassemble(segment: Segment, layer: Layer, name: str, nodes: Sequence[str])
     places = {binding.name: binding for binding in segment.activations}
     place = places[layer.output]
     title = (
-        f"# layer {name} ({layer.op}): {layer.macs:,} MACs, {layer.schedule}\n"
+        f"# layer {name} ({layer.op}): {layer.macs:,} MACs\n"
         f"# {'nodes' if len(nodes) > 1 else 'node'} {', '.join(f'`{node}`' for node in nodes)}\n"
         f"# gives int8{list(place.shape)} at {place.offset:#x}, stored as "
         f"{list(place.stored_shape)}\n"
     )
+    title += "".join(f"# {line}\n" for line in layer.schedule.splitlines())
     return title + format_program(segment.program[layer.first : layer.last], comments)
 
 

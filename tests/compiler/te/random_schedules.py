@@ -176,6 +176,7 @@ def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
         around = consumer.place.consumer
         consumer = next(s for s in schedule.stages if s.name == around)
     computing = [s.name for s in schedule.stages if not s.source]
+    earlier = schedule.stages[: schedule.stages.index(stage)]
     following = loops[(loops.index(loop) + 1) % len(loops)]
     scope = pick.choice(["DRAM", "ACT", "ACT", "WGT", "PARAM", "LUT", "ACC", "ACC"])
     many = pick.sample(loops, pick.randint(1, len(loops)))
@@ -200,6 +201,10 @@ def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
             lambda: te.Tensorise(name, pick.choice([loop, loops[0]])),
             lambda: te.Tensorise(pick.choice(computing), pick.choice([loop, loops[0]])),
             lambda: te.Fuse(name, loop, following),
+            lambda: te.Arena(),
+            lambda: te.Precede(name, pick.choice(earlier or [stage]).name),
+            lambda: te.Precede(name, (earlier or [stage])[-1].name),
+            lambda: te.Roll(name, pick.randint(0, 3)),
         ]
     )()
 
@@ -235,6 +240,27 @@ def place_operands(pick: random.Random, schedule: te.Schedule) -> None:
                 schedule.apply(step)
 
 
+def roll_stages(pick: random.Random, schedule: te.Schedule) -> None:
+    """Stages that their reader's rows advance through, so that rings have a chance."""
+    for stage in reversed(schedule.stages):
+        readers = [s for s in schedule.stages if stage.name in {r.tensor for r in s.reads()}]
+        if len(readers) != 1 or stage.output.dtype != "int8":
+            continue
+        reader = readers[0]
+        with suppress(te.ScheduleError):
+            loops = next(s.loops for s in schedule.stages if s.name == reader.name)
+            if loops[0] == reader.axes[0] and pick.random() < 0.7:
+                schedule.split(reader.name, loops[0], pick.randint(1, 3))
+                loops = next(s.loops for s in schedule.stages if s.name == reader.name)
+            if pick.random() < 0.7:
+                schedule.split(stage.name, stage.axes[0], pick.randint(1, 3))
+            schedule.apply(
+                te.SetScope(stage.name, "ACT"),
+                te.ComputeAt(stage.name, reader.name, loops[0]),
+                te.Roll(stage.name, pick.randint(0, 3)),
+            )
+
+
 def random_schedule(
     pick: random.Random, kernel: Kernel, steps: int
 ) -> tuple[te.Schedule, int, list[te.Step]]:
@@ -242,6 +268,8 @@ def random_schedule(
     schedule = te.Schedule(kernel, MACHINE)
     if pick.random() < 0.5:
         place_operands(pick, schedule)
+    else:
+        roll_stages(pick, schedule)
     refused, harmful = 0, []
     for _ in range(steps):
         step = random_step(pick, schedule)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.te.transfers import dense_pieces
+from tilewright.compiler.accelerator.transfers import dense_pieces
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 from tilewright.flows.execution.timed import TimedSegment
@@ -206,7 +206,7 @@ def test_every_instruction_has_a_note():
 
 
 def test_tensors_in_main_memory_begin_with_a_burst():
-    bases = [one.base for one in lowered(ROWS.format(depth=1)).residents.values()]
+    bases = [one.base for one in lowered(ROWS.format(depth=1)).dram.values()]
     assert sorted(bases) == bases
     assert all(base % 64 == 0 for base in bases)
 

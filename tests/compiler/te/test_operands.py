@@ -62,8 +62,8 @@ REFUSALS = {
     "a window over each channel": (
         product(lambda m, k, o: WIDE[0, m + k, o], lambda m, k, o: B[k, o]),
         {"wide": "ACT", "b": "WGT"},
-        "gemm would slide along `out.ACC`, which no schedule can ask for; make it a product of "
-        "matrices, or a sum that vector computes",
+        "the sums of a window that slides need rows of ACC between the outputs; add `arena()`, "
+        "which leaves room for them",
     ),
 }
 

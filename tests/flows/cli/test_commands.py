@@ -43,15 +43,15 @@ def test_inspect_names_layers_and_tiles(tilewright, artifact):
     ]
     assert any(line.startswith("# nodes `conv3`, `residual`") for line in lines)
     assert "# node `dense`" in lines
-    assert "#   y0 o0: load parameters" in lines
-    assert "#   y0 o0 i0: product" in lines
+    assert "#   bias.PARAM o0: copy `bias`" in lines
+    assert "#   acc n0 y0 x0 o0 i0 ky0 kx0: gemm" in lines
 
 
 def test_inspect_shows_one_layer(tilewright, artifact):
     module = load(artifact)
     layer = module.segments[0].layers[1]
     said = tilewright("inspect", artifact, "--layer", "conv2")
-    assert said.strip().startswith("# layer conv2 (conv): 73,728 MACs, ")
+    assert said.strip().startswith("# layer conv2 (conv): 73,728 MACs\n")
     assert parse_program(said) == module.segments[0].program[layer.first : layer.last]
 
 

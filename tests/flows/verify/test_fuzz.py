@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tilewright.compiler.accelerator.schedule import Schedule, choose_schedule, legal_schedules
+from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv, evaluate, verify
@@ -44,15 +44,15 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
     chance = random.Random(0)
     cuts = 0
 
-    def any_schedule(kernel: Kernel, configuration: Configuration, depth: int) -> Schedule:
+    def any_schedule(kernel: Kernel, configuration: Configuration, depth: int) -> Candidate:
         nonlocal cuts
-        legal = tuple(legal_schedules(kernel, configuration, depth))
+        legal = tuple(legal_candidates(kernel, configuration, depth))
         if not legal:
-            return choose_schedule(kernel, configuration, depth)
+            return choose_candidate(kernel, configuration, depth)
         cuts += len(legal) > 1
         return chance.choice(legal)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_schedule", any_schedule)
+    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", any_schedule)
     with FuzzRunner() as run:
         tally = fuzz(range(500, 540), run)
     assert tally.failures == [], report(tally)

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
+from ..te.schedule import Schedule
 from ..tensor import Kernel
+from .default_schedule import default_steps
 from .estimate import estimate
-from .plan import Plan, Tile, make_plan, passes_tiles, step_fits
-from .steps import Step, steps_of
+from .phases import Phase, Tile, phases_of
+from .plan import Plan, make_plan, passes_tiles, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Candidate:
     """Tile extents of every step, loop order of the last, and the cycles estimated for it.
 
     Parameters
@@ -39,6 +41,20 @@ class Schedule:
     estimated_cycles: int
     depth: int = 0
 
+    def schedule(self, kernel: Kernel, configuration: Configuration) -> Schedule:
+        """The steps that run the kernel so.
+
+        Raises
+        ------
+        ScheduleError
+            When the candidate belongs to another kernel.
+        """
+        schedule = Schedule(kernel, configuration)
+        tiles = tuple(map(dict, self.tiles))
+        phases = phases_of(kernel)
+        schedule.apply(*default_steps(kernel, phases, tiles, self.channels_outer, self.depth))
+        return schedule
+
     def plan(self, kernel: Kernel, configuration: Configuration) -> Plan:
         """Where everything lies.
 
@@ -47,7 +63,7 @@ class Schedule:
         CompileError
             When the schedule belongs to another kernel or another machine.
         """
-        steps = steps_of(kernel)
+        steps = phases_of(kernel)
         tiles = tuple(map(dict, self.tiles))
         plan = make_plan(kernel, steps, tiles, self.channels_outer, self.depth, configuration)
         if plan is None:
@@ -65,7 +81,7 @@ class Schedule:
         return f"tile {sizes}, {'channels' if self.channels_outer else 'pixels'} outer{depth}"
 
 
-def choose_schedule(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Schedule:
+def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Candidate:
     """The legal schedule with the least estimate; the first of equals.
 
     Raises
@@ -73,12 +89,12 @@ def choose_schedule(kernel: Kernel, configuration: Configuration, depth: int = 0
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
-    return likely_schedules(kernel, configuration, depth, 1)[0]
+    return likely_candidates(kernel, configuration, depth, 1)[0]
 
 
-def likely_schedules(
+def likely_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
-) -> list[Schedule]:
+) -> list[Candidate]:
     """The `count` legal schedules with the least estimates, at least one; equals in order.
 
     Raises
@@ -86,7 +102,7 @@ def likely_schedules(
     CompileError
         When not even the smallest tile fits, naming what is too small.
     """
-    legal = legal_schedules(kernel, configuration, depth)
+    legal = legal_candidates(kernel, configuration, depth)
     best = heapq.nsmallest(count, legal, key=lambda schedule: schedule.estimated_cycles)
     if not best:
         raise CompileError(
@@ -98,11 +114,11 @@ def likely_schedules(
     return best
 
 
-def legal_schedules(
+def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
-) -> Iterator[Schedule]:
+) -> Iterator[Candidate]:
     """Every schedule considered that fits the scratchpads; the lowering takes any of them."""
-    steps = steps_of(kernel)
+    steps = phases_of(kernel)
     last = steps[-1]
     for tiles in _all_tiles(steps, kernel, configuration):
         # With all channels in one tile both orders are the same walk.
@@ -110,7 +126,7 @@ def legal_schedules(
         for channels_outer in (False, True) if cut else (False,):
             plan = make_plan(kernel, steps, tiles, channels_outer, depth, configuration)
             if plan is not None:
-                yield Schedule(
+                yield Candidate(
                     tuple(tuple(tile.items()) for tile in tiles),
                     channels_outer,
                     estimate(plan, configuration),
@@ -119,7 +135,7 @@ def legal_schedules(
 
 
 def _all_tiles(
-    steps: tuple[Step, ...], kernel: Kernel, configuration: Configuration
+    steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration
 ) -> Iterator[tuple[Tile, ...]]:
     """Tiles of all steps: those of the last, and of the others to match."""
     passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
@@ -146,7 +162,7 @@ def _all_tiles(
         yield from itertools.product(*reversed(choices))
 
 
-def _rows_for(step: Step, reader: Step, tile: Tile) -> int:
+def _rows_for(step: Phase, reader: Phase, tile: Tile) -> int:
     """Rows by which a reader's tiles advance through a step's activation."""
     row = reader.pixels[1]
     read = next(read for read in reader.activations if read.tensor == step.name)
@@ -154,7 +170,7 @@ def _rows_for(step: Step, reader: Step, tile: Tile) -> int:
 
 
 def _rolling_tiles(
-    step: Step, rows: int, chunks: list[Tile], configuration: Configuration
+    step: Phase, rows: int, chunks: list[Tile], configuration: Configuration
 ) -> list[Tile]:
     """Tiles of a step whose rows roll: some rows, whole, and as many channels as fit."""
     n, y, x = step.pixels
@@ -167,11 +183,11 @@ def _rolling_tiles(
             {**base, y: count, inner: size, **chunk}
             for size, chunk in itertools.product(sizes, chunks)
         )
-        tiles += itertools.islice((t for t in choices if step_fits(step, t, configuration)), 1)
+        tiles += itertools.islice((t for t in choices if tile_fits(step, t, configuration)), 1)
     return tiles
 
 
-def _lane_unit(step: Step, configuration: Configuration) -> int:
+def _lane_unit(step: Phase, configuration: Configuration) -> int:
     """Channels that a tile of a step is a multiple of."""
     if step.window is not None:
         return max(configuration.lanes_in, configuration.lanes_out)
@@ -179,13 +195,13 @@ def _lane_unit(step: Step, configuration: Configuration) -> int:
 
 
 def _fitting(
-    step: Step, data: list[Tile], chunks: list[Tile], configuration: Configuration
+    step: Phase, data: list[Tile], chunks: list[Tile], configuration: Configuration
 ) -> list[Tile]:
     tiles = ({**tile, **chunk} for tile in data for chunk in chunks)
-    return [tile for tile in tiles if step_fits(step, tile, configuration)]
+    return [tile for tile in tiles if tile_fits(step, tile, configuration)]
 
 
-def _chunks(step: Step, kernel: Kernel, configuration: Configuration) -> list[Tile]:
+def _chunks(step: Phase, kernel: Kernel, configuration: Configuration) -> list[Tile]:
     """Tiles of the reductions: the lane axis in equal chunks, all others whole."""
     whole = step.reductions
     patches = [kernel.tensors[read.tensor].patches for read in step.streams]
@@ -196,7 +212,7 @@ def _chunks(step: Step, kernel: Kernel, configuration: Configuration) -> list[Ti
     return [{**whole, step.reduced: size} for size in sizes if extent % size == 0]
 
 
-def _data_tiles(step: Step, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
+def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
     """Tiles of the last step's data axes: channels by whole lanes, rows, or parts of one row."""
     extents = step.extents
     *outer, inner = step.channels

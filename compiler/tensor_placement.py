@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .accelerator.constants import align
-from .accelerator.dma import Resident
+from .accelerator.dma import DramTensor
 from .graph import Graph, Node, QConcat, QResize, QSlice
 from .kernels.movement import Copy
 from .memory_plan import Lifetime
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class TensorPlacement:
     """Where a value lies inside the place of a whole one, which may be itself.
 
     Parameters
@@ -44,10 +44,10 @@ class Home:
     strides: tuple[int, ...] = ()
     copies: tuple[tuple[int, int], ...] = ()
 
-    def resident(self, offset: int) -> Resident:
+    def resident(self, offset: int) -> DramTensor:
         """The value in main memory, where the whole one begins at byte `offset`."""
         base = offset + self.first
-        return Resident(base, self.shape, self.strides, self.channels, self.copies)
+        return DramTensor(base, self.shape, self.strides, self.channels, self.copies)
 
     @property
     def end(self) -> int:
@@ -57,8 +57,8 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Homes:
-    """Homes of all activations of a segment, and what must be copied.
+class TensorPlacements:
+    """TensorPlacements of all activations of a segment, and what must be copied.
 
     Parameters
     ----------
@@ -68,15 +68,15 @@ class Homes:
         What a movement must copy, by its result.
     """
 
-    of: Mapping[str, Home]
+    of: Mapping[str, TensorPlacement]
     copies: Mapping[str, tuple[Copy, ...]]
 
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of every place, by the value that it is the whole of."""
         sizes: dict[str, int] = {}
-        for home in self.of.values():
-            sizes[home.whole] = max(home.end, sizes.get(home.whole, 0))
+        for placement in self.of.values():
+            sizes[placement.whole] = max(placement.end, sizes.get(placement.whole, 0))
         return sizes
 
     def lifetimes(self, spans: Mapping[str, tuple[int, int]]) -> list[Lifetime]:
@@ -95,24 +95,26 @@ class Homes:
         sizes = self.sizes
         return [Lifetime(name, sizes[name], *span) for name, span in merged.items()]
 
-    def residents(self, offsets: Mapping[str, int]) -> dict[str, Resident]:
+    def dram(self, offsets: Mapping[str, int]) -> dict[str, DramTensor]:
         """All that have a place in main memory, by the offsets of the places."""
         return {
-            name: home.resident(offsets[home.whole])
-            for name, home in self.of.items()
-            if home.whole in offsets
+            name: placement.resident(offsets[placement.whole])
+            for name, placement in self.of.items()
+            if placement.whole in offsets
         }
 
-    def apart(self) -> tuple[dict[str, Resident], int]:
+    def apart(self) -> tuple[dict[str, DramTensor], int]:
         """All of them, every place for itself, and the bytes that these take together."""
         offsets, size = {}, 0
         for name, bytes_ in self.sizes.items():
             offsets[name] = size
             size += align(bytes_)
-        return self.residents(offsets), size
+        return self.dram(offsets), size
 
 
-def find_homes(graph: Graph, nodes: Sequence[Node], stored: Mapping[str, tuple[int, ...]]) -> Homes:
+def place_tensors(
+    graph: Graph, nodes: Sequence[Node], stored: Mapping[str, tuple[int, ...]]
+) -> TensorPlacements:
     """Decide where the activations of a segment lie.
 
     Parameters
@@ -122,21 +124,21 @@ def find_homes(graph: Graph, nodes: Sequence[Node], stored: Mapping[str, tuple[i
     stored
         Shape of every activation with padding, where it lies alone.
     """
-    homes: dict[str, Home] = {}
+    placements: dict[str, TensorPlacement] = {}
     copies: dict[str, tuple[Copy, ...]] = {}
     made = {node.output.name for node in nodes}
     # What a result is a part of is known before what its own parts are.
     for node in reversed(nodes):
         if isinstance(node.attributes, (QConcat, QResize)):
-            copies[node.output.name] = _store_parts(node, graph, stored, made, homes)
+            copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
     picked = {node.output.name for node in nodes if isinstance(node.attributes, QSlice)}
     for name in stored:
         if name not in picked:
-            homes.setdefault(name, _alone(name, graph, stored))
+            placements.setdefault(name, _alone(name, graph, stored))
     for node in nodes:
         if isinstance(node.attributes, QSlice):
-            copies[node.output.name] = _pick(node, graph, stored, homes)
-    return Homes(homes, copies)
+            copies[node.output.name] = _pick(node, graph, stored, placements)
+    return TensorPlacements(placements, copies)
 
 
 def _store_parts(
@@ -144,43 +146,46 @@ def _store_parts(
     graph: Graph,
     stored: Mapping[str, tuple[int, ...]],
     made: Collection[str],
-    homes: dict[str, Home],
+    placements: dict[str, TensorPlacement],
 ) -> tuple[Copy, ...]:
-    """Give what a result consists of a home there; what cannot live there is copied."""
+    """Give what a result consists of a placement there; what cannot live there is copied."""
     name = node.output.name
-    whole = homes.setdefault(name, _alone(name, graph, stored))
+    whole = placements.setdefault(name, _alone(name, graph, stored))
     copied: list[Copy] = []
     for index, (value, part) in enumerate(_parts(node, graph, whole, stored)):
-        if value in made and value not in homes:
-            homes[value] = part
+        if value in made and value not in placements:
+            placements[value] = part
         else:
             target = _fresh(f"{name} part {index}", stored)
-            homes[target] = part
+            placements[target] = part
             copied.append(Copy(value, value, target))
     return tuple(copied)
 
 
 def _pick(
-    node: Node, graph: Graph, stored: Mapping[str, tuple[int, ...]], homes: dict[str, Home]
+    node: Node,
+    graph: Graph,
+    stored: Mapping[str, tuple[int, ...]],
+    placements: dict[str, TensorPlacement],
 ) -> tuple[Copy, ...]:
-    """Leave what a slice picks where it lies, unless it has a home elsewhere."""
-    name, piece = node.output.name, _piece(node, graph, homes[node.inputs[0]], stored)
-    if name not in homes:
-        homes[name] = piece
+    """Leave what a slice picks where it lies, unless it has a placement elsewhere."""
+    name, piece = node.output.name, _piece(node, graph, placements[node.inputs[0]], stored)
+    if name not in placements:
+        placements[name] = piece
         return ()
     source = _fresh(f"{name} there", stored)
-    homes[source] = piece
+    placements[source] = piece
     return (Copy(name, source, name),)
 
 
-def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> Home:
-    return Home(name, stored[name], graph.types[name].shape[-1])
+def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:
+    return TensorPlacement(name, stored[name], graph.types[name].shape[-1])
 
 
 def _parts(
-    node: Node, graph: Graph, whole: Home, stored: Mapping[str, tuple[int, ...]]
-) -> Iterator[tuple[str, Home]]:
-    """What a result consists of, each value with its home in the result's."""
+    node: Node, graph: Graph, whole: TensorPlacement, stored: Mapping[str, tuple[int, ...]]
+) -> Iterator[tuple[str, TensorPlacement]]:
+    """What a result consists of, each value with its placement in the result's."""
     strides = whole.resident(0).strides
     operator, first = node.attributes, whole.first
     for value in node.inputs:
@@ -199,14 +204,16 @@ def _parts(
             yield value, replace(part, strides=apart, copies=copies)
 
 
-def _piece(node: Node, graph: Graph, whole: Home, stored: Mapping[str, tuple[int, ...]]) -> Home:
+def _piece(
+    node: Node, graph: Graph, whole: TensorPlacement, stored: Mapping[str, tuple[int, ...]]
+) -> TensorPlacement:
     """Where what a slice picks lies in the value that it is picked from."""
     operator, name = node.attributes, node.output.name
     assert isinstance(operator, QSlice)
     *pixels, channels = graph.types[name].shape
     strides = whole.resident(0).strides
     first = sum(start * stride for start, stride in zip(operator.starts, strides, strict=True))
-    return Home(
+    return TensorPlacement(
         whole.whole,
         (*pixels, stored[name][-1]),
         channels,

@@ -13,36 +13,35 @@ from ..isa.configuration import Configuration
 from ..isa.expressions import Call, Constant, Expression, Reduction
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
-from .accelerator.bounds import demand_of
 from .accelerator.constants import ConstantPool
-from .accelerator.dma import Resident
+from .accelerator.dma import DramTensor
 from .accelerator.lower import Lowering
-from .accelerator.schedule import Schedule, likely_schedules
+from .accelerator.lower_bound import demand_of
+from .accelerator.search import Candidate, likely_candidates
+from .given_schedules import Part
 from .options import Options
 from .tensor import Kernel
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
 """Cycles of a program that the checker would accept."""
 
-Part = tuple[Kernel, Schedule]
-
 NEAR = 1.01
 """A schedule this near to what any takes at least is good enough: no other is timed."""
 
 FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
-"""While the best time is this far from the bound, and what was timed has not more instructions, up
-to so many times as many schedules are timed: that of a small kernel takes a few milliseconds."""
+"""Try up to PATIENCE times as many candidates while the best is FAR times the bound or more, and
+those timed have FEW_INSTRUCTIONS or fewer: timing a small kernel takes a few milliseconds."""
 
 HOPELESS = 1.1
 """A schedule that is estimated to take so many times the best time yet is not timed."""
 
 
-class Stopwatch:
+class CandidateTimer:
     """Cycles of kernels that run one after the other, and of nothing else.
 
     Parameters
     ----------
-    residents
+    dram
         Where every activation lies in memory, by value, none in the place of another.
     size
         Bytes that they take together.
@@ -52,20 +51,20 @@ class Stopwatch:
 
     def __init__(
         self,
-        residents: Mapping[str, Resident],
+        dram: Mapping[str, DramTensor],
         size: int,
         configuration: Configuration,
         measure: Measure,
     ) -> None:
         self.configuration = configuration
         self.measure = measure
-        self.residents, self.size = residents, size
+        self.dram, self.size = dram, size
         self.known: dict[object, int] = {}
-        self.chosen: dict[object, Schedule] = {}
+        self.chosen: dict[object, Candidate] = {}
         self.instructions = 0
         """So many have been timed."""
 
-    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Schedule:
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
         """The fastest of the likely schedules; equal layers with equal rivals get the same one.
 
         Parameters
@@ -83,9 +82,9 @@ class Stopwatch:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]
 
-    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Schedule:
+    def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         bound = demand_of(kernel, self.configuration).cycles
-        likely = likely_schedules(
+        likely = likely_candidates(
             kernel, self.configuration, options.pipeline_depth, options.candidates * PATIENCE
         )
         best, least, before = likely[0], math.inf, self.instructions
@@ -102,11 +101,11 @@ class Stopwatch:
 
     def cycles(self, *parts: Part) -> int:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
-        key = tuple((self._form(kernel), schedule) for kernel, schedule in parts)
+        key = tuple((self._form(kernel), candidate) for kernel, candidate in parts)
         if key not in self.known:
-            lowering = Lowering(self.configuration, self.residents, ConstantPool(self.size))
-            for kernel, schedule in parts:
-                lowering.lower(kernel, schedule)
+            lowering = Lowering(self.configuration, self.dram, ConstantPool(self.size))
+            for kernel, candidate in parts:
+                lowering.lower(candidate.schedule(kernel, self.configuration))
             instructions = [emitted.instruction for emitted in lowering.stream]
             program = synthesise_tokens(instructions, self.configuration)
             self.instructions += len(program)
@@ -129,9 +128,7 @@ class Stopwatch:
         tensors = tuple(
             (
                 replace(tensor, value="", pad=0),
-                replace(self.residents[tensor.value], base=0)
-                if tensor.value in self.residents
-                else None,
+                replace(self.dram[tensor.value], base=0) if tensor.value in self.dram else None,
                 name in plain.constants,
             )
             for name, tensor in plain.tensors.items()

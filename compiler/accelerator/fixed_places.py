@@ -1,4 +1,4 @@
-"""Where the buffers of a loop program lie in the scratchpads.
+"""Fixed places for the buffers of a loop program, where they do not take turns in an arena.
 
 Every buffer has a region of its own for each of its slots, largest first, each in the emptiest bank
 that has room: units that work on different buffers then seldom meet at a bank's port, and a product
@@ -8,16 +8,14 @@ from ACT never share a bank, since it has one read port.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
-from ..accelerator.constants import align
-from ..accelerator.dma import Resident
-from ..accelerator.layout import Placement
-from .nodes import Allocate, Nest, nodes
-from .program import Program
+from ..te.nodes import Allocate, Nest, nodes
+from ..te.program import Program
+from .constants import align
 
 ELEMENT_BYTES = {Memory.ACT: 1, Memory.WGT: 1, Memory.LUT: 1, Memory.ACC: 4, Memory.PARAM: 8}
 """Bytes of what an operand counts: a pair of bias and scale is one element of PARAM."""
@@ -35,8 +33,8 @@ DEPTHS = {
 """The parameter that makes a scratchpad larger."""
 
 
-class Places:
-    """First element of every slot of every buffer, and how elements lie inside.
+class FixedPlaces:
+    """First element of every slot of every buffer.
 
     Parameters
     ----------
@@ -44,6 +42,8 @@ class Places:
         Its buffers in scratchpads are placed.
     configuration
         The machine.
+    weight_bytes
+        Bytes that a buffer of weights takes, by name and shape.
 
     Raises
     ------
@@ -52,16 +52,22 @@ class Places:
         of different shapes.
     """
 
-    def __init__(self, program: Program, configuration: Configuration) -> None:
-        self.configuration = configuration
+    def __init__(
+        self,
+        program: Program,
+        configuration: Configuration,
+        weight_bytes: Callable[[str, tuple[int, ...]], int],
+    ) -> None:
+        self.configuration, self.weight_bytes = configuration, weight_bytes
         self.allocates = {
             node.tensor.name: node
             for node in nodes(program.body)
             if isinstance(node, Allocate) and node.scope != Memory.DRAM.name
         }
-        self.partners = self._pairs(program)
+        self.partners = partners_of(program)
         self.rivals = self._rivals(program)
         self.bases: dict[Slot, int] = {}
+        self.ends: dict[Memory, list[tuple[int, int]]] = {}
         for memory in ELEMENT_BYTES:
             self._place(program.kernel.name, memory)
 
@@ -69,40 +75,11 @@ class Places:
         """First element of a buffer's slot."""
         return self.bases[self.partners.get(name, (name,))[0], slot]
 
-    def placements(self, memory: Memory, sizes: tuple[int, ...]) -> list[Placement]:
-        """How far each dimension of a buffer moves, in elements.
-
-        Dense and row-major; weights in blocks of `lanes_out` outputs, each dense, so that the tiles
-        that GEMM takes follow each other.
-        """
-        if memory is not Memory.WGT:
-            return [Placement(stride) for stride in Resident(0, sizes).strides]
-        lanes = self.configuration.lanes_out
-        block = self.weight_block(sizes)
-        strides = Resident(0, block).strides[:-1]
-        return [*map(Placement, strides), Placement(1, lanes, math.prod(block))]
-
-    def weight_block(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Extents of one block of outputs of a buffer of weights."""
-        return (*sizes[:-1], self.configuration.lanes_out)
-
-    def _pairs(self, program: Program) -> dict[str, tuple[str, ...]]:
-        """Tensors of PARAM that one stage reads together, under the name of each."""
-        partners = {}
-        for nest in nodes(program.body):
-            if not isinstance(nest, Nest) or nest.compute is None:
-                continue
-            names = dict.fromkeys(read.tensor for read in reads_of(nest.compute.body))
-            found = [self.allocates[name] for name in names if name in self.allocates]
-            pair = [one for one in found if one.scope == Memory.PARAM.name]
-            if len({(one.shape, one.slots) for one in pair}) > 1:
-                raise CompileError(
-                    f"stage `{nest.stage}`: {' and '.join(map(_shown, pair))} share the pairs of "
-                    "PARAM; copy both in the same loop with the same box"
-                )
-            for one in pair:
-                partners[one.tensor.name] = tuple(other.tensor.name for other in pair)
-        return partners
+    def taken(self, memory: Memory, units: int) -> Iterator[tuple[int, int]]:
+        """The parts of a scratchpad that buffers lie in, of so many units it has."""
+        unit = self.configuration.size_bytes(memory) // units
+        for low, high in self.ends.get(memory, ()):
+            yield low // unit, -(-high // unit)
 
     def _rivals(self, program: Program) -> set[frozenset[str]]:
         """Pairs of buffers in ACT that one stage reads."""
@@ -132,6 +109,7 @@ class Places:
             raise CompileError(self._too_small(kernel, memory, wanted))
         for key, (start, _) in taken.items():
             self.bases[key] = start // ELEMENT_BYTES[memory]
+        self.ends[memory] = list(taken.values())
 
     def _regions(
         self, memory: Memory, wanted: list[tuple[int, Slot]], spread: bool
@@ -165,13 +143,7 @@ class Places:
         """Bytes of one slot, whole rows."""
         limits = self.configuration
         if memory is Memory.WGT:
-            if len(one.shape) < 2:
-                raise CompileError(
-                    f"buffer `{one.tensor.name}`: WGT holds weights of at least two dimensions, "
-                    f"inputs before outputs; declare it with {limits.lanes_in} or more inputs"
-                )
-            blocks = -(-one.shape[-1] // limits.lanes_out)
-            return blocks * math.prod(self.weight_block(one.shape))
+            return self.weight_bytes(one.tensor.name, one.shape)
         rows: Mapping[Memory, int] = {
             Memory.ACT: math.lcm(limits.lanes_in, limits.vector_lanes),
             Memory.ACC: 4 * math.lcm(limits.lanes_out, limits.vector_lanes),
@@ -197,6 +169,35 @@ class Places:
             f"`{self.configuration.name}` in {banks} bank{'s' * (banks > 1)}{ports}; split more, "
             f"compute copies further inside, or raise `{DEPTHS[memory]}`"
         )
+
+
+def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
+    """Buffers of PARAM that one stage reads together, under the name of each.
+
+    Raises
+    ------
+    CompileError
+        When they differ in shape or slots.
+    """
+    allocates = {
+        node.tensor.name: node
+        for node in nodes(program.body)
+        if isinstance(node, Allocate) and node.scope == Memory.PARAM.name
+    }
+    partners = {}
+    for nest in nodes(program.body):
+        if not isinstance(nest, Nest) or nest.compute is None:
+            continue
+        names = dict.fromkeys(read.tensor for read in reads_of(nest.compute.body))
+        pair = [allocates[name] for name in names if name in allocates]
+        if len({(one.shape, one.slots) for one in pair}) > 1:
+            raise CompileError(
+                f"stage `{nest.stage}`: {' and '.join(map(_shown, pair))} share the pairs of "
+                "PARAM; copy both in the same loop with the same box"
+            )
+        for one in pair:
+            partners[one.tensor.name] = tuple(other.tensor.name for other in pair)
+    return partners
 
 
 def _crowd(

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.compiler import measure as timing
-from tilewright.compiler.accelerator.bounds import demand_of
-from tilewright.compiler.accelerator.dma import Resident
-from tilewright.compiler.accelerator.schedule import likely_schedules
+from tilewright.compiler import candidate_timer as timing
+from tilewright.compiler.accelerator.dma import DramTensor
+from tilewright.compiler.accelerator.lower_bound import demand_of
+from tilewright.compiler.accelerator.search import likely_candidates
+from tilewright.compiler.bound_report import LayerGap
+from tilewright.compiler.candidate_timer import CandidateTimer
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.gaps import LayerGap
 from tilewright.compiler.graph import Graph, QConv
 from tilewright.compiler.kernels import build_kernel
-from tilewright.compiler.measure import Stopwatch
 from tilewright.compiler.options import DEFAULT_OPTIONS, Options
 from tilewright.compiler.tensor import Kernel
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -42,12 +42,12 @@ class Told:
         self.programs += 1
         return self.cycles - self.falling * self.programs
 
-    def stopwatch(self, kernel: Kernel) -> Stopwatch:
-        """A stopwatch for one kernel's activations."""
+    def timer(self, kernel: Kernel) -> CandidateTimer:
+        """A timer for one kernel's activations."""
         names = [*kernel.inputs, kernel.output.name]
         shapes = {kernel.tensors[name].value: kernel.tensors[name].shape for name in names}
-        residents = {name: Resident(1 << 20, shape) for name, shape in shapes.items()}
-        return Stopwatch(residents, 1 << 21, MACHINE, self)
+        dram = {name: DramTensor(1 << 20, shape) for name, shape in shapes.items()}
+        return CandidateTimer(dram, 1 << 21, MACHINE, self)
 
 
 def test_nothing_more_is_timed_once_a_schedule_is_near_the_bound():
@@ -55,7 +55,7 @@ def test_nothing_more_is_timed_once_a_schedule_is_near_the_bound():
     bound = demand_of(kernel, MACHINE).cycles
     for share, programs in ((timing.NEAR, 1), (1.03, DEFAULT_OPTIONS.candidates)):
         told = Told(share * bound)
-        told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS)
+        told.timer(kernel).choose(kernel, DEFAULT_OPTIONS)
         assert told.programs == programs
 
 
@@ -64,38 +64,38 @@ def test_more_is_timed_while_a_small_kernel_is_far_from_the_bound(monkeypatch):
     bound = demand_of(kernel, MACHINE).cycles
     monkeypatch.setattr(timing, "FEW_INSTRUCTIONS", 10**6)
     told = Told(2 * bound)
-    told.stopwatch(kernel).choose(kernel, Options(candidates=1))
+    told.timer(kernel).choose(kernel, Options(candidates=1))
     assert told.programs == timing.PATIENCE
     monkeypatch.setattr(timing, "FEW_INSTRUCTIONS", 0)
     told = Told(2 * bound)
-    told.stopwatch(kernel).choose(kernel, Options(candidates=1))
+    told.timer(kernel).choose(kernel, Options(candidates=1))
     assert told.programs == 1
 
 
 def test_the_fastest_that_was_timed_is_chosen():
     kernel = kernel_of(GRAPH)
     told = Told(10**6, falling=1)
-    chosen = told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS)
-    assert chosen == likely_schedules(kernel, MACHINE, 0, told.programs)[-1]
+    chosen = told.timer(kernel).choose(kernel, DEFAULT_OPTIONS)
+    assert chosen == likely_candidates(kernel, MACHINE, 0, told.programs)[-1]
 
 
 def test_what_is_estimated_to_be_slower_than_its_rival_is_not_timed():
     kernel = kernel_of(GRAPH)
     told = Told(1)
-    best = likely_schedules(kernel, MACHINE, 0, 1)[0]
+    best = likely_candidates(kernel, MACHINE, 0, 1)[0]
     rival = best.estimated_cycles / timing.HOPELESS - 1
-    assert told.stopwatch(kernel).choose(kernel, DEFAULT_OPTIONS, rival) == best
+    assert told.timer(kernel).choose(kernel, DEFAULT_OPTIONS, rival) == best
     assert told.programs == 0
 
 
 def test_a_schedule_that_was_not_timed_because_of_a_rival_is_timed_without_it():
     kernel = kernel_of(GRAPH)
     told = Told(10**6, falling=1)
-    stopwatch = told.stopwatch(kernel)
-    stopwatch.choose(kernel, DEFAULT_OPTIONS, rival=1)
+    timer = told.timer(kernel)
+    timer.choose(kernel, DEFAULT_OPTIONS, rival=1)
     assert told.programs == 0
-    chosen = stopwatch.choose(kernel, DEFAULT_OPTIONS)
-    assert chosen == likely_schedules(kernel, MACHINE, 0, told.programs)[-1]
+    chosen = timer.choose(kernel, DEFAULT_OPTIONS)
+    assert chosen == likely_candidates(kernel, MACHINE, 0, told.programs)[-1]
 
 
 def test_layers_that_differ_in_numbers_alone_are_timed_once():
@@ -106,12 +106,12 @@ def test_layers_that_differ_in_numbers_alone_are_timed_once():
     wider = layer(14, 16, 40, 3, 1, 1)
     one, two, three = map(kernel_of, (GRAPH, other, wider))
     told = Told(10**6)
-    stopwatch = told.stopwatch(one)
-    chosen = stopwatch.choose(one, DEFAULT_OPTIONS)
+    timer = told.timer(one)
+    chosen = timer.choose(one, DEFAULT_OPTIONS)
     before = told.programs
-    assert stopwatch.choose(two, DEFAULT_OPTIONS) == chosen
+    assert timer.choose(two, DEFAULT_OPTIONS) == chosen
     assert told.programs == before
-    stopwatch.choose(three, DEFAULT_OPTIONS)
+    timer.choose(three, DEFAULT_OPTIONS)
     assert told.programs > before
 
 
@@ -141,19 +141,19 @@ def test_the_report_has_exact_cycles_and_bounds():
 def test_without_a_timing_model_the_report_has_estimates():
     lines: list[str] = []
     report = compile_graph(GRAPH, MACHINE, lines.append).report
-    estimated = likely_schedules(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
+    estimated = likely_candidates(kernel_of(GRAPH), MACHINE, 0, 1)[0].estimated_cycles
     layers = report["layers"]
     assert isinstance(layers, list)
     assert (report["cycles"], report["gap"]) == (None, None)
     assert (layers[0]["cycles"], layers[0]["exact"]) == (estimated, False)
-    assert f"about {estimated:,} cycles, at least " in lines[0]
+    assert f"about {estimated:,} cycles, lower bound " in lines[0]
 
 
 def test_a_gap_is_said_in_a_line():
     demand = demand_of(kernel_of(GRAPH), MACHINE)
     gap = LayerGap("conv", 2 * demand.cycles, True, demand)
     assert str(gap) == (
-        f"conv: {2 * demand.cycles:,} cycles, at least {demand.cycles:,} (gemm), gap 100.0%"
+        f"conv: {2 * demand.cycles:,} cycles, lower bound {demand.cycles:,} (gemm), gap 100.0%"
     )
 
 

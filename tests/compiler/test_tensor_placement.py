@@ -1,4 +1,4 @@
-"""Values that are stored at their homes make up the results that they are parts of."""
+"""Values that are stored at their placements make up the results that they are parts of."""
 
 import random
 
@@ -19,8 +19,8 @@ from tilewright.compiler.graph import (
     is_accelerated,
     verify,
 )
-from tilewright.compiler.homes import Homes, find_homes
 from tilewright.compiler.memory_plan import plan_memory
+from tilewright.compiler.tensor_placement import TensorPlacements, place_tensors
 
 BLOCK = 4
 POOL = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))
@@ -61,29 +61,31 @@ def random_graph(seed: int) -> Graph:
     return verify(builder.graph([Output(f"y{i}", name) for i, name in enumerate(values[1:])]))
 
 
-def homes_of(graph: Graph) -> Homes:
+def placements_of(graph: Graph) -> TensorPlacements:
     stored = {
         name: (*kind.shape[:3], -(-kind.shape[3] // BLOCK) * BLOCK)
         for name, kind in graph.types.items()
     }
-    return find_homes(graph, graph.nodes, stored)
+    return place_tensors(graph, graph.nodes, stored)
 
 
-def seen(memory: np.ndarray, homes: Homes, name: str, offsets: dict[str, int]) -> np.ndarray:
+def seen(
+    memory: np.ndarray, placements: TensorPlacements, name: str, offsets: dict[str, int]
+) -> np.ndarray:
     """A value's elements in memory, int8[copies, ..., N, H, W, C]."""
-    home = homes.of[name]
-    resident = home.resident(offsets[home.whole])
-    shape = (*(count for count, _ in home.copies), *home.shape[:3], home.channels)
-    strides = (*(apart for _, apart in home.copies), *resident.strides)
+    placement = placements.of[name]
+    resident = placement.resident(offsets[placement.whole])
+    shape = (*(count for count, _ in placement.copies), *placement.shape[:3], placement.channels)
+    strides = (*(apart for _, apart in placement.copies), *resident.strides)
     return np.lib.stride_tricks.as_strided(memory[resident.base :], shape, strides)
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_every_value_is_where_it_is_read(seed):
     graph = random_graph(seed)
-    homes = homes_of(graph)
+    placements = placements_of(graph)
     offsets, size = {}, 0
-    for name, bytes_ in homes.sizes.items():
+    for name, bytes_ in placements.sizes.items():
         offsets[name], size = size, size + bytes_
     x = np.random.default_rng(seed).integers(-128, 128, graph.inputs[0].type.shape).astype(np.int8)
     expected = {"x": x, **evaluate(graph, {"x": x}, keep=[n.output.name for n in graph.nodes])}
@@ -91,14 +93,14 @@ def test_every_value_is_where_it_is_read(seed):
     written = np.zeros(size, np.int8)
     made = [node.output.name for node in graph.nodes if node.attributes == POOL]
     stored = {name: name for name in ["x", *made]}
-    stored |= {copy.target: copy.value for copies in homes.copies.values() for copy in copies}
+    stored |= {copy.target: copy.value for copies in placements.copies.values() for copy in copies}
     for name, value in stored.items():
-        seen(memory, homes, name, offsets)[...] = expected[value]
-        places = seen(written, homes, name, offsets)
+        seen(memory, placements, name, offsets)[...] = expected[value]
+        places = seen(written, placements, name, offsets)
         places += 1
     assert written.max() <= 1, "two values lie at one place"
     for node in graph.nodes:
-        got = seen(memory, homes, node.output.name, offsets)
+        got = seen(memory, placements, node.output.name, offsets)
         assert (got == expected[node.output.name]).all(), node
 
 
@@ -109,21 +111,21 @@ def test_only_what_must_be_is_copied(seed):
     What is picked from a value is copied only to become a part of a result.
     """
     graph = random_graph(seed)
-    homes = homes_of(graph)
+    placements = placements_of(graph)
     readings = [
         name
         for node in graph.nodes
         if isinstance(node.attributes, (QConcat, QResize))
         for name in node.inputs
     ]
-    all_copies = [copy for copies in homes.copies.values() for copy in copies]
+    all_copies = [copy for copies in placements.copies.values() for copy in copies]
     copied = [copy.value for copy in all_copies if copy.value == copy.source]
     for name in set(readings):
         free = 0 if name == "x" else 1
         assert copied.count(name) == readings.count(name) - free
     for node in graph.nodes:
         if isinstance(node.attributes, QSlice):
-            assert bool(homes.copies[node.output.name]) == (node.output.name in readings)
+            assert bool(placements.copies[node.output.name]) == (node.output.name in readings)
 
 
 def test_a_place_lives_as_long_as_any_value_in_it():
@@ -131,12 +133,12 @@ def test_a_place_lives_as_long_as_any_value_in_it():
     first, second = (builder.emit(POOL, ["x"], name=name) for name in ("a", "b"))
     joined = builder.emit(QConcat(3), [first, second], name="joined")
     graph = builder.graph([Output("y", joined)])
-    homes = homes_of(graph)
+    placements = placements_of(graph)
     spans = {"x": (-1, 1), "a": (0, 2), "b": (1, 2), "joined": (2, 7)}
-    (x, whole) = homes.lifetimes(spans)
+    (x, whole) = placements.lifetimes(spans)
     assert (x.name, x.first, x.last) == ("x", -1, 1)
     assert (whole.name, whole.first, whole.last, whole.size) == ("joined", 0, 7, 32)
-    residents = homes.residents(plan_memory([x, whole]).offsets)
-    assert residents["b"].base == residents["a"].base + 4
-    assert residents["b"].strides == residents["joined"].strides
+    dram = placements.dram(plan_memory([x, whole]).offsets)
+    assert dram["b"].base == dram["a"].base + 4
+    assert dram["b"].strides == dram["joined"].strides
     assert all(is_accelerated(node) for node in graph.nodes)

@@ -1,7 +1,7 @@
-"""A kernel's stages as steps: a matrix product with the compute that finishes it, or one alone.
+"""A kernel's stages in phases: a matrix product with the compute that finishes it, or one alone.
 
-A step takes tiles of activations to a tile of activations; between steps of a fused kernel the
-data stay on chip.
+A phase takes tiles of activations to a tile of activations; between the phases of a fused kernel
+the data stay on chip.
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,12 @@ from .dma import PIXEL_AXES, Box
 from .matching import find_pattern, lane_axes
 from .sliding import Window, window_of
 
+Tile = Mapping[str, int]
+"""Extent of every axis in a tile."""
+
 
 @dataclass(frozen=True)
-class Step:
+class Phase:
     """One or two stages that work on the same tile.
 
     Parameters
@@ -26,12 +29,12 @@ class Step:
     product
         The compute that accumulates, if any.
     finish
-        The compute that gives the step's activation.
+        The compute that gives the phase's activation.
     reduced
         The reduction axis that fills lanes; None where there is no matrix product.
     streams, operands
         Reads of activations by the product and by the finishing compute, from main memory or of
-        earlier steps.
+        earlier phases.
     window
         The window that slides along rows in a product that keeps channels apart.
     weights, bias, scale, table
@@ -81,21 +84,32 @@ class Step:
         """All reads of activations, the product's first."""
         return (*self.streams, *self.operands)
 
+    @cached_property
+    def weight_axes(self) -> tuple[str, ...]:
+        """The axes that its weights follow."""
+        index = self.weights.index if self.weights else ()
+        return tuple(axis for affine in index for axis, _ in affine.terms)
+
+    @cached_property
+    def weight_tiles(self) -> dict[tuple[int, ...], int]:
+        """Weight tiles by machine and tile, as far as `plan.weight_tiles` was asked."""
+        return {}
+
     @property
     def parameters(self) -> Read | None:
         """The read whose index tells which rows of PARAM are taken."""
         return self.bias or self.scale
 
 
-def steps_of(kernel: Kernel) -> tuple[Step, ...]:
-    """The steps of a kernel, in order.
+def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
+    """The phases of a kernel, in order.
 
     Raises
     ------
     CompileError
         When a stage matches no instruction, or a product has no compute that finishes it.
     """
-    steps, product = [], None
+    phases, product = [], None
     for stage in kernel.stages:
         pattern, _ = find_pattern(stage)
         if pattern.role(pattern.output) is Role.ACCUMULATOR:
@@ -103,14 +117,14 @@ def steps_of(kernel: Kernel) -> tuple[Step, ...]:
                 raise CompileError(f"kernel `{kernel.name}`: two products without a finish between")
             product = stage
         else:
-            steps.append(_step(product, stage))
+            phases.append(_phase(product, stage))
             product = None
     if product is not None:
         raise CompileError(f"kernel `{kernel.name}`: a product needs a stage that finishes it")
-    return tuple(steps)
+    return tuple(phases)
 
 
-def _step(product: Compute | None, finish: Compute) -> Step:
+def _phase(product: Compute | None, finish: Compute) -> Phase:
     computes = (product, finish) if product else (finish,)
     streams: dict[str, Read] = {}
     operands: dict[str, Read] = {}
@@ -130,7 +144,7 @@ def _step(product: Compute | None, finish: Compute) -> Step:
             inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
             reduced = inner[0] if inner else None
             window = window_of(product, found) if pattern.window else None
-    return Step(
+    return Phase(
         product=product,
         finish=finish,
         reduced=reduced,
@@ -155,7 +169,7 @@ def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box
     return tuple(box)
 
 
-def is_pointwise(read: Read, step: Step) -> bool:
+def is_pointwise(read: Read, step: Phase) -> bool:
     """Whether a read takes, of an activation, just the element that the step computes."""
     axes = step.finish.axes
     return len(read.index) == len(axes) and all(

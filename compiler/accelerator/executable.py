@@ -13,9 +13,9 @@ from ...isa.assembly import format_instruction
 from ...isa.configuration import Configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Instruction
-from ..accelerator.dma import Resident
 from ..module import Layer, Segment
 from ..tensor import Kernel, Tensor
+from .dma import DramTensor
 
 
 class Measured(Protocol):
@@ -64,9 +64,9 @@ class Executable:
         What it computes, by which steps, and on what.
     program, notes
         Instructions with tokens, HALT last, and what each is there for.
-    residents
-        Where inputs, the output and what passes through main memory lie in the data window, the
-        bytes of an element as the last dimension.
+    dram
+        Where inputs, the output and what passes through main memory lie in the data window;
+        elements of several bytes have these as one more dimension.
     constants, constants_offset
         Bytes that lie in the data window from the start.
     data_bytes
@@ -78,7 +78,7 @@ class Executable:
     configuration: Configuration
     program: tuple[Instruction, ...]
     notes: tuple[str, ...]
-    residents: Mapping[str, Resident]
+    dram: Mapping[str, DramTensor]
     constants: bytes
     constants_offset: int
     data_bytes: int
@@ -168,6 +168,6 @@ class Executable:
 
     def _view(self, window: np.ndarray, tensor: Tensor) -> np.ndarray:
         """A tensor's place in the data window."""
-        base = self.residents[tensor.name].base
+        base = self.dram[tensor.name].base
         size = math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
         return window[base : base + size].view(tensor.dtype).reshape(tensor.shape)

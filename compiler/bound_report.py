@@ -1,13 +1,16 @@
-"""How far a compiled network is from what its layers take at least, one by one and together."""
+"""The cycles of a compiled network beside their lower bound, layer by layer and together."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from ..errors import CompileError
 from ..isa.configuration import Configuration
-from .accelerator.bounds import NOTHING, Demand, demand_of
-from .measure import Part, Stopwatch
+from .accelerator.lower_bound import NOTHING, Demand, demand_of
+from .accelerator.search import Candidate
+from .candidate_timer import CandidateTimer
+from .given_schedules import GivenSchedule, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class LayerGap:
     def __str__(self) -> str:
         about = "" if self.exact else "about "
         return (
-            f"{self.name}: {about}{self.cycles:,} cycles, at least {self.bound:,} "
+            f"{self.name}: {about}{self.cycles:,} cycles, lower bound {self.bound:,} "
             f"({self.demand.unit}), gap {self.gap:.1%}"
         )
 
@@ -51,7 +54,7 @@ def share_over(cycles: int, bound: int) -> float:
 
 
 def layer_gap(
-    name: str, parts: Sequence[Part], configuration: Configuration, stopwatch: Stopwatch | None
+    name: str, parts: Sequence[Part], configuration: Configuration, timer: CandidateTimer | None
 ) -> LayerGap:
     """What a layer takes and could take.
 
@@ -59,14 +62,26 @@ def layer_gap(
     ----------
     parts
         Its kernels with their schedules; none where it only moves what lies right already.
-    stopwatch
+    timer
         Tells the time; without it, the estimate does.
     """
-    cycles = sum(schedule.estimated_cycles for _, schedule in parts)
-    if parts and stopwatch is not None:
-        cycles = stopwatch.cycles(*parts)
+    if not parts:
+        cycles = 0
+    elif timer is not None:
+        cycles = timer.cycles(*parts)
+    else:
+        cycles = sum(_estimated(choice) for _, choice in parts)
     demand = chained([demand_of(kernel, configuration) for kernel, _ in parts])
-    return LayerGap(name, cycles, stopwatch is not None, demand)
+    return LayerGap(name, cycles, timer is not None, demand)
+
+
+def _estimated(choice: Candidate | GivenSchedule) -> int:
+    if isinstance(choice, GivenSchedule):
+        raise CompileError(
+            f"schedule of layer `{choice.layer}`: no estimate knows its cycles; give "
+            "`compile_graph` a `measure`"
+        )
+    return choice.estimated_cycles
 
 
 def chained(demands: Sequence[Demand]) -> Demand:

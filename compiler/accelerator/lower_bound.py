@@ -14,8 +14,8 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor
+from .phases import Phase, phases_of
 from .plan import weight_tiles
-from .steps import Step, steps_of
 
 UNITS = ("gemm", "vector", "load", "store")
 """What a kernel's work is shared by, in the order of a demand's numbers."""
@@ -93,7 +93,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     needed: products are finished, what is finished is stored. So the latencies of GEMM and VECTOR
     on that way count; those of main memory, of dispatch and between instructions do not.
     """
-    every = steps_of(kernel)
+    every = phases_of(kernel)
     asked = _asked(kernel, every)
     # Windows may lie in padding alone; what they would read is not needed.
     steps = tuple(step for step in every if _count(asked[step.name]))
@@ -118,7 +118,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     )
 
 
-def _asked(kernel: Kernel, steps: tuple[Step, ...]) -> dict[str, Indices]:
+def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:
     """Of every tensor, what computing the whole output asks for; where reads differ, the most."""
     last = steps[-1].finish
     asked = {last.output.name: tuple(frozenset(range(axis.extent)) for axis in last.axes)}
@@ -132,7 +132,7 @@ def _asked(kernel: Kernel, steps: tuple[Step, ...]) -> dict[str, Indices]:
     return asked
 
 
-def _reads(step: Step) -> list[Read]:
+def _reads(step: Phase) -> list[Read]:
     others = (step.weights, step.bias, step.scale, step.table)
     return [*step.activations, *(read for read in others if read is not None)]
 
@@ -164,7 +164,7 @@ def _count(indices: Indices) -> int:
     return math.prod(map(len, indices))
 
 
-def _gemm_cycles(step: Step, asked: Indices, configuration: Configuration) -> int:
+def _gemm_cycles(step: Phase, asked: Indices, configuration: Configuration) -> int:
     assert step.weights is not None
     tile = {**step.reductions, **_extents(step, asked)}
     moved = {axis for affine in step.weights.index for axis, _ in affine.terms}
@@ -180,13 +180,13 @@ def _gemm_cycles(step: Step, asked: Indices, configuration: Configuration) -> in
     return max(tiles - 1, 0) * max(rows, tile_cycles(configuration)) + rows
 
 
-def _extents(step: Step, asked: Indices) -> dict[str, int]:
+def _extents(step: Phase, asked: Indices) -> dict[str, int]:
     """How many indices of each data axis are needed."""
     names = (axis.name for axis in step.finish.axes)
     return dict(zip(names, map(len, asked), strict=True))
 
 
-def _tile_load_cycles(kernel: Kernel, step: Step, configuration: Configuration) -> int:
+def _tile_load_cycles(kernel: Kernel, step: Phase, configuration: Configuration) -> int:
     """Cycles to load a weight tile; of one that slides, or that is padded, a part is enough."""
     assert step.weights is not None
     partial = step.window is not None or kernel.tensors[step.weights.tensor].view is not None
@@ -194,14 +194,14 @@ def _tile_load_cycles(kernel: Kernel, step: Step, configuration: Configuration) 
     return 0 if partial else _pieces(area, Memory.WGT, configuration)
 
 
-def _vector_cycles(step: Step, asked: Indices, configuration: Configuration) -> int:
+def _vector_cycles(step: Phase, asked: Indices, configuration: Configuration) -> int:
     window = 1 if step.product else math.prod(step.reductions.values())
     return -(-_count(asked) // configuration.vector_lanes) * window
 
 
 def _load_cycles(
     kernel: Kernel,
-    steps: tuple[Step, ...],
+    steps: tuple[Phase, ...],
     made: set[str],
     asked: Mapping[str, Indices],
     configuration: Configuration,

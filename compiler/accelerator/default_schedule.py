@@ -1,0 +1,221 @@
+"""The steps that schedule a kernel for the accelerator, from the sizes of its tiles.
+
+What the search chooses is a few numbers: the extents of the splits, the order of the outer loops,
+how far rows run ahead. All else follows from the kernel: each operand is copied to the scratchpad
+that its instruction reads, a product and what finishes it are computed tile by tile inside the
+loops of the output, and what passes between two phases stays in ACT, tile by tile or as a ring of
+rows.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ...isa.configuration import Memory
+from ...isa.expressions import Read
+from ..te.loop_steps import Pipeline, Reorder, Split
+from ..te.stage_steps import CacheRead, CacheWrite, ComputeAt, SetScope, Tensorise
+from ..te.steps import Step
+from ..te.storage_steps import Arena, Precede, Roll
+from ..tensor import Kernel
+from .phases import Phase, Tile
+from .plan import passes_tiles, rows_ahead
+
+ACT, WGT, ACC, PARAM, LUT = (
+    memory.name for memory in (Memory.ACT, Memory.WGT, Memory.ACC, Memory.PARAM, Memory.LUT)
+)
+
+
+def default_steps(
+    kernel: Kernel,
+    phases: Sequence[Phase],
+    tiles: Sequence[Tile],
+    channels_outer: bool,
+    depth: int,
+) -> tuple[Step, ...]:
+    """The schedule of a kernel.
+
+    Parameters
+    ----------
+    tiles
+        Per phase, the extent of every axis in a tile.
+    channels_outer
+        Walk all pixels for one tile of channels before the next; otherwise all channels of a tile
+        of pixels are computed and stored together.
+    depth
+        Most tiles of an operand on chip at a time; 0 for as many as there is room for.
+    """
+    return tuple(_Writer(kernel, phases, tiles, channels_outer, depth).steps())
+
+
+class _Writer:
+    def __init__(
+        self,
+        kernel: Kernel,
+        phases: Sequence[Phase],
+        tiles: Sequence[Tile],
+        channels_outer: bool,
+        depth: int,
+    ) -> None:
+        self.kernel, self.phases, self.tiles = kernel, phases, tiles
+        self.channels_outer, self.depth = channels_outer, depth
+        self.output = kernel.output.name
+        self.made = {phase.name for phase in phases}
+        self.rolling = {
+            phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
+        }
+        self.loops: dict[str, str] = {}
+        """The loop of every phase in which what it needs is computed."""
+
+    def steps(self) -> Iterator[Step]:
+        """All of them: where data lies, the loops, what is computed in which, instructions."""
+        yield Arena()
+        yield CacheWrite(self.output, ACT)
+        for phase in self.phases:
+            yield from self.places(phase)
+        yield from self.output_loops()
+        for index, phase in enumerate(self.phases):
+            yield from self.phase_loops(index, phase)
+        for phase in reversed(self.phases):
+            yield from self.where(phase)
+        for phase in reversed(self.phases):
+            if phase.name in self.rolling:
+                yield self.roll(phase)
+        for phase in self.phases:
+            yield from self.instructions(phase)
+
+    def stage(self, phase: Phase) -> str:
+        """The stage that computes what a phase gives."""
+        return f"{self.output}.{ACT}" if phase.name == self.output else phase.name
+
+    def places(self, phase: Phase) -> Iterator[Step]:
+        """In which scratchpads a phase finds its operands and leaves its result."""
+        stage = self.stage(phase)
+        if phase.product is not None:
+            product = phase.product.output.name
+            yield SetScope(product, ACC)
+            assert phase.weights is not None
+            yield CacheRead(phase.weights.tensor, WGT, product)
+            for read in phase.streams:
+                if read.tensor not in self.made:
+                    yield CacheRead(read.tensor, ACT, product)
+        if phase.name != self.output:
+            yield SetScope(stage, ACT)
+        loaded = [read for read in phase.operands if read.tensor not in self.made]
+        for read in loaded:
+            yield CacheRead(read.tensor, ACT, stage)
+        for read, scope in ((phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)):
+            if read is not None:
+                yield CacheRead(read.tensor, scope, stage)
+        # What comes from main memory is asked for first: its LOAD shall not queue behind others.
+        for other in (read for read in phase.operands if read.tensor in self.made):
+            for read in loaded:
+                yield Precede(self.copy(read, ACT, stage), other.tensor)
+
+    def copy(self, read: Read, scope: str, reader: str) -> str:
+        """The copy that a stage reads."""
+        return f"{read.tensor}.{scope}"
+
+    def output_loops(self) -> Iterator[Step]:
+        """Tiles of the output, pixels or channels outside, and the copy that stores one."""
+        last, tile = self.phases[-1], self.tiles[-1]
+        n, y, x = last.pixels
+        cut = self.cut_channels(last)
+        yield Split(self.output, y, tile[y])
+        yield Split(self.output, x, tile[x])
+        pixels = (n, f"{y}.o", f"{x}.o", f"{y}.i", f"{x}.i")
+        channels: tuple[str, ...] = last.channels
+        if self.channels_outer:
+            yield Split(self.output, cut, tile[cut])
+            inside = (f"{axis}.i" if axis == cut else axis for axis in channels)
+            yield Reorder(self.output, (f"{cut}.o", *pixels, *inside))
+        else:
+            yield Reorder(self.output, (*pixels, *channels))
+        if self.depth:
+            outermost = f"{cut}.o" if self.channels_outer else n
+            yield Pipeline(self.output, outermost, self.depth)
+
+    @staticmethod
+    def cut_channels(phase: Phase) -> str:
+        """The axis of channels that tiles cut."""
+        *outer, inner = phase.channels
+        return next((axis for axis in outer if phase.extents[axis] > 1), inner)
+
+    def phase_loops(self, index: int, phase: Phase) -> Iterator[Step]:
+        """The loops of a phase around one instruction of each of its stages."""
+        stage, tile, (n, y, x) = self.stage(phase), self.tiles[index], phase.pixels
+        cut = self.cut_channels(phase)
+        channels = tuple(f"{axis}.i" if axis == cut else axis for axis in phase.channels)
+        reductions = tuple(axis.name for axis in phase.finish.reductions)
+        if phase.name == self.output:
+            if self.channels_outer:
+                self.loops[stage] = n
+            else:
+                yield Split(stage, cut, tile[cut])
+                yield Reorder(stage, (n, f"{cut}.o", y, x, *channels, *reductions))
+                self.loops[stage] = f"{cut}.o"
+        elif phase.name not in self.rolling:
+            self.loops[stage] = n
+        else:
+            yield Split(stage, y, tile[y])
+            yield Split(stage, cut, tile[cut])
+            inside = (n, f"{y}.i", x, *channels, *reductions)
+            yield Reorder(stage, (f"{y}.o", f"{cut}.o", *inside))
+            self.loops[stage] = f"{cut}.o"
+        if phase.reduced and phase.product is not None and self.may_cut(phase):
+            product = phase.product
+            yield Split(product.output.name, phase.reduced, tile[phase.reduced])
+            axes = [axis.name for axis in (*product.axes, *product.reductions)]
+            inner = [f"{axis}.i" if axis == phase.reduced else axis for axis in axes]
+            yield Reorder(product.output.name, (f"{phase.reduced}.o", *inner))
+            self.loops[product.output.name] = f"{phase.reduced}.o"
+
+    def may_cut(self, phase: Phase) -> bool:
+        """Whether what a product sums over may be taken in chunks; windows are gathered whole."""
+        patches = (self.kernel.tensors[read.tensor].patches for read in phase.streams)
+        return all(one is None or one.whole_pixels for one in patches)
+
+    def where(self, phase: Phase) -> Iterator[Step]:
+        """In which loop a phase and what it needs are computed."""
+        stage = self.stage(phase)
+        loop = self.loops[stage]
+        if phase.name == self.output:
+            yield ComputeAt(stage, self.output, f"{phase.pixels[2]}.o")
+        else:
+            reader = next(
+                other
+                for other in self.phases
+                if any(read.tensor == phase.name for read in other.activations)
+            )
+            around = self.stage(reader)
+            yield ComputeAt(stage, around, self.loops[around])
+        if phase.product is not None:
+            product = phase.product.output.name
+            yield ComputeAt(product, stage, loop)
+            assert phase.weights is not None
+            around = (product, self.loops[product]) if product in self.loops else (stage, loop)
+            yield ComputeAt(self.copy(phase.weights, WGT, product), *around)
+            for read in phase.streams:
+                if read.tensor not in self.made:
+                    yield ComputeAt(self.copy(read, ACT, product), *around)
+        copies = [(read, ACT) for read in phase.operands if read.tensor not in self.made]
+        copies += [(phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)]
+        for read, scope in copies:
+            if read is not None:
+                yield ComputeAt(self.copy(read, scope, stage), stage, loop)
+
+    def roll(self, phase: Phase) -> Step:
+        """The ring of rows in which a phase leaves its result for the next one."""
+        reader, read = next(
+            (place, read)
+            for place, other in enumerate(self.phases)
+            for read in other.activations
+            if read.tensor == phase.name
+        )
+        other, tile = self.phases[reader], self.tiles[reader]
+        return Roll(phase.name, rows_ahead(read, other, tile, self.depth))
+
+    def instructions(self, phase: Phase) -> Iterator[Step]:
+        """From where inward the loops are one instruction."""
+        n, y, _ = phase.pixels
+        if phase.product is not None:
+            yield Tensorise(phase.product.output.name, n)
+        yield Tensorise(self.stage(phase), n if phase.name in self.rolling else y)

@@ -1,0 +1,76 @@
+"""One scheduled kernel by itself, as a program that a device runs."""
+
+from ...errors import CompileError
+from ...isa.checker import check
+from ...isa.configuration import Memory
+from ...isa.tokens import synthesise_tokens
+from ..te.nodes import Allocate, nodes
+from ..te.program import Program
+from ..te.schedule import Schedule
+from .constants import ConstantPool, align
+from .dma import DramTensor
+from .executable import Executable
+from .lower import Lowering
+from .transfers import in_dram
+
+
+def lower(schedule: Schedule) -> Executable:
+    """Lower a scheduled kernel for the machine of its schedule.
+
+    Parameters
+    ----------
+    schedule
+        Every stage is a copy or tensorised.
+
+    Raises
+    ------
+    CompileError
+        When the schedule has no configuration, or `Lowering.lower` refuses it.
+    """
+    kernel, configuration = schedule.kernel, schedule.configuration
+    if configuration is None:
+        raise CompileError(
+            f"kernel `{kernel.name}`: the machine is unknown; give the Schedule a Configuration"
+        )
+    dram, size = _main_memory(schedule.program())
+    pool = ConstantPool(base=size)
+    lowering = Lowering(configuration, dram, pool)
+    lowering.lower(schedule)
+    program = synthesise_tokens([one.instruction for one in lowering.stream], configuration)
+    notes = iter(one.note for one in lowering.stream)
+    data_bytes = align(pool.base + pool.size)
+    check(program, configuration, data_bytes)
+    return Executable(
+        kernel=kernel,
+        schedule=str(schedule),
+        configuration=configuration,
+        program=program,
+        notes=(
+            *("token" if one.only_tokens else next(notes) for one in program[:-1]),
+            "end",
+        ),
+        dram=dram,
+        constants=pool.image(),
+        constants_offset=pool.base,
+        data_bytes=data_bytes,
+    )
+
+
+def _main_memory(program: Program) -> tuple[dict[str, DramTensor], int]:
+    """Places for inputs and for what stages leave in main memory, and the bytes of all."""
+    kernel = program.kernel
+    written = [node for node in nodes(program.body) if isinstance(node, Allocate)]
+    names = [node.tensor.name for node in written if node.scope == Memory.DRAM.name]
+    dram: dict[str, DramTensor] = {}
+    size = 0
+    for name in (*kernel.inputs, *names):
+        tensor = program.tensors[name]
+        whole = tuple((0, extent) for extent in tensor.shape)
+        if program.domains.get(name, whole) != whole:
+            raise CompileError(
+                f"`{name}` has a border in main memory, which STORE does not fill; copy it to a "
+                "scratchpad instead"
+            )
+        dram[name] = in_dram(tensor, size)
+        size += align(dram[name].size)
+    return dram, size

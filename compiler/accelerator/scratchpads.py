@@ -1,0 +1,392 @@
+"""Scratchpads of a program: which buffer lies where, kernel after kernel.
+
+Under `arena()` a buffer takes the place that was not used for longest, so that LOAD can run ahead
+as far as there is room, across kernels, and what still lies there is not loaded again. Without it
+every slot of a buffer has a place of its own (`fixed_places.py`).
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration, Memory
+from ...isa.expressions import reads_of
+from ..te.instances import Buffered
+from ..te.nodes import Allocate, Nest, nodes
+from ..te.program import Program
+from ..te.rolling import Rolling
+from ..te.stages import REGISTER
+from ..tensor import Compute
+from .arena import Arena, Piece
+from .dma import Box
+from .fixed_places import FixedPlaces, partners_of
+from .layout import Placement, row_major
+from .matching import window_of_compute
+from .regions import Demand, Region, divide_act
+from .sliding import Window, lane_channels
+from .weights import WeightLayout, weight_layout
+
+
+@dataclass(frozen=True, slots=True)
+class Scratchpads:
+    """What all kernels of a program share.
+
+    Parameters
+    ----------
+    configuration
+        The machine.
+    arenas
+        What lies where: bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
+    accumulators
+        Banks of ACC, taken in turn, so that VECTOR reads one while GEMM fills another.
+    """
+
+    configuration: Configuration
+    arenas: Mapping[Memory, Arena]
+    accumulators: Iterator[int]
+
+    @staticmethod
+    def of(configuration: Configuration) -> "Scratchpads":
+        """Empty ones."""
+        arenas = {
+            Memory.ACT: Arena(
+                configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
+            ),
+            Memory.WGT: Arena(wgt_room(configuration)),
+            Memory.PARAM: Arena(configuration.param_depth),
+            Memory.LUT: Arena(configuration.lut_tables),
+        }
+        return Scratchpads(configuration, arenas, itertools.cycle(range(configuration.acc_banks)))
+
+
+def wgt_room(configuration: Configuration) -> int:
+    """Weight tiles that WGT holds."""
+    return configuration.rows(Memory.WGT) // configuration.lanes_in
+
+
+@dataclass(slots=True)
+class Placed:
+    """A buffer in its scratchpad.
+
+    Parameters
+    ----------
+    memory
+        The scratchpad.
+    base
+        Its first element; of ACC that of the first pixel that is complete.
+    lows
+        Index of its first element, per dimension.
+    places
+        Where its elements lie, per dimension.
+    missing
+        Whether what it shall hold must be brought there; a transfer does so once.
+    piece
+        What it takes in an arena, to see whether something else lies there by now.
+    rolling
+        Where it is a ring of rows.
+    """
+
+    memory: Memory
+    base: int
+    lows: tuple[int, ...]
+    places: tuple[Placement, ...]
+    missing: bool = True
+    piece: Piece | None = None
+    rolling: Rolling | None = None
+
+
+class Buffers:
+    """Where the buffers of one kernel lie.
+
+    Parameters
+    ----------
+    program
+        Its loops.
+    computes
+        Its stages that compute, in order.
+    arena
+        Whether buffers take turns.
+    scratchpads
+        Shared with the kernels before and after it.
+
+    Raises
+    ------
+    CompileError
+        When the buffers do not fit.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        computes: tuple[Compute, ...],
+        arena: bool,
+        scratchpads: Scratchpads,
+    ) -> None:
+        self.program, self.scratchpads = program, scratchpads
+        self.configuration = scratchpads.configuration
+        self.copies = {
+            node.stage: node
+            for node in nodes(program.body)
+            if isinstance(node, Nest) and node.compute is None
+        }
+        self.allocates = {
+            node.tensor.name: node
+            for node in nodes(program.body)
+            if isinstance(node, Allocate) and node.scope not in (Memory.DRAM.name, REGISTER)
+        }
+        self.windows = _windows(computes)
+        self.partners = partners_of(program)
+        self.fixed: FixedPlaces | None = None
+        self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
+        if arena:
+            self.regions = self._regions(computes)
+        else:
+            self.fixed = FixedPlaces(program, self.configuration, self.weight_bytes)
+            for memory, kept in scratchpads.arenas.items():
+                for low, high in self.fixed.taken(memory, kept.size):
+                    kept.clear(low, high)
+
+    def weights(self, name: str, extents: tuple[int, ...]) -> WeightLayout:
+        """How a box of a buffer of weights lies."""
+        key = name, extents
+        if key not in self.layouts:
+            window = self.windows.get(name)
+            self.layouts[key] = weight_layout(extents, window, self.configuration)
+        return self.layouts[key]
+
+    def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
+        """Bytes that a buffer of weights takes."""
+        area = self.configuration.lanes_in * self.configuration.lanes_out
+        return self.weights(name, shape).tiles * area
+
+    def allocate(self, buffered: Buffered) -> Placed:
+        """Room for a buffer; what it holds may lie there already.
+
+        Raises
+        ------
+        CompileError
+            When it does not fit.
+        """
+        memory, name = Memory[buffered.allocate.scope], buffered.allocate.tensor.name
+        if self.fixed is not None:
+            lows, sizes = _split(buffered.box)
+            base = self.fixed.base(name, buffered.slot)
+            if memory is Memory.WGT:
+                return Placed(memory, base, lows, self.weights(name, sizes).places)
+            places = tuple(map(Placement, row_major(buffered.box)))
+            return Placed(memory, base, lows, places)
+        if buffered.allocate.rolling is not None:
+            return self._ring(name, buffered.allocate.rolling)
+        return getattr(self, f"_{memory.name.lower()}")(name, buffered)
+
+    # The arena -----------------------------------------------------------------------------------
+
+    def _act(self, name: str, buffered: Buffered) -> Placed:
+        lows, sizes = _split(buffered.held)
+        piece, missing = self._take(
+            Memory.ACT, name, buffered.held, math.prod(sizes), self.regions[name]
+        )
+        places = tuple(map(Placement, row_major(buffered.held)))
+        return Placed(Memory.ACT, piece.base, lows, places, missing, piece)
+
+    def _ring(self, name: str, rolling: Rolling) -> Placed:
+        size = rolling.elements
+        piece, _ = self.scratchpads.arenas[Memory.ACT].take(None, size, self.regions[name])
+        strides, stride = [], 1
+        for index, (extent, (before, behind)) in reversed(
+            tuple(enumerate(zip(rolling.extents, rolling.borders, strict=True)))
+        ):
+            strides.append(stride if index >= rolling.dimension else 0)
+            stride *= before + extent + behind
+        places = tuple(map(Placement, reversed(strides)))
+        lows = tuple(-before for before, _ in rolling.borders)
+        return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
+
+    def _wgt(self, name: str, buffered: Buffered) -> Placed:
+        lows, sizes = _split(buffered.held)
+        layout = self.weights(name, sizes)
+        area = self.configuration.lanes_in * self.configuration.lanes_out
+        room = self._limited(Memory.WGT, buffered.allocate.slots)
+        piece, missing = self._take(Memory.WGT, name, buffered.held, layout.tiles, (0, room))
+        return Placed(Memory.WGT, piece.base * area, lows, layout.places, missing, piece)
+
+    def _param(self, name: str, buffered: Buffered) -> Placed:
+        lows, sizes = _split(buffered.held)
+        lanes = self.configuration.vector_lanes
+        room = self._limited(Memory.PARAM, buffered.allocate.slots)
+        pair = self.partners.get(name, (name,))
+        rows = -(-math.prod(sizes) // lanes)
+        piece, missing = self._take(Memory.PARAM, pair[0], buffered.held, rows, (0, room))
+        places = tuple(map(Placement, row_major(buffered.held)))
+        return Placed(Memory.PARAM, piece.base * lanes, lows, places, missing, piece)
+
+    def _lut(self, name: str, buffered: Buffered) -> Placed:
+        room = self.scratchpads.arenas[Memory.LUT].size
+        piece, missing = self._take(Memory.LUT, name, buffered.held, 1, (0, room))
+        lows = _split(buffered.held)[0]
+        return Placed(Memory.LUT, piece.base * 256, lows, (Placement(1),), missing, piece)
+
+    def _acc(self, name: str, buffered: Buffered) -> Placed:
+        """The next bank's rows, ordered channel block, then pixel; lanes innermost.
+
+        Where a window slides, a row of pixels begins with sums that are not complete, and has
+        others between its outputs; neither is part of the buffer.
+        """
+        lows, sizes = _split(buffered.held)
+        limits, depth = self.configuration, buffered.allocate.slots
+        banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
+        base = next(self.scratchpads.accumulators) % banks * limits.acc_depth * limits.lanes_out
+        places, rows, first = accumulator_places(sizes, self.windows.get(name), limits)
+        if rows > limits.acc_depth:
+            raise CompileError(
+                f"kernel `{self.program.kernel.name}`: `{name}` {list(sizes)} takes {rows} rows of "
+                f"ACC and a bank has {limits.acc_depth}; split more or raise `acc_depth`"
+            )
+        return Placed(Memory.ACC, base + first, lows, places)
+
+    def _take(
+        self, memory: Memory, name: str, box: Box, size: int, room: Region
+    ) -> tuple[Piece, bool]:
+        low, high = room
+        if size > high - low:
+            unit = {Memory.WGT: "weight tiles", Memory.PARAM: "rows", Memory.LUT: "tables"}
+            raise CompileError(
+                f"kernel `{self.program.kernel.name}`: `{name}` takes {size} "
+                f"{unit.get(memory, 'bytes')} of {memory.name}, which has room for {high - low}; "
+                f"split more or raise `{memory.name.lower()}_depth`"
+            )
+        key = (self.program.kernel.output.name, name, box) if name in self.copies else None
+        return self.scratchpads.arenas[memory].take(key, size, room)
+
+    @cached_property
+    def _totals(self) -> Mapping[Memory, int]:
+        """Tiles of WGT and rows of PARAM that one slot of every buffer takes."""
+        lanes = self.configuration.vector_lanes
+        weights = parameters = 0
+        counted: set[str] = set()
+        for name, one in self.allocates.items():
+            if one.scope == Memory.WGT.name:
+                weights += self.weights(name, one.shape).tiles
+            elif one.scope == Memory.PARAM.name and name not in counted:
+                counted.update(self.partners.get(name, (name,)))
+                parameters += -(-math.prod(one.shape) // lanes)
+        return {Memory.WGT: weights, Memory.PARAM: parameters}
+
+    def _limited(self, memory: Memory, slots: int) -> int:
+        """Room that `slots` of every buffer take."""
+        room = self.scratchpads.arenas[memory].size
+        return min(room, slots * self._totals[memory]) if slots else room
+
+    def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Region]:
+        """Bytes of ACT for every buffer there."""
+        inside = {name: one for name, one in self.allocates.items() if one.scope == Memory.ACT.name}
+        if not inside:
+            return {}
+        read = [one.tensor for compute in computes for one in reads_of(compute.body)]
+        order = [name for name in dict.fromkeys((*read, *inside)) if name in inside]
+        # What VECTOR writes comes last: it may share banks without holding up a LOAD.
+        order.sort(key=lambda name: (name not in self.copies) + (name not in read))
+        made = sum(name not in self.copies for name in inside)
+        demands = tuple(
+            buffer_demand(self._act_bytes(inside[name]), name not in self.copies and name in read)
+            for name in order
+        )
+        regions = act_regions(demands, made, self.configuration)
+        if not regions:
+            sizes = ", ".join(f"`{name}` {self._act_bytes(inside[name])} bytes" for name in order)
+            raise CompileError(
+                f"kernel `{self.program.kernel.name}`: the buffers in ACT ({sizes}) do not fit "
+                f"{self.configuration.act_banks} banks of "
+                f"{self.configuration.bank_bytes(Memory.ACT)} bytes; split more or raise "
+                "`act_depth`"
+            )
+        return {
+            name: limited_region(region, inside[name].slots, self._act_bytes(inside[name]))
+            if inside[name].rolling is None
+            else region
+            for name, region in zip(order, regions, strict=True)
+        }
+
+    @staticmethod
+    def _act_bytes(one: Allocate) -> int:
+        if one.rolling is None:
+            return math.prod(one.shape)
+        return one.rolling.elements
+
+
+def buffer_demand(size: int, between: bool) -> Demand:
+    """What a buffer of ACT asks for; one `between` two stages needs no second place.
+
+    VECTOR writes and reads it one after the other.
+    """
+    return Demand(size, size if between else 2 * size)
+
+
+def act_regions(
+    demands: tuple[Demand, ...], made: int, configuration: Configuration
+) -> tuple[Region, ...]:
+    """Regions of ACT for buffers, the last `made` of which are computed; none if nothing fits."""
+    regions = divide_act(demands, 2 if made > 1 else 1, configuration)
+    return regions or divide_act(demands, 2, configuration)
+
+
+def limited_region(region: Region, slots: int, size: int) -> Region:
+    """As much of a region as some slots take; all of it for 0."""
+    low, high = region
+    return (low, min(high, low + slots * size)) if slots else region
+
+
+def accumulator_places(
+    sizes: tuple[int, ...], window: Window | None, configuration: Configuration
+) -> tuple[tuple[Placement, ...], int, int]:
+    """How sums lie in a bank of ACC, the rows that they take, and where the first one lies.
+
+    Parameters
+    ----------
+    sizes
+        Batch, rows, columns, then channels, the last dimension in blocks.
+    """
+    lanes, block, stride, first = configuration.lanes_out, configuration.lanes_out, 1, 0
+    *outer, last = sizes
+    steps = list(outer)
+    if window is not None:
+        stride, block = window.stride, lane_channels(configuration)
+        steps[-1] = window.steps(outer[-1], configuration)
+        first = (window.taps(configuration) - 1) * lanes
+    pixels, channels = steps[:PIXELS], steps[PIXELS:]
+    strides = [place * lanes for place in row_major(tuple((0, size) for size in pixels))]
+    if window is not None:
+        strides[-1] = stride * lanes
+    rows = math.prod(pixels)
+    size = rows * lanes
+    last_place = Placement(1, block, size)
+    size *= -(-last // block)
+    places = []
+    for extent in reversed(channels):
+        places.append(Placement(size))
+        size *= extent
+    total = rows * -(-last // block) * math.prod(channels)
+    return (*map(Placement, strides), *reversed(places), last_place), total, first
+
+
+PIXELS = 3
+"""Dimensions before the channels of a kernel: batch, row and column."""
+
+
+def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
+    """Products whose window slides: that window, by the tensors of their sums and weights."""
+    windows: dict[str, Window] = {}
+    for compute in computes:
+        found = window_of_compute(compute)
+        if found is not None:
+            window, weights = found
+            windows[compute.output.name] = windows[weights] = window
+    return windows
+
+
+def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Where a box begins, and its extents."""
+    return tuple(low for low, _ in box), tuple(high - low for low, high in box)

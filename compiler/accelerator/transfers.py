@@ -1,0 +1,309 @@
+"""Copies of a loop program as LOADs and STOREs.
+
+Constants are packed as one LOAD wants them: weights in tiles, a bias beside its scale. What else
+the kernel is given lies where `DramTensor` says, perhaps as a part of something larger.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration, Memory
+from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
+from ..te.instances import Instance
+from ..te.nodes import Copy
+from ..te.program import Program
+from ..tensor import Tensor
+from .blocks import load_blocks
+from .constants import ConstantPool, pack_parameters
+from .dma import Box, DramTensor, load_box, load_bytes, load_patches, store_box
+from .layout import row_major
+from .scratchpads import Buffers, Placed
+from .weights import pack_weights
+
+
+class Transfers:
+    """Makes the instructions of one copy after the other.
+
+    Parameters
+    ----------
+    program
+        What is lowered.
+    buffers
+        Where its buffers lie.
+    dram
+        Tensors in main memory, by the value that they are or else by name. Elements of more than a
+        byte have their bytes as one more dimension.
+    pool
+        Takes the constants.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        buffers: Buffers,
+        dram: Mapping[str, DramTensor],
+        pool: ConstantPool,
+    ) -> None:
+        self.program, self.buffers, self.dram, self.pool = program, buffers, dram, pool
+        self.limits = buffers.configuration
+        self.sources = {
+            name: node.source
+            for name, nest in buffers.copies.items()
+            for node in _copies(nest.body)
+        }
+        self.pairs: dict[int, bytes] = {}
+        """Constant pairs that lie in PARAM, by first element."""
+
+    def instructions(self, instance: Instance, placed: Mapping[str, Placed]) -> list[Instruction]:
+        """LOADs or STOREs of a copy; none for a buffer that holds everything already.
+
+        Raises
+        ------
+        CompileError
+            When no unit moves data that way.
+        """
+        assert isinstance(instance.node, Copy)
+        source, target = instance.node.source, instance.nest.stage
+        ways = (
+            placed[source].memory if source in placed else Memory.DRAM,
+            placed[target].memory if target in placed else Memory.DRAM,
+        )
+        problem = transfer_problem(*ways)
+        if problem:
+            raise CompileError(f"copy of `{source}` to `{target}`: {problem}")
+        if ways[1] is Memory.DRAM:
+            return self._store(instance, placed[source])
+        place = placed[target]
+        if not place.missing:
+            return []
+        if place.piece is not None:
+            place.missing = False
+            if instance.box != instance.buffers[target].held:
+                raise CompileError(
+                    f"`{target}` is filled by several transfers, so it cannot take turns in an "
+                    "arena; leave its loops as they are"
+                )
+        if ways[1] is Memory.PARAM:
+            return self._load_parameters(instance, source, target, place)
+        if ways[1] is Memory.WGT:
+            return self._load_weights(instance, source, target, place)
+        return list(self._load(source, instance.box, self._room(instance, target), place))
+
+    def _room(self, instance: Instance, name: str) -> Box:
+        """The box that a buffer is laid out for."""
+        buffer = instance.buffers[name]
+        return buffer.box if self.buffers.fixed is not None else buffer.held
+
+    def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
+        assert isinstance(instance.node, Copy)
+        if place.memory is Memory.ACC and self.buffers.fixed is None:
+            raise CompileError(
+                f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
+                "blocks of channels; leave `arena()` out"
+            )
+        size = 4 if place.memory is Memory.ACC else 1
+        target = self._in_dram(instance.nest.stage)
+        box, room = instance.box, self._room(instance, instance.node.source)
+        stores: list[Instruction] = []
+        for piece, offset in dense_pieces(box, room):
+            local = place.base * size + offset * size
+            if size > 1:
+                piece = (*piece, (0, size))
+            stores += store_box(target, piece, place.memory, local, self.limits)
+        return stores
+
+    def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
+        """A box of bytes into a buffer that is laid out for another."""
+        source, tensor = self._in_dram(name), self.program.tensors[name]
+        for piece, offset in dense_pieces(box, room):
+            local = place.base + offset
+            if tensor.patches is not None:
+                if piece[-1] != (0, tensor.shape[-1]) and not tensor.patches.whole_pixels:
+                    raise CompileError(
+                        f"`{name}` is gathered from overlapping windows, which have to be loaded "
+                        "whole; do not split their last dimension"
+                    )
+                yield from load_patches(source, tensor.patches, piece, local, self.limits)
+            else:
+                yield from load_box(source, piece, place.memory, local, tensor.pad, self.limits)
+
+    def _load_weights(
+        self, instance: Instance, name: str, target: str, place: Placed
+    ) -> list[Instruction]:
+        box, room = instance.box, self._room(instance, target)
+        tensor, constants = self.program.tensors[name], self.program.kernel.constants
+        complete = _clipped(room, self.program.domains[target]) == box
+        if name in constants and complete:
+            data = pack_weights(
+                _padded(constants[name], box, room, tensor.pad),
+                self.buffers.windows.get(target),
+                self.limits,
+            )
+            address = self.pool.add(data)
+            return [*load_bytes(address, len(data), Memory.WGT, place.base, self.limits)]
+        source = self._in_dram(name)
+        if box == room:
+            places = place.places
+            return [*load_blocks(source, box, place.base, places, tensor.pad, self.limits)]
+        return self._load_lanes(box, room, source, tensor, place)
+
+    def _load_lanes(
+        self, box: Box, room: Box, source: DramTensor, tensor: Tensor, place: Placed
+    ) -> list[Instruction]:
+        """A part of a buffer of weights, one block of lanes after the other."""
+        *outer, _, _ = room
+        found: list[Instruction] = []
+        lanes = self.limits.lanes_in, self.limits.lanes_out
+        starts = (
+            range(low, high, size) for (low, high), size in zip(room[-2:], lanes, strict=True)
+        )
+        for corner in itertools.product(*starts):
+            block = (*outer, *((low, low + size) for low, size in zip(corner, lanes, strict=True)))
+            part = _clipped(box, block)
+            if any(low >= high for low, high in part):
+                continue
+            local = place.base + sum(
+                (low - first) // one.block * one.outer
+                for low, (first, _), one in zip(corner, room[-2:], place.places[-2:], strict=True)
+            )
+            for piece, offset in dense_pieces(part, block):
+                found += load_box(
+                    source, piece, Memory.WGT, local + offset, tensor.pad, self.limits
+                )
+        return found
+
+    def _load_parameters(
+        self, instance: Instance, name: str, target: str, place: Placed
+    ) -> list[Instruction]:
+        box, tensor = instance.box, self.program.tensors[name]
+        room = self._room(instance, target)
+        if any(low < 0 or high > size for (low, high), size in zip(box, tensor.shape, strict=True)):
+            raise CompileError(
+                f"copy of `{name}` to `{target}`: PARAM has no padding; keep the index inside of "
+                f"[{', '.join(map(str, tensor.shape))}]"
+            )
+        partners = self.buffers.partners.get(target, (target,))
+        given = {self.sources[one] for one in partners if one in self.sources}
+        if given <= set(self.program.kernel.constants) and box == _clipped(
+            room, self.program.domains[target]
+        ):
+            return self._load_pairs(given, box, place)
+        if place.piece is not None:
+            raise CompileError(
+                f"copy of `{name}` to `{target}`: only constants take turns in the arena of PARAM; "
+                "leave `arena()` out"
+            )
+        self.pairs.pop(place.base, None)
+        half = 4 if tensor.dtype == "float32" else 0
+        source, byte = self._in_dram(name), ((0, 4),)
+        found: list[Instruction] = []
+        for piece, offset in _cut(box, room, len(box) - 1):
+            memory = source.base + sum(
+                low * stride
+                for (low, _), stride in zip((*piece, *byte), source.strides, strict=True)
+            )
+            local = (place.base + offset) * 8 + half
+            found += _every_other(memory, local, piece[-1][1] - piece[-1][0], self.limits)
+        return found
+
+    def _load_pairs(self, names: set[str], box: Box, place: Placed) -> list[Instruction]:
+        """Constants side by side in one LOAD; whichever copy comes second has nothing to do."""
+        values: dict[str, np.ndarray] = {}
+        for name in names:
+            data = self.program.kernel.constants[name]
+            values[str(data.dtype)] = data[tuple(slice(*pair) for pair in box)]
+        data = pack_parameters(values.get("int32"), values.get("float32"))
+        if place.piece is None:
+            if self.pairs.get(place.base) == data:
+                return []
+            self.pairs[place.base] = data
+        address = self.pool.add(data)
+        return [*load_bytes(address, len(data), Memory.PARAM, place.base * 8, self.limits)]
+
+    def _in_dram(self, name: str) -> DramTensor:
+        """A tensor in main memory; a constant is put there when it is first asked for."""
+        tensor = self.program.tensors[name]
+        data = self.program.kernel.constants.get(name)
+        if data is not None:
+            return in_dram(tensor, self.pool.add(data.tobytes()))
+        found = self.dram[tensor.value or name]
+        alone = tensor.dtype != "int8" or tensor.patches is not None
+        return found if alone else found.holding(tensor)
+
+
+def in_dram(tensor: Tensor, base: int) -> DramTensor:
+    """A tensor alone in main memory; elements of several bytes have them as one more dimension."""
+    size = np.dtype(tensor.dtype).itemsize
+    return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
+
+
+def _copies(block) -> Iterator[Copy]:
+    for node in block:
+        if isinstance(node, Copy):
+            yield node
+        elif hasattr(node, "body"):
+            yield from _copies(node.body)
+
+
+def _clipped(box: Box, domain: Box) -> Box:
+    """The part of a box inside another."""
+    return tuple(
+        (max(low, least), min(high, most))
+        for (low, high), (least, most) in zip(box, domain, strict=True)
+    )
+
+
+def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:
+    """Cut a box into pieces that lie without gaps in a dense buffer of `room`.
+
+    Yields
+    ------
+    Each piece, and where its first element lies.
+    """
+    if box == room:
+        yield box, 0
+        return
+    cut = [index for index, pair in enumerate(zip(box, room, strict=True)) if pair[0] != pair[1]]
+    yield from _cut(box, room, cut[-1])
+
+
+def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
+    """The parts of a box that are one element in all dimensions before a position."""
+    strides = row_major(room)
+    for starts in itertools.product(*(range(*pair) for pair in box[:position])):
+        piece = (*((start, start + 1) for start in starts), *box[position:])
+        places = zip(piece, room, strides, strict=True)
+        yield piece, sum((low - first) * stride for (low, _), (first, _), stride in places)
+
+
+def _every_other(
+    memory: int, local: int, count: int, limits: Configuration
+) -> Iterator[Instruction]:
+    """Words that follow each other in main memory, every second one in PARAM."""
+    most = 1 << limits.extent_bits
+    for start in range(0, count, most):
+        base = memory + 4 * start, local + 8 * start
+        loops = (Loop(min(most, count - start), (4, 8)),)
+        yield transfer(Memory.DRAM, Memory.PARAM, 4, base, loops)
+
+
+def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
+    """A box of a constant in a buffer of `room`; what lies outside of the constant is padding."""
+    if box == room and all(
+        low >= 0 and high <= size for (low, high), size in zip(box, data.shape, strict=True)
+    ):
+        return data[tuple(slice(*pair) for pair in box)]
+    values = np.zeros([high - low for low, high in room], dtype=data.dtype)
+    values[_slices(box, room)] = pad
+    inside = _clipped(box, tuple((0, size) for size in data.shape))
+    values[_slices(inside, room)] = data[tuple(slice(*pair) for pair in inside)]
+    return values
+
+
+def _slices(box: Box, room: Box) -> tuple[slice, ...]:
+    return tuple(
+        slice(low - first, high - first) for (low, high), (first, _) in zip(box, room, strict=True)
+    )

@@ -1,0 +1,120 @@
+"""Weights in WGT: the one place that knows in which order their bytes lie.
+
+A weight tile is `lanes_in` rows of `lanes_out` bytes. Inputs and outputs, the last two dimensions,
+are cut into lanes. Tiles are ordered by block of outputs, then block of inputs, then the dimensions
+before those, so that the tiles that one GEMM takes follow each other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from .layout import Placement
+from .sliding import Window, lane_channels
+
+
+@dataclass(frozen=True, slots=True)
+class WeightLayout:
+    """Where the elements of a box of weights lie.
+
+    Parameters
+    ----------
+    places
+        Per dimension, in bytes from the first one.
+    tiles
+        How many weight tiles the box takes.
+    taps
+        For a window that slides, where each of its columns lies.
+    """
+
+    places: tuple[Placement, ...]
+    tiles: int
+    taps: tuple[int, ...] = ()
+
+
+def weight_layout(
+    extents: Sequence[int], window: Window | None, configuration: Configuration
+) -> WeightLayout:
+    """The layout of a box of weights.
+
+    Parameters
+    ----------
+    extents
+        Of the box: any dimensions, then inputs and outputs. For a window that slides, rows, columns
+        and channels.
+
+    Raises
+    ------
+    CompileError
+        When channels of a window are not whole blocks, or inputs or outputs are missing.
+    """
+    if window is not None:
+        return _sliding_layout(extents, window, configuration)
+    if len(extents) < 2:
+        raise CompileError(
+            "WGT holds weights of at least two dimensions, inputs before outputs; declare them "
+            f"with {configuration.lanes_in} or more inputs"
+        )
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    *outer, inputs, outputs = extents
+    places, size = [], lanes_in * lanes_out
+    for extent in reversed(outer):
+        places.append(Placement(size))
+        size *= extent
+    places.reverse()
+    blocks = -(-inputs // lanes_in)
+    places.append(Placement(lanes_out, lanes_in, size))
+    places.append(Placement(1, lanes_out, size * blocks))
+    tiles = size * blocks * -(-outputs // lanes_out) // (lanes_in * lanes_out)
+    return WeightLayout(tuple(places), tiles)
+
+
+def _sliding_layout(
+    extents: Sequence[int], window: Window, configuration: Configuration
+) -> WeightLayout:
+    rows, columns, channels = extents
+    block = lane_channels(configuration)
+    if channels % block:
+        raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
+    area, width = configuration.lanes_in * configuration.lanes_out, window.taps(configuration)
+    count, step = window.groups(configuration)
+    taps = []
+    for column in range(columns):
+        pixel = column * window.dilation
+        group = next(g for g in range(count) if g * step <= pixel < g * step + width)
+        # The newest pixel meets the first row of a tile.
+        taps.append(group * area + (group * step + width - 1 - pixel) * configuration.lanes_out)
+    line = count * area
+    places = Placement(line), Placement(0), Placement(1, block, rows * line)
+    return WeightLayout(places, channels // block * rows * count, tuple(taps))
+
+
+def pack_weights(weights: np.ndarray, window: Window | None, configuration: Configuration) -> bytes:
+    """The bytes of a box of weights int8[...] as they lie in WGT; lanes that are left are zero."""
+    layout = weight_layout(weights.shape, window, configuration)
+    data = np.zeros(layout.tiles * configuration.lanes_in * configuration.lanes_out, np.int8)
+    if window is None:
+        _place(data, 0, weights, layout.places)
+    for column, tap in enumerate(layout.taps):
+        _place(data, tap, weights[:, column], (layout.places[0], layout.places[2]))
+    return data.tobytes()
+
+
+def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[Placement]) -> None:
+    """Write values to their places in `data`."""
+    shape: list[int] = []
+    strides: list[int] = []
+    padding = []
+    for extent, place in zip(values.shape, places, strict=True):
+        block = place.block or extent
+        blocks = -(-extent // block)
+        padding.append((0, blocks * block - extent))
+        shape += [blocks, block]
+        strides += [place.outer, place.inner]
+    if any(behind for _, behind in padding):
+        values = np.pad(values, padding)
+    target = np.lib.stride_tricks.as_strided(data[first:], shape, strides)
+    target[...] = values.reshape(shape)

@@ -1,0 +1,129 @@
+"""Schedules as text: what `compile --schedules` prints, and what a user gives instead.
+
+The text of a layer is the steps of its schedule, one a line. Where several layers stand in one
+text, each begins with a line `# layer NAME`; a layer of several kernels has a line `# part NUMBER`
+before each but the first.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..errors import CompileError
+from ..isa.configuration import Configuration
+from .accelerator.search import Candidate
+from .module import Layer, Module
+from .te.schedule import Schedule
+from .tensor import Kernel
+
+_LAYER = re.compile(r"#\s*layer (.*)")
+_PART = re.compile(r"#\s*part \d+\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSchedule:
+    """A schedule that a user wrote for a kernel of a layer."""
+
+    layer: str
+    text: str
+
+    def schedule(self, kernel: Kernel, configuration: Configuration) -> Schedule:
+        """The steps, checked.
+
+        Raises
+        ------
+        CompileError
+            When a step is illegal where it stands.
+        """
+        try:
+            return Schedule.parse(kernel, self.text, configuration)
+        except CompileError as error:
+            raise CompileError(f"schedule of layer `{self.layer}`: {error}") from error
+
+
+Part = tuple[Kernel, Candidate | GivenSchedule]
+"""A kernel, and how it is scheduled."""
+
+
+def with_given(
+    layer: str, output: str, work: Sequence[tuple[Kernel, Candidate]], given: Mapping[str, str]
+) -> tuple[Part, ...]:
+    """The kernels of a layer with the schedules that a user gives for it.
+
+    Parameters
+    ----------
+    layer, output
+        The layer's name, and the value that it gives; a user may say either.
+
+    Raises
+    ------
+    CompileError
+        When the text has more or fewer parts than the layer has kernels.
+    """
+    text = given.get(layer, given.get(output))
+    if text is None:
+        return tuple(work)
+    texts = _PART.split(text) if _has_steps(text) else []
+    if len(texts) != len(work):
+        raise CompileError(
+            f"schedule of layer `{layer}`: expected {len(work)} part{'s' * (len(work) != 1)}, got "
+            f"{len(texts)}; each but the first begins with `# part NUMBER`"
+        )
+    return tuple(
+        (kernel, GivenSchedule(layer, text)) for (kernel, _), text in zip(work, texts, strict=True)
+    )
+
+
+def _has_steps(text: str) -> bool:
+    return any(line.strip() and not line.lstrip().startswith("#") for line in text.splitlines())
+
+
+def refuse_unknown_layers(given: Mapping[str, str], layers: Sequence[Layer]) -> None:
+    """Refuse schedules of layers that a network does not have.
+
+    Raises
+    ------
+    CompileError
+        Listing the layers.
+    """
+    known = {name for layer in layers for name in (layer.name, layer.output)}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise CompileError(
+            f"there is no layer `{unknown[0]}` on the accelerator; its layers are "
+            f"{', '.join(f'`{layer.name}`' for layer in layers)}"
+        )
+
+
+def joined(parts: Sequence[Schedule]) -> str:
+    """The text of a layer's schedules."""
+    if not parts:
+        return "# nothing to do: the value lies where it is needed"
+    first, *others = map(str, parts)
+    return "\n".join([first, *(f"# part {at}\n{text}" for at, text in enumerate(others, 2))])
+
+
+def schedules_text(module: Module) -> str:
+    """The schedules of all layers on the accelerator; of layers of one name, by their outputs."""
+    layers = [layer for segment in module.segments for layer in segment.layers]
+    count = Counter(layer.name for layer in layers)
+    return "\n".join(
+        f"# layer {layer.name if count[layer.name] == 1 else layer.output}\n{layer.schedule}\n"
+        for layer in layers
+    )
+
+
+def read_schedules(text: str) -> dict[str, str]:
+    """The schedules in a text, by layer; under an empty name what stands before the first one."""
+    found: dict[str, list[str]] = {}
+    lines = found.setdefault("", [])
+    for line in text.splitlines():
+        heading = _LAYER.fullmatch(line.strip())
+        if heading:
+            lines = found.setdefault(heading[1], [])
+        else:
+            lines.append(line)
+    if not _has_steps("\n".join(found[""])):
+        del found[""]
+    return {name: "\n".join(lines) for name, lines in found.items()}

@@ -1,0 +1,259 @@
+"""Rolling stages: the ring of rows that a stage needs to be computed as its reader advances.
+
+Rows lie in a ring of `ring` places. A reader takes windows of rows as one contiguous block, also
+where the ring ends: the first `overhang` places lie there a second time, behind the end. `ring` is
+a multiple of the rows by which the reader advances, so that no window reaches further than that.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...errors import CompileError
+from ...isa.expressions import Affine
+from .affine import total, value_of
+from .stages import Division, ScheduleError, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """How a stage rolls through a ring of rows while its reader advances.
+
+    Parameters
+    ----------
+    dimension
+        The dimension whose indices are the rows.
+    tile
+        Rows that one iteration of the stage's outermost loop computes.
+    ahead
+        Rows by which the stage runs ahead of its reader.
+    first, until
+        The rows that the reader needs now, half-open, padding included.
+    others
+        Where the dimensions before it begin; the ring starts anew when one of them moves.
+    limit
+        The row that the reader never goes beyond.
+    advance, span
+        Rows by which the reader advances, and rows that it needs at a time.
+    extents
+        Of the stage's tensor, per dimension.
+    borders
+        Elements of padding that the reader needs before and behind each dimension.
+    ring, overhang
+        Places for rows, and how many of them lie a second time behind the end, so that the rows
+        that a reader needs are always contiguous.
+    """
+
+    dimension: int
+    tile: int
+    ahead: int
+    first: Affine
+    until: Affine
+    limit: int
+    others: tuple[Affine, ...]
+    advance: int
+    span: int
+    extents: tuple[int, ...]
+    borders: tuple[tuple[int, int], ...]
+    ring: int
+    overhang: int
+
+    @property
+    def height(self) -> int:
+        """Rows that exist."""
+        return self.extents[self.dimension]
+
+    @property
+    def rows(self) -> int:
+        """Rows that exist, and those of padding."""
+        return self.height + sum(self.borders[self.dimension])
+
+    @property
+    def whole(self) -> bool:
+        """Whether every row keeps its place, so that no row is ever computed again."""
+        return self.ring >= self.rows
+
+    @property
+    def row_elements(self) -> int:
+        """Elements of a row, padding included."""
+        inner = zip(self.extents, self.borders, strict=True)
+        sizes = [before + extent + behind for extent, (before, behind) in inner]
+        return math.prod(sizes[self.dimension + 1 :])
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole buffer."""
+        return (self.ring + self.overhang) * self.row_elements
+
+    def tiles(self, first: int, last: int) -> range:
+        """The tiles that compute the rows `first` up to `last`, as far as they exist."""
+        return range(max(first, 0) // self.tile, -(-min(last, self.height) // self.tile))
+
+    def due(self, done: int, until: int) -> int:
+        """The row up to which whole tiles are computed, or padding filled, for a reader.
+
+        Parameters
+        ----------
+        done
+            The row up to which that has been done.
+        until
+            The row up to which the reader needs them.
+        """
+        until = min(until, self.limit)
+        more = max(self.ahead, self.tile - 1)
+        end = self.height + self.borders[self.dimension][1]
+        return max(done, min((until + more) // self.tile * self.tile, max(until, end)))
+
+    def places(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Where the rows `first` up to `last` are written: `(first, last, place)` per piece."""
+        top = self.borders[self.dimension][0]
+        while first < last:
+            index = first + top
+            place = index % self.ring
+            until = min(last, first + self.ring - place)
+            yield first, until, place
+            if index >= self.ring and place < self.overhang:
+                again = min(until, first + self.overhang - place)
+                yield first, again, self.ring + place
+            first = until
+
+    def place(self, row: int) -> int:
+        """Where the reader finds the rows that begin with a row."""
+        return (row + self.borders[self.dimension][0]) % self.ring
+
+
+class Rows:
+    """How far every rolling stage has come, while a program is walked or run."""
+
+    def __init__(self) -> None:
+        self._done: dict[str, tuple[tuple[int, ...], int]] = {}
+
+    def advance(self, stage: str, rolling: Rolling, values: Mapping[str, int]) -> tuple[int, int]:
+        """The rows that a rolling stage adds now, padding included: from, and up to.
+
+        Raises
+        ------
+        CompileError
+            When the reader needs rows that the ring has dropped.
+        """
+        others = tuple(value_of(affine, values) for affine in rolling.others)
+        before, done = self._done.get(stage, (None, 0))
+        if before != others:
+            done = -rolling.borders[rolling.dimension][0]
+        last = rolling.due(done, value_of(rolling.until, values))
+        first = value_of(rolling.first, values)
+        if first < last - rolling.ring:
+            raise CompileError(
+                f"`{stage}` rolls forward only: row {first} is needed again and its ring of "
+                f"{rolling.ring} rows holds those from {last - rolling.ring} on; make rows the "
+                "outer loop of the reader"
+            )
+        self._done[stage] = others, last
+        return done, last
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`extent` whole numbers from `low` on."""
+
+    low: Affine
+    extent: int
+
+
+def rolled_axis(stage: Stage) -> tuple[str, int]:
+    """The axis along which a stage rolls, and the rows that one iteration computes.
+
+    Raises
+    ------
+    ScheduleError
+        When its outermost loop does not walk over tiles of one data axis.
+    """
+    loop = stage.loops[0]
+    for axis in stage.axes:
+        if loop == axis:
+            return axis, 1
+        for relation in stage.relations:
+            if (
+                isinstance(relation, Division)
+                and relation.parent == axis
+                and loop == relation.outer
+            ):
+                return axis, relation.factor
+    raise ScheduleError(
+        f"roll({stage.name}): its outermost loop is `{loop}`; it must be a data axis, or the outer "
+        "loop of one that is split once"
+    )
+
+
+def ring_rows(advance: int, span: int, ahead: int, rows: int) -> tuple[int, int]:
+    """Places of a ring, deep enough to fill while it is read, and of its overhang.
+
+    Parameters
+    ----------
+    advance, span
+        Rows by which the reader advances, and rows that it needs at a time.
+    ahead
+        Rows that are computed before they are needed.
+    rows
+        All that there are; a ring is not larger.
+    """
+    ring = advance * -(-(span + ahead) // advance)
+    overhang = max(0, span - advance)
+    return (rows, 0) if ring + overhang >= rows else (ring, overhang)
+
+
+def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) -> Rolling:
+    """The ring of a stage that rolls.
+
+    Parameters
+    ----------
+    needed
+        What its reader needs in one iteration of the loop that the stage is computed in.
+    ever
+        What its reader needs in all iterations.
+
+    Raises
+    ------
+    ScheduleError
+        When the rows that the reader needs do not advance evenly.
+    """
+    assert stage.ahead is not None
+    axis, tile = rolled_axis(stage)
+    dimension = stage.axes.index(axis)
+    extents = tuple(high - low for low, high in stage.domain)
+    rows, all_rows = needed[dimension], ever[dimension]
+    if len(rows.low.terms) > 1 or any(factor < 1 for _, factor in rows.low.terms):
+        moving = ", ".join(f"`{name}`" for name, _ in rows.low.terms)
+        raise ScheduleError(
+            f"roll({stage.name}): its rows must advance with one loop of the reader, not with "
+            f"{moving}"
+        )
+    borders = tuple(
+        (max(0, -part.low.constant), max(0, part.low.constant + part.extent - extent))
+        for part, extent in zip(ever, extents, strict=True)
+    )
+    before, behind = borders[dimension]
+    span = rows.extent
+    advance = rows.low.terms[0][1] if rows.low.terms else max(span, tile)
+    first = rows.low.constant + before
+    ring, overhang = ring_rows(
+        advance,
+        span + first % advance,
+        max(advance, stage.ahead, tile - 1),
+        before + extents[dimension] + behind,
+    )
+    return Rolling(
+        dimension=dimension,
+        tile=tile,
+        ahead=stage.ahead,
+        first=rows.low,
+        until=total(rows.low, span),
+        limit=all_rows.low.constant + all_rows.extent,
+        others=tuple(part.low for part in needed[:dimension]),
+        advance=advance,
+        span=span,
+        extents=extents,
+        borders=borders,
+        ring=ring,
+        overhang=overhang,
+    )

@@ -1,0 +1,54 @@
+"""`--schedules` and `--schedule`: the steps of every layer, to read, edit and give back."""
+
+import argparse
+from pathlib import Path
+
+from ...errors import UsageError
+
+
+def add_schedules(parser: argparse.ArgumentParser) -> None:
+    """Add both options."""
+    parser.add_argument(
+        "--schedules", action="store_true",
+        help="print every accelerator layer's schedule, as steps that `--schedule` takes back",
+    )  # fmt: skip
+    parser.add_argument(
+        "--schedule", action="append", default=[], metavar="[LAYER=]FILE", dest="given",
+        help="take the schedule of a layer, or of all layers in the file, from there; may be "
+        "repeated",
+    )  # fmt: skip
+
+
+def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return what `--schedule` says: steps by layer.
+
+    Raises
+    ------
+    UsageError
+        When a file cannot be read, or has no schedule for its layer.
+    """
+    from ...compiler.given_schedules import read_schedules
+
+    given: dict[str, str] = {}
+    for text in arguments.given:
+        layer, separator, path = text.rpartition("=")
+        try:
+            found = read_schedules(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--schedule {text}: cannot read `{path}`: {error}") from error
+        if separator:
+            steps = found.get(layer, found.get(""))
+            if steps is None:
+                raise UsageError(
+                    f"--schedule {text}: `{path}` has no schedule of layer `{layer}`; it has "
+                    f"{', '.join(f'`{name}`' for name in found) or 'none'}"
+                )
+            given[layer] = steps
+        elif not found or "" in found:
+            raise UsageError(
+                f"--schedule {text}: steps in `{path}` stand under no line `# layer NAME`; name "
+                "the layer as LAYER=FILE"
+            )
+        else:
+            given |= found
+    return given

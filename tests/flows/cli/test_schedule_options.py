@@ -1,0 +1,41 @@
+"""Schedules are printed, edited and given back on the command line."""
+
+import re
+
+from tilewright.flows.cli.main import main
+from tilewright.runtime import load
+
+
+def test_compile_prints_schedules_and_takes_them_back(tilewright, model, tmp_path):
+    """The whole file, and one layer edited."""
+    target, text = tmp_path / "digits.tw", tmp_path / "schedules.txt"
+    asked = ("compile", model, "--config", "8x8", "-o", target, "--schedules")
+    said = tilewright(*asked)
+    assert said.startswith("# layer conv1\narena()\n")
+    program = load(target).segments[0].program
+    text.write_text(said)
+    assert tilewright(*asked, "--schedule", text) == said
+    assert load(target).segments[0].program == program
+    conv2 = said[said.index("# layer conv2") : said.index("# layer conv3")]
+    text.write_text(re.sub(r"split\(conv2.qconv, y, \d+\)", "split(conv2.qconv, y, 1)", conv2))
+    assert "split(conv2.qconv, y, 1)" in tilewright(*asked, "--schedule", f"conv2={text}")
+    assert load(target).segments[0].program != program
+
+
+def test_steps_without_a_layer_are_a_mistake_of_usage(model, tmp_path, capsys):
+    text = tmp_path / "steps.txt"
+    text.write_text("arena()\n")
+    assert main(["compile", str(model), "--schedule", str(text)]) == 2
+    assert (
+        capsys.readouterr()
+        .err.strip()
+        .endswith("stand under no line `# layer NAME`; name the layer as LAYER=FILE")
+    )
+
+
+def test_a_file_without_the_layer_is_a_mistake_of_usage(model, tmp_path, capsys):
+    text = tmp_path / "steps.txt"
+    text.write_text("# layer conv1\narena()\n")
+    assert main(["compile", str(model), "--schedule", f"conv2={text}"]) == 2
+    said = capsys.readouterr().err
+    assert f"`{text}` has no schedule of layer `conv2`; it has `conv1`" in said
