@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -171,7 +172,7 @@ class Module:
     graph: Graph
     steps: tuple[str | int, ...]
     segments: tuple[Segment, ...]
-    report: Mapping[str, object]
+    report: Mapping[str, Any]
     code: Mapping[str, bytes] = field(default_factory=dict)
 
     def __repr__(self) -> str:

@@ -164,12 +164,13 @@ class _Walk:
                 yield one, note
 
     def _compute(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
-        compute = instance.nest.compute
+        compute, node = instance.nest.compute, instance.node
         assert compute is not None
+        assert not isinstance(node, Copy)
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]
-        note = f"{instance.nest.stage} {_starts(instance)}: {instance.node.mnemonic}"
+        note = f"{instance.nest.stage} {_starts(instance)}: {node.mnemonic}"
         self._check_pair(instance, reads)
         buffers = {}
         for read in reads:

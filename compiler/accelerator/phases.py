@@ -139,7 +139,7 @@ def _phase(product: Compute | None, finish: Compute) -> Phase:
                 reads[role.value] = read
             elif product is None or read.tensor != product.output.name:
                 (streams if compute is product else operands)[read.tensor] = read
-        if compute is product:
+        if product is not None and compute is product:
             lanes = lane_axes(pattern, product, found)
             inner = [axis for lane, axis in lanes.items() if lane not in pattern.output.lanes]
             reduced = inner[0] if inner else None

@@ -5,7 +5,7 @@ for tiles where the next phase works element by element, and a ring of rows othe
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...isa.configuration import Configuration
@@ -170,7 +170,7 @@ def ring_between(
     )
 
 
-def passes_tiles(phases: tuple[Phase, ...], index: int) -> bool:
+def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
     """Whether an inner phase's activation is read, tile by tile, by the last phase alone."""
     reads = [
         (phase, read)

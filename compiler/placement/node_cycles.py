@@ -38,7 +38,7 @@ class Estimator(CandidateTimer):
 
     def cycles(self, *parts: Part) -> int:
         """Estimated cycles of the kernels with these schedules."""
-        return sum(schedule.estimated_cycles for _, schedule in parts)
+        return sum(one.estimated_cycles for _, one in parts if isinstance(one, Candidate))
 
 
 @lru_cache(maxsize=2)

@@ -77,7 +77,7 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     A command imports what it works with, which takes time; `--help` and other commands do not wait
     for it.
     """
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(add_help=False)
     common.add_argument(
         "-v", "--verbose", action="store_true", default=argparse.SUPPRESS,
         help="show the traceback of an error",

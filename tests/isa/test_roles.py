@@ -48,8 +48,9 @@ def _strings(tree: ast.AST) -> Iterator[ast.Constant]:
         and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if text and id(node) not in docstrings:
+        if id(node) in docstrings or not isinstance(node, ast.Constant):
+            continue
+        if isinstance(node.value, str):
             yield node
 
 

@@ -155,7 +155,9 @@ class ProgramDrawing:
 
     def fields(self, family: type[Instruction], **given: Any) -> dict[str, Any]:
         """Legal values for the immediate fields of a family, those that are given kept."""
-        defaults = {field.name: field.default for field in dataclasses.fields(family)}
+        defaults: dict[str, Any] = {
+            field.name: field.default for field in dataclasses.fields(family)
+        }
         for field in family.own_fields(self.configuration):
             if field.name in given:
                 continue
