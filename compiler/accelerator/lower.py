@@ -140,7 +140,7 @@ class _Walk:
 
     def run(self) -> Iterator[tuple[Instruction, str]]:
         """Instructions, and what each is there for."""
-        for event in walk(self.program):
+        for event in walk(self.program, self._present):
             if isinstance(event, Instance):
                 if isinstance(event.node, Copy):
                     yield from self._move(event)
@@ -151,6 +151,10 @@ class _Walk:
                     self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
             else:
                 yield from self._pad(event)
+
+    def _present(self, stage: str) -> bool:
+        placed = self.placed.get(stage)
+        return placed is not None and not placed.missing
 
     def _move(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
         assert isinstance(instance.node, Copy)
