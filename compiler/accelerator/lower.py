@@ -135,12 +135,17 @@ class _Walk:
         }
         self.buffers = Buffers(self.program, computes, schedule.takes_turns, lowering.scratchpads)
         self.transfers = Transfers(self.program, self.buffers, lowering.dram, lowering.pool)
+        self.pairs = {
+            name: pair
+            for name, (_, *reads) in self.operands.items()
+            if len(pair := [one.tensor for one in reads if one.tensor in self.buffers.partners]) > 1
+        }
         self.placed: dict[str, Placed] = {}
         self.forms: dict[object, Form] = {}
 
     def run(self) -> Iterator[tuple[Instruction, str]]:
         """Instructions, and what each is there for."""
-        for event in walk(self.program):
+        for event in walk(self.program, self._present):
             if isinstance(event, Instance):
                 if isinstance(event.node, Copy):
                     yield from self._move(event)
@@ -151,6 +156,10 @@ class _Walk:
                     self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
             else:
                 yield from self._pad(event)
+
+    def _present(self, stage: str) -> bool:
+        placed = self.placed.get(stage)
+        return placed is not None and not placed.missing
 
     def _move(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
         assert isinstance(instance.node, Copy)
@@ -171,7 +180,8 @@ class _Walk:
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]
         note = f"{instance.nest.stage} {_starts(instance)}: {node.mnemonic}"
-        self._check_pair(instance, reads)
+        if compute.output.name in self.pairs:
+            self._check_pair(instance, self.pairs[compute.output.name])
         buffers = {}
         for read in reads:
             placed = self.placed[read.tensor]
@@ -242,18 +252,14 @@ class _Walk:
                 f"arena of {placed.memory.name} before it was used; compute it further inside"
             )
 
-    def _check_pair(self, instance: Instance, reads: list[_Operand]) -> None:
+    def _check_pair(self, instance: Instance, names: list[str]) -> None:
         """A bias and a scale are one operand: they must lie side by side."""
-        pair = {
-            read.tensor: self.placed[read.tensor]
-            for read in reads
-            if self.placed[read.tensor].memory is Memory.PARAM
-        }
-        if len({(one.base, one.lows, one.places) for one in pair.values()}) > 1:
+        first, *others = (self.placed[name] for name in names)
+        if any((one.base, one.lows) != (first.base, first.lows) for one in others):
             shown = " and ".join(
                 f"`{name}` {_ranges(instance.buffers[name].box)} in slot "
                 f"{instance.buffers[name].slot}"
-                for name in pair
+                for name in names
             )
             raise CompileError(
                 f"stage `{instance.nest.stage}`: {shown} share the pairs of PARAM; copy both in "

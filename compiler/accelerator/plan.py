@@ -67,17 +67,15 @@ def make_plan(
     depth: int,
     configuration: Configuration,
 ) -> Plan | None:
-    """Divide ACT between the activations; None where something does not fit.
+    """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
+
+    None where they do not fit ACT.
 
     Parameters
     ----------
     depth
         Most tiles of an operand on chip at a time; 0 for as many as there is room for.
     """
-    if not all(
-        tile_fits(phase, tile, configuration) for phase, tile in zip(phases, tiles, strict=True)
-    ):
-        return None
     made = {phase.name: index for index, phase in enumerate(phases)}
     demands: dict[str, Demand] = {}
     pieces: dict[str, int] = {}

@@ -63,10 +63,11 @@ class Candidate:
         CompileError
             When the schedule belongs to another kernel or another machine.
         """
-        steps = phases_of(kernel)
+        phases = phases_of(kernel)
         tiles = tuple(map(dict, self.tiles))
-        plan = make_plan(kernel, steps, tiles, self.channels_outer, self.depth, configuration)
-        if plan is None:
+        fits = all(map(tile_fits, phases, tiles, itertools.repeat(configuration)))
+        plan = make_plan(kernel, phases, tiles, self.channels_outer, self.depth, configuration)
+        if plan is None or not fits:
             raise CompileError(
                 f"kernel `{kernel.name}`: `{self}` does not fit `{configuration.name}`; it was "
                 "made for another kernel or configuration"

@@ -25,15 +25,21 @@ from .stages import REGISTER, Stage, State
 from .tensorised import mnemonic_of
 
 
-def build_program(state: State) -> Program:
-    """The loop program: one nest per stage at the root, the others where they are computed."""
-    return Program(state.kernel, state.tensors, state.domains, _Builder(state).root())
+def build_program(state: State, bounds: Bounds | None = None) -> Program:
+    """The loop program: one nest per stage at the root, the others where they are computed.
+
+    Parameters
+    ----------
+    bounds
+        Those of the state, where they are known.
+    """
+    body = _Builder(state, bounds or infer_bounds(state)).root()
+    return Program(state.kernel, state.tensors, state.domains, body)
 
 
 class _Builder:
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.bounds: Bounds = infer_bounds(state)
+    def __init__(self, state: State, bounds: Bounds) -> None:
+        self.state, self.bounds = state, bounds
 
     def root(self) -> Block:
         rings = (plan for plan in self.bounds.plans.values() if plan.rolling is not None)

@@ -5,7 +5,7 @@ answers, with numbers: which stage, which elements, where its operands lie, and 
 on from an earlier one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..accelerator.dma import Box
@@ -113,16 +113,29 @@ def instances(program: Program) -> Iterator[Instance]:
     yield from (event for event in walk(program) if isinstance(event, Instance))
 
 
-def walk(program: Program) -> Iterator[Instance | Buffered | Rolled]:
-    """The same, and between them every buffer when it is allocated and every step of a ring."""
-    yield from _Walk(program).block(program.body, None)
+def _never(_: str) -> bool:
+    return False
+
+
+def walk(
+    program: Program, present: Callable[[str], bool] = _never
+) -> Iterator[Instance | Buffered | Rolled]:
+    """The same, and between them every buffer when it is allocated and every step of a ring.
+
+    Parameters
+    ----------
+    present
+        Whether the buffer of a copy, just allocated, holds everything already; its transfer is then
+        left out.
+    """
+    yield from _Walk(program, present).block(program.body, None)
 
 
 class _Walk:
     """Counts how often each buffer was allocated."""
 
-    def __init__(self, program: Program) -> None:
-        self.domains = program.domains
+    def __init__(self, program: Program, present: Callable[[str], bool]) -> None:
+        self.domains, self.present = program.domains, present
         self.values: dict[str, int] = {}
         self.buffers: dict[str, Buffered] = {}
         self.turns: dict[str, int] = {}
@@ -154,7 +167,8 @@ class _Walk:
                 yield buffered
             elif kind is Nest:
                 assert isinstance(node, Nest)
-                yield from self.block(node.body, node)
+                if node.compute is not None or not self.present(node.stage):
+                    yield from self.block(node.body, node)
             else:
                 assert isinstance(node, (Store, Update))
                 raise ScheduleError(

@@ -10,13 +10,17 @@ from .stages import Kind, ScheduleError, Stage, State
 from .tensorised import check_tensorised
 
 
-def check_state(state: State, doing: str) -> None:
+def check_state(state: State, doing: str) -> Bounds | None:
     """Refuse a state that has no loop program of the kernel's meaning.
 
     Parameters
     ----------
     doing
         The step that led there, for the message.
+
+    Returns
+    -------
+    The bounds, where they had to be inferred.
 
     Raises
     ------
@@ -32,12 +36,14 @@ def check_state(state: State, doing: str) -> None:
     for stage in rolling:
         _check_ring(stage, state, doing)
     tensorised = [stage for stage in state.stages if stage.instruction]
-    if tensorised or rolling:
-        bounds = infer_bounds(state)
-        for stage in rolling:
-            _check_forward(stage, state, bounds, doing)
-        for stage in tensorised:
-            check_tensorised(stage, state, bounds, doing)
+    if not tensorised and not rolling:
+        return None
+    bounds = infer_bounds(state)
+    for stage in rolling:
+        _check_forward(stage, state, bounds, doing)
+    for stage in tensorised:
+        check_tensorised(stage, state, bounds, doing)
+    return bounds
 
 
 def _check_vectorised(stage: Stage, doing: str) -> None:

@@ -6,6 +6,7 @@ taken, so that every schedule that exists has a loop program with the kernel's m
 
 from ...isa.configuration import Configuration
 from ..tensor import Kernel
+from .bounds import Bounds
 from .build import build_program
 from .legality import check_state
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
@@ -49,6 +50,7 @@ class Schedule:
         self._states: list[tuple[Step | None, State]] = [
             (None, initial_state(kernel, configuration, processor))
         ]
+        self._bounds: Bounds | None = None
 
     @classmethod
     def parse(
@@ -70,15 +72,16 @@ class Schedule:
         for step in steps:
             states.append((step, step.apply(states[-1][1])))
         fault: ScheduleError | None = None
+        bounds = self._bounds
         for step, state in reversed(states[len(self._states) :]):
             try:
-                check_state(state, str(step))
+                bounds = check_state(state, str(step))
                 break
             except ScheduleError as error:
                 fault = error  # of the first step after which nothing mends it
         if fault is not None:
             raise fault
-        self._states = states
+        self._states, self._bounds = states, bounds
 
     # Steps -------------------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class Schedule:
 
     def program(self) -> Program:
         """The loops that the steps lead to."""
-        return build_program(self._states[-1][1])
+        return build_program(self._states[-1][1], self._bounds)
 
     def history(self) -> list[tuple[str, str]]:
         """Each step's text with the text of the program after it; the plain program comes first."""
