@@ -87,7 +87,8 @@ class Rolling:
 
     def tiles(self, first: int, last: int) -> range:
         """The tiles that compute the rows `first` up to `last`, as far as they exist."""
-        return range(max(first, 0) // self.tile, -(-min(last, self.height) // self.tile))
+        # Rows are done by whole tiles, but for the last one.
+        return range(-(-max(first, 0) // self.tile), -(-min(last, self.height) // self.tile))
 
     def due(self, done: int, until: int) -> int:
         """The row up to which whole tiles are computed, or padding filled, for a reader.

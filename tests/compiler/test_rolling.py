@@ -56,6 +56,14 @@ def walk(phase: Phase, read: Read, ring: Rolling, rows: int) -> Counter:
         _, (first, last), _, _ = box_of(read, {"y": y}, tile)
         until = ring.due(done, last)
         assert until >= last
+        made = [
+            y
+            for tile in ring.tiles(done, until)
+            for y in range(tile * ring.tile, (tile + 1) * ring.tile)
+        ]
+        assert [y for y in made if y < ring.height] == list(
+            range(max(done, 0), min(until, ring.height))
+        )
         while done < until:
             end = min(until, done + ring.tile)
             covered = set()
