@@ -26,6 +26,9 @@ from .scratchpads import Buffers, Placed, Scratchpads
 from .tensorise import Form, form_of
 from .transfers import Transfers
 
+CONSTANTS = {Memory.WGT: "weights", Memory.PARAM: "parameters", Memory.LUT: "table"}
+"""Constants of each scratchpad, as notes name them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
@@ -168,9 +171,16 @@ class _Walk:
             self._check_alive(instance.node.source, source)
         moved = self.transfers.instructions(instance, self.placed)
         if moved:
-            note = f"{instance.nest.stage} {_starts(instance)}: copy `{instance.node.source}`"
+            note = _note(instance, self._transfer(instance.nest.stage, instance.node.source))
             for one in moved:
                 yield one, note
+
+    def _transfer(self, stage: str, source: str) -> str:
+        """Name a transfer by what it moves: a kind of constant, or an activation."""
+        if stage not in self.placed:
+            return f"store `{stage}`"
+        constant = CONSTANTS.get(self.placed[stage].memory, "")
+        return f"load {constant if source in self.kernel.constants and constant else f'`{source}`'}"
 
     def _compute(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
         compute, node = instance.nest.compute, instance.node
@@ -179,7 +189,7 @@ class _Walk:
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]
-        note = f"{instance.nest.stage} {_starts(instance)}: {node.mnemonic}"
+        note = _note(instance, f"{node.mnemonic} `{compute.output.name}`")
         if compute.output.name in self.pairs:
             self._check_pair(instance, self.pairs[compute.output.name])
         buffers = {}
@@ -277,8 +287,10 @@ def _reads(compute: Compute) -> list[Read]:
     return list({read.tensor: read for read in reads_of(compute.body)}.values())
 
 
-def _starts(instance: Instance) -> str:
-    return " ".join(f"{axis}{low}" for axis, (low, _) in instance.ranges.items())
+def _note(instance: Instance, text: str) -> str:
+    """Prefix a note with where the tile starts; zeros are left out."""
+    starts = " ".join(f"{axis}{low}" for axis, (low, _) in instance.ranges.items() if low)
+    return f"{starts}: {text}" if starts else text
 
 
 def _column_borders(rolling) -> list[tuple[int, list[tuple[int, int]]]]:

@@ -63,7 +63,7 @@ def test_a_name_that_no_layer_has_is_refused() -> None:
     with pytest.raises(CompileError) as refusal:
         kinds_of(net, net.dense("x", 4, 2), "conv9")
     assert str(refusal.value) == (
-        "graph `model`: expected a layer to keep in float, got `conv9`; choose of `gemm0`"
+        "graph `model`: expected a layer to keep in float, got `conv9`; choose one of `gemm0`"
     )
 
 
@@ -140,5 +140,5 @@ def test_the_end_of_several_names_means_none() -> None:
         find_layers(named_network(), ["/conv"])
     assert str(refusal.value) == (
         "graph `model`: expected a layer to keep in float, got `/conv`, which is the end of 2 "
-        "names; choose of `/first/conv`, `/second/conv`"
+        "names; choose one of `/first/conv`, `/second/conv`"
     )

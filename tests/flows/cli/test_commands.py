@@ -43,8 +43,8 @@ def test_inspect_names_layers_and_tiles(tilewright, artifact):
     ]
     assert any(line.startswith("# nodes `conv3`, `residual`") for line in lines)
     assert "# node `dense`" in lines
-    assert "#   bias.PARAM o0: copy `bias`" in lines
-    assert "#   acc n0 y0 x0 o0 i0 ky0 kx0: gemm" in lines
+    assert "#   load parameters" in lines
+    assert "#   gemm `acc`" in lines
 
 
 def test_inspect_shows_one_layer(tilewright, artifact):
