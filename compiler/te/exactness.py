@@ -81,6 +81,8 @@ def _check_reads(
         if read.tensor in rings:  # which have a border
             continue
         domain = state.domains[read.tensor]
+        if any(low == high for low, high in domain):  # an empty tensor is never read
+            continue
         box = bounds.touched(stage.name, read, domain, frozenset())
         for part, (low, high) in zip(box, domain, strict=True):
             first, end = part.low.constant, part.low.constant + part.extent
