@@ -237,6 +237,7 @@ EXPECTED = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_chains_keep_their_meaning_whatever_the_schedule(seen):
     assert run_chains(range(1, 120)) > 60
     assert [name for name in EXPECTED if not seen[name]] == [], seen

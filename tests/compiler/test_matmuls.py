@@ -161,6 +161,7 @@ def test_the_definition_is_a_sum_of_integers_that_is_requantised_once():
     assert len(np.unique(expected)) > 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("load_transposes")
 def test_any_schedule_keeps_the_meaning(monkeypatch):
     """The best ones of small products seldom cut; here heads, rows, columns and sums are cut."""

@@ -110,6 +110,7 @@ def defined(graph: Graph, x: np.ndarray) -> np.ndarray:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["4x4", "8x16", "16x16", "32x32"])
 def test_a_block_has_the_bits_of_its_definition(encoder, graph, name):
     x = encoder.draw_sequences(1, seed=7)

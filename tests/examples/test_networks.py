@@ -101,6 +101,7 @@ def multiplications(model: onnx.ModelProto) -> int:
     )
 
 
+@pytest.mark.slow
 @every_network
 def test_the_float_network_has_the_published_layers(script, name):
     model, published = script.float_model(name), PUBLISHED[name]
@@ -129,6 +130,7 @@ def test_a_narrower_mobilenet_v2_keeps_its_last_convolution(script):
     assert shapes["conv2.weight"] == (1280, 112, 1, 1)
 
 
+@pytest.mark.slow
 def test_relu6_ends_the_range_at_six(small):
     """Quantisation takes the Clip's place, so its range must be the Clip's."""
     model = onnx.load(model_in(small, "mobilenet_v2"))
@@ -142,6 +144,7 @@ def test_relu6_ends_the_range_at_six(small):
     assert max(ranges.values()) == pytest.approx(6)
 
 
+@pytest.mark.slow
 @every_network
 def test_the_same_bytes_are_written_each_time(script, small, name, tmp_path):
     script.main([name, str(tmp_path), *SMALL])

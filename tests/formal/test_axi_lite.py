@@ -1,5 +1,6 @@
 """The register port answers each request exactly once and holds its answer until it is taken."""
 
+import pytest
 from amaranth.hdl import Cat, Module, Signal
 
 from tilewright.hardware.axi_lite import AxiLiteRegisters
@@ -89,6 +90,7 @@ def test_every_request_is_answered_once(prover):
     prover.proves(RegistersBench())
 
 
+@pytest.mark.slow
 def test_the_proof_of_the_register_port_can_fail(prover):
     prover.refutes(RegistersBench(fault="sooner"), "answered in two cycles")
     prover.reaches(RegistersBench(), "two of each at once")

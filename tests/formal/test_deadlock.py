@@ -125,10 +125,12 @@ def test_checked_programs_do_not_stop_halfway(prover, units):
     prover.proves(MachineBench(units))
 
 
+@pytest.mark.slow
 def test_checked_programs_for_all_units_do_not_stop_halfway(prover):
     prover.proves(MachineBench(4), unrolled(12))
 
 
+@pytest.mark.slow
 def test_the_proof_of_progress_can_fail(prover):
     prover.refutes(MachineBench(2, unchecked="waits"), "goes on by itself")
     prover.reaches(MachineBench(4), "all units have instructions")

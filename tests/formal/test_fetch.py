@@ -152,12 +152,17 @@ class FetchBench(ProofBench):
 
 # Words of two beats, and of eight. What is quiet longest is a buffered word being put together.
 @pytest.mark.parametrize(
-    ("configuration", "most_quiet"), [(SMALL, 8), (PRESETS["tiny"], 12)], ids=["small", "tiny"]
+    ("configuration", "most_quiet"),
+    [
+        pytest.param(SMALL, 8, id="small"),
+        pytest.param(PRESETS["tiny"], 12, id="tiny", marks=pytest.mark.slow),
+    ],
 )
 def test_every_word_is_handed_out_or_ends_the_program(prover, configuration, most_quiet):
     prover.proves(FetchBench(most_quiet, configuration), induction(most_quiet + 2))
 
 
+@pytest.mark.slow
 def test_the_proof_of_fetch_can_fail(prover):
     prover.refutes(FetchBench(most_quiet=1), "it goes on, or ends")
     prover.reaches(FetchBench(8), "a program that halts")

@@ -170,6 +170,7 @@ def test_pieces_cover_their_burst(prover, family):
     prover.proves(PiecesBench(family), induction())
 
 
+@pytest.mark.slow
 def test_the_proof_of_pieces_can_fail(prover):
     prover.refutes(PiecesBench(Store, fault="beats"), "as many beats as requested", bounded(6))
     prover.refutes(PiecesBench(Load, fault="any length"), "beats", bounded(6))

@@ -64,6 +64,7 @@ def test_a_queue_hands_out_what_it_took_in_order(prover, depth, buffered):
     prover.proves(QueueBench(depth, buffered))
 
 
+@pytest.mark.slow
 def test_the_proof_of_queues_can_fail(prover):
     prover.refutes(QueueBench(2, False, fault="swap"), "what leaves is what entered")
     prover.refutes(QueueBench(2, True, fault="drop"), "")

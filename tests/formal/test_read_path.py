@@ -1,5 +1,6 @@
 """The read path follows AXI's rules and returns every beat to the client that asked for it."""
 
+import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal
 
 from tilewright.hardware.axi import BURST_INCR
@@ -112,6 +113,7 @@ def test_requests_and_beats_find_their_way(prover):
     prover.proves(ArbiterBench())
 
 
+@pytest.mark.slow
 def test_the_proof_of_the_arbiter_can_fail(prover):
     prover.refutes(ArbiterBench(fault="greedy"), "burst")
     prover.refutes(ArbiterBench(fault="owner"), "burst: what leaves is what entered")

@@ -124,10 +124,12 @@ def limit(value: Value, low: Value, high: Value) -> Value:
     return Mux(raised < high, raised, high)
 
 
+@pytest.mark.slow
 def test_the_block_is_the_integer_arithmetic_for_every_product(prover, monkeypatch):
     prover.proves(RequantizerBench(monkeypatch), induction(requantizer.Requantizer.LATENCY + 1))
 
 
+@pytest.mark.slow
 def test_the_proof_of_the_block_can_fail(prover, monkeypatch):
     words = "the block is the integer arithmetic"
     prover.refutes(RequantizerBench(monkeypatch, fault="early"), words, bounded(9))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal
 
 from tilewright.hardware.token_gate import TokenGate
@@ -51,6 +52,7 @@ def test_a_counter_holds_what_was_given_and_not_taken(prover):
     prover.proves(TokensBench())
 
 
+@pytest.mark.slow
 def test_the_proof_of_tokens_can_fail(prover):
     prover.refutes(TokensBench(careless=True), "given minus taken")
     prover.reaches(TokensBench(), "a full counter")
@@ -137,6 +139,7 @@ def test_a_gate_starts_and_ends_every_instruction_once_with_its_tokens(prover):
     prover.proves(GateBench())
 
 
+@pytest.mark.slow
 def test_the_proof_of_gates_can_fail(prover):
     prover.refutes(GateBench(fault="token"), "start: what leaves is what entered")
     prover.reaches(GateBench(), "full")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data
 
@@ -112,10 +113,12 @@ def test_store_keeps_the_rules_of_its_port(prover):
     prover.proves(StoreBench())
 
 
+@pytest.mark.slow
 def test_bursts_of_store_have_the_beats_that_their_address_announced(prover):
     prover.proves(StoreBench(lengths=True), unrolled(18))
 
 
+@pytest.mark.slow
 def test_the_proof_of_store_can_fail(prover):
     prover.refutes(StoreBench(hasty=True), "each request waits for a response of its own")
     prover.reaches(StoreBench(), "a burst is written")
@@ -179,6 +182,7 @@ class LoadBench(ProofBench):
         self.goal(m, arrives & beats.payload.last, "a burst arrives")
 
 
+@pytest.mark.slow
 def test_load_keeps_its_limits(prover):
     prover.proves(LoadBench())
 
@@ -187,6 +191,7 @@ def test_bursts_of_load_have_the_beats_that_were_requested(prover):
     prover.proves(LoadBench(lengths=True), unrolled(12))
 
 
+@pytest.mark.slow
 def test_the_proof_of_load_can_fail(prover):
     prover.refutes(LoadBench(greedy=True), "no more bursts in flight than agreed")
     prover.reaches(LoadBench(lengths=True), "a burst arrives")

@@ -88,7 +88,13 @@ class WindowBench(ProofBench):
         self.claim(m, ~left | ~inside["input__valid"], "after an error nothing is issued")
 
 
-@pytest.mark.parametrize("configuration", [SMALL, PRESETS["16x16"]], ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        pytest.param(SMALL, id=SMALL.name),
+        pytest.param(PRESETS["16x16"], id="16x16", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("family", [Load, Store])
 def test_no_burst_leaves_the_window(prover, family, configuration):
     prover.proves(WindowBench(family, configuration), induction())

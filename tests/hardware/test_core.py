@@ -162,6 +162,7 @@ def test_random_programs_leave_the_memory_that_the_definition_leaves(name, seed,
     np.testing.assert_array_equal(got, machine.memories[Memory.DRAM])
 
 
+@pytest.mark.slow
 def test_parts_that_sleep_in_simulators_change_no_cycle():
     program, image = random_program(TINY, 7, length=24, data_bytes=DATA_BYTES)
     code = encode_program(program, TINY)

@@ -171,7 +171,7 @@ def test_the_innermost_row_loop_may_stand_at_any_level():
 
 
 @pytest.mark.parametrize("depthwise", [False, True])
-@pytest.mark.parametrize("name", ["tiny", "4x4", "8x8"])
+@pytest.mark.parametrize("name", ["tiny", "4x4", pytest.param("8x8", marks=pytest.mark.slow)])
 def test_time_is_a_closed_form_of_the_fields(name, depthwise):
     configuration = CASES[name]
     lanes = configuration.lanes_in

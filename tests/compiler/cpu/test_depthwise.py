@@ -40,6 +40,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     np.testing.assert_array_equal(got, requantised(layer, arrays))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:

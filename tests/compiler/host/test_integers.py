@@ -93,6 +93,7 @@ def test_convolutions_have_the_bits_of_the_definition(data) -> None:
     assert_same(graph, data.draw(levels), seed)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=10)
 def test_windows_done_with_fewer_products_have_the_bits_of_the_definition(data) -> None:

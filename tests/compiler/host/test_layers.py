@@ -76,6 +76,7 @@ ACTIVATIONS: dict[str, Callable[[Network, str], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("groups", [1, 5, 20])
 def test_an_activation_is_part_of_its_layer(activation: str, groups: int) -> None:

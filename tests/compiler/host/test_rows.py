@@ -208,6 +208,7 @@ def script():
     del sys.modules[spec.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operators", [False, True], ids=["parts", "operators"])
 @pytest.mark.parametrize("sizes", [(33, 24, 3, 60, 2), (1, 16, 1, 20), (64, 64, 4, 256)])
 def test_an_encoder_is_kernels_and_nothing_else(script, sizes: tuple, operators: bool) -> None:

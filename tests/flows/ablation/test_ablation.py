@@ -51,6 +51,7 @@ def bits(graph: Graph, variant: Variant) -> dict[str, np.ndarray]:
         return dict(Session(variant.compile(graph), device).run(inputs).outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", ["4x4", "16x16"])
 def test_every_variant_gives_the_same_bits(model, small):
     graph = import_model(model)
@@ -132,6 +133,7 @@ def test_json_is_complete_and_says_what_a_run_takes(tilewright, model):
     assert rows["nothing of all that"]["cycles"] > whole["cycles"]
 
 
+@pytest.mark.slow
 def test_an_artifact_is_compiled_anew(tilewright, model, artifact):
     table = tilewright("ablation", model, "--config", "8x8", "--json")
     assert tilewright("ablation", artifact, "--json") == table
@@ -243,6 +245,7 @@ def test_errors_come_before_anything_long(model, monkeypatch, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_figure_that_cannot_be_written(model, tmp_path: Path, capsys):
     target = tmp_path / "nowhere" / "out.svg"
     assert main(["ablation", str(model), "--config", "4x4", "--figure", str(target)]) == 2

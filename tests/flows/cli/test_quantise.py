@@ -101,6 +101,7 @@ def test_a_compiled_float_model_knows_how_it_was_quantised(tilewright, float_mod
     assert not re.search(r"\bconv\b", said.splitlines()[0]), "kept modules follow from the options"
 
 
+@pytest.mark.slow
 def test_every_command_that_compiles_quantises_float_models(tilewright, float_model, samples):
     wish = ("--calibrate", samples, "--calibration-samples", "20", "--json")
     common = ("--config", "8x8")

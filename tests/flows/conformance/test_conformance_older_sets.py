@@ -85,6 +85,7 @@ def surprises(cases: list[TestCase], kinds: tuple[str, ...] = ()) -> tuple[int, 
     return count, found
 
 
+@pytest.mark.slow
 def test_blocks_of_pixels_are_moved_in_all_sets(cases):
     """Only the newest set defines these by other operators."""
     count, found = surprises(cases, ("DepthToSpace", "SpaceToDepth"))

@@ -39,6 +39,7 @@ def test_a_hundred_graphs_are_equal_in_every_layer():
     assert tally.layers > 150
 
 
+@pytest.mark.slow
 def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
     """The best schedules of small graphs seldom cut; others cut everywhere."""
     chance = random.Random(0)
