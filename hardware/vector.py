@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Vector
-from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES
+from ..isa.pipeline import READ_LATENCY, VECTOR_OPERAND_CYCLES, VECTORS_IN_FLIGHT
 from .affine import AffineNest
 from .delay import delayed
 from .in_flight import InFlight
@@ -79,7 +79,7 @@ class VectorUnit(wiring.Component):
         m.submodules.steps = steps = self._nest(("a", "b"), nests)
         m.submodules.channels = parameters = self._nest(("param",), outer)
         m.submodules.targets = targets = self._nest(("dst",), outer)
-        m.submodules.in_flight = in_flight = InFlight(2)
+        m.submodules.in_flight = in_flight = InFlight(VECTORS_IN_FLIGHT)
 
         accepts = Signal()
         written = Signal()

@@ -2,7 +2,14 @@
 
 import argparse
 
-from ....isa.configuration import PARAMETERS, PRESETS, Configuration, Memory, load_configuration
+from ....isa.configuration import (
+    DEFAULT,
+    PARAMETERS,
+    PRESETS,
+    Configuration,
+    Memory,
+    load_configuration,
+)
 from ....isa.encoding import word_bytes
 from ..arguments import changed
 from ..console import configuration_sentence, say
@@ -19,7 +26,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         ("check", "check whether the parameters are legal", check),
     ):
         action = actions.add_parser(name, parents=[common], help=text)
-        action.add_argument("config", metavar="NAME|FILE", help="preset or JSON file")
+        action.add_argument(
+            "config", metavar="NAME|FILE", nargs="?", default=argparse.SUPPRESS,
+            help=f"preset or JSON file (default: {DEFAULT.name})",
+        )  # fmt: skip
+        action.add_argument("--config", default=DEFAULT.name, help=argparse.SUPPRESS)
         action.add_argument(
             "--set", action="append", default=[], metavar="PARAM=VALUE", dest="changes",
             help="change one parameter; may be repeated",
