@@ -27,6 +27,7 @@ class Unit(IntEnum):
     STORE = 3
 
 
+@cache
 def peers(unit: Unit) -> tuple[Unit, ...]:
     """The other three units, in the order of the bits of a `wait` or `signal` mask."""
     return tuple(other for other in Unit if other is not unit)
@@ -393,7 +394,7 @@ class Instruction:
         return cls(**{key: value for key, value in arguments.items() if key in known})
 
     def _mask(self, units: frozenset[Unit]) -> int:
-        if self.home is None:
+        if not units or self.home is None:
             return 0
         return sum(1 << bit for bit, other in enumerate(peers(self.home)) if other in units)
 
@@ -414,13 +415,14 @@ class Instruction:
         for operand in self.operands:
             if not self.active(operand):
                 continue
-            granule = self.granule_bytes(operand.name, configuration)
+            memory = self.memory_of(operand.name)
+            granule = self.granule(operand.name, memory, configuration)
             loops = tuple((n, s * granule) for n, s in self.nest_of(operand.name) if s)
             for writes in (False, True):
                 if operand.writes if writes else operand.reads:
                     yield Access(
                         operand.name,
-                        self.memory_of(operand.name),
+                        memory,
                         writes,
                         getattr(self, operand.name) * granule,
                         self.run_bytes(operand.name, configuration),
