@@ -198,7 +198,7 @@ class Instruction:
             if not self.takes_effect(name):
                 object.__setattr__(self, name, _defaults(type(self))[name])
         for nest, moved in self.nests.items():
-            loops = tuple(loop for loop in getattr(self, nest) if loop.extent != 1)
+            loops = tuple([loop for loop in getattr(self, nest) if loop.extent != 1])
             for loop in loops:
                 if len(loop.strides) != len(moved):
                     raise IsaError(
@@ -328,6 +328,13 @@ class Instruction:
                 ]
         return tuple(layout)
 
+    @classmethod
+    @cache
+    def _idle_values(cls, configuration: Configuration) -> dict[str, int]:
+        """Values of all fields in a word that holds the opcode alone."""
+        values = {field.name: field.offset for field in cls.layout(configuration)}
+        return {**values, "opcode": cls.opcode}
+
     def values(self, configuration: Configuration) -> dict[str, int]:
         """Value of every field of the layout.
 
@@ -336,11 +343,8 @@ class Instruction:
         IsaError
             When there are more loops than levels, or the machine lacks what a field asks for.
         """
-        values = {
-            "opcode": self.opcode,
-            "wait": self._mask(self.wait),
-            "signal": self._mask(self.signal),
-        }
+        values = self._idle_values(configuration).copy()
+        values["wait"], values["signal"] = self._mask(self.wait), self._mask(self.signal)
         for field in self.own_fields(configuration):
             values[field.name] = self.code_of(field.name, configuration)
         for operand in self.operands:
@@ -352,9 +356,8 @@ class Instruction:
                     f"{len(loops)} loops in `{nest}`; "
                     f"configuration `{configuration.name}` has {levels} levels"
                 )
-            idle = Loop(1, (0,) * len(moved))
-            placed = (idle,) * (levels - len(loops)) + loops
-            for names, loop in zip(_loop_fields(nest, moved, levels), placed, strict=True):
+            used = _loop_fields(nest, moved, levels)[levels - len(loops) :]
+            for names, loop in zip(used, loops, strict=True):
                 values[names[0]] = loop.extent
                 values.update(zip(names[1:], loop.strides, strict=True))
         return values
