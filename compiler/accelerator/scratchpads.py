@@ -141,6 +141,7 @@ class Buffers:
         self.partners = partners_of(program)
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
+        self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[Placement, ...], int, int]] = {}
         if arena:
             self.regions = self._regions(computes)
         else:
@@ -236,7 +237,10 @@ class Buffers:
         limits, depth = self.configuration, buffered.allocate.slots
         banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
         base = next(self.scratchpads.accumulators) % banks * limits.acc_depth * limits.lanes_out
-        places, rows, first = accumulator_places(sizes, self.windows.get(name), limits)
+        key = name, sizes
+        if key not in self.sums:
+            self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)
+        places, rows, first = self.sums[key]
         if rows > limits.acc_depth:
             raise CompileError(
                 f"kernel `{self.program.kernel.name}`: `{name}` {list(sizes)} takes {rows} rows of "
