@@ -141,6 +141,11 @@ class Configuration:
         extra = self.operations[len(OPERATIONS) :]
         object.__setattr__(self, "extra_operations", tuple(map(str, extra)))
 
+    def __hash__(self) -> int:
+        """Of what machines mostly differ in: caches ask for it with every instruction."""
+        sizes = self.lanes_in, self.lanes_out, self.act_depth, self.wgt_depth, self.acc_depth
+        return hash((self.name, *sizes, self.bus_bits))
+
     # Sizes that follow -------------------------------------------------------------------------
 
     @property

@@ -68,7 +68,9 @@ def pack(layout: Sequence[Field], values: Mapping[str, int]) -> int:
     """Place every field of `layout` from bit 0 upwards."""
     word, position = 0, 0
     for field in layout:
-        word |= field.encode(values[field.name]) << position
+        value = values[field.name]
+        if value != field.offset:  # else all its bits are 0
+            word |= field.encode(value) << position
         position += field.bits
     return word
 

@@ -181,12 +181,13 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
 
 def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
     """`conflicts` for footprints at hand; the fast form for loops over a window."""
-    if earlier.unit is later.unit:
+    unit, reads, writes, _, _ = earlier
+    later_unit, later_reads, later_writes, _, _ = later
+    if unit is later_unit:
         return False
-    ports = (earlier.reads & later.reads) | (earlier.writes & later.writes)
-    if ports > 1:
+    if (reads & later_reads) | (writes & later_writes) > 1:
         return True
-    shared = (earlier.reads & later.writes) | (earlier.writes & (later.reads | later.writes))
+    shared = (reads & later_writes) | (writes & (later_reads | later_writes))
     return bool(shared) and _meeting(earlier, later) is not None
 
 

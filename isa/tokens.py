@@ -109,10 +109,13 @@ def synthesise_tokens(
     weaver = _Weaver(configuration)
     for instruction in program:
         if not isinstance(instruction, Halt):
-            bare = replace(instruction, wait=frozenset(), signal=frozenset())
-            weaver.append(bare, redundant)
-    woven = [
-        replace(e.instruction, wait=frozenset(e.wait), signal=frozenset(e.signal))
-        for e in weaver.entries
-    ]
+            weaver.append(_with_tokens(instruction, set(), set()), redundant)
+    woven = [_with_tokens(e.instruction, e.wait, e.signal) for e in weaver.entries]
     return (*woven, Halt())
+
+
+def _with_tokens(instruction: Instruction, wait: set[Unit], signal: set[Unit]) -> Instruction:
+    """The instruction with these tokens and no others."""
+    if instruction.wait == wait and instruction.signal == signal:
+        return instruction
+    return replace(instruction, wait=frozenset(wait), signal=frozenset(signal))

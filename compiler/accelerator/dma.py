@@ -12,6 +12,7 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, fill_memory, transfer
 from ...isa.instructions.common import local_bits
 from ..tensor import Patches, Tensor
+from .layout import row_major
 
 Box = tuple[tuple[int, int], ...]
 """Half-open range per dimension."""
@@ -94,8 +95,7 @@ def load_box(
     source: DramTensor, box: Box, destination: Memory, local: int, pad: int, limits: Configuration
 ) -> list[Instruction]:
     """LOADs that bring `box` to byte `local`, padding first."""
-    extents = tuple(high - low for low, high in box)
-    pitch = DramTensor(0, extents).strides
+    pitch, strides = row_major(box), source.strides
     valid = tuple(
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, source.shape, strict=True)
     )
@@ -107,11 +107,11 @@ def load_box(
     if all(low < high for low, high in valid):
         start = local + _offset(valid, box, pitch)
         memory = source.base + sum(
-            low * stride for (low, _), stride in zip(valid, source.strides, strict=True)
+            low * stride for (low, _), stride in zip(valid, strides, strict=True)
         )
         dims = [
             (high - low, stride, p)
-            for (low, high), stride, p in zip(valid, source.strides, pitch, strict=True)
+            for (low, high), stride, p in zip(valid, strides, pitch, strict=True)
         ]
         for length, base, loops in copy_runs(dims, (memory, start), limits):
             loads.append(transfer(Memory.DRAM, destination, length, base, loops))
@@ -180,7 +180,7 @@ def store_box(
 
     Of a part of something larger, only the channels that are its own are stored.
     """
-    pitch, strides = DramTensor(0, tuple(high - low for low, high in box)).strides, target.strides
+    pitch, strides = row_major(box), target.strides
     stores = []
     for piece in _own_channels(target, box) if target.pitch else (box,):
         start = local + _offset(piece, box, pitch)

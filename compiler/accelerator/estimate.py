@@ -23,7 +23,8 @@ LATENCY_CYCLES = 64
 
 def estimate(plan: Plan, configuration: Configuration) -> int:
     """Cycles of a plan."""
-    units = [_Units(plan, index, configuration) for index in range(len(plan.phases))]
+    resident = _resident(plan, configuration)
+    units = [_Units(plan, index, resident, configuration) for index in range(len(plan.phases))]
     last, tile = plan.phases[-1], plan.tiles[-1]
     bus = configuration.bus_bytes
     spatial = _count(last, tile, last.pixels)
@@ -41,7 +42,8 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
     entering = {name for unit in units for name in unit.loads}
     serial = sum(plan.pieces[name] for name in entering) // bus + moving
     serial += units[-1].vector_piece + sum(unit.waiting for unit in units)
-    serial += _crowding(plan, configuration) * sum(unit.weights for unit in units) // 2
+    crowding = _crowding(plan, resident, configuration)
+    serial += crowding * sum(unit.weights for unit in units) // 2
     return max(busy) + serial + sum(busy) // 64
 
 
@@ -49,11 +51,12 @@ def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
     """Instructions of a plan, as if none had to be cut because of the machine's loops."""
     last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
-    units = (_Units(plan, index, configuration) for index in range(len(plan.phases)))
+    resident = _resident(plan, configuration)
+    units = (_Units(plan, index, resident, configuration) for index in range(len(plan.phases)))
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
 
 
-def _crowding(plan: Plan, configuration: Configuration) -> int:
+def _crowding(plan: Plan, resident: int, configuration: Configuration) -> int:
     """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
     pieces = [
         weight_tiles(step, tile, configuration)
@@ -61,7 +64,7 @@ def _crowding(plan: Plan, configuration: Configuration) -> int:
         if step.product is not None
     ]
     room = wgt_room(configuration)
-    if len(pieces) < 2 or _resident(plan, configuration) <= room:
+    if len(pieces) < 2 or resident <= room:
         return 0
     return 2 if sum(pieces) > room else int(sum(pieces) + max(pieces) > room)
 
@@ -71,9 +74,9 @@ def _count(step: Phase, tile, axes) -> int:
 
 
 class _Units:
-    """Busy cycles of each unit in one step of a plan."""
+    """Busy cycles of each unit in one step of a plan that has `resident` weight tiles in all."""
 
-    def __init__(self, plan: Plan, index: int, configuration: Configuration) -> None:
+    def __init__(self, plan: Plan, index: int, resident: int, configuration: Configuration) -> None:
         step, tile = plan.phases[index], plan.tiles[index]
         overhead = INSTRUCTION_OVERHEAD_CYCLES
         spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
@@ -86,7 +89,6 @@ class _Units:
         if step.product is not None:
             tiles = weight_tiles(step, tile, configuration)
             room = wgt_room(configuration)
-            resident = _resident(plan, configuration)
             fits = (chunks * tiles if outer else resident) <= room
             rows = streamed_rows(step, tile, configuration)
             cycles = _passes(step, tile, tiles, rows, configuration) + overhead

@@ -6,13 +6,14 @@ channels are cut into lanes; unblocked axes are the case of one endless block.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from ...isa.configuration import Memory
 from ...isa.expressions import Read
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Strides of one axis in elements; `block` 0 means unblocked, then only `inner` counts."""
 
     inner: int
@@ -72,6 +73,12 @@ def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
         strides.append(stride)
         stride *= high - low
     return tuple(reversed(strides))
+
+
+@lru_cache(maxsize=1 << 12)
+def dense_places(sizes: tuple[int, ...]) -> tuple[Placement, ...]:
+    """Placement of every dimension of a dense box."""
+    return tuple(map(Placement, row_major(tuple((0, size) for size in sizes))))
 
 
 def along(read: Read, strides: tuple[int, ...]) -> dict[str, Placement]:

@@ -5,7 +5,7 @@ which is not decided here: tokens follow from the instructions' footprints.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
@@ -26,17 +26,35 @@ from .scratchpads import Buffers, Placed, Scratchpads
 from .tensorise import Form, form_of
 from .transfers import Transfers
 
-CONSTANTS = {Memory.WGT: "weights", Memory.PARAM: "parameters", Memory.LUT: "table"}
-"""Constants of each scratchpad, as notes name them."""
+CONSTANTS = {"WGT": "weights", "PARAM": "parameters", "LUT": "table"}
+"""What each scratchpad holds, as notes name it; ACT holds activations, which have names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Emitted:
-    """An instruction and what it is there for, as `inspect` shows it."""
+class Emitted(NamedTuple):
+    """An instruction and what it is there for."""
 
     instruction: Instruction
     kernel: str
-    note: str
+    event: Instance | Rolled
+
+    @property
+    def note(self) -> str:
+        """What it is there for, as `inspect` shows it; a tile starts at 0 where nothing is said."""
+        event = self.event
+        if isinstance(event, Rolled):
+            return f"{event.stage} rows {event.first}: pad"
+        starts = " ".join(f"{axis}{low}" for axis, (low, _) in event.ranges.items() if low)
+        return f"{starts}: {self._purpose(event)}" if starts else self._purpose(event)
+
+    @staticmethod
+    def _purpose(event: Instance) -> str:
+        stage = event.nest.stage
+        if not isinstance(event.node, Copy):
+            return f"{event.node.mnemonic} `{stage}`"
+        scope = event.buffers[stage].allocate.scope if stage in event.buffers else Memory.DRAM.name
+        if scope == Memory.DRAM.name:
+            return f"store `{stage}`"
+        return f"load {CONSTANTS.get(scope, f'`{event.node.source}`')}"
 
 
 class Lowering:
@@ -78,10 +96,10 @@ class Lowering:
             stream becomes too long.
         """
         kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
-        for instruction, note in _Walk(self, schedule).run():
+        for instruction, event in _Walk(self, schedule).run():
             if len(stream) >= most:
                 raise too_large(f"more with `{kernel.name}`", most)
-            stream.append(Emitted(instruction, kernel.name, note))
+            stream.append(Emitted(instruction, kernel.name, event))
 
 
 class _Operand:
@@ -146,50 +164,39 @@ class _Walk:
         self.placed: dict[str, Placed] = {}
         self.forms: dict[object, Form] = {}
 
-    def run(self) -> Iterator[tuple[Instruction, str]]:
+    def run(self) -> Iterator[tuple[Instruction, Instance | Rolled]]:
         """Instructions, and what each is there for."""
         for event in walk(self.program, self._present):
-            if isinstance(event, Instance):
-                if isinstance(event.node, Copy):
-                    yield from self._move(event)
-                else:
-                    yield from self._compute(event)
-            elif isinstance(event, Buffered):
+            if isinstance(event, Buffered):
                 if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
                     self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
+                continue
+            if isinstance(event, Rolled):
+                made = self._pad(event)
+            elif isinstance(event.node, Copy):
+                made = self._move(event)
             else:
-                yield from self._pad(event)
+                made = self._compute(event)
+            for one in made:
+                yield one, event
 
     def _present(self, stage: str) -> bool:
         placed = self.placed.get(stage)
         return placed is not None and not placed.missing
 
-    def _move(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
+    def _move(self, instance: Instance) -> list[Instruction]:
         assert isinstance(instance.node, Copy)
         source = self.placed.get(instance.node.source)
         if source is not None:
             self._check_alive(instance.node.source, source)
-        moved = self.transfers.instructions(instance, self.placed)
-        if moved:
-            note = _note(instance, self._transfer(instance.nest.stage, instance.node.source))
-            for one in moved:
-                yield one, note
+        return self.transfers.instructions(instance, self.placed)
 
-    def _transfer(self, stage: str, source: str) -> str:
-        """Name a transfer by what it moves: a kind of constant, or an activation."""
-        if stage not in self.placed:
-            return f"store `{stage}`"
-        constant = CONSTANTS.get(self.placed[stage].memory, "")
-        return f"load {constant if source in self.kernel.constants and constant else f'`{source}`'}"
-
-    def _compute(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
-        compute, node = instance.nest.compute, instance.node
+    def _compute(self, instance: Instance) -> list[Instruction]:
+        compute = instance.nest.compute
         assert compute is not None
-        assert not isinstance(node, Copy)
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]
-        note = _note(instance, f"{node.mnemonic} `{compute.output.name}`")
         if compute.output.name in self.pairs:
             self._check_pair(instance, self.pairs[compute.output.name])
         buffers = {}
@@ -202,21 +209,20 @@ class _Walk:
         rolling = target.rolling
         if rolling is None:
             buffers[compute.output.name] = own.buffer(target, starts)
-            for one in self._instructions(compute, tile, buffers, instance.accumulate):
-                yield one, note
-            return
+            return self._instructions(compute, tile, buffers, instance.accumulate)
         row = compute.axes[rolling.dimension].name
         first = starts[row]
         whole = own.buffer(target, starts)
         pitch = target.places[rolling.dimension].inner
         beginning = whole.base - rolling.place(first) * pitch
+        found: list[Instruction] = []
         for low, high, place in rolling.places(first, first + tile[row]):
             part = {name: one.moved(row, low - first) for name, one in buffers.items()}
             part[compute.output.name] = Buffer(whole.memory, beginning + place * pitch, whole.axes)
-            for one in self._instructions(
+            found += self._instructions(
                 compute, {**tile, row: high - low}, part, instance.accumulate
-            ):
-                yield one, note
+            )
+        return found
 
     def _instructions(
         self,
@@ -234,7 +240,7 @@ class _Walk:
             self.forms[key] = form
         return form.at(buffers)
 
-    def _pad(self, rolled: Rolled) -> Iterator[tuple[Instruction, str]]:
+    def _pad(self, rolled: Rolled) -> list[Instruction]:
         """The border of rows that were added to a ring."""
         rolling, placed = rolled.rolling, self.placed[rolled.stage]
         pad = self.program.tensors[rolled.stage].pad
@@ -249,10 +255,13 @@ class _Walk:
         ):
             for low, high, place in rolling.places(first, last):
                 fills.append((place * pitch, [((high - low) * pitch, 1)]))
-        for offset, dimensions in fills:
-            local = placed.base + offset
-            for one in fill_bytes(dimensions, Memory.ACT, local, pad, self.configuration):
-                yield one, f"{rolled.stage} rows {rolled.first}: pad"
+        return [
+            one
+            for offset, dimensions in fills
+            for one in fill_bytes(
+                dimensions, Memory.ACT, placed.base + offset, pad, self.configuration
+            )
+        ]
 
     def _check_alive(self, name: str, placed: Placed) -> None:
         """A buffer must still be there when it is used."""
@@ -285,12 +294,6 @@ def _own(compute: Compute) -> _Operand:
 def _reads(compute: Compute) -> list[Read]:
     """One read of every tensor that a compute reads."""
     return list({read.tensor: read for read in reads_of(compute.body)}.values())
-
-
-def _note(instance: Instance, text: str) -> str:
-    """Prefix a note with where the tile starts; zeros are left out."""
-    starts = " ".join(f"{axis}{low}" for axis, (low, _) in instance.ranges.items() if low)
-    return f"{starts}: {text}" if starts else text
 
 
 def _column_borders(rolling) -> list[tuple[int, list[tuple[int, int]]]]:

@@ -4,8 +4,8 @@ A bank has one reader and one writer at a time: instructions of two units that r
 run one after the other. Buffers in banks of their own never meet.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from ...isa.configuration import Configuration, Memory
 
@@ -13,8 +13,7 @@ Region = tuple[int, int]
 """First byte, and the byte after the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """Bytes that a buffer needs at least, and from how many on nothing waits for it."""
 
     least: int

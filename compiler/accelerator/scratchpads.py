@@ -23,7 +23,7 @@ from ..tensor import Compute
 from .arena import Arena, Piece
 from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .layout import Placement, row_major
+from .layout import Placement, dense_places, row_major
 from .matching import window_of_compute
 from .regions import Demand, Region, divide_act
 from .sliding import Window, lane_channels
@@ -141,6 +141,7 @@ class Buffers:
         self.partners = partners_of(program)
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
+        self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[Placement, ...], int, int]] = {}
         if arena:
             self.regions = self._regions(computes)
         else:
@@ -176,8 +177,7 @@ class Buffers:
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
                 return Placed(memory, base, lows, self.weights(name, sizes).places)
-            places = tuple(map(Placement, row_major(buffered.box)))
-            return Placed(memory, base, lows, places)
+            return Placed(memory, base, lows, dense_places(sizes))
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
         return getattr(self, f"_{memory.name.lower()}")(name, buffered)
@@ -189,8 +189,7 @@ class Buffers:
         piece, missing = self._take(
             Memory.ACT, name, buffered.held, math.prod(sizes), self.regions[name]
         )
-        places = tuple(map(Placement, row_major(buffered.held)))
-        return Placed(Memory.ACT, piece.base, lows, places, missing, piece)
+        return Placed(Memory.ACT, piece.base, lows, dense_places(sizes), missing, piece)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
         size = rolling.elements
@@ -220,8 +219,7 @@ class Buffers:
         pair = self.partners.get(name, (name,))
         rows = -(-math.prod(sizes) // lanes)
         piece, missing = self._take(Memory.PARAM, pair[0], buffered.held, rows, (0, room))
-        places = tuple(map(Placement, row_major(buffered.held)))
-        return Placed(Memory.PARAM, piece.base * lanes, lows, places, missing, piece)
+        return Placed(Memory.PARAM, piece.base * lanes, lows, dense_places(sizes), missing, piece)
 
     def _lut(self, name: str, buffered: Buffered) -> Placed:
         room = self.scratchpads.arenas[Memory.LUT].size
@@ -239,7 +237,10 @@ class Buffers:
         limits, depth = self.configuration, buffered.allocate.slots
         banks = min(limits.acc_banks, depth) if depth else limits.acc_banks
         base = next(self.scratchpads.accumulators) % banks * limits.acc_depth * limits.lanes_out
-        places, rows, first = accumulator_places(sizes, self.windows.get(name), limits)
+        key = name, sizes
+        if key not in self.sums:
+            self.sums[key] = accumulator_places(sizes, self.windows.get(name), limits)
+        places, rows, first = self.sums[key]
         if rows > limits.acc_depth:
             raise CompileError(
                 f"kernel `{self.program.kernel.name}`: `{name}` {list(sizes)} takes {rows} rows of "
@@ -389,4 +390,4 @@ def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Where a box begins, and its extents."""
-    return tuple(low for low, _ in box), tuple(high - low for low, high in box)
+    return tuple([low for low, _ in box]), tuple([high - low for low, high in box])

@@ -54,6 +54,8 @@ class Transfers:
             for name, nest in buffers.copies.items()
             for node in _copies(nest.body)
         }
+        self.held: dict[str, DramTensor] = {}
+        """Activations in main memory as the program sees them."""
         self.pairs: dict[int, bytes] = {}
         """Constant pairs that lie in PARAM, by first element."""
 
@@ -229,9 +231,11 @@ class Transfers:
         data = self.program.kernel.constants.get(name)
         if data is not None:
             return in_dram(tensor, self.pool.add(data.tobytes()))
-        found = self.dram[tensor.value or name]
-        alone = tensor.dtype != "int8" or tensor.patches is not None
-        return found if alone else found.holding(tensor)
+        if name not in self.held:
+            found = self.dram[tensor.value or name]
+            alone = tensor.dtype != "int8" or tensor.patches is not None
+            self.held[name] = found if alone else found.holding(tensor)
+        return self.held[name]
 
 
 def in_dram(tensor: Tensor, base: int) -> DramTensor:

@@ -7,6 +7,7 @@ on from an earlier one.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..accelerator.dma import Box
 from .affine import value_of
@@ -33,8 +34,7 @@ from .stages import ScheduleError
 Range = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Buffered:
+class Buffered(NamedTuple):
     """A buffer as it stands at one moment.
 
     Parameters
@@ -197,12 +197,12 @@ class _Walk:
         turn = self.turns.get(name, 0)
         self.turns[name] = turn + 1
         lows = [value_of(affine, self.values) for affine in node.origin]
-        box = tuple((low, low + size) for low, size in zip(lows, node.shape, strict=True))
-        held = tuple(
+        box = tuple([(low, low + size) for low, size in zip(lows, node.shape, strict=True)])
+        held = [
             (max(low, least), min(high, most))
             for (low, high), (least, most) in zip(box, self.domains.get(name, box), strict=True)
-        )
-        return Buffered(node, box, held, turn % node.slots if node.slots else 0)
+        ]
+        return Buffered(node, box, tuple(held), turn % node.slots if node.slots else 0)
 
     def instance(self, nest: Nest, node: Copy | Instruction) -> Iterator[Instance]:
         region = self.regions.get(id(node))

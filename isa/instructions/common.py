@@ -27,6 +27,7 @@ class Unit(IntEnum):
     STORE = 3
 
 
+@cache
 def peers(unit: Unit) -> tuple[Unit, ...]:
     """The other three units, in the order of the bits of a `wait` or `signal` mask."""
     return tuple(other for other in Unit if other is not unit)
@@ -197,7 +198,7 @@ class Instruction:
             if not self.takes_effect(name):
                 object.__setattr__(self, name, _defaults(type(self))[name])
         for nest, moved in self.nests.items():
-            loops = tuple(loop for loop in getattr(self, nest) if loop.extent != 1)
+            loops = tuple([loop for loop in getattr(self, nest) if loop.extent != 1])
             for loop in loops:
                 if len(loop.strides) != len(moved):
                     raise IsaError(
@@ -327,6 +328,13 @@ class Instruction:
                 ]
         return tuple(layout)
 
+    @classmethod
+    @cache
+    def _idle_values(cls, configuration: Configuration) -> dict[str, int]:
+        """Values of all fields in a word that holds the opcode alone."""
+        values = {field.name: field.offset for field in cls.layout(configuration)}
+        return {**values, "opcode": cls.opcode}
+
     def values(self, configuration: Configuration) -> dict[str, int]:
         """Value of every field of the layout.
 
@@ -335,11 +343,8 @@ class Instruction:
         IsaError
             When there are more loops than levels, or the machine lacks what a field asks for.
         """
-        values = {
-            "opcode": self.opcode,
-            "wait": self._mask(self.wait),
-            "signal": self._mask(self.signal),
-        }
+        values = self._idle_values(configuration).copy()
+        values["wait"], values["signal"] = self._mask(self.wait), self._mask(self.signal)
         for field in self.own_fields(configuration):
             values[field.name] = self.code_of(field.name, configuration)
         for operand in self.operands:
@@ -351,9 +356,8 @@ class Instruction:
                     f"{len(loops)} loops in `{nest}`; "
                     f"configuration `{configuration.name}` has {levels} levels"
                 )
-            idle = Loop(1, (0,) * len(moved))
-            placed = (idle,) * (levels - len(loops)) + loops
-            for names, loop in zip(_loop_fields(nest, moved, levels), placed, strict=True):
+            used = _loop_fields(nest, moved, levels)[levels - len(loops) :]
+            for names, loop in zip(used, loops, strict=True):
                 values[names[0]] = loop.extent
                 values.update(zip(names[1:], loop.strides, strict=True))
         return values
@@ -393,7 +397,7 @@ class Instruction:
         return cls(**{key: value for key, value in arguments.items() if key in known})
 
     def _mask(self, units: frozenset[Unit]) -> int:
-        if self.home is None:
+        if not units or self.home is None:
             return 0
         return sum(1 << bit for bit, other in enumerate(peers(self.home)) if other in units)
 
@@ -414,13 +418,14 @@ class Instruction:
         for operand in self.operands:
             if not self.active(operand):
                 continue
-            granule = self.granule_bytes(operand.name, configuration)
+            memory = self.memory_of(operand.name)
+            granule = self.granule(operand.name, memory, configuration)
             loops = tuple((n, s * granule) for n, s in self.nest_of(operand.name) if s)
             for writes in (False, True):
                 if operand.writes if writes else operand.reads:
                     yield Access(
                         operand.name,
-                        self.memory_of(operand.name),
+                        memory,
                         writes,
                         getattr(self, operand.name) * granule,
                         self.run_bytes(operand.name, configuration),
