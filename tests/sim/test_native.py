@@ -107,5 +107,6 @@ def test_a_cache_that_cannot_be_made_costs_time_alone(source, monkeypatch, tmp_p
         assert answer(build(source)) == 42
     assert capsys.readouterr().err == (
         f"cache: `{tmp_path}/file` cannot be written (Not a directory): builds and compiled "
-        "programs are not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may write\n"
+        "programs are not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may "
+        "write\n"
     )
