@@ -238,7 +238,7 @@ def test_the_adversary_reports_a_deadlock():
     stuck = program("sync target=gemm wait=load\nsync target=load wait=gemm signal=gemm\nhalt")
     with pytest.raises(ProgramError) as refusal:
         execute_adversarially(stuck, DEFAULT, image(0), 3)
-    assert str(refusal.value) == "deadlock after seed 3: LOAD, GEMM wait for ever"
+    assert str(refusal.value) == "deadlock after seed 3: LOAD, GEMM wait forever"
 
 
 def test_a_counter_that_is_too_small_deadlocks_and_the_checker_knows():

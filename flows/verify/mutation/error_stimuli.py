@@ -19,7 +19,7 @@ LONG_CYCLES = (1 << 19) + (1 << 17)
 """Cycles of the longest stimulus; higher counter bits are out of reach."""
 
 MORE_CYCLES = tuple(cycles for bit in range(10, 18) for cycles in (1 << bit, 33))
-"""Of the longest stimulus after that: a count has each bit set, once even and once odd."""
+"""Later waits of the longest stimulus: a count has each bit set, once even and once odd."""
 
 
 def error_stimuli(configuration: Configuration) -> dict[str, Stimulus]:
