@@ -114,11 +114,11 @@ def vector_pattern(operations: tuple[Operation, ...]) -> Pattern:
 VECTOR = vector_pattern(OPERATIONS)
 
 PATTERNS: tuple[Pattern, ...] = (GEMM, DEPTHWISE, VECTOR)
-"""What every machine has."""
+"""Patterns of every machine."""
 
 
 def patterns_of(configuration: Configuration | None) -> tuple[Pattern, ...]:
-    """What a machine has; what every machine has, if none is given."""
+    """Patterns of a machine; without one, those of every machine."""
     if configuration is None:
         return PATTERNS
     return (GEMM, DEPTHWISE, vector_pattern(configuration.operations))

@@ -142,7 +142,7 @@ class Machine:
 
 
 def first_steps(gemm: Gemm) -> np.ndarray:
-    """Which tile iterations overwrite their accumulators, bool[tiles]."""
+    """Whether each tile iteration overwrites its accumulators, bool[tiles]."""
     if gemm.accumulate:
         return np.zeros(gemm.tiles(), dtype=bool)
     first = np.ones(1, dtype=bool)

@@ -41,7 +41,7 @@ class PathStep:
 
     @property
     def cycles(self) -> int:
-        """How long it takes."""
+        """Duration in cycles."""
         return self.end - self.begin
 
 

@@ -148,7 +148,7 @@ class Issuer:
         self.planned: deque[Burst] = deque()
         """Bursts whose entry into the queue is known."""
         self.queued = self.left_nest = -1
-        """When the last burst entered the queue, and the last run left the nest."""
+        """Cycles in which the last burst entered the queue, and the last run left the nest."""
         self.command = -1
         self.runs: deque[list[list[bool]]] = deque()
         self.bursts: deque[list[bool]] = deque()
@@ -200,7 +200,7 @@ class Cutter:
 
     def __init__(self) -> None:
         self.loaded = self.taken = -1
-        """When the last piece entered the output register, and when it was taken."""
+        """Cycles in which the last piece entered the output register and was taken."""
 
     def pieces(self, sent: int, ends: list[bool]) -> Iterator[tuple[int, bool]]:
         """Per piece of a burst, the first cycle in which it can be taken; then set `taken`."""

@@ -33,7 +33,7 @@ PATIENCE_CYCLES = 300
 
 
 class ObservationKind(StrEnum):
-    """How a fault shows."""
+    """Kind of observation that shows a fault."""
 
     RULE = "rule of a port, or assertion"
     HANG = "hang"

@@ -87,7 +87,7 @@ class ProgramDrawing:
         return loads[:most]
 
     def pairs(self) -> Window:
-        """Where the image holds pairs of bias and scale."""
+        """The part of the image with pairs of bias and scale."""
         return 0, parameter_bytes(self.data_bytes)
 
     # Pieces ------------------------------------------------------------------------------------

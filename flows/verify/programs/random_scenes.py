@@ -83,7 +83,7 @@ class Scenes(ProgramDrawing):
         return [self.transfer(local, length, place, self._memory(local, length))]
 
     def _memory(self, local: Memory, length: int) -> int:
-        """Where a run may begin in memory; runs for PARAM begin where pairs begin."""
+        """A random legal start of a run in memory; runs for PARAM start at a pair."""
         if local is Memory.PARAM:
             return self.chance.randint(0, (self.data_bytes - length) // 8) * 8
         return self.chance.randint(0, self.data_bytes - length)
