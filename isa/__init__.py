@@ -1,4 +1,4 @@
-"""The contract: configuration, instructions, encoding, semantics, checker; all else is derived."""
+"""The contract: configuration, instructions, semantics, checker; all else is derived from it."""
 
 from .assembly import format_program, parse_program
 from .checker import Report, check

@@ -1,12 +1,12 @@
-"""Assembly text: one instruction per line, derived from what the families declare.
+"""Assembly text: one instruction per line, derived from the families' declarations.
 
     load destination=act length=48 memory=0x200 local=0 loop[10: memory 48, local 48] signal=gemm
     gemm act=0 wgt=0 acc=0 tile[3: act 1, wgt 1, acc 0] row[7: act 2, acc 1] wait=load
     halt
 
-Fields at their default are left out, flags stand by their bare name, loops are outermost first and
-strides that are left out are zero. `#` starts a comment. `parse_program(format_program(p)) == p`
-for every program.
+Fields at their default are omitted. A flag is its bare name. Loops are written outermost first;
+omitted strides are zero. `#` starts a comment. `parse_program(format_program(p)) == p` for every
+program.
 """
 
 import re
@@ -27,7 +27,7 @@ _TOKEN = re.compile(r"(?P<loop>\w+)\[(?P<body>[^\]]*)\]|(?P<name>\w+)(?:=(?P<val
 
 
 def loop_keyword(nest: str) -> str:
-    """How a nest's loops are written: `tile_loops` as `tile`, `loops` as `loop`."""
+    """Keyword of a nest's loops: `tile` for `tile_loops`, `loop` for `loops`."""
     return nest.removesuffix("_loops") if nest.endswith("_loops") else nest.removesuffix("s")
 
 
@@ -37,7 +37,7 @@ def plain_fields(family: type[Instruction]) -> tuple[Field, ...]:
 
 
 def format_instruction(instruction: Instruction) -> str:
-    """One line."""
+    """Format one instruction as one line."""
     family = type(instruction)
     words = [instruction.mnemonic]
     for field in plain_fields(family):
@@ -71,7 +71,7 @@ def format_program(
     Parameters
     ----------
     comments
-        Text to stand above the instruction of an index, for example the layer's name.
+        Text to print above the instruction with that index, for example the layer's name.
     """
     lines = []
     for index, instruction in enumerate(program):
@@ -91,12 +91,12 @@ def parse_program(
     source
         File name for messages.
     configuration
-        The machine whose operations the text may name; without one, those of every machine.
+        The machine whose operations the text may name; by default only the standard operations.
 
     Raises
     ------
     IsaError
-        Naming source, line and what was expected.
+        Names source, line and what was expected.
     """
     program = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -111,12 +111,12 @@ def parse_program(
 
 
 def parse_instruction(line: str, configuration: Configuration | None = None) -> Instruction:
-    """Inverse of `format_instruction`; the configuration as in `parse_program`.
+    """Inverse of `format_instruction`; `configuration` is as in `parse_program`.
 
     Raises
     ------
     IsaError
-        For anything that is not an instruction.
+        When the line is not an instruction.
     """
     mnemonic, _, rest = line.strip().partition(" ")
     family = BY_MNEMONIC.get(mnemonic.lower())
@@ -164,7 +164,7 @@ def parse_instruction(line: str, configuration: Configuration | None = None) -> 
 def _parse_value(field: Field, text: str | None, configuration: Configuration | None) -> object:
     if field.type is bool:
         if text is not None:
-            raise IsaError(f"flag `{field.name}` takes no value; write it alone or leave it out")
+            raise IsaError(f"flag `{field.name}` takes no value; write the name alone or omit it")
         return True
     if field.type is Operation:
         return _operation(field.name, text or "", configuration)
@@ -178,7 +178,7 @@ def _code(name: str, text: str, codes: type[IntEnum]) -> IntEnum:
         return codes[text.upper()]
     except KeyError:
         known = ", ".join(code.name.lower() for code in codes)
-        raise IsaError(f"field `{name}`: `{text}` means nothing; expected one of {known}") from None
+        raise IsaError(f"field `{name}`: unknown value `{text}`; expected one of {known}") from None
 
 
 def _operation(name: str, text: str, configuration: Configuration | None) -> Operation:
@@ -187,7 +187,7 @@ def _operation(name: str, text: str, configuration: Configuration | None) -> Ope
         if operation.name == text.lower():
             return operation
     known = ", ".join(operation.name for operation in operations)
-    raise IsaError(f"field `{name}`: `{text}` means nothing; expected one of {known}")
+    raise IsaError(f"field `{name}`: unknown value `{text}`; expected one of {known}")
 
 
 def _number(name: str, text: str) -> int:

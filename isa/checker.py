@@ -1,29 +1,30 @@
-"""Prove, before a program runs anywhere, that every concurrent execution equals program order.
+"""Prove before a program runs that every concurrent execution equals program order.
 
-What is proved, and why it holds for every timing and every queue depth:
+The checker proves the following, for every timing and every queue depth:
 
-* **Each instruction alone** is encodable, stays inside every memory and keeps the pipeline rules
-  of `legality`.
-* **No deadlock.** Every wait is met by a signal of an *earlier* instruction, and counting in
-  program order no counter exceeds its limit. Take, in any state that has not ended, the first
-  instruction in program order that is not complete. All before it are complete, so FETCH has
-  dispatched it or can (whatever the queue depth), and it is the next of its unit. The n-th wait of
-  a unit for another takes the n-th signal; that one is from an earlier instruction, so it was
-  given, and only earlier waits, fewer than n, have taken tokens: it can start. When it signals, its
-  counter holds at most what it holds in program order, since consumers can only be ahead of that:
-  the counter is not full. So this instruction completes, and by induction all do.
-* **Balance.** All counters are zero at the end, so that the next program starts clean.
-* **No race.** Which signal meets which wait does not depend on time, so vector clocks over one walk
-  in program order know all that is guaranteed: an instruction is complete before another starts if
-  it, or a later one of its unit (units complete in order), signals a token that the other or an
-  earlier one of its unit has taken, and so on transitively. Two instructions of different units
-  that `footprints.conflicts` names must be ordered in that way. Then any execution can be
-  rearranged into program order by exchanging neighbours that do not touch each other's bytes, and
-  no bank ever has two readers or two writers.
+* **Each instruction alone** is encodable, stays inside every memory and obeys the pipeline rules in
+  `legality`.
+* **No deadlock.** Every wait is met by a signal of an *earlier* instruction. In program order, no
+  token counter exceeds its limit. The proof: at any moment of a run, take the first instruction in
+  program order that is not complete. Everything before it is complete. FETCH has therefore
+  dispatched it, or can do so at any queue depth, and it is next in its unit. The n-th wait of one
+  unit for another takes the n-th signal. That signal comes from an earlier instruction, so it has
+  been given. Only earlier waits, fewer than n, have taken tokens, so the instruction can start.
+  When it signals, its counter holds no more than in program order, because consumers can only be
+  further ahead; so the counter is not full. The instruction therefore completes, and by induction
+  all do.
+* **Balance.** All counters are zero at the end, and the next program starts clean.
+* **No race.** Timing does not change which signal meets which wait. One walk in program order with
+  vector clocks therefore finds every guaranteed order. Instruction A is complete before B starts if
+  A, or a later instruction of A's unit, signals a token that B, or an earlier instruction of B's
+  unit, has taken; this relation is transitive. If `footprints.conflicts` reports two instructions
+  of different units, they must be ordered in this way. Any execution can then be rearranged into
+  program order by exchanging neighbours that touch different bytes, and no bank ever has two
+  readers or two writers.
 
-The proof relies on what the hardware guarantees: a unit starts and completes its instructions in
-order, a token is taken before the first access and given after the last one is done (for LOAD all
-bytes are in the scratchpad, for STORE all write responses have arrived).
+The proof relies on two guarantees of the hardware. A unit starts and completes its instructions in
+order. A unit takes tokens before its first access and gives them after its last access is done: all
+bytes are in the scratchpad (LOAD), or all write responses have arrived (STORE).
 """
 
 from collections import deque
@@ -39,20 +40,20 @@ from .legality import instruction_faults
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the checker saw in a program that it accepts.
+    """Statistics of a program that the checker accepted.
 
     Parameters
     ----------
     instructions
-        How many, HALT included.
+        Number of instructions, including HALT.
     per_unit
-        How many pass through each unit's queue.
+        Number of instructions that pass through each unit's queue.
     tokens
-        Tokens given in all.
+        Total number of tokens given.
     peak_tokens
-        Most tokens of each ordered pair of units held at once, in program order.
+        Largest number of pending tokens for each ordered pair of units, in program order.
     concurrent_pairs
-        Pairs of instructions that may run at the same time, all shown not to conflict.
+        Pairs of instructions that may run at the same time; none of them conflict.
     """
 
     instructions: int
@@ -64,7 +65,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One broken rule: where (None for the program as a whole) and what."""
+    """One broken rule: its text and the index of the instruction (None for the whole program)."""
 
     index: int | None
     text: str
@@ -89,7 +90,7 @@ class _Walk:
         self.concurrent_pairs = 0
 
     def visit(self, index: int, instruction: Instruction) -> Iterator[str]:
-        """All faults that this instruction adds."""
+        """Every fault that this instruction adds."""
         yield from instruction_faults(instruction, self.configuration, self.data_bytes)
         unit = instruction.home
         if unit is None:
@@ -107,7 +108,7 @@ class _Walk:
             if not queue:
                 yield (
                     f"waits for a token of {giver.name} that no earlier instruction signals; the "
-                    "machine would wait for ever; signal it earlier or drop the wait"
+                    "machine would wait forever; signal it earlier or remove the wait"
                 )
                 continue
             _, clock = queue.popleft()
@@ -122,8 +123,8 @@ class _Walk:
                 if footprints_conflict(there, here):
                     reason = explain_conflict(earlier, instruction, self.configuration)
                     yield (
-                        f"races with instruction {earlier_index} ({earlier.mnemonic}), which "
-                        f"nothing orders before it: {reason}; let {other.name} signal {unit.name} "
+                        f"races with instruction {earlier_index} ({earlier.mnemonic}): no "
+                        f"token orders them and {reason}; let {other.name} signal {unit.name} "
                         "in between"
                     )
 
@@ -144,7 +145,7 @@ class _Walk:
                 )
 
     def leftovers(self) -> Iterator[Fault]:
-        """Tokens that nobody waits for."""
+        """Report tokens that no instruction waits for."""
         for (giver, taker), queue in self.pending.items():
             if queue:
                 indices = ", ".join(str(index) for index, _ in queue)
@@ -154,14 +155,14 @@ class _Walk:
                     f"{len(queue)} token{'s' * (len(queue) > 1)} of {giver.name} "
                     f"(instruction{'s' * (len(queue) > 1)} {indices}) "
                     f"{'are' if len(queue) > 1 else 'is'} left over; let {taker.name} wait for "
-                    "each, or drop the signal",
+                    "each, or remove the signal",
                 )
 
 
 def faults(
     program: Sequence[Instruction], configuration: Configuration, data_bytes: int
 ) -> Iterator[Fault]:
-    """Every broken rule of a program, in program order; nothing for a legal one."""
+    """Every broken rule of a program, in program order; empty for a legal program."""
     yield from _faults(program, configuration, _Walk(configuration, data_bytes))
 
 
@@ -181,7 +182,7 @@ def _faults(
             yield Fault(
                 index,
                 f"instruction {index} (halt): {len(program) - 1 - index} more follow; "
-                "HALT must be the last one",
+                "HALT must be the last instruction",
             )
             return
     if not program or not isinstance(program[-1], Halt):
@@ -190,14 +191,14 @@ def _faults(
 
 
 def check(program: Sequence[Instruction], configuration: Configuration, data_bytes: int) -> Report:
-    """Accept a program whose every execution equals program order, or say what is wrong.
+    """Accept a program if every execution equals program order; otherwise report the fault.
 
     Parameters
     ----------
     program
         Instructions in program order, HALT last.
     configuration
-        The machine that it shall run on.
+        The machine that runs the program.
     data_bytes
         Size of the data window of main memory.
 

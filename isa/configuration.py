@@ -1,8 +1,7 @@
-"""A configuration fixes every size of one accelerator; the rest of Tilewright is derived from it.
+"""The configuration: every size of one accelerator, from which the rest is derived.
 
-A `Configuration` cannot exist in an illegal state: the constructor checks every rule of the machine
-and says which one is broken. Sizes that follow from parameters are properties, so nothing is stored
-twice.
+A `Configuration` cannot exist in an illegal state: the constructor checks every rule and reports
+the broken ones. Derived sizes are properties, so nothing is stored twice.
 """
 
 import hashlib
@@ -33,17 +32,17 @@ class Memory(IntEnum):
 
 
 def _shown(value: object) -> str:
-    """A parameter in a message."""
+    """Format a parameter value for a message."""
     return ("; ".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Parameters of one accelerator; each field says what it means and which values are legal.
+    """Parameters of one accelerator; each field declares its meaning and legal values.
 
-    Where `vector_lanes` and `depthwise_taps` are not given, they are as large as the lanes allow,
-    up to their defaults. `name` is what messages call the machine, no part of its hash.
-    `extra_operations` are VECTOR operations beyond those of every machine, each a text such as
+    If `vector_lanes` or `depthwise_taps` is omitted, it takes its default, or the largest value
+    that the lanes allow if that is less. `name` appears in messages and is not part of the hash.
+    `extra_operations` adds VECTOR operations to the standard ones; each is a string such as
     `absolute_difference = abs(a - b)`.
 
     Raises
@@ -104,27 +103,27 @@ class Configuration:
         1,
         256,
         power_of_two=True,
-        follows="a burst at most 4096 bytes",
+        follows="bursts of at most 4096 bytes",
     )
     outstanding_bursts: int = parameter(
-        32, "bursts of LOAD, and of STORE, in flight at most", 1, 64, power_of_two=True
+        32, "maximum bursts in flight, for LOAD and for STORE separately", 1, 64, power_of_two=True
     )
     queue_depth: int = parameter(
-        8, "instructions that wait in front of each unit", 1, 64, power_of_two=True
+        8, "instructions that the queue of each unit holds", 1, 64, power_of_two=True
     )
     token_bits: int = parameter(4, "width of a token counter", 2, 8)
     extent_bits: int = parameter(12, "width of a loop extent", 4, 16)
     tile_loops: int = parameter(4, "outer loop levels of GEMM, over weight tiles", 1, 6)
     row_loops: int = parameter(2, "inner loop levels of GEMM, over rows of ACT", 1, 4)
     map_loops: int = parameter(4, "outer loop levels of VECTOR, over outputs", 1, 6)
-    reduce_loops: int = parameter(2, "inner loop levels of VECTOR, over what is reduced", 1, 4)
+    reduce_loops: int = parameter(2, "inner loop levels of VECTOR, over reduced elements", 1, 4)
     dma_loops: int = parameter(4, "loop levels of LOAD and of STORE", 1, 6)
     address_bits: int = parameter(
         32, "width of a memory address and of offsets in instructions", 20, 32
     )
     depthwise_taps: int = parameter(
         3,
-        "ACT rows that a depthwise GEMM combines in a step; 0 for no such mode",
+        "ACT rows that a depthwise GEMM combines in a step; 0 for no depthwise mode",
         0,
         64,
         follows="at most lanes_in",
@@ -142,11 +141,11 @@ class Configuration:
         object.__setattr__(self, "extra_operations", tuple(map(str, extra)))
 
     def __hash__(self) -> int:
-        """Of what machines mostly differ in: caches ask for it with every instruction."""
+        """Hash the few fields in which machines mostly differ; caches ask once per instruction."""
         sizes = self.lanes_in, self.lanes_out, self.act_depth, self.wgt_depth, self.acc_depth
         return hash((self.name, *sizes, self.bus_bits))
 
-    # Sizes that follow -------------------------------------------------------------------------
+    # Derived sizes -------------------------------------------------------------------------
 
     @property
     def bus_bytes(self) -> int:
@@ -160,7 +159,7 @@ class Configuration:
 
     @property
     def token_limit(self) -> int:
-        """Most tokens that a counter holds."""
+        """Largest number of tokens that a counter holds."""
         return (1 << self.token_bits) - 1
 
     def row_bytes(self, memory: Memory) -> int:
@@ -202,19 +201,19 @@ class Configuration:
         return self.depth(memory) * self.row_bytes(memory)
 
     def size_bytes(self, memory: Memory) -> int:
-        """Bytes of a scratchpad; for main memory, of what an instruction can address."""
+        """Bytes of a scratchpad; for main memory, the bytes that an instruction can address."""
         if memory is Memory.DRAM:
             return 1 << self.address_bits
         return self.rows(memory) * self.row_bytes(memory)
 
     @property
     def depthwise_parts(self) -> int:
-        """Groups of `lanes_out` channels in an ACT row, of which a depthwise GEMM takes one."""
+        """Groups of `lanes_out` channels in an ACT row; a depthwise GEMM reads one of them."""
         return max(1, self.lanes_in // self.lanes_out)
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What VECTOR can compute of its operands, by code."""
+        """Operations of VECTOR, by code."""
         return operations_with(tuple(self.extra_operations))
 
     def operation(self, name: str) -> Operation:
@@ -223,7 +222,7 @@ class Configuration:
         Raises
         ------
         ConfigurationError
-            When the machine has none of this name.
+            When the machine has no operation of this name.
         """
         for operation in self.operations:
             if operation.name == name:
@@ -237,7 +236,7 @@ class Configuration:
     # Identity ----------------------------------------------------------------------------------
 
     def parameters(self) -> dict[str, Any]:
-        """All parameters but the name; operations of its own only where a machine has some."""
+        """All parameters except the name; `extra_operations` only if there are any."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "name"}
         values["extra_operations"] = list(self.extra_operations)
         if not self.extra_operations:
@@ -251,7 +250,7 @@ class Configuration:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
     def differences(self, other: "Configuration") -> str:
-        """What separates two configurations, as text for a message."""
+        """The differences between two configurations, as text for a message."""
         pairs = (
             (field.name, getattr(self, field.name), getattr(other, field.name))
             for field in fields(self)
@@ -264,9 +263,9 @@ class Configuration:
         )
 
     def replace(self, **changes) -> "Configuration":
-        """A changed copy; parameters that are not named, and fit no longer, are changed with it.
+        """Copy with changes; coupled parameters are adjusted if they no longer fit.
 
-        For example, fewer lanes lower `vector_lanes`. `dataclasses.replace` keeps it as it is.
+        For example, fewer lanes lower `vector_lanes`. `dataclasses.replace` adjusts nothing.
 
         Raises
         ------
@@ -362,7 +361,7 @@ _PRESETS = (
 )
 
 PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
-"""Useful points, from one that formal tools can chew to a large one."""
+"""Presets, from one small enough for formal tools to a large one."""
 
 DEFAULT = PRESETS["16x16"]
 
@@ -373,7 +372,7 @@ def load_configuration(name_or_path: str) -> Configuration:
     Raises
     ------
     ConfigurationError
-        When there is neither, or the file breaks a rule.
+        When neither exists, or the file breaks a rule.
     """
     if name_or_path.lower() in PRESETS:
         return PRESETS[name_or_path.lower()]

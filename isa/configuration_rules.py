@@ -1,4 +1,4 @@
-"""What a configuration must keep to be a machine: rules, and sentences for broken ones."""
+"""Rules that a configuration must obey, and a message for each broken rule."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
@@ -21,14 +21,14 @@ COUPLED: dict[str, Callable[[Mapping[str, Any]], int]] = {
     "bus_bits": lambda of: min(of["bus_bits"], 32 * of["lanes_in"]),
     "burst_beats": lambda of: min(of["burst_beats"], 8 * PAGE_BYTES // of["bus_bits"]),
 }
-"""Parameters that others bound, and the nearest value that fits; later ones see earlier ones."""
+"""Parameters that others limit, with the nearest legal value; later entries see earlier ones."""
 
 
 def fitted(values: Mapping[str, Any], fixed: Collection[str]) -> dict[str, Any]:
-    """Values with coupled parameters changed to fit, but those that are fixed."""
+    """Adjust the coupled parameters to fit, except the `fixed` ones."""
     found = dict(values)
     for name, fit in COUPLED.items():
-        # What is no number, or 0, breaks a rule of its own.
+        # A value that is 0 or not a number breaks a rule of its own.
         with suppress(TypeError, ZeroDivisionError):
             if name not in fixed and fit(found) > 0:
                 found[name] = fit(found)
@@ -36,7 +36,7 @@ def fitted(values: Mapping[str, Any], fixed: Collection[str]) -> dict[str, Any]:
 
 
 def coupled_defaults(machine: "Configuration") -> dict[str, Any]:
-    """Values for parameters that were not given and depend on others."""
+    """Values of omitted parameters that depend on others."""
     values = {field.name: getattr(machine, field.name) for field in fields(machine)}
     missing = {
         field.name: field.metadata["parameter"].default
@@ -54,9 +54,9 @@ def _is_power_of_two(value: int) -> bool:
 
 
 def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
-    """Yield whether each rule holds, and the sentence that says how it is broken.
+    """Yield for each rule whether it holds, and the message if it does not.
 
-    The first rules are the types of the parameters: where one is broken, the others are not asked.
+    Types are checked first; if one is wrong, the other rules are skipped.
     """
     for field in fields(machine):
         if not field.metadata:
@@ -85,7 +85,7 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
         )
     yield (
         machine.depthwise_taps <= machine.lanes_in,
-        f"`depthwise_taps` must be at most lanes_in ({machine.lanes_in}), since each tap has a "
+        f"`depthwise_taps` must be at most lanes_in ({machine.lanes_in}), because each tap uses a "
         f"row of the weight tile, not {machine.depthwise_taps}",
     )
     yield (
@@ -109,7 +109,7 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
 def _operations_rule(machine: "Configuration") -> tuple[bool, str]:
     extra = machine.extra_operations
     if not isinstance(extra, list | tuple) or not all(isinstance(e, str) for e in extra):
-        return False, f"`extra_operations` must be a list of texts `name = law`, not {extra!r}"
+        return False, f"`extra_operations` must be a list of strings `name = law`, not {extra!r}"
     try:
         operations_with(tuple(extra))
     except IsaError as problem:

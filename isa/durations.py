@@ -1,8 +1,8 @@
-"""How long instructions take: closed forms of their fields and the configuration.
+"""Durations of instructions, in closed form from their fields and the configuration.
 
-These are the parts that an instruction has to itself. When it can begin depends on others: on
-tokens, on its unit, and for LOAD and STORE on main memory; `sim/timing` puts that together, and it
-is compared with the hardware in every cycle.
+These formulas cover one instruction alone. When it can start depends on tokens, on its unit and,
+for LOAD and STORE, on main memory. `sim/timing` combines them, and tests compare its result with
+the hardware cycle by cycle.
 """
 
 from .configuration import Configuration
@@ -19,12 +19,12 @@ from .pipeline import (
 
 
 def tile_cycles(configuration: Configuration) -> int:
-    """Least cycles of a weight tile: it is read row by row, and accumulators must rest."""
+    """Minimum cycles of a weight tile: one per row read, and accumulator rows must rest."""
     return max(configuration.lanes_in, GEMM_REVISIT_STEPS)
 
 
 def gemm_rows_cycles(gemm: Gemm, configuration: Configuration) -> int:
-    """Cycles from a GEMM's first row to its last one, both counted."""
+    """Cycles from a GEMM's first row to its last, inclusive."""
     return (gemm.tiles() - 1) * max(gemm.rows(), tile_cycles(configuration)) + gemm.rows()
 
 
@@ -34,7 +34,7 @@ def gemm_tail_cycles(configuration: Configuration) -> int:
 
 
 def vector_tail_cycles(vector: Vector) -> int:
-    """Cycles from a VECTOR's last step, one a cycle, to its completion."""
+    """Cycles from a VECTOR's last step to its completion."""
     return VECTOR_TOTAL_CYCLES if vector.to_acc else VECTOR_RESULT_CYCLES
 
 
@@ -44,7 +44,7 @@ def commands_in_flight(configuration: Configuration) -> int:
 
 
 def fetch_beats(configuration: Configuration) -> tuple[int, int]:
-    """Beats of FETCH's longest burst, and of its buffer, which holds two of them."""
+    """Beats of FETCH's longest burst, and of its buffer of two bursts."""
     words = FETCH_BUFFERED_WORDS * (word_bytes(configuration) // configuration.bus_bytes)
     room = 1 << (words - 1).bit_length()
     burst = min(configuration.burst_beats, room // 2)

@@ -27,7 +27,7 @@ def encode(instruction: Instruction, configuration: Configuration) -> bytes:
     Raises
     ------
     IsaError
-        When a field does not fit; field and range are named.
+        When a field does not fit; the message names field and range.
     """
     try:
         word = pack(instruction.layout(configuration), instruction.values(configuration))
@@ -83,7 +83,7 @@ def decode_program(code: bytes, configuration: Configuration) -> tuple[Instructi
     if len(code) % size:
         raise IsaError(
             f"program of {len(code)} bytes is not a whole number of {size}-byte words; "
-            "it is truncated or for another configuration"
+            "it is truncated or was built for another configuration"
         )
     for start in range(0, len(code), size):
         try:

@@ -2,7 +2,8 @@
 
 An expression is a tree of `Read`, `Constant`, `Real`, `Call` and `Reduction`. An instruction's law
 is the same tree with holes: `Slot` for an operand, `Immediate` for a field, `Maybe` and `OneOf` for
-what a flag or a code selects. Tensorisation is matching one against the other (`matches`).
+the forms that a flag or a code selects. Tensorisation matches an expression against a law
+(`matches`).
 """
 
 from collections.abc import Hashable, Iterator
@@ -13,11 +14,11 @@ from enum import Enum
 class Op(Enum):
     """Operations on elements.
 
-    Integer sums and products wrap at 32 bits, at 64 where an operand is int64; REQUANTISE, CLAMP
-    and LOOKUP follow `isa.numbers`. The first four also take float32 operands, rounded as binary32
-    or, for a product and a sum in one, once. SHIFT_RIGHT keeps the sign. What follows LOOKUP no
-    instruction of the accelerator does, unless an operation of VECTOR is declared with comparisons
-    (1 or 0) and choices: conversions, and the elementary functions of float32.
+    Integer sums and products wrap at 32 bits, or at 64 if an operand is int64. REQUANTISE, CLAMP
+    and LOOKUP follow `isa.numbers`. The first four also take float32 operands and round to
+    binary32; a fused product and sum rounds once. SHIFT_RIGHT keeps the sign. Comparisons give 1 or
+    0. Operations after LOOKUP are for the host, except that a declared VECTOR operation may use
+    comparisons and SELECT.
     """
 
     ADD = "+"
@@ -57,7 +58,7 @@ class Affine:
         return Affine(tuple(sorted((k, v) for k, v in terms.items() if v)), constant)
 
     def coefficient(self, axis: str) -> int:
-        """Coefficient of an axis, 0 where it does not occur."""
+        """Coefficient of an axis; 0 if it does not occur."""
         return dict(self.terms).get(axis, 0)
 
     def __str__(self) -> str:
@@ -102,11 +103,10 @@ class Real:
 class Call:
     """An operation on expressions.
 
-    CLAMP takes value, low, high; REQUANTISE value and scale; LOOKUP table and index, the table's
-    element being that of index + 128; SELECT a comparison and the values where it is 1 and 0.
-    REAL makes a float32 of an integer, and a sum or product of float32 numbers is rounded by itself
-    inside of it; ROUND makes an int32 of a float32, halves to even, and what does not fit is
-    undefined.
+    Arguments: CLAMP takes value, low, high; REQUANTISE value, scale; LOOKUP table, index (and reads
+    the table at index + 128); SELECT a comparison, the value for 1, the value for 0. REAL converts
+    an integer to float32; each float32 sum or product inside it is rounded separately. ROUND
+    converts float32 to int32, halves to even; a value out of range is undefined.
     """
 
     op: Op
@@ -163,7 +163,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Maybe:
-    """`outer` around `inner`, or `inner` alone; `flag` is the field that tells, if any does."""
+    """`outer` around `inner`, or `inner` alone; `flag` is the field that selects, or None."""
 
     flag: str | None
     outer: "Expression"
@@ -175,7 +175,7 @@ class Maybe:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Alternatives, each with what a field holds for it."""
+    """Alternatives, each with the value of a field that selects it."""
 
     field: str
     alternatives: tuple[tuple[Hashable, "Expression"], ...]
@@ -189,26 +189,26 @@ Expression = Read | Constant | Real | Call | Reduction | Slot | Immediate | Hole
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a pattern's holes stand for."""
+    """Bindings of a pattern's holes."""
 
     reads: tuple[tuple[Slot, Read], ...] = ()
     fields: tuple[tuple[str, Hashable], ...] = ()
 
     def bind(self, slot: Slot, read: Read) -> "Match":
-        """With one more operand."""
+        """Copy with one more operand."""
         return Match((*self.reads, (slot, read)), self.fields)
 
     def set(self, field: str, value: Hashable) -> "Match":
-        """With one more field."""
+        """Copy with one more field."""
         return Match(self.reads, (*self.fields, (field, value)))
 
 
 def matches(pattern: Expression, tree: Expression, found: Match | None = None) -> Iterator[Match]:
     """All ways to match a tree against an instruction's law.
 
-    Alternatives come in order, the larger form of a `Maybe` first; a sum of two reads, say, is the
-    addition of a bias or of a second operand, and only where the operands lie tells which.
-    A hole that stands twice in the law must be filled with the same thing.
+    Alternatives come in order, the larger form of a `Maybe` first. There may be several: a sum of
+    two reads adds either a bias or a second operand, and only the memories of the operands decide.
+    A hole that occurs twice in the law must match the same expression twice.
     """
     found = found or Match()
     if isinstance(pattern, Slot):
@@ -252,7 +252,7 @@ def _match_all(
 
 
 def fill(tree: Expression, inner: Expression) -> Expression:
-    """Put `inner` where `tree` has its hole."""
+    """Replace the hole in `tree` by `inner`."""
     if isinstance(tree, Hole):
         return inner
     if isinstance(tree, Call):

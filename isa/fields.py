@@ -1,6 +1,6 @@
 """Fields of an instruction word: named bit ranges whose widths follow from the configuration.
 
-`pack` refuses what does not fit and names the field with its range; it never truncates.
+`pack` rejects a value that does not fit and names the field with its range; it never truncates.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def unpack(layout: Sequence[Field], word: int) -> dict[str, int]:
 
 
 def width(layout: Sequence[Field]) -> int:
-    """Bits that a layout takes."""
+    """Total bits of a layout."""
     return sum(field.bits for field in layout)
 
 

@@ -1,8 +1,8 @@
-"""Which instructions may not run at the same time: overlap of affine accesses, and bank ports.
+"""Conflicts between instructions: overlapping affine accesses and shared bank ports.
 
 The checker proves with these functions that a program has no race, and the compiler places tokens
-with the same ones, so that neither can believe what the other does not. Everything is cached by
-shape: tiles of one layer differ in their base addresses only.
+with the same functions, so the two always agree. Results are cached by shape, because tiles of one
+layer differ only in their base addresses.
 """
 
 from functools import cache, lru_cache
@@ -15,14 +15,14 @@ from .instructions import Access, Instruction, Unit
 from .instructions.common import nest_addresses
 
 EXACT_RUNS = 1 << 20
-"""Accesses of more runs than this count as covering everything from `low` to `high`."""
+"""An access of more runs than this counts as covering everything from `low` to `high`."""
 
 
 class Shape(NamedTuple):
-    """An access without its place: `length` contiguous bytes repeated over ascending strides.
+    """An access at address 0: `length` contiguous bytes repeated over ascending strides.
 
-    Strides are positive, runs that touch are one run, and progressions that continue each other
-    are one loop; two accesses of the same bytes mostly have the same shape.
+    The form is normalised: strides are positive, adjacent runs are merged, and loops that continue
+    each other are merged. Two accesses of the same bytes therefore mostly have the same shape.
     """
 
     length: int
@@ -30,7 +30,7 @@ class Shape(NamedTuple):
 
 
 class Region(NamedTuple):
-    """The bytes `low` to `high` of a memory as far as `shape` covers them."""
+    """The bytes that `shape` covers between `low` and `high` of a memory."""
 
     access: Access
     low: int
@@ -39,7 +39,7 @@ class Region(NamedTuple):
 
 
 class Footprint(NamedTuple):
-    """What an instruction touches.
+    """Memory and ports that an instruction uses.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def intervals(shape: Shape) -> tuple[np.ndarray, np.ndarray] | None:
     Returns
     -------
     starts, ends : int64[intervals]
-        First byte, and first byte beyond. None when there are more than `EXACT_RUNS` runs.
+        First byte and end (exclusive). None when there are more than `EXACT_RUNS` runs.
     """
     runs = 1
     for extent, _ in shape.loops:
@@ -114,7 +114,7 @@ def intervals(shape: Shape) -> tuple[np.ndarray, np.ndarray] | None:
 
 @lru_cache(maxsize=1 << 16)
 def _shapes_meet(one: Shape, other: Shape, distance: int) -> bool:
-    """Whether `one` at 0 and `other` at `distance` share a byte; their extremes are known to."""
+    """Whether `one` at 0 and `other` at `distance` share a byte; their extents must overlap."""
     if not one.loops and not other.loops:
         return True
     few, many = intervals(one), intervals(other)
@@ -129,7 +129,7 @@ def _shapes_meet(one: Shape, other: Shape, distance: int) -> bool:
 
 
 def region(access: Access) -> Region:
-    """An access in the form that the tests here compare."""
+    """An access as a region, the form that this module compares."""
     return Region(access, access.low, access.high, normalise(access.length, access.loops))
 
 
@@ -168,7 +168,7 @@ def bank_mask(place: Region, configuration: Configuration) -> int:
 
 @lru_cache(maxsize=1 << 15)
 def footprint(instruction: Instruction, configuration: Configuration) -> Footprint:
-    """Everything that an instruction reads and writes; bounds need not hold."""
+    """Everything that an instruction reads and writes; it may exceed a memory."""
     masks, places = [0, 0], ([], [])
     for access in instruction.accesses(configuration):
         place = region(access)
@@ -180,7 +180,7 @@ def footprint(instruction: Instruction, configuration: Configuration) -> Footpri
 
 
 def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
-    """`conflicts` for footprints at hand; the fast form for loops over a window."""
+    """`conflicts` for footprints that are already computed; the fast form for loops."""
     unit, reads, writes, _, _ = earlier
     later_unit, later_reads, later_writes, _, _ = later
     if unit is later_unit:
@@ -194,15 +194,15 @@ def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
 def conflicts(earlier: Instruction, later: Instruction, configuration: Configuration) -> bool:
     """Whether `earlier` must be complete before `later` starts.
 
-    That is so when one writes a byte that the other reads or writes, or when both need the read
-    port, or both the write port, of one bank. Instructions of one unit never conflict: the unit
-    itself keeps their order.
+    It must if one of them writes a byte that the other reads or writes, or if both use the read
+    port or both use the write port of a bank. Instructions of one unit never conflict, because the
+    unit keeps their order.
     """
     return footprints_conflict(footprint(earlier, configuration), footprint(later, configuration))
 
 
 def _meeting(earlier: Footprint, later: Footprint) -> tuple[Region, Region] | None:
-    """First pair of regions, not both read, that share a byte."""
+    """First pair of regions that share a byte and are not both reads."""
     pairs = (
         (earlier.written_regions, later.read_regions),
         (earlier.read_regions, later.written_regions),
@@ -219,7 +219,7 @@ def _meeting(earlier: Footprint, later: Footprint) -> tuple[Region, Region] | No
 def explain_conflict(
     earlier: Instruction, later: Instruction, configuration: Configuration
 ) -> str | None:
-    """Why two instructions conflict, as the end of a sentence; None where they do not."""
+    """Reason for a conflict, as the end of a sentence; None if there is no conflict."""
     first, second = footprint(earlier, configuration), footprint(later, configuration)
     if not footprints_conflict(first, second):
         return None

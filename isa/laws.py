@@ -1,8 +1,8 @@
-"""Laws: what an operation computes, as one text that is read once and evaluated over any values.
+"""Laws: an operation as one expression that can be evaluated over any kind of value.
 
-`read_law` makes an expression tree of `max(a, b) - min(a, b)`. `evaluate` computes it over NumPy
-arrays, over signals of the hardware, over pieces of C++, or over bounds: whatever has Python's
-operators, with a `Domain` for what operators cannot say. All integers are 32 bits wide and wrap.
+`read_law` parses a text such as `max(a, b) - min(a, b)`. `evaluate` computes the tree over NumPy
+arrays, hardware signals, C++ text or ranges: anything with Python's operators, plus a `Domain` for
+what operators cannot express. All integers are 32 bits wide and wrap.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ MINUS_ONE = Constant(-1)
 
 
 class Domain:
-    """What evaluation needs to know of a kind of values beside their operators."""
+    """Operations on a kind of value that Python operators do not cover."""
 
     def constant(self, value: int) -> Any:
         """A whole number."""
@@ -64,7 +64,7 @@ def evaluate(tree: Expression, values: Mapping[str, Any], domain: Domain) -> Any
     Parameters
     ----------
     values
-        For each operand and field that the law reads; an array is int32[...].
+        Value of each operand and field that the law reads; arrays are int32[...].
     """
     if isinstance(tree, Constant):
         return domain.constant(tree.value)
@@ -103,13 +103,13 @@ ARRAYS = _Arrays()
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All whole numbers from `low` to `high`, with bounds of what operators make of them."""
+    """Integers from `low` to `high`; operators give bounds of their results."""
 
     low: int
     high: int
 
     def fits(self, bits: int) -> bool:
-        """Whether every value is a signed integer of so many bits."""
+        """Whether every value fits a signed integer of `bits` bits."""
         return self.low >= -(1 << (bits - 1)) and self.high < 1 << (bits - 1)
 
     def __add__(self, other: "Range") -> "Range":
@@ -126,7 +126,7 @@ class Range:
         return Range(self.low >> other.low, self.high >> other.low)
 
     def _bits(self, other: "Range") -> "Range":
-        """Any pattern of the bits that both need."""
+        """Any bit pattern of the width that both operands need."""
         bits = max(abs(end) for end in (self.low, self.high, other.low, other.high)).bit_length()
         return Range(-(1 << bits), (1 << bits) - 1)
 
@@ -146,7 +146,7 @@ class Range:
 
 
 class _Ranges(Domain):
-    """Bounds of values, without regard to how operands depend on each other."""
+    """Bounds of values; dependences between operands are ignored."""
 
     def constant(self, value: int) -> Range:
         return Range(value, value)

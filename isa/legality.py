@@ -1,7 +1,7 @@
-"""Rules that one instruction must keep by itself, whatever runs beside it.
+"""Rules that an instruction must obey on its own, whatever else runs.
 
-Each rule is a generator of sentences, so that a caller can stop at the first fault or list them
-all. A rule exists because the hardware pipelines a whole loop nest without looking back.
+Each rule is a generator of messages; a caller can stop at the first fault or list them all. The
+rules exist because the hardware pipelines a whole loop nest without hazard checks.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _ACC = Gemm.nests["tile_loops"].index("acc"), Gemm.nests["row_loops"].index("acc
 def instruction_faults(
     instruction: Instruction, configuration: Configuration, data_bytes: int
 ) -> Iterator[str]:
-    """What is wrong with an instruction alone; empty for a legal one.
+    """Faults of one instruction on its own; empty for a legal one.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def instruction_faults(
 def _leaves_a_memory(
     instruction: Instruction, configuration: Configuration, data_bytes: int
 ) -> bool:
-    """What `check_bounds` looks for, from the footprint that the race check needs anyway."""
+    """Whether `check_bounds` would fail, from the footprint that the race check needs anyway."""
     here = footprint(instruction, configuration)
     for place in here.read_regions + here.written_regions:
         memory = place.access.memory
@@ -61,16 +61,20 @@ def _leaves_a_memory(
 
 
 def gemm_faults(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
-    """Refuse an ACC row that comes back before its last sum is written.
+    """Reject an ACC row that is visited again before its previous sum is written.
 
-    The accumulator loop (read, add, write) takes `GEMM_REVISIT_STEPS` steps and forwards nothing.
-    A row loop iteration is a step; an iteration of the tile loops lasts at least as long as a
-    tile needs to be exchanged, `max(rows, lanes_in, GEMM_REVISIT_STEPS)` steps. So only the rows
-    of one tile, and the last rows of a tile with the first of the next, can come too close.
+    The accumulator loop (read, add, write) takes `GEMM_REVISIT_STEPS` steps and has no forwarding.
+    One iteration of the row loops is one step. One iteration of the tile loops lasts as long as
+    exchanging a tile, at least `max(rows, lanes_in, GEMM_REVISIT_STEPS)` steps. Two visits can
+    therefore be too close only within one tile, or between the last rows of a tile and the first
+    rows of the next.
     """
     rows = gemm.rows()
     if rows > EXACT_RUNS:
-        yield f"{rows} row iterations are more than the checker examines ({EXACT_RUNS}); split it"
+        yield (
+            f"{rows} row iterations are more than the checker examines ({EXACT_RUNS}); split the "
+            "instruction"
+        )
         return
     pattern = nest_addresses(gemm.acc, _strides(gemm.row_loops, _ACC[1]))
     for distance in range(1, GEMM_REVISIT_STEPS):
@@ -103,11 +107,11 @@ def _revisit(row: int, steps: int, where: str) -> str:
 
 
 def vector_faults(vector: Vector, configuration: Configuration) -> Iterator[str]:
-    """Refuse operands that fight for a bank, and results read by a later output.
+    """Reject operands that share a bank, and results that a later output reads.
 
-    `a` and `b` are read in one cycle, so that they must not share a bank of ACT at any time.
-    Reads run ahead of writes by the depth of the pipeline: a slice may be read by the output that
-    overwrites it or by an earlier one, which sees the old value in any case, never by a later one.
+    `a` and `b` are read in the same cycle, so they must never share a bank of ACT. Reads run ahead
+    of writes by the depth of the pipeline. A slice may be read by the output that overwrites it or
+    by an earlier output, which both see the old value, but never by a later one.
     """
     places = {access.operand: region(access) for access in vector.accesses(configuration)}
     if "b" in places and not vector.a_from_acc:
@@ -143,10 +147,10 @@ def _late_reads(vector: Vector, name: str, configuration: Configuration) -> Iter
         yield (
             f"operand `{name}` reads slice {slice_address} of {vector.memory_of('dst').name} at "
             f"output {output}, but output {first_write[slice_address]} of the same instruction "
-            "writes it; reads run ahead of writes, so write elsewhere or split the instruction"
+            "writes it; reads run ahead of writes; write elsewhere or split the instruction"
         )
 
 
 def has_faults(instruction: Instruction, configuration: Configuration, data_bytes: int) -> bool:
-    """Whether an instruction breaks a rule of its own."""
+    """Whether an instruction breaks a rule on its own."""
     return next(instruction_faults(instruction, configuration, data_bytes), None) is not None

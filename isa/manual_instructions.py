@@ -19,7 +19,7 @@ CODES: dict[tuple[str, str], Sequence[IntEnum]] = {
     ("store", "source"): SOURCES,
     ("sync", "target"): tuple(Unit),
 }
-"""What the codes of a field stand for, from 0 upwards; others are illegal."""
+"""Meanings of the codes of a field, from 0 upwards; other codes are illegal."""
 
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "load": (
@@ -29,7 +29,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
         (
             "load destination=act fill value=0x80 length=16 local=0 loop[9: local 160] wait=gemm",
-            "a column of padding, one row of ACT a line, after GEMM has given a token",
+            "a column of padding, one row of ACT per line, after a token from GEMM",
         ),
     ),
     "gemm": (
@@ -37,13 +37,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "gemm act=0 wgt=0 acc=0 tile[3: act 10, wgt 3] tile[3: act 1, wgt 1]"
             " row[8: act 10, acc 8] row[8: act 1, acc 1] wait=load signal=vector",
             "a 3x3 convolution of an 8x8 tile from a 10x10 input window: both tile loops are "
-            "reductions (`acc` stands still), so that the first of nine tiles overwrites",
+            "reductions (the stride of `acc` is 0), so the first of nine tiles overwrites",
         ),
         (
             "gemm depthwise act=0 wgt=0 acc=0 tile[3: act 10, wgt 1] row[8: act 10, acc 10]"
             " row[10: act 1, acc 1] wait=load signal=vector",
             "a depthwise 3x3 convolution of the same tile, a line of the window at a time: the "
-            "first two of ten accumulators of a line are incomplete, and left unread",
+            "first two of ten accumulators of a line are incomplete and never read",
         ),
     ),
     "vector": (
@@ -75,7 +75,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "halt": (("halt", "the last instruction of every program"),),
 }
-"""Assembly lines and what they do, per mnemonic; the manual prints them as parsed."""
+"""Example lines and their explanations, by mnemonic; the manual prints them as parsed."""
 
 
 def instructions(configuration: Configuration) -> Iterator[str]:
@@ -105,12 +105,12 @@ def _family(family: type[Instruction], configuration: Configuration) -> Iterator
 def _operations(configuration: Configuration) -> Iterator[str]:
     yield from paragraphs(
         f"""
-        What `x` is of a step's operands, by the code of `combine`. A configuration declares more
-        operations in `extra_operations`, each as `name = law`. A law is an expression of `a`, `b`,
-        `a_multiplier` and `b_multiplier`, written with {FORMS}. The machine takes it as a sum
-        of two products, one of {vector_operations.FIRST_BITS} by {vector_operations.FACTOR_BITS}
-        bits and one of {vector_operations.SECOND_BITS} by {vector_operations.FACTOR_BITS}, and
-        refuses one that is not; every operation takes one cycle a step. The hash covers the laws.
+        The code of `combine` selects the law of `x`. A configuration declares more operations
+        in `extra_operations`, each as `name = law`. A law is an expression of `a`, `b`,
+        `a_multiplier` and `b_multiplier`, written with {FORMS}. It must be a sum of two products,
+        one of {vector_operations.FIRST_BITS} by {vector_operations.FACTOR_BITS} bits and one of
+        {vector_operations.SECOND_BITS} by {vector_operations.FACTOR_BITS}; any other law is
+        rejected. Every operation takes one cycle a step. The hash covers the laws.
         """
     )
     rows = (

@@ -24,7 +24,7 @@ def section_entries(section: str) -> list[tuple[str, str]]:
 
 
 def ticks(names: str) -> str:
-    """Names that commas separate, each in backticks."""
+    """Comma-separated names, each in backticks."""
     return ", ".join(f"`{name.strip()}`" for name in names.split(","))
 
 
@@ -38,7 +38,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Lines of indented text: paragraphs wrapped at 100 columns, all else as it stands."""
+    """Lines of indented text; paragraphs are wrapped at 100 columns, the rest is unchanged."""
     for block in dedent(text).strip().split("\n\n"):
         plain = not re.match(r"[|*#]|\s", block)
         yield from (

@@ -1,9 +1,9 @@
-"""What the machine's numbers mean: NumPy definitions of requantising, saturating and clamping.
+"""The machine's arithmetic: NumPy definitions of requantising, saturating and clamping.
 
 `requantise` is ONNX's QLinear rounding, written with binary32 arithmetic; the hardware has no
 floating point and computes `requantise_integer`. Both give the same value for *every* int32
-accumulator and *every* 32-bit pattern of the scale, so a program that loads garbage into the
-parameter memory still has one meaning. `check_scale` names the scales that a compiler may use.
+accumulator and *every* 32-bit pattern of the scale, so even a program that loads garbage into the
+parameter memory has one meaning. `check_scale` accepts the scales that a compiler may use.
 """
 
 import numpy as np
@@ -40,14 +40,14 @@ VANISHING_SHIFT = 33
 
 
 def check_scale(scale: npt.ArrayLike, where: str = "scale") -> None:
-    """Refuse scales that a program may not use.
+    """Reject scales that a program may not use.
 
     Parameters
     ----------
     scale : float32[...]
         Requantisation scales.
     where : str
-        What the scales belong to, for the message.
+        Owner of the scales, for the message.
 
     Raises
     ------
@@ -153,10 +153,10 @@ def round_twice(
 ) -> npt.NDArray[np.int64]:
     """Round to the binary32 grid and the result to an integer, both half to even, in one step.
 
-    The integer part has w significant bits, so that half a binary32 step is 2**w units of the
-    fraction. The first rounding moves the threshold of rounding up away from one half by that
-    much: down to 1/2 - 2**w for an odd integer part, where a tie goes up; to just beyond
-    1/2 + 2**w for an even one.
+    The integer part has w significant bits, so half a binary32 step is 2**w units of the fraction.
+    The first rounding moves the threshold of rounding up away from one half by that much: down to
+    1/2 - 2**w for an odd integer part, where a tie goes up; to just beyond 1/2 + 2**w for an even
+    one.
 
     Parameters
     ----------

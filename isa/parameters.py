@@ -1,6 +1,6 @@
-"""Parameters of a configuration: what each one means, its default, and its legal range.
+"""Parameters of a configuration: meaning, default and legal range.
 
-They are declared as the fields of `Configuration`; rules, manual and command line read them there.
+They are the fields of `Configuration`; the rules, the manual and the command line read them there.
 """
 
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ class Parameter:
     Parameters
     ----------
     meaning
-        In one line.
+        Explanation in one line.
     default
-        Its value where none is given.
+        Value if omitted.
     low, high
         Least and greatest value.
     power_of_two
         Whether it must be a power of two.
     follows
-        Parameters that bound it, too, in words; empty where none do.
+        Further limits from other parameters, in words; empty if there are none.
     """
 
     meaning: str

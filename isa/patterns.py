@@ -1,4 +1,4 @@
-"""The laws of the computing instructions as patterns: what tensorisation matches loops against."""
+"""Laws of the computing instructions as patterns, which tensorisation matches against loops."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ class Pattern:
     family
         The instruction.
     lanes
-        Lane name to the configuration parameter that says how many there are.
+        Configuration parameter with the number of lanes, by lane name.
     output, body
-        The law; lanes of `body` that `output` lacks are reduced over.
+        The law; lanes of `body` that are not in `output` are reduced.
     fields
-        What the instruction's other fields hold.
+        Values of the instruction's other fields.
     window
-        A lane that slides: its element `j` multiplies what the operands without it had `j` steps
-        before in the innermost loop. Empty where none does.
+        A sliding lane: its element `j` multiplies the operands without it as they were `j` steps
+        earlier in the innermost loop. Empty if there is none.
     """
 
     family: type[Instruction]
@@ -39,11 +39,11 @@ class Pattern:
 
     @property
     def places(self) -> Mapping[str, Mapping[Memory, Mapping[str, Any]]]:
-        """For each slot the scratchpads it may lie in, with the fields that say so."""
+        """Scratchpads that each slot may use, with the fields that select them."""
         return _places(self.family)
 
     def role(self, slot: Slot) -> Role:
-        """What the operand of a slot is to the instruction."""
+        """Role of the operand of a slot."""
         return self.family.roles[slot.operand]
 
 
@@ -70,9 +70,9 @@ DEPTHWISE = Pattern(
 
 
 def vector_law(operations: Sequence[Operation]) -> Expression:
-    """What VECTOR computes: an operation, reduced, and all that may follow.
+    """The law of VECTOR: an operation, its reduction, and the optional epilogue.
 
-    The first operation, `a` alone, is the last to be tried.
+    The first operation, `a` alone, is tried last.
     """
     ordered = (*operations[1:], operations[0])
     combined = OneOf(
@@ -102,7 +102,7 @@ def vector_law(operations: Sequence[Operation]) -> Expression:
 
 @cache
 def vector_pattern(operations: tuple[Operation, ...]) -> Pattern:
-    """VECTOR on a machine with these operations."""
+    """Pattern of VECTOR on a machine with these operations."""
     return Pattern(
         family=Vector,
         lanes={"v": "vector_lanes"},
@@ -114,11 +114,11 @@ def vector_pattern(operations: tuple[Operation, ...]) -> Pattern:
 VECTOR = vector_pattern(OPERATIONS)
 
 PATTERNS: tuple[Pattern, ...] = (GEMM, DEPTHWISE, VECTOR)
-"""What every machine has."""
+"""Patterns of every machine."""
 
 
 def patterns_of(configuration: Configuration | None) -> tuple[Pattern, ...]:
-    """What a machine has; what every machine has, if none is given."""
+    """Patterns of a machine; without one, those of every machine."""
     if configuration is None:
         return PATTERNS
     return (GEMM, DEPTHWISE, vector_pattern(configuration.operations))

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PipelineConstant:
-    """One number of the machine that no configuration changes.
+    """One constant of the machine, equal in every configuration.
 
     Parameters
     ----------
     name
         Its name in this module, and in C++.
     value, unit
-        How many of what.
+        Number and unit of measurement.
     owner
-        The unit or block that has it.
+        The unit or block that it belongs to.
     meaning
-        What it counts, from which event to which.
+        Explanation: the events that it counts between.
     """
 
     name: str
@@ -65,10 +65,10 @@ GEMM_REVISIT_STEPS = _constant(
     READ_LATENCY + 2,
     "steps",
     "GEMM",
-    "from one visit of an accumulator row to the next, at least: it is read, added to and written",
+    "minimum from one visit of an accumulator row to the next: read, add, write",
 )
 GEMMS_IN_FLIGHT = _constant(
-    "GEMMS_IN_FLIGHT", 4, "instructions", "GEMM", "between start and retirement, at most"
+    "GEMMS_IN_FLIGHT", 4, "instructions", "GEMM", "maximum between start and retirement"
 )
 GEMM_ISSUE_CYCLES = _constant(
     "GEMM_ISSUE_CYCLES", 1, "cycles", "GEMM", "from choosing a row to reading it"
@@ -85,14 +85,14 @@ GEMM_TAIL_CYCLES = _constant(
     GEMM_ISSUE_CYCLES + READ_LATENCY + GEMM_ARRAY_CYCLES + 2,
     "cycles",
     "GEMM",
-    "from its last row to its completion, without the levels of the adder tree: the last two add "
+    "from its last row to its completion, without the levels of the adder tree; the last two add "
     "to the accumulator and write it",
 )
 
 # VECTOR ------------------------------------------------------------------------------------------
 
 VECTORS_IN_FLIGHT = _constant(
-    "VECTORS_IN_FLIGHT", 2, "instructions", "VECTOR", "between start and retirement, at most"
+    "VECTORS_IN_FLIGHT", 2, "instructions", "VECTOR", "maximum between start and retirement"
 )
 VECTOR_OPERAND_CYCLES = _constant(
     "VECTOR_OPERAND_CYCLES", READ_LATENCY + 1, "cycles", "VECTOR", "from a step to its operands"
@@ -102,7 +102,7 @@ VECTOR_REDUCE_CYCLES = _constant(
     MULTIPLIER_CYCLES + 1,
     "cycles",
     "VECTOR",
-    "from operands to what the reduction takes",
+    "from operands to the input of the reduction",
 )
 VECTOR_BIAS_CYCLES = _constant(
     "VECTOR_BIAS_CYCLES", 2, "cycles", "VECTOR", "to reduce, and to add the bias"
@@ -139,10 +139,14 @@ TRANSFERS_IN_FLIGHT = _constant(
     8,
     "instructions",
     "LOAD, STORE",
-    "that each works on at most; more would not hide more latency, since bursts run out first",
+    "maximum for each; more would hide no more latency, because bursts run out first",
 )
 QUEUED_BURSTS = _constant(
-    "QUEUED_BURSTS", 2, "bursts", "LOAD, STORE", "that wait between the cut of a run and the port"
+    "QUEUED_BURSTS",
+    2,
+    "bursts",
+    "LOAD, STORE",
+    "that wait between the splitting of a run and the port",
 )
 READ_BUFFER_BEATS = _constant(
     "READ_BUFFER_BEATS", 2, "beats", "memory port", "that the read buffer holds"

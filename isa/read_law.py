@@ -1,4 +1,4 @@
-"""The text of a law, which is Python's syntax, to an expression tree; see `laws`."""
+"""Parser from the text of a law, in Python's syntax, to an expression tree; see `laws`."""
 
 import ast
 from collections.abc import Mapping
@@ -12,31 +12,31 @@ FORMS = (
     "whole numbers, `+ - *`, `>>` and `<<` by a number, `& | ^ ~`, `max`, `min`, `abs`, "
     "comparisons, and `x if condition else y`"
 )
-"""What a law may be written with, for messages and the manual."""
+"""Syntax of a law, for messages and the manual."""
 
 LONGEST_LAW, MOST_PARTS = 300, 100
-"""Limits of a law: it becomes an adder, not an accelerator of its own."""
+"""Limits of a law: it becomes an adder, not a second accelerator."""
 
 
 def read_law(text: str, names: Mapping[str, Expression]) -> Expression:
-    """A law's text as a tree.
+    """Parse the text of a law into a tree.
 
-    Differences become sums with a multiple of -1, `abs(x)` the larger of `x` and `-x`: what
-    schedules match is as small a language as can be.
+    `x - y` becomes `x + -1 * y`, and `abs(x)` becomes `max(x, -1 * x)`; fewer operations make
+    matching simpler.
 
     Parameters
     ----------
     names
-        What the law may read.
+        Names that the law may read.
 
     Raises
     ------
     IsaError
-        For anything that no law is written with, naming it.
+        For anything outside the syntax; the message names it.
     """
     too_long = IsaError(
         f"law `{text}`: too long; at most {LONGEST_LAW} characters, and {MOST_PARTS} names, "
-        "numbers and operations, those inside of `abs` counted twice"
+        "numbers and operations; those inside `abs` count twice"
     )
     if len(text) > LONGEST_LAW:
         raise too_long
@@ -50,7 +50,7 @@ def read_law(text: str, names: Mapping[str, Expression]) -> Expression:
 
 
 def _size(node: ast.AST) -> int:
-    """Parts of the tree that is made of a piece of syntax, or a few more."""
+    """Upper bound of the tree nodes that a piece of syntax becomes."""
     inside = sum(map(_size, ast.iter_child_nodes(node)))
     doubled = isinstance(node, ast.Call) and ast.unparse(node.func) == "abs"
     return isinstance(node, ast.expr) + inside * (2 if doubled else 1)

@@ -1,4 +1,4 @@
-"""The register file that the host sees: 32-bit registers over AXI4-Lite.
+"""The register file of the host interface: 32-bit registers over AXI4-Lite.
 
 Program and data addresses are byte addresses of main memory; instructions address the data window
 from `DATA_BASE`. Writing 1 to `CONTROL` starts the program; a second start is ignored while busy.
@@ -14,7 +14,7 @@ MAGIC = 0x54575254
 
 
 class Error(IntEnum):
-    """Why a run stopped: the error code in `STATUS`."""
+    """Error code in `STATUS`: the reason why a run stopped."""
 
     NONE = 0
     ILLEGAL_INSTRUCTION = 1
@@ -25,7 +25,7 @@ class Error(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """One register: byte offset, whether the host may write it, and what it says."""
+    """One register: byte offset, whether the host may write it, and its meaning."""
 
     name: str
     offset: int
@@ -53,7 +53,7 @@ _CONTROL = (
     (
         "STATUS",
         False,
-        "bit 0: busy; bit 1: done (HALT reached and all units dry); bit 2: error; "
+        "bit 0: busy; bit 1: done (HALT reached and all units idle); bit 2: error; "
         "bits 7..4: error code",
     ),
     ("PROGRAM_BASE", True, "byte address of the first instruction, a multiple of 32"),
@@ -91,7 +91,7 @@ def _register_map() -> tuple[Register, ...]:
 
 
 def counter_text(unit: Unit, counter: str) -> str:
-    """What a performance counter counts, from the last start on."""
+    """Meaning of a performance counter; it counts from the last start."""
     if counter in ("wait0", "wait1", "wait2"):
         return f"cycles waiting for a token of {peers(unit)[int(counter[-1])].name}"
     return {

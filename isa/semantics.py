@@ -1,7 +1,7 @@
-"""The meaning of a program: what its instructions do one after the other, in NumPy.
+"""The meaning of a program: its instructions executed one after the other, in NumPy.
 
-This is the definition that every simulator, the hardware and the netlist must equal bit for bit.
-It favours clarity; `tilewright.sim` has the fast one.
+Every simulator, the hardware and the netlist must equal this definition bit for bit. It favours
+clarity; `tilewright.sim` has a fast implementation.
 """
 
 from collections.abc import Iterable
@@ -67,7 +67,7 @@ class Machine:
         Raises
         ------
         ProgramError
-            When an instruction leaves a memory, naming index and operand.
+            When an access exceeds a memory; the message names index and operand.
         """
         for index, instruction in enumerate(program):
             if isinstance(instruction, Halt):
@@ -142,7 +142,7 @@ class Machine:
 
 
 def first_steps(gemm: Gemm) -> np.ndarray:
-    """Which tile iterations overwrite their accumulators, bool[tiles]."""
+    """Whether each tile iteration overwrites its accumulators, bool[tiles]."""
     if gemm.accumulate:
         return np.zeros(gemm.tiles(), dtype=bool)
     first = np.ones(1, dtype=bool)
@@ -157,7 +157,7 @@ def first_steps(gemm: Gemm) -> np.ndarray:
 def depthwise_sums(
     gemm: Gemm, vectors: np.ndarray, tile: np.ndarray, configuration: Configuration
 ) -> np.ndarray:
-    """What a depthwise GEMM adds to its accumulators in the steps of one tile.
+    """Values that a depthwise GEMM adds to its accumulators in the steps of one tile.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def finish(
     t
         int32[..., lanes].
     param
-        uint32[..., lanes, 2]: bias and scale bits, or None where neither is taken.
+        uint32[..., lanes, 2]: bias and scale bits; None if neither is used.
     tables
         int8[lut_tables, 256].
 
@@ -231,12 +231,12 @@ def finish(
 def check_bounds(
     instruction: Instruction, configuration: Configuration, data_bytes: int, index: int
 ) -> None:
-    """Refuse an instruction that leaves a memory.
+    """Reject an instruction whose access exceeds a memory.
 
     Raises
     ------
     ProgramError
-        Naming instruction, operand, bytes touched and the memory's size.
+        Names instruction, operand, bytes touched and the memory's size.
     """
     for access in instruction.accesses(configuration):
         dram = access.memory is Memory.DRAM

@@ -1,9 +1,9 @@
-"""Give a program the tokens that its conflicts ask for.
+"""Add the tokens that a program needs to order its conflicts.
 
-The method is simple and always right, not minimal: walking in program order, an instruction waits
-for the latest conflicting one of each unit that is not known to be complete. That one always lies
-behind the last signal to the waiting unit (otherwise it would be known to be complete), so that
-tokens stay first in, first out.
+The method is simple and always correct, but not minimal. In a walk in program order, each
+instruction waits for the latest conflicting instruction of each unit that is not known to be
+complete. That instruction always follows the last signal to the waiting unit; otherwise it would be
+known to be complete. Tokens therefore stay first in, first out.
 """
 
 from bisect import bisect_right
@@ -15,7 +15,7 @@ from .footprints import Footprint, footprint, footprints_conflict
 from .instructions import Halt, Instruction, Sync, Unit
 
 Pick = Callable[[int], int | None]
-"""Given how many instructions may signal, chooses one of them or None."""
+"""Chooses one of the given number of instructions that may signal, or None."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class _Entry:
 
 
 class _Weaver:
-    """Entries so far, and per unit what is known to be complete when its next one starts."""
+    """Entries so far, and what is known to be complete when a unit's next instruction starts."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -39,7 +39,7 @@ class _Weaver:
         self.takers: dict[tuple[Unit, Unit], list[int]] = {(u, v): [] for u in Unit for v in Unit}
 
     def append(self, instruction: Instruction, redundant: Pick) -> None:
-        """Order an instruction after all that it conflicts with."""
+        """Order an instruction after all earlier ones that conflict with it."""
         entry = _Entry(instruction, 0, footprint(instruction, self.configuration))
         unit = instruction.home
         if unit is not None:
@@ -92,19 +92,19 @@ def synthesise_tokens(
     configuration: Configuration,
     redundant: Pick = lambda count: None,
 ) -> tuple[Instruction, ...]:
-    """Order all conflicts of a program by tokens; program order stays.
+    """Order all conflicts of a program by tokens; the order of instructions is kept.
 
     Parameters
     ----------
     program
-        Instructions; tokens that they carry are dropped. HALT may be missing.
+        Instructions; their tokens are removed first. HALT may be missing.
     redundant
-        Adds tokens that nothing asks for, for tests.
+        Adds unnecessary tokens, for tests.
 
     Returns
     -------
-    The instructions with `wait` and `signal`, now and then a SYNC that gives a token just in time
-    where a counter would overflow, and HALT.
+    The instructions with `wait` and `signal`, a SYNC wherever a token counter would otherwise
+    overflow, and HALT.
     """
     weaver = _Weaver(configuration)
     for instruction in program:

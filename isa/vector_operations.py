@@ -1,8 +1,8 @@
-"""The operations of VECTOR: how its operands `a` and `b` meet in a step.
+"""The operations of VECTOR: how a step combines its operands `a` and `b`.
 
-An operation is a name and a law, and nothing else is said of it anywhere: its code, assembly,
-semantics, hardware, compiled simulation, tensorisation pattern, random programs and line of the
-manual follow. Those in `OPERATIONS` belong to every machine; a `Configuration` may declare more.
+An operation is a name and a law. Its code, assembly, semantics, hardware, compiled simulation,
+tensorisation pattern, random programs and line of the manual all follow from these. Every machine
+has the operations in `OPERATIONS`; a `Configuration` may declare more.
 """
 
 import ast
@@ -22,29 +22,29 @@ NAMES: dict[str, Expression] = {
     "a_multiplier": Immediate("a_multiplier"),
     "b_multiplier": Immediate("b_multiplier"),
 }
-"""What a law may read: the operands of a step and two fields of the instruction."""
+"""Names that a law may read: the operands of a step and two fields of the instruction."""
 
 _BYTE, _HALF = Range(-(1 << 7), (1 << 7) - 1), Range(-(1 << 15), (1 << 15) - 1)
 _RANGES = {"a": Range(LOW, HIGH), "b": _BYTE, "a_multiplier": _HALF, "b_multiplier": _HALF}
 
 FIRST_BITS, SECOND_BITS, FACTOR_BITS = 32, 8, 16
-"""Widths of what a lane multiplies: 32 by 16 bits, and 8 by 16."""
+"""Widths of the multipliers of a lane: 32 by 16 bits, and 8 by 16."""
 
 MOST_OPERATIONS = 16
 """Codes of four bits."""
 
 Product = tuple[Expression, Expression]
-"""What a multiplier takes on its left and on its right."""
+"""Left and right factor of a multiplier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a step of VECTOR computes of its operands.
+    """An operation that a step of VECTOR applies to its operands.
 
     Parameters
     ----------
     name
-        As assembly writes it.
+        Name in assembly.
     law
         `x` as an expression of `a`, `b`, `a_multiplier` and `b_multiplier`; see `read_law`.
 
@@ -53,14 +53,14 @@ class Operation:
     tree : Expression
         The law.
     names : frozenset[str]
-        What the law reads.
+        Names that the law reads.
     products : tuple[Product, Product]
-        The law as a sum of two products, which is what a lane can do in its time.
+        The law as the sum of two products that a lane computes in one step.
 
     Raises
     ------
     IsaError
-        When the name or the law is not one, or a lane cannot compute it.
+        When the name or the law is malformed, or a lane cannot compute it.
     """
 
     name: str
@@ -82,17 +82,17 @@ class Operation:
         products = _as_products(tree)
         if products is None:
             raise IsaError(
-                f"operation `{self.name}`: `{self.law}` is no sum of two products that fit a lane, "
-                f"one of {FIRST_BITS} by {FACTOR_BITS} bits, one of {SECOND_BITS} by "
-                f"{FACTOR_BITS}; limit the factors with `min` and `max`, and multiply nothing "
-                "inside of them but by numbers"
+                f"operation `{self.name}`: `{self.law}` is not a sum of two products that fit a "
+                f"lane, one of {FIRST_BITS} by {FACTOR_BITS} bits, one of {SECOND_BITS} by "
+                f"{FACTOR_BITS}; limit the factors with `min` and `max`, and multiply only by "
+                "numbers inside them"
             )
         object.__setattr__(self, "law", ast.unparse(ast.parse(self.law.strip(), mode="eval")))
         object.__setattr__(self, "tree", tree)
         object.__setattr__(self, "names", frozenset(_names(tree)))
         object.__setattr__(self, "products", products)
         if not self.reads("a"):
-            raise IsaError(f"operation `{self.name}`: `{self.law}` does not read `a`; let it")
+            raise IsaError(f"operation `{self.name}`: `{self.law}`: the law must reference `a`")
 
     def __str__(self) -> str:
         return f"{self.name} = {self.law}"
@@ -106,7 +106,7 @@ class Operation:
 
 
 def _as_products(tree: Expression) -> tuple[Product, Product] | None:
-    """A tree as the sum of two products; None if it is none."""
+    """A tree as the sum of two products; None if it does not have that form."""
     if isinstance(tree, Call) and tree.op is Op.ADD:
         for one, other in (tree.arguments, tree.arguments[::-1]):
             first, second = _as_product(one, FIRST_BITS), _as_product(other, SECOND_BITS)
@@ -125,12 +125,12 @@ def _as_product(tree: Expression, bits: int) -> Product | None:
 
 
 def _fits(tree: Expression, bits: int) -> bool:
-    """Whether a tree needs no multiplier, and has values of so many bits."""
+    """Whether a tree needs no multiplier and its values fit `bits` bits."""
     return _is_plain(tree) and evaluate(tree, _RANGES, RANGES).fits(bits)
 
 
 def _is_plain(tree: Expression) -> bool:
-    """Whether nothing is multiplied but by numbers."""
+    """Whether all products are by constants."""
     if not isinstance(tree, Call):
         return True
     if tree.op is Op.MULTIPLY and not any(isinstance(x, Constant) for x in tree.arguments):
@@ -146,7 +146,7 @@ def _names(tree: Expression) -> Iterator[str]:
 
 
 def forms(tree: Expression) -> tuple[Expression, ...]:
-    """A law and the shorter laws in which a field that holds 1 is not written, longest first."""
+    """A law, and the shorter laws without fields that hold 1; longest first."""
     if not isinstance(tree, Call):
         return (tree,)
     if tree.op is Op.MULTIPLY and isinstance(tree.arguments[1], Immediate):
@@ -161,7 +161,7 @@ def forms(tree: Expression) -> tuple[Expression, ...]:
 
 
 class Combine:
-    """The operations that every machine has; their codes are their places."""
+    """The operations of every machine; an index in this table is the code."""
 
     A = Operation("a", "a")
     ADD = Operation("add", "a * a_multiplier + b * b_multiplier")
@@ -182,12 +182,12 @@ def operations_with(extra: tuple[str, ...]) -> tuple[Operation, ...]:
     Parameters
     ----------
     extra
-        Declarations of more, each a text such as `absolute_difference = abs(a - b)`.
+        Further declarations, each a string such as `absolute_difference = abs(a - b)`.
 
     Raises
     ------
     IsaError
-        When a declaration is not one, there are too many, or a name is taken.
+        When a declaration is malformed, there are too many, or a name is taken.
     """
     operations = list(OPERATIONS)
     for text in extra:
@@ -196,15 +196,15 @@ def operations_with(extra: tuple[str, ...]) -> tuple[Operation, ...]:
             raise IsaError(f"operation `{text}`: expected `name = law`")
         operation = Operation(name.strip(), law.strip())
         if any(operation.name == other.name for other in operations):
-            raise IsaError(f"operation `{operation.name}`: there is one of this name already")
+            raise IsaError(f"operation `{operation.name}`: name already taken; choose another")
         operations.append(operation)
     if len(operations) > MOST_OPERATIONS:
         raise IsaError(
-            f"{len(extra)} more operations; at most {MOST_OPERATIONS - len(OPERATIONS)} have codes"
+            f"{len(extra)} extra operations; expected at most {MOST_OPERATIONS - len(OPERATIONS)}"
         )
     return tuple(operations)
 
 
 def code_bits(operations: Sequence[Operation]) -> int:
-    """Width of the field that holds an operation's code; never below that of version 1."""
+    """Width of the field for an operation's code; never less than in version 1."""
     return max(3, (len(operations) - 1).bit_length())

@@ -1,6 +1,6 @@
-"""The cache: what takes long to make is made once, and kept under a hash of all that went into it.
+"""The cache of slow results, stored under a hash of their inputs.
 
-Two processes never make the same thing twice, and none ever reads half a file.
+Two processes never make the same file twice, and no process reads an incomplete file.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ class CacheError(ToolError):
     Parameters
     ----------
     reason
-        What the operating system says.
+        Message of the operating system.
     """
 
     def __init__(self, message: str, reason: str | None) -> None:
@@ -31,7 +31,7 @@ class CacheError(ToolError):
 
 
 def cache_folder() -> Path:
-    """Where things are kept: `TILEWRIGHT_CACHE`, else the user's cache folder."""
+    """The cache folder: `TILEWRIGHT_CACHE`, or the user's cache folder."""
     chosen = os.environ.get("TILEWRIGHT_CACHE")
     if chosen:
         return Path(chosen)
@@ -40,12 +40,12 @@ def cache_folder() -> Path:
 
 
 def kept_folder(kind: str = "rtl", task: str = "RTL simulation") -> Path:
-    """The part of the cache for one kind of thing, made where it is missing.
+    """Subfolder of the cache for one kind of file; created if missing.
 
     Raises
     ------
     CacheError
-        When it cannot be made; `task` is what could then not go on.
+        When it cannot be created; the message names the failed `task`.
     """
     folder = cache_folder() / kind
     try:
@@ -61,21 +61,21 @@ def kept_folder(kind: str = "rtl", task: str = "RTL simulation") -> Path:
 
 @cache
 def say_nothing_is_kept(folder: Path, reason: str) -> None:
-    """Say once, on stderr, that the cache is not there and what that costs."""
+    """Print one warning on stderr that the cache cannot be used and what that costs."""
     progress(
-        f"`{folder}` cannot be written ({reason}): what is built or compiled now is not kept; make "
+        f"`{folder}` cannot be written ({reason}): builds and compiled programs are not kept; make "
         "room, or set `TILEWRIGHT_CACHE` to a folder that you may write",
         "cache",
     )
 
 
 def digest(parts: list[str]) -> str:
-    """The name that something made from `parts` alone is kept under."""
+    """File name for a result that depends only on `parts`."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
-    """A text that follows from `parts` alone: made once, then read from the cache."""
+    """Text that depends only on `parts`; made once, then read from the cache."""
     kept = kept_folder() / f"{digest(parts)}-{suffix}"
     if kept.is_file():
         return kept.read_text()
@@ -87,16 +87,17 @@ def keep_text(parts: list[str], suffix: str, make: Callable[[], str]) -> str:
 def keep_file(
     kept: Path, make: Callable[[Path], Path], when_waiting: Callable[[], None] = lambda: None
 ) -> Path:
-    """A file that tools write: made once, however many processes ask for it at a time.
+    """File made by tools; made once even if several processes ask for it.
 
     Parameters
     ----------
     kept
-        Its place in the cache, named after all that it follows from.
+        Path in the cache, named after all inputs.
     make
-        Writes it, given an empty folder that is removed afterwards, and returns its path there.
+        Writes the file to the given empty folder and returns its path; the folder is removed
+        afterwards.
     when_waiting
-        Called where another process makes it just now.
+        Called if another process is making the file.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Programs as tables of integers, decoded in C++: what the compiled simulators read.
+"""Programs as tables of integers, decoded in C++, for the compiled simulators.
 
-A row is an instruction, a column a field. Columns are the same for every configuration, so that
-one library serves them all; the C++ knows them by name from a header that is generated here.
+A row is an instruction, a column is a field. All configurations share the columns, so one library
+serves them all. The C++ knows the columns by name from a header that this module generates.
 """
 
 import ctypes
@@ -19,13 +19,13 @@ from ..isa.pipeline import PIPELINE
 from .native import build_native
 
 LEVELS = 6
-"""Loop levels that every nest has in a row, the most that a configuration may have."""
+"""Loop levels of every nest in a row: the largest number that a configuration may have."""
 
 OPCODES = 16
 """Codes of the four opcode bits."""
 
 HEADER = "columns.h"
-"""What the C++ includes the columns as."""
+"""File name of the generated header with the columns."""
 
 
 @cache
@@ -68,7 +68,7 @@ def column_header() -> str:
 
 
 def constants_header() -> str:
-    """The machine's constants as C++: those of `isa.pipeline`, of numbers, and sizes of lists."""
+    """Constants of `isa.pipeline` and `isa.numbers`, and sizes of lists, as C++."""
     values = {constant.name: constant.value for constant in PIPELINE}
     values |= {"SATURATED": numbers.SATURATED, "EXACT_LIMIT": numbers.EXACT_LIMIT}
     values |= {"UNITS": len(Unit), "DESTINATIONS": len(DESTINATIONS), "SOURCES": len(SOURCES)}
@@ -79,7 +79,7 @@ def constants_header() -> str:
 
 @cache
 def _tables(configuration: Configuration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What `decode.h` is driven by: fields, families by opcode, idle rows by opcode."""
+    """Tables for `decode.h`: fields, families by opcode, idle rows by opcode."""
     fields: list[tuple[int, int, int, int, int]] = []
     families = np.zeros((OPCODES, 2), dtype=np.int64)
     idle = np.zeros((OPCODES, COLUMNS), dtype=np.int64)
@@ -131,8 +131,8 @@ def decode_words(code: bytes, configuration: Configuration) -> np.ndarray:
     Returns
     -------
     int64[instructions, COLUMNS]
-        Values by `columns` of the instruction's family; columns that it does not have are 0. As
-        encoded: a fill's addresses in main memory, for example, mean nothing and are kept.
+        Values by `columns` of the instruction's family; other columns are 0. Values are as encoded,
+        even if they have no effect (a fill's address in main memory).
 
     Raises
     ------
@@ -159,7 +159,7 @@ def decode_words(code: bytes, configuration: Configuration) -> np.ndarray:
 
 
 def _meaningless(rows: np.ndarray, configuration: Configuration) -> np.ndarray:
-    """Instructions whose constructor refuses them, bool[instructions]."""
+    """Instructions that their constructor rejects, bool[instructions]."""
     opcode = rows[:, 0]
     vector, halt = columns(Vector), columns(Halt)
     tokens = (rows[:, halt["wait"]] | rows[:, halt["signal"]]) != 0

@@ -1,4 +1,4 @@
-"""Why nothing moves: the units' state registers, told in words with the instructions concerned."""
+"""Explanation of a hang, from the units' state registers and the instructions concerned."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,16 +13,16 @@ def explain_hang(
     counts: Mapping[Unit, tuple[int, int]],
     program: Sequence[Instruction],
 ) -> str:
-    """Say of every unit what it does or waits for.
+    """Describe what each unit does or waits for.
 
     Parameters
     ----------
     read
         Reads a register by name.
     counts
-        Instructions that each unit has started, and retired.
+        Numbers of instructions that each unit has started and retired.
     program
-        To name instructions; may be empty.
+        Program for naming instructions; may be empty.
     """
     sentences = [f"FETCH has dispatched {read('FETCHED')} of {len(program) or '?'} instructions"]
     for unit in Unit:

@@ -1,8 +1,8 @@
 """Fast functional simulation: the same results as `isa.semantics`, computed on whole tiles.
 
-Where an instruction's steps depend on one another in a way that whole-tile arithmetic would not
-respect (an accumulator visited twice outside a reduction, a result read by a later step), the
-definition itself is executed; such instructions are legal but rare.
+In some legal but rare instructions, steps depend on each other in a way that whole-tile arithmetic
+does not preserve: an accumulator is visited twice outside a reduction, or a later step reads a
+result. The definition itself executes these instructions.
 """
 
 from math import prod
@@ -16,17 +16,17 @@ from ..isa.instructions.common import nest_addresses
 from ..isa.semantics import Machine, combine_operands, depthwise_sums, finish, reduce_steps
 
 EXACT_PRODUCTS = 1024
-"""So many int8 products (at most 2**14 each) sum exactly in binary32's 24 bits."""
+"""Number of int8 products (each at most 2**14) whose sum is exact in binary32's 24 bits."""
 
 BLOCK_VALUES = 1 << 17
-"""Values VECTOR works on at once: a few arrays of this size stay in a processor's cache."""
+"""Values that VECTOR processes at once; a few arrays of this size fit a processor's cache."""
 
 SHORT_RUNS = 4
-"""Up to so many runs are copied one by one, without index arithmetic."""
+"""Up to this many runs are copied one by one, without index arithmetic."""
 
 
 class FunctionalMachine(Machine):
-    """`isa.semantics.Machine` with each instruction executed as a few array operations."""
+    """`isa.semantics.Machine` that executes an instruction as a few array operations."""
 
     def _load(self, load: Load) -> None:
         target = self.memories[load.destination]
@@ -132,7 +132,7 @@ def _offsets(loops, operand: int) -> np.ndarray:
 
 
 def runs_overlap(length: int, nest: tuple[tuple[int, int], ...] | list[tuple[int, int]]) -> bool:
-    """Whether runs of a nest may share an element; True where a quick look cannot tell."""
+    """Whether runs of a nest may share an element; True if a quick check cannot decide."""
     span = length
     for extent, stride in sorted(nest, key=lambda level: abs(level[1])):
         if extent == 1:
@@ -154,7 +154,7 @@ def all_distinct(nest: list[tuple[int, int]]) -> bool:
 def runs(
     memory: np.ndarray, base: int, nest: tuple[tuple[int, int], ...], length: int
 ) -> np.ndarray:
-    """A view of all runs of a nest, uint8[extents..., length]; bounds are the caller's duty."""
+    """A view of all runs of a nest, uint8[extents..., length]; the caller checks bounds."""
     shape = (*(extent for extent, _ in nest), length)
     return as_strided(memory[base:], shape, (*(stride for _, stride in nest), 1))
 
@@ -168,7 +168,7 @@ def copy_runs(
     target_nest: tuple[tuple[int, int], ...],
     instruction: Load | Store,
 ) -> None:
-    """Copy runs in execution order: where they overlap, the last one stays."""
+    """Copy runs in execution order; the last of overlapping runs wins."""
     length = instruction.length
     values = runs(source, source_base, source_nest, length)
     if not runs_overlap(length, target_nest):

@@ -1,7 +1,7 @@
-"""The source files that the generated Verilog follows from: the hardware and what it imports.
+"""The source files that determine the generated Verilog: the hardware and its imports.
 
-Everything in `isa/` would do as well, but a change of the checker or of the random programs would
-then cost every configuration its kept Verilog.
+Hashing all of `isa/` would be simpler, but then a change to the checker would discard the cached
+Verilog of every configuration.
 """
 
 import re
@@ -15,7 +15,7 @@ _IMPORT = re.compile(r"^ *from (?P<dots>\.+)(?P<module>[\w.]*) import", re.MULTI
 
 @cache
 def hardware_sources() -> tuple[Path, ...]:
-    """All files of `hardware/`, and all files of the package that they import, in turn."""
+    """All files of `hardware/`, and all files of the package that they import, directly or not."""
     waiting = sorted((ROOT / "hardware").rglob("*.py"))
     found: set[Path] = set()
     while waiting:

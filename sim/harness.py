@@ -12,7 +12,7 @@ from ..isa.registers import OFFSETS
 from .memory_model import MemoryModel
 
 INTERRUPTED, SILENT, VIOLATED = 1, 2, 3
-"""Why `Harness.run` ended before its budget."""
+"""Reason why `Harness.run` ended before its budget."""
 
 
 class _Array(ctypes.Structure):
@@ -31,9 +31,9 @@ class Harness:
     Parameters
     ----------
     library
-        Its path.
+        Path of the library.
     memory
-        How main memory behaves.
+        Behaviour of main memory.
     """
 
     def __init__(self, library: Path, memory: MemoryModel) -> None:
@@ -48,7 +48,7 @@ class Harness:
             self._handle = None
 
     def set_memory(self, memory: MemoryModel) -> None:
-        """Change the memory's behaviour and restart its draws."""
+        """Change the memory's behaviour and restart its random draws."""
         self.memory = memory
         values = (
             memory.latency_cycles,
@@ -105,7 +105,7 @@ class Harness:
             raise DeviceError("rtl: the core does not answer a write of register `CONTROL`")
 
     def run(self, budget: int, silence_cycles: int) -> int:
-        """Go on for at most `budget` cycles; 0 when they have passed, else why it ended."""
+        """Run at most `budget` cycles; 0 if all have passed, else the reason for the end."""
         return self._library.tw_run(self._handle, budget, silence_cycles)
 
     @property
@@ -115,11 +115,11 @@ class Harness:
 
     @property
     def violation(self) -> str:
-        """The first rule of the memory port that was broken since the start, or nothing."""
+        """The first rule of the memory port broken since the start, or an empty string."""
         return self._library.tw_violation(self._handle).decode()
 
     def beats(self) -> tuple[int, int]:
-        """Read and write beats since the instance exists."""
+        """Read and write beats since the creation of the instance."""
         return self._library.tw_beats(self._handle, 0), self._library.tw_beats(self._handle, 1)
 
     def events(self, unit: Unit, *, retirements: bool) -> np.ndarray:

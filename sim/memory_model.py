@@ -1,40 +1,39 @@
-"""How the memory behind the core's AXI4 port behaves: one description for all simulators."""
+"""Model of the memory behind the core's AXI4 port, shared by all simulators."""
 
 from dataclasses import dataclass
 
 from ..errors import DeviceError
 
 WRITE_BUFFER_BEATS = 512
-"""Write data that the memory takes before their address."""
+"""Write beats that the memory accepts before their address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryModel:
     """Latency, bandwidth, outstanding bursts and random stalls of main memory.
 
-    Reads and writes do not disturb each other; responses come in request order.
+    Reads and writes are independent; responses come in request order.
 
     Parameters
     ----------
     latency_cycles
-        From the cycle that accepts a read address to the first cycle that offers its first beat,
-        and from the cycle that accepts the last beat of a write to the first that offers its
-        response.
+        Cycles from accepting a read address to offering its first beat, and from accepting the last
+        beat of a write to offering its response.
     beats, cycles
-        Bandwidth: at most `beats` beats move every `cycles` cycles in each direction, never more
-        than one a cycle. The memory does not save up bandwidth that was not used.
+        Bandwidth: at most `beats` beats per `cycles` cycles in each direction, and never more than
+        one per cycle. Unused bandwidth does not accumulate.
     outstanding_bursts
-        Bursts that each direction accepts before the first one is complete.
+        Bursts that each direction accepts before its first one is complete.
     stall_probability
-        Chance that a cycle holds a channel back: no `ready`, or a response that starts later.
-        Each of the five channels draws on its own. A response once offered stays.
+        Probability that a channel stalls in a cycle: `ready` is low, or a response starts later.
+        Each of the five channels draws independently. A response stays once offered.
     seed
-        Of the draws; equal seeds give equal runs.
+        Seed of the draws; equal seeds give equal runs.
 
     Raises
     ------
     DeviceError
-        For values that no memory has.
+        For values out of range.
     """
 
     latency_cycles: int = 64
@@ -72,5 +71,5 @@ class MemoryModel:
 
     @property
     def beat_cycles(self) -> float:
-        """Mean cycles that one beat takes, stalls left out."""
+        """Mean cycles per beat, without stalls."""
         return self.cycles / self.beats

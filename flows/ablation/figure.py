@@ -1,6 +1,6 @@
-"""The ablation as a figure: SVG with text as text, the same bytes for the same figures.
+"""The ablation as a figure: SVG with real text; equal data give equal bytes.
 
-Only this file needs Matplotlib, so it is imported where a figure is asked for.
+Only this file needs Matplotlib, so it is imported only when a figure is requested.
 """
 
 import io
@@ -59,7 +59,7 @@ def draw_layers(
     peak
         MACs a cycle.
     bytes_per_cycle
-        Of one channel of the bus.
+        Bandwidth of one channel of the bus.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def draw_variants(path: Path, title: str, results: Sequence[VariantResult]) -> N
 def _save(
     path: Path, title: str, inches: tuple[float, float], draw: Callable[[Figure], None]
 ) -> None:
-    """Draw in our own style, whatever the user's is."""
+    """Draw in our own style instead of the user's."""
     with style.context(["default", STYLE]):
         figure = Figure(figsize=inches, layout="constrained", facecolor="white")
         figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=11)
@@ -163,7 +163,7 @@ def _draw_roofline(
 
 
 def _near_each_other(layers: Sequence[LayerResult]) -> list[list[LayerResult]]:
-    """Layers by intensity, together where their names would lie on each other."""
+    """Layers by intensity, grouped if their labels would overlap."""
     groups: list[list[LayerResult]] = []
     for layer in sorted(layers, key=lambda layer: layer.macs_per_byte):
         if groups and layer.macs_per_byte < NEAR * groups[-1][-1].macs_per_byte:

@@ -1,4 +1,4 @@
-"""The ablation's tables: for people, and as JSON values."""
+"""The ablation's tables, for the terminal and as JSON values."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,7 +15,7 @@ from .variants import ALL_ROOM, LayerResult, VariantResult, depth_text, geometri
 
 
 def introduction(name: str, configuration: Configuration, memory: MemoryModel) -> list[str]:
-    """What was measured on what, in lines."""
+    """Lines that describe network and machine."""
     return [
         f"network        {name}",
         f"configuration  {report.configuration_sentence(configuration)}",
@@ -102,7 +102,7 @@ def layers_table(layers: Sequence[LayerResult]) -> Table:
 
 
 def layers_means(layers: Sequence[LayerResult]) -> list[str]:
-    """What stands below the table, in lines."""
+    """Lines below the table."""
     once, repeated = geometric_means(layers, ALL_ROOM)
     return [
         "",

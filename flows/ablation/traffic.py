@@ -1,4 +1,4 @@
-"""Bytes between a network's segments and main memory: those that move, and the least that must."""
+"""Bytes between a network's segments and main memory: actual traffic and lower bound."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ...sim.timing.links import moved_bytes
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes that LOAD reads from main memory, and that STORE writes; the program is left out."""
+    """Bytes that LOAD reads from main memory and that STORE writes, without the program."""
 
     read_bytes: int
     written_bytes: int
@@ -25,29 +25,29 @@ class Traffic:
         return self.read_bytes + self.written_bytes
 
     def cycles(self, configuration: Configuration, memory: MemoryModel) -> float:
-        """Cycles in which the bus can move it; its two channels work side by side."""
+        """Cycles in which the bus can move it; its two channels work in parallel."""
         busier = max(self.read_bytes, self.written_bytes)
         return busier / bytes_per_cycle(configuration, memory)
 
 
 def bytes_per_cycle(configuration: Configuration, memory: MemoryModel) -> float:
-    """What one channel of the bus moves at best."""
+    """Peak bandwidth of one channel of the bus."""
     return configuration.bus_bytes / memory.beat_cycles
 
 
 def moved_traffic(module: Module) -> Traffic:
-    """What the instructions of a compiled network move."""
+    """Traffic of the instructions of a compiled network."""
     program = [i for segment in module.segments for i in segment.program]
     written = sum(moved_bytes(i) for i in program if isinstance(i, Store))
     return Traffic(sum(map(moved_bytes, program)) - written, written)
 
 
 def least_traffic(module: Module) -> Traffic:
-    """What any program for the same graph has to move, however large its scratchpads.
+    """Minimum traffic of any program for the same graph, whatever the scratchpad sizes.
 
     Per segment it reads every constant once (weights int8, bias int32 and scale float32 per
-    channel, tables) and the inputs, and writes the outputs, all without padding. Of an input that
-    one convolution alone reads only the pixels in its windows count.
+    channel, tables) and the inputs, and writes the outputs, all without padding. If only one
+    convolution reads an input, only the pixels in its windows count.
     """
     graph = module.graph
     groups = [nodes for nodes in partition(graph) if is_accelerated(nodes[0])]

@@ -1,7 +1,7 @@
 """Ablation: the gain of each optimisation, measured by leaving it out.
 
-Every variant is compiled again, since the compiler then chooses other tiles, and timed by the exact
-timing model. All variants of a network give the same bits.
+Every variant is compiled separately, because the compiler then chooses other tiles, and is timed by
+the exact timing model. All variants of a network give exactly the same outputs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,12 +30,12 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The compiler's options and the machine with something left out.
+    """Compiler options and machine without one optimisation.
 
     Parameters
     ----------
     timed
-        Whether the exact time chooses among likely schedules, not an estimate.
+        Whether the exact time, not an estimate, chooses among likely schedules.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Variant:
         Raises
         ------
         CompileError
-            Naming the variant, when a layer does not fit without what it leaves out.
+            When a layer does not fit without the optimisation; the message names the variant.
         """
         try:
             measure = ExactMeasure() if self.timed else None
@@ -67,11 +67,11 @@ class VariantResult:
     Parameters
     ----------
     cycles
-        Of all segments, by the exact timing model.
+        Cycles of all segments, by the exact timing model.
     of_peak
-        Share of the multipliers' steps that the model's MACs are.
+        MACs of the model as a share of what the multipliers could do in that time.
     moved, least
-        Bytes that the program moves, and bytes that any program for the network must move.
+        Bytes that the program moves, and the minimum for any program.
     """
 
     name: str
@@ -95,7 +95,7 @@ class LayerResult:
     times
         Number of such layers in the network.
     macs, least
-        Multiplications, and what must move.
+        Multiplications, and the minimum traffic.
     peak_cycles, roofline_cycles
         Cycles at the speed of all multipliers, and the lower bound: the larger one of
         `peak_cycles` and the bus cycles for `least`.
@@ -131,7 +131,7 @@ class LayerResult:
 
 
 def variants(graph: Graph, configuration: Configuration) -> list[Variant]:
-    """Return the whole first, then one variant per optimisation, at last one without all."""
+    """Return the full compiler, one variant per omitted optimisation, and one without any."""
     whole = Options()
     found = [
         Variant("everything", whole, configuration),
@@ -228,7 +228,7 @@ def measure_layer(
 
 
 def total(layers: Sequence[LayerResult]) -> LayerResult:
-    """All layers one after the other, each as often as the network has it."""
+    """All layers one after the other, each as often as it occurs in the network."""
     least = Traffic(
         sum(layer.times * layer.least.read_bytes for layer in layers),
         sum(layer.times * layer.least.written_bytes for layer in layers),
@@ -248,9 +248,9 @@ def total(layers: Sequence[LayerResult]) -> LayerResult:
 
 
 def geometric_means(layers: Sequence[LayerResult], depth: int) -> tuple[float, float]:
-    """Mean share of each layer's own roofline: each layer once, and as often as the network has it.
+    """Mean share of each layer's roofline: each layer once, and as often as it occurs.
 
-    The geometric one, as for any ratios to different bases.
+    The means are geometric, as for any ratios to different bases.
     """
 
     def mean(weights: Sequence[int]) -> float:

@@ -1,7 +1,7 @@
 """The figures that the README quotes: utilisation of ResNet-18's layers, and speeds.
 
-All are measured in this one run; speeds are ratios or rates of this machine, never limits. The
-compiled functional simulator and NumPy's are measured side by side, without any timing.
+One run measures everything. Speeds are ratios or rates on this machine, not limits. The functional
+simulators, compiled and in NumPy, are compared without the timing model.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def _run(device: Device, segment: Segment, x: np.ndarray) -> tuple[Result, float
 def functional_seconds(
     kind: type[Machine], segment: Segment, configuration: Configuration, x: np.ndarray
 ) -> float:
-    """Seconds in which a machine executes a segment that it has executed before, the best of 3."""
+    """Seconds to execute a segment that has been executed before; best of 3."""
     words = encode_program(segment.program, configuration)
     seconds = []
     for _ in range(4):
@@ -116,7 +116,7 @@ def functional_seconds(
 
 
 def table(rows: list[dict], configuration: Configuration) -> Table:
-    """Layers and, weighted by how often ResNet-18 has each, their sum."""
+    """Layers, and their sum weighted by their number in ResNet-18."""
     out = Table(title=f"ResNet-18 convolutions on `{configuration.name}`, RTL")
     for name in (
         "layer",

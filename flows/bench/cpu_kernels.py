@@ -1,11 +1,11 @@
-"""Kernels of the CPU target beside onnxruntime's, in one run on the same threads.
+"""Kernels of the CPU target compared with onnxruntime's, in one run on the same threads.
 
-Both are run in turns and the least of their times are compared, which other processes disturb
-least. On one thread the time is what the processor spent on it; on several it is the clock's, which
-says something on an idle machine alone. Of onnxruntime's layouts the fastest counts
-(`bench_cpu_peer`). Both are called with addresses that were bound before; arrays lie as in a
-network's memory. How much of the peak (`bench_cpu_peak`) a kernel reaches tells how much faster it
-could be; Winograd's way, which does fewer multiplications than are counted, is above it.
+Both run in turns, and their minimum times are compared, because other processes disturb the minimum
+least. On one thread, the time is processor time. On several threads it is wall-clock time, which is
+meaningful only on an idle machine. The fastest of onnxruntime's layouts counts
+(`onnxruntime_peer`). Both use addresses that are bound in advance, and arrays are placed as in a
+network's memory. The share of the peak (`cpu_peak`) shows how much faster a kernel could be;
+Winograd kernels exceed it, because they do fewer multiplications than are counted.
 """
 
 import argparse
@@ -63,12 +63,12 @@ PRODUCTS["down"] = (128, 3072, 768)
 """A transformer block's of 768 channels over 128 tokens: rows, inner extent, columns."""
 
 HEADS = 12
-"""Of the block's attention, each of 64 channels."""
+"""Shapes of the block's attention, with 64 channels per head."""
 
 PAGE_BYTES = 4096
 
 LARGE_BYTES = 1 << 23
-"""Memory for which NumPy asks for large pages, as for a network's."""
+"""Bytes from which NumPy asks for large pages, as for a network's memory."""
 
 BYTES = Requantisation("uint8", "uint8", 3, 4)
 
@@ -76,7 +76,7 @@ MEASURED_S = 0.25
 """Seconds per kernel and contender."""
 
 TURN_S = 0.02
-"""Seconds until the other one is in turn: long enough that sleeping threads are awake for most."""
+"""Seconds per turn: long enough that sleeping threads are awake most of the time."""
 
 
 def cases() -> Iterator[tuple[str, str, Description, int]]:
@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(description: Description, threads: int, target: CpuTarget) -> dict:
-    """Least seconds of both, and how much faster the CPU target is."""
+    """Minimum seconds of both, and the speedup of the CPU target."""
     started = time.thread_time()
     kernel = compile_kernel(description, target, threads)
     compiled = time.thread_time() - started
@@ -179,7 +179,7 @@ def measure(description: Description, threads: int, target: CpuTarget) -> dict:
 
 
 def runner(kernel: CompiledKernel) -> Run:
-    """A kernel with arrays of its own, bound once as a session does, ready to run."""
+    """A kernel with its own arrays, bound once as in a session, ready to run."""
     generator = np.random.default_rng(0)
     description = kernel.description
     *operands, out = in_one_block([*description.operands.values(), description.output])
@@ -202,7 +202,7 @@ def runner(kernel: CompiledKernel) -> Run:
 
 
 def in_one_block(arrays: Sequence[Array]) -> list[np.ndarray]:
-    """Arrays one after the other, each from a page on, in memory of large pages, with a margin."""
+    """Arrays in memory of large pages, one after the other, each page-aligned with a margin."""
     sizes = [math.prod(array.shape) * np.dtype(array.dtype).itemsize for array in arrays]
     starts = [0, *itertools.accumulate(-(-size // PAGE_BYTES) * PAGE_BYTES for size in sizes)]
     room = np.empty(max(starts[-1], LARGE_BYTES) + PAGE_BYTES + 2 * MARGIN, np.uint8)

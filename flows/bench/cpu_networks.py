@@ -1,8 +1,8 @@
-"""Whole networks on the host's kernels beside onnxruntime, in one run on the same threads.
+"""Whole networks on the host's kernels compared with onnxruntime, in one run on the same threads.
 
-Both are run in turns and the medians of their times are compared. On one thread the time is what
-the processor spent on it, so that other processes of the machine do not count; on several it is the
-clock's, which says something on an idle machine alone. Quantised networks run on the host as well.
+Both run in turns, and their median times are compared. On one thread, the time is processor time,
+so other processes do not count. On several threads it is wall-clock time, which is meaningful only
+on an idle machine. Quantised networks also run on the host.
 """
 
 import argparse
@@ -34,7 +34,7 @@ TURNS = 30
 """Turns of each contender."""
 
 TURN_S = 0.05
-"""Seconds until the other one is in turn: long enough that caches and sleeping threads warm up."""
+"""Seconds per turn: long enough to warm up caches and sleeping threads."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -68,12 +68,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse what would fail after other networks have been measured.
+    """Reject arguments that would otherwise fail after other networks have been measured.
 
     Raises
     ------
     UsageError
-        For numbers below one, or a model that is not there.
+        For numbers below one, or a missing model.
     """
     for name, numbers in (("threads", options.threads), ("turns", [options.turns])):
         if not numbers or min(numbers) < 1:
@@ -85,21 +85,21 @@ def check(options: argparse.Namespace) -> None:
 
 
 def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
-    """Median seconds of both for one run of a network, and the least of each step of ours.
+    """Median seconds of both for one run of a network, and the minimum of each of our steps.
 
     Parameters
     ----------
     model
         An ONNX file.
     threads
-        Of both.
+        Threads of each contender.
     turns
-        How often each is in turn.
+        Turns of each contender.
 
     Returns
     -------
-    Figures by name; `largest_difference` is that of the outputs, as a share of the largest number
-    in them.
+    Figures by name; `largest_difference` is the largest difference of the outputs, relative to
+    their largest magnitude.
     """
     graph = import_model(model)
     inputs = random_inputs(graph)
@@ -132,7 +132,7 @@ def measure(model: Path, threads: int, turns: int = TURNS) -> dict:
 
 
 def random_inputs(graph: Graph) -> dict[str, np.ndarray]:
-    """Normal numbers, small whole ones for inputs of integers."""
+    """Random inputs: normally distributed, or small integers for integer types."""
     random = np.random.default_rng(0)
     found = {}
     for value in graph.inputs:
@@ -155,7 +155,7 @@ def peer_run(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callab
 
 
 def in_turns(contenders: tuple[Run, Run], turns: int, threads: int) -> tuple[float, float]:
-    """Median seconds of two contenders that are run in turns."""
+    """Median seconds of two contenders that run in turns."""
     clock = time.thread_time if threads == 1 else time.perf_counter
     times: tuple[list[float], list[float]] = ([], [])
     began = clock()
@@ -172,7 +172,7 @@ def in_turns(contenders: tuple[Run, Run], turns: int, threads: int) -> tuple[flo
 
 
 def largest_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
-    """Of all outputs, as a share of the largest number in them."""
+    """Largest difference of all outputs, relative to their largest magnitude."""
     found = np.float64(0)
     for mine, wanted in zip(ours, theirs, strict=True):
         size = max(float(np.abs(wanted).max(initial=0)), 1e-30)
@@ -184,7 +184,7 @@ def largest_difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> floa
 def steps_of(
     graph: Graph, kernels: dict[str, HostKernel], runs: Sequence[Mapping[str, float]]
 ) -> Iterator[dict]:
-    """What each step took at best by the clock, the slowest first."""
+    """Minimum wall-clock time of each step, the slowest first."""
     least = {name: min(run[name] for run in runs) for name in runs[0]}
     for name in sorted(least, key=least.__getitem__, reverse=True):
         kernel, node = kernels.get(name), graph.producer(name)
@@ -199,7 +199,7 @@ def steps_of(
 
 
 def steps_table(row: dict, count: int) -> Table:
-    """The slowest steps of ours; rates count multiplications and additions."""
+    """Our slowest steps; rates count multiplications and additions."""
     total = sum(step["seconds"] for step in row["steps"])
     title = f"{row['name']} on {row['threads']} thread{'s' * (row['threads'] > 1)}: slowest steps"
     out = Table(title=title)

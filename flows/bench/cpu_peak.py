@@ -1,7 +1,7 @@
-"""How many operations per second a core can do at most: the yardstick of `bench_cpu`.
+"""Peak operations per second of a core: the reference for the kernel benchmark.
 
-A loop of independent multiplications with addition on registers alone, which no kernel can be
-faster than without doing fewer of them.
+The peak is measured with a loop of independent multiply-add instructions on registers. A kernel can
+exceed it only by doing fewer multiplications.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from ...compiler.cpu import CpuTarget
 from ...compiler.cpu.codegen.machine_code import ObjectCode, assemble
 
 CHAINS = 12
-"""Sums that are carried along: as many as two instructions per cycle keep busy, in registers."""
+"""Independent sums: enough for two instructions per cycle, and few enough for registers."""
 
 ITERATIONS = 50_000
 RUNS = 20
@@ -29,7 +29,7 @@ _INSTRUCTIONS = {
 
 
 def peak_rates(target: CpuTarget) -> Mapping[str, float]:
-    """Operations per second of one thread by element type, as far as the level is known here."""
+    """Operations per second of one thread, by element type; only for known levels."""
     return {
         kind: _rate(target, *instruction)
         for kind, instruction in _INSTRUCTIONS.get(target.level, {}).items()
@@ -49,7 +49,7 @@ def _rate(target: CpuTarget, name: str, sums: str, factors: str, operations: int
 
 
 def _code(target: CpuTarget, name: str, sums: str, factors: str) -> str:
-    """`void peak(data, iterations)`; the sums are stored, so that none is left out."""
+    """`void peak(data, iterations)`; it stores the sums, so none is optimised away."""
     accumulates = "vpdpbusd" in name
     order = (sums, factors, factors) if accumulates else (factors, factors, sums)
     lines = [

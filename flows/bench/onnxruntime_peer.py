@@ -1,8 +1,8 @@
-"""onnxruntime's session for each kernel of `bench_cpu`, in the layouts that suit it best.
+"""onnxruntime's session for each kernel of the benchmark, in its best layouts.
 
-Single operators of a model in NCHW pay for a change of layout that a whole network pays once, so
-that onnxruntime's own blocked and channels-last operators are there as well; the caller takes the
-fastest. Nothing but this file, tests and examples imports onnxruntime.
+A single operator in NCHW pays for a change of layout that a whole network pays only once. This file
+therefore also offers onnxruntime's own blocked and channels-last operators, and the caller takes
+the fastest. Only this file, tests and examples import onnxruntime.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ Layer = Convolution | DepthwiseConvolution
 class Peer:
     """A model of one kernel: operators by name with their attributes, one after the other.
 
-    `others` are inputs beside `x`, which are no constants either.
+    `others` are further inputs that are not constants.
     """
 
     x: np.ndarray
@@ -74,7 +74,7 @@ class Peer:
 
     @property
     def given(self) -> dict[str, np.ndarray]:
-        """Arrays that are no constants."""
+        """Arrays that are not constants."""
         return {"x": self.x, **self.others}
 
 
@@ -90,18 +90,18 @@ def peer_session(model: str | bytes, threads: int):
         import onnxruntime
     except ImportError:
         raise ToolError(
-            "bench: the Python package `onnxruntime`, which is compared with, is not installed; "
+            "bench: the Python package `onnxruntime`, the reference, is not installed; "
             "run `pip install onnxruntime`"
         ) from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    # Threads that go on spinning would take a processor from the other contender.
+    # Spinning threads would take a processor from the other contender.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def peer_runs(description: Description, threads: int) -> list[Run]:
-    """Ways in which onnxruntime computes a kernel, each ready to run.
+    """Sessions with which onnxruntime computes a kernel, each ready to run.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def peer_runs(description: Description, threads: int) -> list[Run]:
 
 
 def _bound(session, binding) -> Run:
-    """A session that neither copies its inputs nor makes an array of its output."""
+    """A session that does not copy inputs or outputs."""
     binding.bind_output("y", "cpu")
     return lambda: session.run_with_iobinding(binding)
 
@@ -159,7 +159,7 @@ def _product(layer: Convolution) -> Peer:
 
 
 def _products(product: BatchedProduct) -> Iterator[Peer]:
-    """Two operands that are no constants; as onnxruntime fuses it, and without the factor."""
+    """Two operands that are not constants: as onnxruntime fuses them, and without the factor."""
     a, b = (_normal(array.shape) for array in product.operands.values())
     attributes = {"transB": int(product.transposed), "alpha": product.scale}
     yield Peer(a, {}, (("FusedMatMul", attributes),), ("x", "b"), CONTRIBUTED, {"b": b})
@@ -172,7 +172,7 @@ def _following(layer: Layer) -> tuple[tuple[str, dict], ...]:
 
 
 def _convolutions(layer: Layer) -> Iterator[Peer]:
-    """As a model has it, in NCHW, and in blocks of channels."""
+    """In NCHW, as in a model, and in blocks of channels."""
     channels, out, groups = _channels(layer)
     x = _normal((layer.batch, channels, layer.height, layer.width))
     weights = {"w": _normal((out, channels // groups, *layer.kernel)), "bias": _normal((out,))}

@@ -1,4 +1,4 @@
-"""ResNet-18's convolution layers as one-node graphs: the field's common yardstick.
+"""ResNet-18's convolution layers as one-node graphs, a common benchmark.
 
 Shapes are those of the 224x224 network (He et al., CVPR 2016, table 1), named C1 to C11 as in the
 TVM and VTA papers; weights are random, from a fixed seed.
@@ -13,7 +13,7 @@ from ...compiler.graph import Constant, Graph, Node, Output, QConv, TensorType, 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionShape:
-    """A square convolution: extents in pixels, channels, and how often ResNet-18 has it."""
+    """A square convolution: extents in pixels, channels, and its number in ResNet-18."""
 
     name: str
     size: int
@@ -52,7 +52,7 @@ RESNET18 = (
     ConvolutionShape("C10", 14, 256, 512, 1, 2, 1),
     ConvolutionShape("C11", 7, 512, 512, 3, 1, 3),
 )
-"""C2 to C11; C1, with three input channels, is not among those that fill the lanes."""
+"""C2 to C11; C1 is excluded, because its three input channels do not fill the lanes."""
 
 
 def layer_graph(shape: ConvolutionShape, seed: int = 0) -> Graph:

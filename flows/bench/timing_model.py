@@ -1,7 +1,7 @@
-"""How fast the timing model is beside the RTL, side by side in one run: the README's figures.
+"""Speed of the timing model compared with the RTL, in one run: the README's figures.
 
-Every program is compiled once. The RTL's time is that of the simulation alone, without building it;
-the model's is given with the program decoded (as in a sweep) and with decoding (as in one run).
+Every program is compiled once. The RTL's time excludes building the simulator. The model's time is
+given without decoding the program (as in a sweep) and with decoding (as in one run).
 """
 
 import argparse
@@ -34,7 +34,7 @@ RANDOM_LENGTH = 1500
 """Instructions of the random programs: short ones, with many tokens."""
 
 REPEATS = 15
-"""Runs of the model of which the median is taken."""
+"""Runs of the model; the median counts."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def programs(
     models: Sequence[Path], configuration: Configuration
 ) -> Iterator[tuple[str, tuple[Instruction, ...], np.ndarray]]:
-    """Name, program and memory image of everything that is measured."""
+    """Name, program and memory image of each measured program."""
     for model in models:
         for segment in compile_graph(import_model(model), configuration).segments:
             zeros = {each.name: np.zeros(each.shape, dtype=np.int8) for each in segment.inputs}
@@ -120,7 +120,7 @@ def _median(work: Callable[[], object]) -> float:
 
 def table(rows: Sequence[dict], configuration: Configuration) -> Table:
     """One row per program, and the means."""
-    out = Table(title=f"Timing model beside the RTL on `{configuration.name}`")
+    out = Table(title=f"Timing model and RTL on `{configuration.name}`")
     for name in (
         "program",
         "instructions",

@@ -1,8 +1,8 @@
-"""ONNX's own operator tests, each imported and evaluated on the host, and classed by what happens.
+"""ONNX's own operator tests, imported and evaluated on the host, with classified outcomes.
 
 A case passes if every output has the expected element type and shape, and its values within the
-case's own tolerance. Inputs that shapes depend on are fixed at the case's values, as
-`tilewright run` does.
+case's own tolerance. Inputs that shapes depend on are fixed at the case's values, as in `tilewright
+run`.
 """
 
 import re
@@ -34,20 +34,20 @@ LISTED = re.compile(r"\* `(\w+)`")
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What became of a case.
+    """Result of a case.
 
     Attributes
     ----------
     name : str
-        The case's.
+        Name of the case.
     outcome : str
         One of `OUTCOMES`.
     cause : str
-        Of a refusal, in a few words; empty for a case that passed.
+        Cause of a refusal, in a few words; empty for a case that passed.
     message : str
-        The error, or how the outputs differ.
+        The error, or the difference of the outputs.
     kernels : int
-        How many kernels of the CPU target took part.
+        Number of CPU kernels that ran.
     """
 
     name: str
@@ -58,10 +58,10 @@ class CaseResult:
 
 
 def load_cases(match: str = "") -> list[TestCase]:
-    """Return ONNX's node tests whose names contain a text; case and underscores do not count."""
+    """Return ONNX's node tests whose names contain a text; case and underscores are ignored."""
     wanted = _squeezed(match)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # what ONNX computes while it makes its expectations
+        warnings.simplefilter("ignore")  # warnings of ONNX while it computes expected values
         return [case for case in load_model_tests(kind="node") if wanted in _squeezed(case.name)]
 
 
@@ -75,7 +75,7 @@ def run_cases(
     progress: Callable[[str], None] = lambda name: None,
     kernels: KernelRunner | None = None,
 ) -> Iterator[CaseResult]:
-    """Run cases, one result each; by kernels of the CPU target if they are given."""
+    """Run cases, one result each; uses kernels of the CPU target if given."""
     for case in cases:
         progress(case.name)
         with warnings.catch_warnings():
@@ -84,7 +84,7 @@ def run_cases(
 
 
 def arrays_of(case: TestCase) -> tuple[dict[str, np.ndarray], list[Any]]:
-    """Return a case's inputs by name, and its expected outputs; what is no tensor is left out."""
+    """Return a case's inputs by name, and its expected outputs; only tensors are kept."""
     assert case.model is not None, "node tests carry their models"
     assert case.data_sets is not None, "and their data"
     ((given, expected),) = case.data_sets
@@ -103,7 +103,7 @@ def run_case(case: TestCase, kernels: KernelRunner | None = None) -> CaseResult:
     Parameters
     ----------
     kernels : KernelRunner or None
-        Runs the graph by kernels; without it, it is evaluated by its definition.
+        Runs the graph with kernels; if None, the definition evaluates it.
     """
     arrays, expected = arrays_of(case)
     assert case.model is not None, "node tests carry their models"
@@ -123,12 +123,12 @@ def run_case(case: TestCase, kernels: KernelRunner | None = None) -> CaseResult:
 
 
 def _as_array(value: Any) -> Any:
-    """Return a tensor of the file format as an array; sequences and the like stay as they are."""
+    """Return a tensor of the file format as an array; other values are unchanged."""
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
 def compare(got: Sequence[Any], expected: Sequence[Any], rtol: float, atol: float) -> str:
-    """Tell the first difference between outputs; an empty text where there is none.
+    """Describe the first difference between outputs; empty if there is none.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def by_cause(results: Iterable[CaseResult]) -> dict[str, list[CaseResult]]:
 
 
 def count_outcomes(results: Iterable[CaseResult]) -> dict[str, int]:
-    """Return how many cases had each outcome."""
+    """Return the number of cases per outcome."""
     counts: dict[str, int] = dict.fromkeys(OUTCOMES, 0)
     for result in results:
         counts[result.outcome] += 1
@@ -181,7 +181,7 @@ def count_outcomes(results: Iterable[CaseResult]) -> dict[str, int]:
 
 
 def render(results: Sequence[CaseResult]) -> str:
-    """Return the page of the documentation: counts, causes, and every case that is refused."""
+    """Return the documentation page: counts, causes, and every refused case."""
     counts, causes = count_outcomes(results), by_cause(results)
     total = len(results)
     lines = [
@@ -219,12 +219,12 @@ def read_listed(page: str) -> dict[str, str]:
 
 
 def surprises(results: Iterable[CaseResult], listed: Mapping[str, str]) -> list[str]:
-    """Tell where results and a list of refused cases disagree, a sentence for each case."""
+    """Describe where results and a list of refused cases disagree, one sentence per case."""
     found = []
     for result in results:
         cause = listed.get(result.name)
         if result.outcome == PASSED and cause is not None:
-            found.append(f"`{result.name}` passes now: take it off the list")
+            found.append(f"`{result.name}` passes now: remove it from the list")
         elif result.outcome in (WRONG, CRASHED) or (result.outcome == REFUSED and cause is None):
             found.append(f"`{result.name}` is {result.outcome}: {result.message}")
         elif result.outcome == REFUSED and cause != result.cause:

@@ -1,7 +1,7 @@
-"""ONNX's operator tests through the host's kernels: every node that a kernel can take, it takes.
+"""ONNX's operator tests on the host's kernels; a kernel runs every node that it supports.
 
-A module without an accelerator, run as `--device cpu` does, except that no kernel is too small to
-be worth while. Machine code is made once for all cases whose kernels have one description.
+The module has no accelerator, as with `--device cpu`, and even the smallest kernels are used.
+Machine code is generated once for all cases with the same kernel description.
 """
 
 from collections.abc import Mapping
@@ -22,17 +22,17 @@ from ...runtime.devices import open_device
 from ...runtime.session import Session
 
 MACHINE = PRESETS["4x4"]
-"""Every module has one; nothing runs on it."""
+"""Configuration of the module, which needs one; nothing runs on it."""
 
 
 @dataclass(slots=True)
 class KernelRunner:
-    """Runs graphs by kernels, and NumPy where there is none.
+    """Runs graphs with kernels, and with NumPy if there is no kernel.
 
     Attributes
     ----------
     code
-        Machine code by `key_of`, kept between graphs.
+        Machine code by `key_of`, shared by all graphs.
     refused
         Descriptions that could not be compiled, by `key_of`, with the reason.
     """
@@ -55,7 +55,7 @@ class KernelRunner:
 
         Returns
         -------
-        Outputs by name, and how many kernels computed them.
+        Outputs by name, and the number of kernels that ran.
         """
         graph = recognise_layers(graph)
         steps = tuple(node.outputs[0].name for node in graph.nodes)
@@ -67,7 +67,7 @@ class KernelRunner:
         return run.outputs, sum(kernel.output not in refused for kernel in run.host.kernels)
 
     def _compile(self, graph: Graph, steps: tuple[str, ...]) -> None:
-        """Make the machine code that is not known yet."""
+        """Generate missing machine code."""
         target = host_target()
         if target is None:
             return

@@ -3,7 +3,7 @@
 Each program runs on the integer definition, on `sim` and on the Verilated core; main memory, all
 scratchpads, the start and the retirement of every instruction, the cycles and all performance
 counters are compared. Every fourth program also runs on the RTL with a memory that stalls at
-random, where time is not foretold and only values are compared.
+random, where the timing model does not apply and only values are compared.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from .comparison import VerifyTally, verify_programs
 from .programs.random_configurations import verification_configurations
 
 CHUNK_PROGRAMS = 20
-"""Programs between two looks at the clock."""
+"""Programs between two checks of the time budget."""
 
 
 def chunks(names: Sequence[str], programs: int, seed: int) -> Iterator[tuple[str, range]]:
-    """Which seeds to run on which configuration, a chunk of each in turn."""
+    """Seeds to run on each configuration, in chunks, configurations in turn."""
     share, more = divmod(programs, len(names))
     left = {name: share + (place < more) for place, name in enumerate(names)}
     begin = dict.fromkeys(names, seed)
@@ -47,7 +47,7 @@ def chunks(names: Sequence[str], programs: int, seed: int) -> Iterator[tuple[str
 
 
 def table(tallies: Sequence[VerifyTally]) -> Table:
-    """What was run, and how far model and RTL were apart."""
+    """Table of runs, and the largest difference between model and RTL."""
     out = Table(title="Random programs: definition, sim and RTL")
     for name in (
         "configuration",
@@ -87,7 +87,7 @@ def _row(tally: VerifyTally) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program; 1 when anything differs."""
+    """Run the command; return 1 if anything differs."""
     options = _parser().parse_args(arguments)
     try:
         return _verify(options)
@@ -168,7 +168,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _say_progress(
     console: Console, tallies: Mapping[str, VerifyTally], programs: int, more: int
 ) -> None:
-    """Where there is no terminal for a bar, a line for every tenth."""
+    """Progress without a terminal: one line for every tenth."""
     done = sum(tally.programs for tally in tallies.values())
     if not console.is_terminal and 10 * done // programs != 10 * (done - more) // programs:
         console.print(f"verify: {done} of {programs} programs")

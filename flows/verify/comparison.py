@@ -1,4 +1,4 @@
-"""One program on the integer definition, on `sim` and on the RTL: whether anything differs."""
+"""Comparison of one program on the integer definition, on `sim` and on the RTL."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -28,34 +28,34 @@ DATA_BYTES = 1 << 14
 """Size of the data window of every program."""
 
 STALLED_EVERY = 4
-"""One program in so many also runs with a stalling memory."""
+"""One program in this many also runs with a stalling memory."""
 
 DEFINITION_EVERY = 5
-"""One program in so many is also timed by the Python definition."""
+"""One program in this many is also timed by the Python definition."""
 
 MOST_FAILURES = 3
-"""Failures that are described; the others are counted."""
+"""Number of failures that are described; further ones are only counted."""
 
 SHRINK_TRIES = 400
-"""Programs that are tried to make a failing one smaller."""
+"""Programs to try when a failing one is shrunk."""
 
 
 @dataclass
 class VerifyTally:
-    """What was seen of one configuration.
+    """Results for one configuration.
 
     Parameters
     ----------
     programs, instructions, cycles
-        How many; cycles of the RTL.
+        Numbers of programs and instructions; cycles of the RTL.
     stalled
         Programs that also ran with a stalling memory.
     largest_error
-        Cycles between model and RTL, in total or of any instruction.
+        Largest difference in cycles between model and RTL, in total or for an instruction.
     failures
-        One sentence per program with a difference, the first few.
+        One sentence for each of the first few programs with a difference.
     failed
-        How many programs had one.
+        Number of programs with a difference.
     """
 
     configuration: str
@@ -72,7 +72,7 @@ class VerifyTally:
     definition_instructions: int = 0
 
     def add(self, other: "VerifyTally") -> None:
-        """Take in another one of the same configuration."""
+        """Add the results of another tally of the same configuration."""
         for name, value in vars(other).items():
             if name == "largest_error":
                 self.largest_error = max(self.largest_error, value)
@@ -90,7 +90,7 @@ def _core(configuration: Configuration) -> RtlCore:
 def verify_programs(
     configuration: Configuration, seeds: Sequence[int], length: int, keep: Path | None = None
 ) -> VerifyTally:
-    """Run the programs of some seeds everywhere and compare.
+    """Run the programs of some seeds on all machines and compare.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def first_difference(
     seed: int,
     tally: VerifyTally,
 ) -> str:
-    """What differs first between the machines; nothing where all agree."""
+    """First difference between the machines; empty if all agree."""
     try:
         return next(_differences(core, program, image, seed, tally), "")
     except DeviceError as problem:
@@ -201,7 +201,7 @@ def _differences(
 
 
 def memory_of(seed: int) -> MemoryModel:
-    """The memory that a program runs with: the default one, or a random one without stalls."""
+    """Memory model for a program: the default, or a random one without stalls."""
     if seed % 3 == 0:
         return MemoryModel()
     return replace(MemoryModel(**random_memory_parameters(seed)), stall_probability=0.0)

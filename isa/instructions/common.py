@@ -1,8 +1,8 @@
-"""What all instruction families share: units, tokens, loops, operands, and their encoding.
+"""Common parts of instruction families: units, tokens, loops, operands, encoding.
 
-A family declares its operands, the loops that move them and its immediate fields; word layout,
-assembly, address streams and footprints follow from the declaration alone. Loops of extent 1 are
-dropped by the constructor, so equal meanings compare equal.
+A family declares its operands, the loops that move them and its immediate fields. Word layout,
+assembly, address streams and footprints follow from the declaration. The constructor drops loops of
+extent 1, so instructions with equal meaning compare equal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ def peers(unit: Unit) -> tuple[Unit, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """One loop level: how often, and how far each operand moves per iteration."""
+    """One loop level: its extent, and the stride of each operand."""
 
     extent: int
     strides: tuple[int, ...]
@@ -46,18 +46,18 @@ class Loop:
 
 
 class Role(Enum):
-    """What an operand is to its instruction; the compiler knows operands by nothing else."""
+    """Role of an operand; the compiler identifies operands only by their roles."""
 
     SOURCE = "source"
     """Bytes to copy."""
     DESTINATION = "destination"
-    """Where copied bytes go."""
+    """Destination of copied bytes."""
     STREAM = "stream"
     """Activations, another element or row at each step."""
     WEIGHTS = "weights"
     """Factors that stay while a stream passes."""
     ACCUMULATOR = "accumulator"
-    """Sums, which a later instruction may go on with."""
+    """Sums, which a later instruction may continue."""
     RESULT = "result"
     """Finished activations."""
     BIAS = "bias"
@@ -77,7 +77,7 @@ class Operand:
     name
         The base address is a field of this name; each loop has a stride field of this name.
     reads, writes
-        What the instruction does there.
+        Whether the instruction reads or writes the operand.
     """
 
     name: str
@@ -96,9 +96,9 @@ class Access:
     memory
         Where.
     writes
-        Whether it writes; a read otherwise.
+        Whether the access writes; otherwise it reads.
     base, length
-        First byte, and bytes of a run.
+        First byte of the first run, and bytes per run.
     loops
         `(extent, stride in bytes)` per level, outermost first.
     """
@@ -141,26 +141,27 @@ class Instruction:
     Attributes
     ----------
     unit, opcode, mnemonic, law, time
-        Which unit runs it, its code and name, what it computes and how long that takes.
+        Unit that runs it, code, name, the law it computes, and its duration.
     operands
         Its affine accesses.
     roles
-        What each operand is. Where one operand holds two things, or a field stands for a whole
-        table, each has an entry of its own: `param.bias`, `table`.
+        Role of each operand. If an operand holds two things, or a field selects a whole table, each
+        has its own entry: `param.bias`, `table`.
     places
-        For each operand the memories that it may lie in, each with the fields that say so.
+        Memories that each operand may use, with the fields that select them.
     forgotten
-        Fields that the constructor sets to their defaults where they take no effect.
+        Fields that the constructor resets to their defaults when they have no effect.
     nests
         Loop nests, outermost first, with the operands that their loops move.
     reduction_nest
         The nest whose loops may reduce; loops of the other one never do.
     continue_field
-        The flag that adds to the sums of an earlier instruction; empty where none can.
+        The flag for adding to the sums of an earlier instruction; empty if there is none.
     lane_group_field
-        The field that picks one group of `lanes_out` channels of a wider row; empty where none.
+        The field that selects a group of `lanes_out` channels of a wider row; empty if there is
+        none.
     unscaled_fields
-        By operand, the factor that counts as 1 where the operand lies in ACC.
+        Factor that counts as 1 when the operand is in ACC, by operand.
     """
 
     unit: ClassVar[Unit | None]
@@ -190,7 +191,7 @@ class Instruction:
             if self.home in units:
                 raise IsaError(f"{self.mnemonic}: `{mask}` names the instruction's own unit")
             if self.home is None and units:
-                raise IsaError(f"{self.mnemonic} neither waits nor signals")
+                raise IsaError(f"{self.mnemonic} cannot wait or signal")
             object.__setattr__(self, mask, units)
         for flag in _flags(type(self)):
             object.__setattr__(self, flag, bool(getattr(self, flag)))
@@ -209,7 +210,7 @@ class Instruction:
 
     @property
     def home(self) -> Unit | None:
-        """The unit that runs this instruction; None for those that FETCH itself executes."""
+        """The unit that runs this instruction; None if FETCH executes it."""
         return self.unit
 
     # Declared by each family -------------------------------------------------------------------
@@ -250,14 +251,14 @@ class Instruction:
 
     @classmethod
     def granule(cls, operand: str, memory: Memory, configuration: Configuration) -> int:
-        """Bytes that one address step of an operand in a memory stands for; one unless said."""
+        """Bytes per address step of an operand in a memory; 1 unless the family overrides it."""
         return 1
 
     @classmethod
     def legal_values(cls, name: str, configuration: Configuration) -> Sequence[Any]:
-        """Values, the least first, that an immediate field may have on a machine.
+        """Legal values of an immediate field on a machine, in ascending order.
 
-        They follow from the field's type and bits; a family adds what its fields mean.
+        They follow from the field's type and width; a family adds limits of its own.
         """
         field = next(field for field in cls.own_fields(configuration) if field.name == name)
         kind = next(each.type for each in fields(cls) if each.name == name)
@@ -277,18 +278,18 @@ class Instruction:
         return True
 
     def memory_of(self, operand: str) -> Memory:
-        """Where an operand lies."""
+        """Memory of an operand."""
         for memory, told in self.places[operand].items():
             if all(getattr(self, name) == value for name, value in told.items()):
                 return memory
-        raise AssertionError(f"{self.mnemonic}: `{operand}` lies nowhere")
+        raise AssertionError(f"{self.mnemonic}: `{operand}` is in no memory")
 
     def granule_bytes(self, operand: str, configuration: Configuration) -> int:
-        """Bytes that one address step of an operand stands for."""
+        """Bytes per address step of an operand."""
         return self.granule(operand, self.memory_of(operand), configuration)
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:
-        """Bytes touched at each address; a granule unless the family says otherwise."""
+        """Bytes touched at each address; one granule unless the family overrides it."""
         return self.granule_bytes(operand, configuration)
 
     def active(self, operand: Operand) -> bool:
@@ -296,12 +297,12 @@ class Instruction:
         return True
 
     def code_of(self, field: str, configuration: Configuration) -> int:
-        """What stands in a word for the value of a field that is no address, stride or extent."""
+        """Number that encodes an immediate field in a word."""
         return int(getattr(self, field))
 
     @property
     def only_tokens(self) -> bool:
-        """Whether it touches no memory: such instructions order others, or end the program."""
+        """Whether it touches no memory, but orders other instructions or ends the program."""
         return not self.operands
 
     # Derived -----------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ class Instruction:
     @classmethod
     @cache
     def own_fields(cls, configuration: Configuration) -> tuple[Field, ...]:
-        """`immediates`, found once for each configuration."""
+        """`immediates`, computed once per configuration."""
         return cls.immediates(configuration)
 
     @classmethod
@@ -341,7 +342,7 @@ class Instruction:
         Raises
         ------
         IsaError
-            When there are more loops than levels, or the machine lacks what a field asks for.
+            When there are too many loops, or the machine lacks a feature that a field selects.
         """
         values = self._idle_values(configuration).copy()
         values["wait"], values["signal"] = self._mask(self.wait), self._mask(self.signal)
@@ -369,7 +370,7 @@ class Instruction:
         Raises
         ------
         IsaError
-            For a code that means nothing.
+            For an unknown code.
         """
         arguments: dict[str, Any] = {}
         for field in cls.own_fields(configuration):
@@ -392,7 +393,7 @@ class Instruction:
                     other for bit, other in enumerate(others) if values[mask] >> bit & 1
                 )
         elif values["wait"] or values["signal"]:
-            raise IsaError(f"{cls.mnemonic} neither waits nor signals")
+            raise IsaError(f"{cls.mnemonic} cannot wait or signal")
         known = {field.name for field in fields(cls)}
         return cls(**{key: value for key, value in arguments.items() if key in known})
 
@@ -414,7 +415,7 @@ class Instruction:
         return nest_addresses(getattr(self, operand), self.nest_of(operand))
 
     def accesses(self, configuration: Configuration) -> Iterator[Access]:
-        """Everything this instruction reads or writes, in bytes; loops that do not move dropped."""
+        """Everything this instruction reads or writes, in bytes; loops of stride 0 are dropped."""
         for operand in self.operands:
             if not self.active(operand):
                 continue
@@ -433,7 +434,7 @@ class Instruction:
                     )
 
     def steps(self) -> int:
-        """Iterations of all loops together."""
+        """Total iterations of all loops."""
         total = 1
         for nest in self.nests:
             for loop in getattr(self, nest):
@@ -453,7 +454,7 @@ def _defaults(family: type[Instruction]) -> dict[str, Any]:
 
 @cache
 def _loop_fields(nest: str, moved: tuple[str, ...], levels: int) -> tuple[tuple[str, ...], ...]:
-    """Names of each level's fields: the extent's, then a stride's for every operand."""
+    """Field names of a level: the extent, then the stride of each operand."""
     return tuple(
         tuple(f"{nest}.{level}.{name}" for name in ("extent", *moved)) for level in range(levels)
     )

@@ -26,7 +26,7 @@ class Sync(Instruction):
 
     @property
     def home(self) -> Unit | None:
-        """The unit whose queue it passes through."""
+        """The unit that executes it."""
         return self.target
 
     @classmethod
@@ -37,10 +37,10 @@ class Sync(Instruction):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt(Instruction):
-    """End of the program: FETCH stops; the machine is done when every unit has run dry."""
+    """End of the program: FETCH stops, and the machine is done when every unit is idle."""
 
     unit: ClassVar[Unit | None] = None
     opcode: ClassVar[int] = 6
     mnemonic: ClassVar[str] = "halt"
     law: ClassVar[str] = "stop"
-    time: ClassVar[str] = "until every unit has run dry"
+    time: ClassVar[str] = "until every unit is idle"

@@ -16,24 +16,25 @@ class Gemm(Instruction):
     """Multiply and accumulate over a whole convolution tile.
 
     The tile loops take a new weight tile at each iteration; the row loops inside them stream ACT
-    rows against it. Without `accumulate`, an accumulator is overwritten where every tile loop whose
-    `acc` stride is zero (a reduction) stands at its first iteration.
+    rows against it. A tile loop whose `acc` stride is zero is a reduction. Without `accumulate`, an
+    accumulator is overwritten when all reduction loops are at their first iteration.
 
     A `depthwise` GEMM keeps channels apart: row `j` of the weight tile, for `j` below the
-    configuration's `depthwise_taps`, multiplies the ACT row of `j` steps before in the innermost
-    row loop, channel by channel; the other rows of the tile count for nothing. Rows from before
-    that loop's first step are zero, so that its first `depthwise_taps - 1` sums are incomplete.
-    Output `o` takes channel `part * lanes_out + o % lanes_in`. Footprint and time are the same.
+    configuration's `depthwise_taps`, multiplies the ACT row of `j` steps earlier in the innermost
+    row loop, channel by channel. The other rows of the tile are ignored. Rows before that loop's
+    first step count as zero, so its first `depthwise_taps - 1` sums are incomplete. Output `o`
+    takes channel `part * lanes_out + o % lanes_in`. Footprint and duration are the same as without
+    `depthwise`.
 
     Parameters
     ----------
     accumulate
-        Add to what ACC holds from the first step on.
+        Add to the contents of ACC from the first step on.
     depthwise
-        Multiply channel by channel; only where `depthwise_taps` is not 0.
+        Multiply channel by channel; requires `depthwise_taps` above 0.
     part
-        Which group of `lanes_out` channels of an ACT row a depthwise GEMM takes; 0 where
-        `lanes_in` is not greater than `lanes_out`, and in any other GEMM.
+        Group of `lanes_out` channels of an ACT row that a depthwise GEMM reads. It is 0 if
+        `lanes_in` is not greater than `lanes_out`, and in every GEMM that is not depthwise.
     act, wgt, acc
         ACT row, weight tile (`lanes_in` rows of WGT), ACC row.
     tile_loops
@@ -47,7 +48,7 @@ class Gemm(Instruction):
     mnemonic: ClassVar[str] = "gemm"
     law: ClassVar[str] = (
         "ACC[acc, o] = (first ? 0 : ACC[acc, o]) + sum_i ACT[act, i] * WGT[wgt, i, o]\n"
-        "depthwise: ... + sum_j ACT[act of j steps before, channel] * WGT[wgt, j, o]"
+        "depthwise: ... + sum_j ACT[act j steps earlier, channel] * WGT[wgt, j, o]"
     )
     time: ClassVar[str] = (
         f"each tile takes max(rows, lanes_in, {GEMM_REVISIT_STEPS}) cycles; complete "
@@ -88,7 +89,7 @@ class Gemm(Instruction):
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
-        """The accumulate flag; depthwise flag and part where the configuration has such."""
+        """The accumulate flag; depthwise flag and part if the configuration has them."""
         depthwise = configuration.depthwise_taps > 0
         part_bits = (configuration.depthwise_parts - 1).bit_length()
         return (
@@ -103,7 +104,7 @@ class Gemm(Instruction):
         Raises
         ------
         IsaError
-            When there are more loops than levels, or no taps for a depthwise GEMM.
+            When there are too many loops, or a depthwise GEMM has no taps.
         """
         if self.depthwise and not configuration.depthwise_taps:
             raise IsaError(
@@ -130,13 +131,13 @@ class Gemm(Instruction):
 
     @classmethod
     def legal_values(cls, name: str, configuration: Configuration) -> Sequence[Any]:
-        """No part beyond the groups of a row of ACT."""
+        """Limit `part` to the channel groups of an ACT row."""
         if name == "part":
             return range(configuration.depthwise_parts if configuration.depthwise_taps else 1)
         return super(Gemm, cls).legal_values(name, configuration)
 
     def takes_effect(self, name: str) -> bool:
-        """The part, in a depthwise GEMM alone."""
+        """`part` matters only in a depthwise GEMM."""
         return name != "part" or self.depthwise
 
     def tiles(self) -> int:
@@ -154,5 +155,5 @@ class Gemm(Instruction):
         return total
 
     def run_steps(self) -> int:
-        """Iterations of the innermost row loop: where a depthwise GEMM finds earlier rows."""
+        """Iterations of the innermost row loop, along which a depthwise GEMM reads earlier rows."""
         return self.row_loops[-1].extent if self.row_loops else 1

@@ -16,8 +16,8 @@ DESTINATIONS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
 class Load(Instruction):
     """Copy `length` bytes from `memory` to `local`, once per iteration of the loops.
 
-    Runs may overlap in memory (windows of a first layer) and start at any byte on either side.
-    With `fill`, `value` is written and memory is not read: that is padding.
+    Runs may overlap in memory (windows of a first layer) and start at any byte on either side. With
+    `fill`, `value` is written and memory is not read; this makes padding.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class Load(Instruction):
     mnemonic: ClassVar[str] = "load"
     law: ClassVar[str] = "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)"
     time: ClassVar[str] = (
-        "one piece a cycle from its beat's arrival on, a piece being what lies in one row of the "
-        "scratchpad and one beat of the port; complete one cycle after the last piece"
+        "one piece per cycle once its beat has arrived; a piece is the part of a beat that falls "
+        "in one row of the scratchpad; complete one cycle after the last piece"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("memory", reads=True),
@@ -84,7 +84,7 @@ class Load(Instruction):
 
     @classmethod
     def base_bits(cls, operand: str, configuration: Configuration) -> int:
-        """Memory offsets are `address_bits` wide; local addresses reach the largest scratchpad."""
+        """Memory offsets have `address_bits` bits; local addresses cover the largest scratchpad."""
         return configuration.address_bits if operand == "memory" else local_bits(configuration)
 
     @classmethod
@@ -93,7 +93,7 @@ class Load(Instruction):
         return configuration.dma_loops
 
     def takes_effect(self, name: str) -> bool:
-        """The byte, in a fill alone."""
+        """`value` matters only in a fill."""
         return name != "value" or self.fill
 
     def run_bytes(self, operand: str, configuration: Configuration) -> int:

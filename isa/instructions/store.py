@@ -33,8 +33,8 @@ class Store(Instruction):
     mnemonic: ClassVar[str] = "store"
     law: ClassVar[str] = "DRAM[memory + 0..length) = source[local + 0..length)"
     time: ClassVar[str] = (
-        "one piece a cycle, a piece being what lies in one row of the scratchpad and one beat of "
-        "the port; complete one cycle after main memory's last response"
+        "one piece per cycle; a piece is the part of a beat that falls in one row of the "
+        "scratchpad; complete one cycle after main memory's last response"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("local", reads=True),
@@ -78,7 +78,7 @@ class Store(Instruction):
 
     @classmethod
     def base_bits(cls, operand: str, configuration: Configuration) -> int:
-        """Memory offsets are `address_bits` wide; local addresses reach the largest scratchpad."""
+        """Memory offsets have `address_bits` bits; local addresses cover the largest scratchpad."""
         return configuration.address_bits if operand == "memory" else local_bits(configuration)
 
     @classmethod

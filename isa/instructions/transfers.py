@@ -1,4 +1,4 @@
-"""Instructions that move bytes, by where the bytes go rather than by name."""
+"""Instructions that move bytes, chosen by source and destination instead of by name."""
 
 from ...errors import IsaError
 from ..configuration import Memory
@@ -19,7 +19,7 @@ def transfer(
     Parameters
     ----------
     source, destination
-        One of them is main memory.
+        Memories; one of them is main memory.
     length
         Bytes of a run.
     base
@@ -43,13 +43,13 @@ def transfer(
 
 
 def transfer_problem(source: Memory, destination: Memory) -> str:
-    """Why no unit moves data that way; empty where one does."""
+    """Reason why no unit moves data that way; empty if one does."""
     loads = source is Memory.DRAM and destination in DESTINATIONS
     if loads or (destination is Memory.DRAM and source in SOURCES):
         return ""
     return (
-        f"nothing moves data from {source.name} to {destination.name}; LOAD fills "
-        f"{_listed(DESTINATIONS)} from main memory, and STORE takes from {_listed(SOURCES)}"
+        f"no unit moves data from {source.name} to {destination.name}; LOAD fills "
+        f"{_listed(DESTINATIONS)} from main memory, and STORE reads {_listed(SOURCES)}"
     )
 
 

@@ -14,7 +14,7 @@ from .common import Access, Instruction, Loop, Operand, Role, Unit, slice_count
 
 
 class Reduce(IntEnum):
-    """What the reduce loops compute."""
+    """The reduction of the reduce loops."""
 
     SUM = 0
     MAX = 1
@@ -24,11 +24,10 @@ class Reduce(IntEnum):
 class Vector(Instruction):
     """Work on slices of `vector_lanes` values, one step per cycle.
 
-    Per step `x` is what the operation `combine` makes of the operands; its law says what, and
-    `a_multiplier` counts as 1 where `a` comes from ACC. The reduce loops sum `x` or take its
-    maximum; then, in this order and each if asked for: `+ bias`, requantise by `scale`, add
-    `zero_point`, saturate to int8, clamp, look up. A result for ACC is taken after the bias.
-    Integers are 32 bits wide and wrap.
+    In each step, the law of the operation `combine` computes `x` from the operands; `a_multiplier`
+    counts as 1 if `a` comes from ACC. The reduce loops sum `x` or take its maximum. These optional
+    stages follow in order: `+ bias`, requantise by `scale`, add `zero_point`, saturate to int8,
+    clamp, look up. A result for ACC is taken after the bias. Integers are 32 bits wide and wrap.
 
     Parameters
     ----------
@@ -37,9 +36,9 @@ class Vector(Instruction):
     combine, reduce
         The operations.
     a_multiplier, b_multiplier
-        Signed 16-bit factors that the law of `combine` may read.
+        Signed 16-bit factors that the law of `combine` may use.
     bias, scale
-        Take the per-channel bias, or the binary32 scale, from PARAM.
+        Use the per-channel bias, or the per-channel binary32 scale, from PARAM.
     zero_point, low, high
         Added after requantisation; bounds of the clamp. Signed 8 bits.
     lookup, table
@@ -60,7 +59,7 @@ class Vector(Instruction):
         "requantise(reduce(combine(a, b)) + bias, scale) + zero_point)))"
     )
     time: ClassVar[str] = (
-        f"one step a cycle; complete {VECTOR_TOTAL_CYCLES} cycles after the last one if it writes "
+        f"one step per cycle; complete {VECTOR_TOTAL_CYCLES} cycles after the last if it writes "
         f"ACC, {VECTOR_RESULT_CYCLES} if it writes ACT"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
@@ -140,7 +139,7 @@ class Vector(Instruction):
         )
 
     def code_of(self, field: str, configuration: Configuration) -> int:
-        """The place of an operation in the machine's table; others are numbers.
+        """An operation is encoded as its index in the machine's table; other fields are numbers.
 
         Raises
         ------
@@ -164,11 +163,11 @@ class Vector(Instruction):
         Raises
         ------
         IsaError
-            For a code that means nothing.
+            For an unknown code.
         """
         code, operations = values["combine"], configuration.operations
         if code >= len(operations):
-            raise IsaError(f"vector: `combine` code {code} means nothing")
+            raise IsaError(f"vector: unknown `combine` code {code}")
         decoded = {**values, "combine": operations[code]}
         return super(Vector, cls).from_values(decoded, configuration)
 
@@ -181,7 +180,7 @@ class Vector(Instruction):
 
     @classmethod
     def finishes(cls, found: Mapping[str, Any]) -> bool:
-        """Whether anything follows the bias; a clamp and a zero point count with any constant."""
+        """Whether any stage follows the bias; a clamp or a zero point counts with any constant."""
         return bool(found.get("scale") or found.get("lookup") or {"zero_point", "low"} & set(found))
 
     @classmethod
@@ -193,7 +192,7 @@ class Vector(Instruction):
 
     @classmethod
     def legal_values(cls, name: str, configuration: Configuration) -> Sequence[Any]:
-        """The machine's operations and tables; others as their bits say."""
+        """The machine's operations and tables; other fields follow from their width."""
         if name == "combine":
             return configuration.operations
         if name == "table":
@@ -201,7 +200,7 @@ class Vector(Instruction):
         return super(Vector, cls).legal_values(name, configuration)
 
     def takes_effect(self, name: str) -> bool:
-        """What the law reads, and what follows the bias in a result for ACT."""
+        """Fields that the law reads, and those of the stages after the bias in a result for ACT."""
         if name in ("a_multiplier", "b_multiplier"):
             factor_of_acc = self.a_from_acc and name in self.unscaled_fields.values()
             return self.combine.reads(name) and not factor_of_acc
@@ -212,7 +211,7 @@ class Vector(Instruction):
         return name != "reduce" or bool(self.reduce_loops)
 
     def active(self, operand: Operand) -> bool:
-        """`b` only when the law reads it; `param` only when a bias or a scale is taken."""
+        """`b` is read only if the law uses it, `param` only for a bias or a scale."""
         if operand.name == "b":
             return self.combine.reads("b")
         if operand.name == "param":

@@ -1,7 +1,7 @@
-"""Which beat of main memory's channels moves when, and for which instruction.
+"""Cycle and instruction of every beat on main memory's channels.
 
-The compiled model does not keep beats, so the Python one places the program once more, with
-channels that write down their handshakes.
+The compiled model does not record beats, so the Python model times the program again with channels
+that record their handshakes.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from .timing import Timing
 from .transfers import Burst, Entry, Issuer
 
 FETCH = -1
-"""The owner of beats that are instruction words."""
+"""Owner of the beats of instruction words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Beats:
     Parameters
     ----------
     cycle
-        int64[beats]: the handshake; each later than the one before.
+        int64[beats]: cycle of the handshake, ascending.
     instruction
-        int64[beats]: index of the LOAD or STORE that it is for, or `FETCH`.
+        int64[beats]: index of the LOAD or STORE that it belongs to, or `FETCH`.
     burst
         int64[beats]: number of its burst on this channel, from 0.
     """
@@ -39,7 +39,7 @@ class Beats:
 
 
 class _Recorder:
-    """Beats as they come; the owner is set before a burst's first one."""
+    """Recorder of beats; the owner is set before the first beat of a burst."""
 
     def __init__(self) -> None:
         self.owner: Entry | None = None

@@ -1,7 +1,7 @@
 """Main memory's read and write channels in the timing model, beat by beat.
 
-All times are cycles; an event that a register carries is seen in the cycle after. The names are
-those of AXI4 (ARM IHI 0022): AR and R for reads, AW, W and B for writes.
+All times are cycles. A registered event is visible in the next cycle. The names are those of AXI4
+(ARM IHI 0022): AR and R for reads, AW, W and B for writes.
 """
 
 from ...isa.pipeline import PACKING_CYCLES, QUEUED_BEATS, READ_BUFFER_BEATS
@@ -9,7 +9,7 @@ from ..memory_model import WRITE_BUFFER_BEATS, MemoryModel
 
 
 class Bandwidth:
-    """At most `beats` beats every `cycles` cycles, without saving up."""
+    """Limit of `beats` beats per `cycles` cycles; unused bandwidth does not accumulate."""
 
     def __init__(self, memory: MemoryModel) -> None:
         self.beats, self.cycles = memory.beats, memory.cycles
@@ -32,8 +32,8 @@ class Bandwidth:
 class ReadChannel:
     """AR and R, with the arbiter's output register and the core's read buffer.
 
-    A burst is granted by the arbiter, stands at AR in the next cycle, and its beats follow those of
-    all bursts before it.
+    The arbiter grants a burst, AR offers it in the next cycle, and its beats follow those of all
+    earlier bursts.
     """
 
     def __init__(self, memory: MemoryModel) -> None:
@@ -65,11 +65,11 @@ class ReadChannel:
         return max(self.handshake + 1, self.taken[-1] + 1)
 
     def take(self, cycle: int) -> None:
-        """Let the core take the beat that was delivered last."""
+        """Let the core take the last delivered beat."""
         self.taken = [*self.taken[1:], cycle]
 
     def end_burst(self) -> None:
-        """Say that the beat delivered last was its burst's last one."""
+        """Note that the last delivered beat was the last of its burst."""
         self.ends.append(self.handshake)
 
 
@@ -81,7 +81,7 @@ class WriteChannel:
         self.outstanding = memory.outstanding_bursts
         self.bandwidth = Bandwidth(memory)
         self.answers = answers
-        """Bursts that STORE leaves unanswered at most."""
+        """Largest number of STORE bursts that wait for a response."""
         self.addressed = -1
         """The last handshake on AW."""
         self.responses: list[int] = []
@@ -90,10 +90,10 @@ class WriteChannel:
         self.written = -1
         """The last handshake on W."""
         self.commits: list[int] = []
-        """Per beat, when address and data were both there."""
+        """Per beat, the cycle in which both address and data have arrived."""
 
     def send(self, cycle: int) -> int:
-        """First cycle from `cycle` on in which a burst can be sent; it is sent in it."""
+        """Send a burst in the first possible cycle from `cycle` on; return that cycle."""
         cycle = max(cycle, self.addressed)
         if len(self.responses) >= self.answers:
             cycle = max(cycle, self.responses[-self.answers] + 1)
@@ -122,7 +122,7 @@ class WriteChannel:
         self.commits.append(max(written, self.addressed, self.commits[-1] if self.commits else 0))
 
     def end_burst(self) -> int:
-        """End the burst sent last; return the cycle of its response."""
+        """End the last sent burst; return the cycle of its response."""
         answered = self.commits[-1] + self.latency
         if self.responses:
             answered = max(answered, self.responses[-1] + 1)

@@ -1,8 +1,8 @@
-"""Why a program takes as long as it does: the chain of causes from its end back to its start.
+"""Critical path of a program: the chain of causes from its end back to its start.
 
-Every event of the model is the latest of a few earlier ones plus a constant; following the one
-that was latest leads from the last retirement to the start. The steps of that path follow each
-other without a gap, so that their cycles sum to the run's.
+Every event of the model is the latest of a few earlier events plus a constant. Following the latest
+cause leads from the last retirement back to the start. The steps of the path have no gaps, so their
+cycles sum to those of the run.
 """
 
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ from .timing import Timing
 from .transfers import COLUMNS
 
 START = -1
-"""The instruction of a step that belongs to none: the program's first words are on their way."""
+"""Instruction index of a step without instruction: the program's first words are in flight."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathStep:
-    """A piece of the critical path.
+    """One step of the critical path.
 
     Parameters
     ----------
     instruction
         Index of the instruction that takes this time.
     wait
-        What it does: WORK, MEMORY, FETCH (its word is on its way), FILL (pipelines).
+        Its activity: WORK, MEMORY, FETCH (its word is in flight) or FILL (pipelines).
     begin, end
-        First cycle, and first cycle after it.
+        First cycle, and end (exclusive).
     """
 
     instruction: int
@@ -41,17 +41,17 @@ class PathStep:
 
     @property
     def cycles(self) -> int:
-        """How long it takes."""
+        """Duration in cycles."""
         return self.end - self.begin
 
 
 def critical_path(timing: Timing) -> list[PathStep]:
-    """The steps that decide how long the program takes, in order of time."""
+    """The steps that determine the duration of the program, in order of time."""
     return _Walk(timing).run()
 
 
 class _Walk:
-    """From the end back to the start; `now` is the first cycle that is explained already."""
+    """Walk from the end back to the start; `now` is the first cycle already explained."""
 
     def __init__(self, timing: Timing) -> None:
         self.timing, self.links = timing, timing.links
@@ -62,7 +62,7 @@ class _Walk:
         self.steps: list[PathStep] = []
 
     def _works(self, unit: Unit) -> dict[int, int]:
-        """Per instruction of a unit, the one before it that is not a SYNC."""
+        """Per instruction of a unit, the previous one that is not a SYNC."""
         mine = self.links.of_unit(unit)
         before, latest = {}, START
         for index in mine.tolist():
@@ -149,7 +149,7 @@ class _Walk:
             if self.times["last"][before] < self.now:
                 self._step(index, Wait.UNIT, self.times["last"][before] + 1)
                 return "last", before
-            # The one before still moves data, and its requests keep the nest.
+            # The previous instruction still moves data, and its requests occupy the nest.
             self._step(before, Wait.MEMORY, self.times["start"][before])
             return "start", before
         self._step(index, Wait.FILL, self.times["ready"][index])

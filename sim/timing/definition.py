@@ -1,9 +1,9 @@
-"""The timing model as Python: what the RTL does, as recurrences over events.
+"""The timing model in Python: the RTL as recurrences over events.
 
-Every event's cycle is the latest of a few earlier ones plus constants: queues are in order and
-tokens first in, first out, so who waits for whom does not depend on time. The one exception is the
-read port, which FETCH and LOAD share. So bursts are granted one by one in order of time, and all
-else is lazy: an instruction's times are computed when another event asks for them.
+The cycle of each event is the latest of a few earlier ones plus constants. Queues and tokens are
+first in, first out, so the dependences between events do not change with time. The one exception is
+the read port, which FETCH and LOAD share: its bursts are granted one by one in order of time.
+Everything else is lazy: an instruction's times are computed when another event needs them.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ from .transfers import COLUMNS, Burst, Cutter, Entry, Issuer
 
 
 class Model:
-    """The machine's state in time while a program is placed.
+    """State of the model while it times a program.
 
     Parameters
     ----------
     program
-        That the checker accepts.
+        A program that the checker accepts.
     """
 
     def __init__(
@@ -46,26 +46,26 @@ class Model:
         self.entries: dict[Unit, list[Entry]] = {unit: [] for unit in Unit}
         self.started = dict.fromkeys(Unit, 0)
         self.ended = dict.fromkeys(Unit, 0)
-        """Per unit, so many have their start, and their retirement, known."""
+        """Per unit, numbers of instructions with known start and with known retirement."""
         self.load = Issuer(configuration, self.start, self._read)
         self.store = Issuer(configuration, self.start, self._write)
         self.load_cutter, self.store_cutter = Cutter(), Cutter()
         self.load_ends: list[int] = []
-        """Per burst of LOAD, when its last piece was taken."""
+        """Per burst of LOAD, the cycle in which its last piece was taken."""
         self.gemms: list[Entry] = []
         self.vectors: list[Entry] = []
         self.last_step, self.last_tile = -GEMM_REVISIT_STEPS, -1
-        """When GEMM issued its last row, and when it took its last weight tile."""
+        """Cycles in which GEMM issued its last row and took its last weight tile."""
 
     def run(self) -> tuple[int, np.ndarray]:
-        """Place all instructions.
+        """Time all instructions.
 
         Returns
         -------
         cycles
             From start to done.
         times
-            int64[instructions, columns], by `COLUMNS`; of HALT only the word's arrival.
+            int64[instructions, columns], by `COLUMNS`; HALT has only the arrival of its word.
         """
         pairs = [(u, v) for u in Unit for v in Unit if u is not v]
         given: dict[tuple[Unit, Unit], list[Entry]] = {pair: [] for pair in pairs}
@@ -113,7 +113,7 @@ class Model:
         return fetch.shifted[-1] + 1
 
     def _room(self, unit: Unit) -> int:
-        """First cycle in which the unit's queue takes one more."""
+        """First cycle in which the unit's queue has room for one more."""
         entries, depth = self.entries[unit], self.configuration.queue_depth
         if len(entries) < depth:
             return 0
@@ -122,7 +122,7 @@ class Model:
         return self._moved(entries[1 - depth]) + 1
 
     def _moved(self, entry: Entry) -> int:
-        """When an instruction moves from the queue's memory to the register at its output."""
+        """Cycle in which an instruction moves from the queue's memory to its output register."""
         before = self.start(self.entries[entry.unit][entry.place - 1]) if entry.place else 0
         return max(entry.entered + 1, before)
 
@@ -203,7 +203,7 @@ class Model:
     # The memory port ---------------------------------------------------------------------------
 
     def _fetch(self) -> None:
-        """Grant FETCH's next burst, and before it all that LOAD requests earlier."""
+        """Grant FETCH's next burst, after all that LOAD requests earlier."""
         cycle = self._fetch_grant()
         while (burst := self.load.head()) and self._load_grant(burst) < cycle:
             self._read()
@@ -221,7 +221,7 @@ class Model:
         return max(self.fetch.request(), self.reads.accepted)
 
     def _load_grant(self, burst: Burst) -> int:
-        """When LOAD's next burst is sent if FETCH does not come before it."""
+        """Cycle in which LOAD's next burst is sent if FETCH does not come first."""
         load, most = self.load, self.configuration.outstanding_bursts
         ready = max(burst.queued, load.sent[-1] if load.sent else 0) + 1
         if len(self.load_ends) >= most:
@@ -229,7 +229,7 @@ class Model:
         return ready if burst.fill else max(ready, self.reads.accepted)
 
     def _read(self) -> None:
-        """Send LOAD's next burst, and before it all that FETCH requests earlier or as early."""
+        """Send LOAD's next burst, after all that FETCH requests no later."""
         burst = self.load.head()
         assert burst is not None
         while not burst.fill and self._fetch_grant() <= self._load_grant(burst):

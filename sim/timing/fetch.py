@@ -1,4 +1,4 @@
-"""FETCH in the timing model: when it requests bursts, and when it has each word."""
+"""FETCH in the timing model: cycles of its burst requests and of its complete words."""
 
 from ...isa.configuration import Configuration
 from ...isa.durations import fetch_beats
@@ -20,10 +20,10 @@ class Fetch:
         self.word_beats = word_bytes(configuration) // configuration.bus_bytes
         self.burst_beats, self.buffer_beats = fetch_beats(configuration)
         self.left = words * self.word_beats
-        """Beats that were not requested yet."""
+        """Beats not yet requested."""
         self.requested = 0
         self.granted: list[int] = []
-        """Per burst, when the arbiter took its request."""
+        """Per burst, the cycle in which the arbiter took its request."""
         self.ends: list[int] = []
         """Per burst, when its last beat arrived."""
         self.arrived: list[int] = []
@@ -32,7 +32,7 @@ class Fetch:
         """Per beat, when it left the buffer."""
 
     def request(self) -> int:
-        """When the next request stands at the arbiter; NEVER while something misses for it."""
+        """Cycle in which the next request reaches the arbiter; NEVER while it cannot be made."""
         needed = self.requested - (self.buffer_beats - self.burst_beats)
         if not self.left or needed > len(self.shifted):
             return NEVER
@@ -44,7 +44,7 @@ class Fetch:
         return ready + 1
 
     def grant(self, cycle: int) -> int:
-        """Take the request; return how many beats it is for."""
+        """Take the request; return its number of beats."""
         beats = min(self.left, self.burst_beats)
         self.left -= beats
         self.requested += beats
@@ -57,7 +57,7 @@ class Fetch:
         Parameters
         ----------
         dispatched
-            When the word before was.
+            Cycle in which the previous word was dispatched.
         """
         number = len(self.shifted)
         cycle = max(self.arrived[number] + 1, self.shifted[-1] + 1 if number else 0)

@@ -1,4 +1,4 @@
-"""What of a program's timing does not depend on time: units, places, and who waits for whom."""
+"""The time-independent part of a program's timing: units, order and token dependences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """A program's fixed graph, one row per instruction; -1 where there is nothing.
+    """A program's fixed graph, one row per instruction; -1 means none.
 
     Parameters
     ----------
     unit
-        int64[instructions]: the unit that it passes through.
+        int64[instructions]: its unit.
     works
         bool[instructions]: it is not a SYNC or HALT.
     before
-        int64[instructions]: the unit's instruction before it.
+        int64[instructions]: the previous instruction of its unit.
     givers
         int64[instructions, units]: the instruction whose token of that unit it takes.
     takers
-        int64[instructions, units]: the instruction that must take a token of that unit before there
-        is room for one more.
+        int64[instructions, units]: the instruction that must take a token of that unit before the
+        counter has room for one more.
     rows, moved_bytes
         int64[instructions]: rows per tile of a GEMM; bytes of a LOAD or STORE on the memory port.
     """

@@ -1,4 +1,4 @@
-"""The compiled timing model: a program decoded once, then placed under any number of settings."""
+"""The compiled timing model: a program is decoded once and timed under any number of settings."""
 
 import ctypes
 import os
@@ -54,7 +54,7 @@ def _load(path: str) -> ctypes.CDLL:
 
 @cache
 def _machine(configuration: Configuration) -> tuple[int, ...]:
-    """The configuration's part of a setting, in the order of `program.h`."""
+    """The configuration's fields of a setting, in the order of `program.h`."""
     fetch = Fetch(configuration, 0)
     return (
         fetch.word_beats,
@@ -77,17 +77,17 @@ def _log2(power: int) -> int:
 
 
 def setting(configuration: Configuration, memory: MemoryModel) -> tuple[int, ...]:
-    """Machine and memory as the compiled model takes them."""
+    """Machine and memory in the format of the compiled model."""
     return *_machine(configuration), *_memory(memory)
 
 
 def _memory(memory: MemoryModel) -> tuple[int, ...]:
-    """The memory's part of a setting, its last fields."""
+    """The memory's fields of a setting; they come last."""
     return memory.latency_cycles, memory.beats, memory.cycles, memory.outstanding_bursts
 
 
 class TimedProgram:
-    """A program, decoded and with its tokens matched, ready to be placed.
+    """A decoded program with matched tokens, ready to be timed.
 
     Parameters
     ----------
@@ -125,12 +125,12 @@ class TimedProgram:
     def run(
         self, memory: MemoryModel, machine: Configuration | None = None
     ) -> tuple[int, np.ndarray]:
-        """Place the program.
+        """Time the program.
 
         Parameters
         ----------
         memory
-            Main memory; its stalls are left out.
+            Main memory; its stalls are ignored.
         machine
             Another machine that runs the same words.
 
@@ -148,7 +148,7 @@ class TimedProgram:
         return cycles, times
 
     def _setting_of(self, memory: MemoryModel, machine: Configuration | None) -> int:
-        """Address of the setting; the last one is kept, since many runs in a row share it."""
+        """Address of the setting; the last one is cached, since runs in a row often share it."""
         if self._chosen is None or self._chosen[0] is not memory or self._chosen[1] is not machine:
             self._chosen = memory, machine
             chosen = setting(machine or self.configuration, memory)
@@ -159,7 +159,7 @@ class TimedProgram:
     def sweep(
         self, settings: Sequence[tuple[Configuration, MemoryModel]], threads: int | None = None
     ) -> np.ndarray:
-        """Cycles under many settings, int64[settings]; on all processors unless said otherwise."""
+        """Cycles under many settings, int64[settings]; uses all processors by default."""
         table = np.array([setting(*each) for each in settings], dtype=np.int64)
         cycles = np.zeros(len(settings), dtype=np.int64)
         threads = threads or len(os.sched_getaffinity(0))

@@ -1,7 +1,8 @@
-"""Where each unit's time goes: every cycle of every unit is work, or a wait with a name.
+"""Stall attribution: every cycle of every unit is work or a named wait.
 
-A unit's cycles between the work of two instructions belong to the later one, and go to what it
-waited for at that moment: its word, a full queue, a token, its own unit, main memory.
+The cycles of a unit between the work of two instructions belong to the later one. They count as a
+wait for whatever it needed at that moment: its word, a full queue, a token, its own unit or main
+memory.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from .timing import Timing
 
 
 class Wait(IntEnum):
-    """What a unit does, or waits for."""
+    """Activity of a unit: work, or the reason for a wait."""
 
     WORK = 0
     MEMORY = 1
@@ -43,18 +44,19 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What every unit does when; the intervals of a unit follow each other and leave no gap.
+    """Activity of every unit over time; the intervals of a unit have no gaps.
 
     Parameters
     ----------
     unit, instruction
-        int64[intervals]: whose time it is; -1 for the instruction after a unit's last one.
+        int64[intervals]: unit, and instruction that the time belongs to; -1 after the unit's last
+        instruction.
     wait
         int64[intervals]: a `Wait`.
     by
         int64[intervals]: the instruction that it waits for, or -1.
     begin, end
-        int64[intervals]: first cycle, and first cycle after it.
+        int64[intervals]: first cycle, and end (exclusive).
     """
 
     unit: np.ndarray
@@ -65,7 +67,7 @@ class Activity:
     end: np.ndarray
 
     def cycles(self, unit: Unit) -> dict[Wait, int]:
-        """A unit's cycles by what it did; they sum to those of the run."""
+        """A unit's cycles by activity; they sum to those of the run."""
         mine = self.unit == unit
         sums = np.bincount(
             self.wait[mine], (self.end - self.begin)[mine], minlength=len(Wait)
@@ -74,7 +76,7 @@ class Activity:
 
 
 def activity(timing: Timing) -> Activity:
-    """Name every cycle of every unit."""
+    """Attribute every cycle of every unit."""
     parts = [_unit_activity(timing, unit) for unit in Unit]
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     used = columns[5] > columns[4]
@@ -128,7 +130,7 @@ def _unit_activity(timing: Timing, unit: Unit) -> tuple[np.ndarray, ...]:
 
 
 def _blocked(timing: Timing, mine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Until when a full queue held back dispatch before each instruction, and whose it was."""
+    """End of the wait for a full queue before each instruction, and the unit of that queue."""
     word, entered = timing.column("word"), timing.column("entered")
     held = np.where(entered > word, entered, 0)
     latest = np.maximum.accumulate(held)
@@ -137,7 +139,7 @@ def _blocked(timing: Timing, mine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _last_giver(timing: Timing, mine: np.ndarray) -> np.ndarray:
-    """The instruction whose token came last, int64[instructions of the unit]."""
+    """The instruction that gave the last token, int64[instructions of the unit]."""
     givers = timing.links.givers[mine]
     times = np.where(givers >= 0, timing.column("retired")[givers], NOBODY)
     return givers[np.arange(mine.size), times.argmax(axis=1)]

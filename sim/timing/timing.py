@@ -1,4 +1,4 @@
-"""A program's exact time: when each instruction starts and retires, and what the counters read."""
+"""Exact timing of a program: starts and retirements of instructions, and counter values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,18 +20,18 @@ from .transfers import COLUMNS
 
 @dataclass(frozen=True)
 class Timing:
-    """When everything happens; all times are cycles since the start.
+    """Times of all events, in cycles since the start.
 
     Parameters
     ----------
     program, configuration, memory
-        What was placed, on which machine, with which main memory.
+        The timed program, its machine and its main memory.
     cycles
         From start to done, as the CYCLES registers count them.
     times
-        int64[instructions, columns], by `COLUMNS`; -1 where an instruction has no such time.
+        int64[instructions, columns], by `COLUMNS`; -1 if an instruction has no such time.
     links
-        Who waits for whom.
+        Dependences between instructions.
     """
 
     program: Sequence[Instruction] = field(repr=False)
@@ -56,7 +56,7 @@ class Timing:
 
     @cached_property
     def counters(self) -> dict[str, int]:
-        """Every performance counter by register name, `FETCHED` too, as the RTL counts them."""
+        """Every performance counter by register name, including `FETCHED`, as the RTL counts."""
         counters = {}
         for unit in Unit:
             values = self._unit_counters(unit)
@@ -102,16 +102,16 @@ class Timing:
 class Timer:
     """A program that can be timed under any memory and any machine that runs the same words.
 
-    It uses the compiled model, and the Python one where there is no compiler.
+    It uses the compiled model, or the Python model if there is no compiler.
 
     Parameters
     ----------
     program
-        That the checker accepts.
+        A program that the checker accepts.
     configuration
-        The machine that it is for.
+        The machine of the program.
     words
-        The program encoded, where it is at hand already.
+        The encoded program, if already available.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Timer:
         self._native = _native(words or program, configuration)
 
     def run(self, memory: MemoryModel | None = None) -> Timing:
-        """Place every instruction in time."""
+        """Time every instruction."""
         memory = memory or MemoryModel()
         if self._native is not None:
             cycles, times = self._native.run(memory)
@@ -140,7 +140,7 @@ def _native(
 
 
 def has_native_model() -> bool:
-    """Whether the compiled model is there; the reason why not is said once, on stderr."""
+    """Whether the compiled model is available; if not, one warning on stderr gives the reason."""
     try:
         library()
     except ToolError as problem:
@@ -155,10 +155,9 @@ def _say_once(reason: str) -> None:
 
 
 class ExactMeasure:
-    """Cycles of a program, for the compiler to choose schedules by.
+    """Cycles of a program, by which the compiler chooses schedules.
 
-    The compiled model and the Python model give the same cycles; the second one is used where the
-    first cannot be built.
+    The compiled model and the Python model give the same cycles; the Python model is the fallback.
 
     Parameters
     ----------
@@ -190,7 +189,7 @@ def time_program(
 ) -> Timing:
     """The exact time of a program that the checker accepts.
 
-    Stalls of `memory` are left out: they are drawn at random, cycle by cycle, by what stands for
-    main memory beside the RTL.
+    Stalls of `memory` are ignored, because the memory next to the RTL draws them at random in each
+    cycle.
     """
     return Timer(program, configuration).run(memory)

@@ -24,20 +24,20 @@ COLUMNS = (
     "retired",
     "starved",
 )
-"""What is known of an instruction's time; `Entry` says what each one means."""
+"""Columns of an instruction's times; `Entry` explains each one."""
 
 
 class Entry:
-    """One instruction on its way through a gate; times are cycles, -1 where not yet known.
+    """Times of one instruction, in cycles; -1 if not yet known.
 
     Parameters
     ----------
     instruction
-        What it is.
+        The instruction.
     unit, place
-        The unit that executes it, and how many of that unit's come before it.
+        The unit that executes it, and the number of earlier instructions of that unit.
     word, entered
-        When FETCH had its word, and when it was written into its unit's queue.
+        Cycles in which FETCH had its word, and in which its unit's queue took it.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Entry:
         self.rooms: list[Entry] = []
         """Per token that it gives to a full counter, the instruction that takes one first."""
         self.valid = self.ready = self.start = -1
-        """When it stands at the head of its queue, has its tokens, and starts."""
+        """Cycles in which it reaches the head of its queue, has its tokens, and starts."""
         self.first = self.last = -1
         """Its work: first and last row of GEMM, step of VECTOR, piece of LOAD or STORE."""
         self.complete = self.retired = -1
-        """When it could retire, were there room for its tokens, and when it does."""
+        """Cycle in which it is complete, and in which it retires (token counters may be full)."""
         self.starved = 0
         """Cycles in which LOAD or STORE waits for main memory."""
 
@@ -65,7 +65,7 @@ class Entry:
 
 
 def fill_beat_bytes(configuration: Configuration) -> int:
-    """What the counter that finds the ends of beats takes for a beat in a fill."""
+    """Bytes of a beat in a fill, for the counter that finds the ends of beats."""
     rows = (configuration.row_bytes(memory) for memory in DESTINATIONS)
     return max(*rows, configuration.bus_bytes)
 
@@ -73,13 +73,13 @@ def fill_beat_bytes(configuration: Configuration) -> int:
 def cut_runs(instruction: Load | Store, configuration: Configuration) -> Iterator[list[list[bool]]]:
     """Cut every run into bursts, and every burst into pieces.
 
-    A piece lies in one row and one beat; a fill is one burst per run, and its beats, which are not
-    read, begin with it.
+    A piece lies in one row and one beat. A fill is one burst per run; its beats, which are not
+    read, start at the first byte of the run.
 
     Yields
     ------
     bursts
-        Per run. A burst lists its pieces: whether one is the last of its beat.
+        Bursts of a run. A burst lists its pieces, each as whether it is the last of its beat.
     """
     memory = instruction.destination if isinstance(instruction, Load) else instruction.source
     row = configuration.row_bytes(memory)
@@ -105,14 +105,14 @@ def cut_runs(instruction: Load | Store, configuration: Configuration) -> Iterato
 
 @dataclass(slots=True)
 class Burst:
-    """A burst behind the cut."""
+    """A burst after the splitting of its run."""
 
     command: Entry
     queued: int
-    """When it entered the queue in front of the port."""
+    """Cycle in which it entered the queue in front of the port."""
     pieces: list[bool]
     last: bool
-    """The last one of its command."""
+    """Whether it is the last of its command."""
 
     @property
     def fill(self) -> bool:
@@ -121,15 +121,15 @@ class Burst:
 
 
 class Issuer:
-    """The loop nest, the register behind it that cuts a run, and the queue in front of the port.
+    """The loop nest, the register that splits a run, and the queue in front of the port.
 
-    A run leaves the nest when the last burst of the run before it leaves the register; a burst
-    leaves the register when the queue, which holds two, has room.
+    A run leaves the nest when the last burst of the previous run leaves the register. A burst
+    leaves the register when the queue of two bursts has room.
 
     Parameters
     ----------
     start
-        Starts the command that follows.
+        Starts the next command.
     send
         Sends the burst at the head of the queue: sets its time in `sent`.
     """
@@ -148,19 +148,19 @@ class Issuer:
         self.planned: deque[Burst] = deque()
         """Bursts whose entry into the queue is known."""
         self.queued = self.left_nest = -1
-        """When the last burst entered the queue, and the last run left the nest."""
+        """Cycles in which the last burst entered the queue, and the last run left the nest."""
         self.command = -1
         self.runs: deque[list[list[bool]]] = deque()
         self.bursts: deque[list[bool]] = deque()
 
     def free(self, command: Entry) -> int:
-        """First cycle in which the nest takes a command: that in which the last run left it."""
+        """First cycle in which the nest takes a command: when the last run leaves it."""
         while self.commands[self.command + 1] is not command or self.runs:
             self._step()
         return self.left_nest
 
     def head(self) -> Burst | None:
-        """The next burst to be sent; None when all commands so far are through."""
+        """The next burst to send; None if all commands so far are done."""
         while not self.planned:
             if not self.bursts and not self.runs and self.command + 1 == len(self.commands):
                 return None
@@ -168,7 +168,7 @@ class Issuer:
         return self.planned[0]
 
     def sends(self, burst: Burst, cycle: int) -> None:
-        """Note that the burst at the head is sent."""
+        """Record that the burst at the head is sent."""
         assert self.planned.popleft() is burst
         self.sent.append(cycle)
 
@@ -196,11 +196,11 @@ class Issuer:
 
 
 class Cutter:
-    """The two registers that bursts pass, piece by piece, behind the queue of sent bursts."""
+    """The two registers that bursts pass, piece by piece, after the queue of sent bursts."""
 
     def __init__(self) -> None:
         self.loaded = self.taken = -1
-        """When the last piece entered the output register, and when it was taken."""
+        """Cycles in which the last piece entered the output register and was taken."""
 
     def pieces(self, sent: int, ends: list[bool]) -> Iterator[tuple[int, bool]]:
         """Per piece of a burst, the first cycle in which it can be taken; then set `taken`."""

@@ -64,27 +64,27 @@ REFUSED = [
     ("sync target=load", "program of 1 instructions: no HALT at the end; append one"),
     (
         "halt\nsync target=load\nhalt",
-        "instruction 0 (halt): 2 more follow; HALT must be the last one",
+        "instruction 0 (halt): 2 more follow; HALT must be the last instruction",
     ),
     (
         "gemm act=0 wgt=0 acc=0 wait=load\nhalt",
         "instruction 0 (gemm): waits for a token of LOAD that no earlier instruction signals; the "
-        "machine would wait for ever; signal it earlier or drop the wait",
+        "machine would wait forever; signal it earlier or remove the wait",
     ),
     (
         "sync target=gemm wait=load\nsync target=load signal=gemm\nhalt",
         "instruction 0 (sync): waits for a token of LOAD that no earlier instruction signals; the "
-        "machine would wait for ever; signal it earlier or drop the wait",
+        "machine would wait forever; signal it earlier or remove the wait",
     ),
     (
         "sync target=load signal=gemm\nhalt",
         "instruction 0: signals GEMM, but at the end 1 token of LOAD (instruction 0) is left "
-        "over; let GEMM wait for each, or drop the signal",
+        "over; let GEMM wait for each, or remove the signal",
     ),
     (
         "sync target=load signal=gemm\nsync target=load signal=gemm\nhalt",
         "instruction 0: signals GEMM, but at the end 2 tokens of LOAD (instructions 0, 1) are "
-        "left over; let GEMM wait for each, or drop the signal",
+        "left over; let GEMM wait for each, or remove the signal",
     ),
     (
         "sync target=load signal=gemm\n" * 16 + "sync target=gemm wait=load\n" * 16 + "halt",
@@ -93,13 +93,13 @@ REFUSED = [
     ),
     (
         "load destination=act length=16 memory=0 local=0\ngemm act=0 wgt=0 acc=0\nhalt",
-        "instruction 1 (gemm): races with instruction 0 (load), which nothing orders before it: "
+        "instruction 1 (gemm): races with instruction 0 (load): no token orders them and "
         "the first writes (`local`) what the second reads (`act`) among bytes 0 to 15 of ACT; let "
         "LOAD signal GEMM in between",
     ),
     (
         "store source=acc length=16 local=0 memory=0\ngemm act=0 wgt=0 acc=9\nhalt",
-        "instruction 1 (gemm): races with instruction 0 (store), which nothing orders before it: "
+        "instruction 1 (gemm): races with instruction 0 (store): no token orders them and "
         "both need the read port of ACC bank 0; let STORE signal GEMM in between",
     ),
     (
@@ -154,8 +154,8 @@ def test_all_faults_are_listed_with_their_places():
         ),
         (
             2,
-            "instruction 2 (gemm): races with instruction 1 (load), which nothing orders before "
-            "it: the first writes (`local`) what the second reads (`act`) among bytes 0 to 15 of "
+            "instruction 2 (gemm): races with instruction 1 (load): no token orders them "
+            "and the first writes (`local`) what the second reads (`act`) among bytes 0 to 15 of "
             "ACT",
         ),
         (None, "program of 3 instructions: no HALT at the end"),
@@ -238,7 +238,7 @@ def test_the_adversary_reports_a_deadlock():
     stuck = program("sync target=gemm wait=load\nsync target=load wait=gemm signal=gemm\nhalt")
     with pytest.raises(ProgramError) as refusal:
         execute_adversarially(stuck, DEFAULT, image(0), 3)
-    assert str(refusal.value) == "deadlock after seed 3: LOAD, GEMM wait for ever"
+    assert str(refusal.value) == "deadlock after seed 3: LOAD, GEMM wait forever"
 
 
 def test_a_counter_that_is_too_small_deadlocks_and_the_checker_knows():

@@ -66,8 +66,8 @@ BROKEN_RULES = [
     ),
     (
         {"lanes_in": 4, "vector_lanes": 4, "depthwise_taps": 5},
-        "`depthwise_taps` must be at most lanes_in (4), since each tap has a row of the weight "
-        "tile, not 5",
+        "`depthwise_taps` must be at most lanes_in (4), because each tap uses a row of the "
+        "weight tile, not 5",
     ),
     ({"depthwise_taps": -1}, "`depthwise_taps` must be a whole number, 0 or more, not -1"),
 ]

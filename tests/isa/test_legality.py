@@ -184,7 +184,7 @@ FAULTS = [
     (
         Vector(dst=1, a=0, map_loops=(Loop(5, (1, 1, 0, 0)),)),
         "operand `a` reads slice 1 of ACT at output 1, but output 0 of the same instruction "
-        "writes it; reads run ahead of writes, so write elsewhere or split the instruction",
+        "writes it; reads run ahead of writes; write elsewhere or split the instruction",
     ),
     (
         Vector(dst=0, a=0, map_loops=(Loop(4096, (0, 0, 0, 0)), Loop(4096, (0, 0, 0, 0)))),
@@ -198,7 +198,8 @@ FAULTS = [
     ),
     (
         Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(4096, (0, 0)), Loop(512, (0, 1)))),
-        "2097152 row iterations are more than the checker examines (1048576); split it",
+        "2097152 row iterations are more than the checker examines (1048576); split the "
+        "instruction",
     ),
     (
         Vector(dst=0, a=0, low=-129),

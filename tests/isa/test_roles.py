@@ -91,8 +91,8 @@ def test_a_transfer_is_the_instruction_of_its_direction():
     with pytest.raises(IsaError) as refusal:
         transfer(Memory.ACT, Memory.WGT, 8, (0, 0))
     assert str(refusal.value) == (
-        "nothing moves data from ACT to WGT; LOAD fills ACT, WGT, PARAM and LUT from main memory, "
-        "and STORE takes from ACT and ACC"
+        "no unit moves data from ACT to WGT; LOAD fills ACT, WGT, PARAM and LUT from main memory, "
+        "and STORE reads ACT and ACC"
     )
     assert transfer_problem(Memory.ACT, Memory.WGT) == str(refusal.value)
 

@@ -226,16 +226,16 @@ def test_a_field_out_of_range_is_named_with_its_range(instruction, message):
 WRONG_WORDS = [
     (
         b"\1",
-        "program of 1 bytes is not a whole number of 64-byte words; it is truncated or for "
-        "another configuration",
+        "program of 1 bytes is not a whole number of 64-byte words; it is truncated or "
+        "was built for another configuration",
     ),
     (bytes(64), "instruction 0: instruction word: opcode 0 is not one of [1, 2, 3, 4, 5, 6]"),
     (
         b"\x0f" + bytes(63),
         "instruction 0: instruction word: opcode 15 is not one of [1, 2, 3, 4, 5, 6]",
     ),
-    (b"\x03\x70" + bytes(62), "instruction 0: vector: `combine` code 7 means nothing"),
-    (b"\x16" + bytes(63), "instruction 0: halt neither waits nor signals"),
+    (b"\x03\x70" + bytes(62), "instruction 0: vector: unknown `combine` code 7"),
+    (b"\x16" + bytes(63), "instruction 0: halt cannot wait or signal"),
 ]
 
 
@@ -275,7 +275,7 @@ IMPOSSIBLE = [
         lambda: Sync(target=Unit.LOAD, signal=frozenset({Unit.LOAD})),
         "sync: `signal` names the instruction's own unit",
     ),
-    (lambda: Halt(wait=frozenset({Unit.GEMM})), "halt neither waits nor signals"),
+    (lambda: Halt(wait=frozenset({Unit.GEMM})), "halt cannot wait or signal"),
     (
         lambda: Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(2, (1,)),)),
         "gemm: a loop of `row_loops` needs 2 strides (act, acc), got 1",
@@ -351,14 +351,14 @@ WRONG_LINES = [
         "gemm: cannot read `row[3`; expected `name`, `name=value` or "
         "`name[extent: operand stride, ...]`",
     ),
-    ("vector dst=0 a=0 bias=1", "flag `bias` takes no value; write it alone or leave it out"),
+    ("vector dst=0 a=0 bias=1", "flag `bias` takes no value; write the name alone or omit it"),
     (
         "vector combine=div",
-        "field `combine`: `div` means nothing; expected one of a, add, mul, max, min",
+        "field `combine`: unknown value `div`; expected one of a, add, mul, max, min",
     ),
     (
         "halt wait=cpu",
-        "field `wait`: `cpu` means nothing; expected one of load, gemm, vector, store",
+        "field `wait`: unknown value `cpu`; expected one of load, gemm, vector, store",
     ),
     ("halt row[2]", "halt: unknown loop `row`; expected one of none"),
 ]

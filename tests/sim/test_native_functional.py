@@ -197,8 +197,8 @@ def test_without_a_compiler_numpy_simulates_and_says_so_once(nothing_loaded, mon
     assert functional_machine(SMALL) is FunctionalMachine
     assert capfd.readouterr().err == (
         "sim: simulation: no C++ compiler `no-such-compiler` found; install g++ (Debian and "
-        "Ubuntu: `apt install g++`), or set `CXX`; for now the simulation in NumPy runs, which is "
-        "slower\n"
+        "Ubuntu: `apt install g++`), or set `CXX`; using the slower "
+        "simulation in NumPy instead\n"
     )
     monkeypatch.undo()
     assert functional_machine(SMALL) is NativeMachine

@@ -2,9 +2,9 @@
 
 `python -m tilewright.flows.verify.damage --models 10000 --operators MODEL.onnx ...` damages the
 given files, random ones of its own and ONNX's operator tests, and imports, compiles and runs each
-of them in a process with a limit on time and memory. Whatever dies, hangs, raises something that is
-no error of ours, or computes other values than the definition, is a failure, told with the seed
-that makes it again.
+of them in a process with a limit on time and memory. A file fails if the process dies, hangs,
+raises an exception other than our errors, or computes values that differ from the definition. The
+report gives the seed that reproduces it.
 """
 
 import argparse
@@ -38,12 +38,12 @@ LIMIT_BYTES = 4 << 30
 WORKERS = 2
 
 OPTIONS = Options(most_instructions=1 << 16)
-"""What is longer is refused, since it takes longer than the limit when the machine is busy."""
+"""Longer programs are refused, because they exceed the time limit on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileResult:
-    """What became of one file: `equal`, `refused`, or how it failed, and in which words."""
+    """Result for one file: `equal`, `refused` or the kind of failure, with its message."""
 
     seed: int
     source: str
@@ -53,7 +53,7 @@ class FileResult:
 
 @dataclass(slots=True)
 class Count:
-    """What a run has seen."""
+    """Totals of a run."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     failures: list[FileResult] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Count:
 
 
 def try_model(model: bytes, seed: int, runner: FuzzRunner) -> tuple[str, str]:
-    """Import, compile and run a file; return what became of it, and in which words."""
+    """Import, compile and run a file; return the kind of result and its message."""
     step = "importing"
     try:
         graph = import_model(model)
@@ -95,12 +95,12 @@ def _work(pipe: Connection, limit_bytes: int) -> None:
 
 
 class Worker:
-    """A process of its own that may die or hang without harm.
+    """A separate process that may die or hang without harm.
 
     Parameters
     ----------
     limit_s, limit_bytes
-        Longest time for a file, and most memory of the process.
+        Time limit per file, and memory limit of the process.
     """
 
     def __init__(self, limit_s: float = LIMIT_S, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -121,7 +121,7 @@ class Worker:
         self.pipe.send((seed, model))
 
     def answer(self, wait_s: float = 0.05) -> tuple[str, str] | None:
-        """What became of the file; None while the process is at it."""
+        """Result of the file; None while the process works on it."""
         try:
             if self.pipe.poll(wait_s):
                 return self.pipe.recv()
@@ -156,7 +156,7 @@ def try_models(
     files
         Seed, source and bytes of each.
     workers
-        Processes to share them; the caller stops them.
+        Processes that share the files; the caller stops them.
     told
         Called after each file.
     """
@@ -210,7 +210,7 @@ def _read(path: Path) -> tuple[str, bytes]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Try, print, and return 1 where something failed."""
+    """Try files, print the results, and return 1 if any failed."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.verify.damage", description=__doc__
     )
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(count: Count) -> str:
-    """What a person reads at the end."""
+    """Summary for people."""
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(count.kinds.items()))
     lines = [f"damaged models: {count.kinds.total()} in {count.seconds:.0f} s: {kinds}"]
     lines += [

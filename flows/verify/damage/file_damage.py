@@ -1,8 +1,7 @@
-"""Damaged model files: what a disk, a bad exporter or an attacker makes of an ONNX file.
+"""Damage to ONNX files, as from a disk, a bad exporter or an attacker.
 
-Half of the kinds of damage hit bytes and mostly give files that no longer parse; the others change
-the model inside, so that the file is a good one and says something absurd. Everything follows from
-a seed.
+Half of the kinds change bytes; most of these files no longer parse. The others change the model, so
+the file is valid but its contents are absurd. The seed determines everything.
 """
 
 import random
@@ -12,10 +11,10 @@ import onnx
 from google.protobuf.message import DecodeError
 
 HUGE = (-(2**63), -1, 0, 1, 2, 7, 2**16, 2**31 - 1, 2**31, 2**40, 2**63 - 1)
-"""Integers that sizes, axes and shapes rarely expect."""
+"""Unusual integers for sizes, axes and shapes."""
 
 REALS = (0.0, -0.0, -1.0, 1e-45, 3.4e38, float("inf"), float("-inf"), float("nan"))
-"""Numbers that scales and attributes rarely expect."""
+"""Unusual numbers for scales and attributes."""
 
 
 def damaged(model: bytes, seed: int) -> bytes:
@@ -63,7 +62,7 @@ def overwrite(chance: random.Random, model: bytes) -> bytes:
 
 
 def remove_bytes(chance: random.Random, model: bytes) -> bytes:
-    """Leave out a stretch."""
+    """Remove a stretch."""
     at = chance.randrange(len(model))
     return model[:at] + model[at + chance.choice((1, 2, 8, 100)) :]
 

@@ -2,8 +2,8 @@
 
 `python -m tilewright.flows.verify.fuzz --graphs 500 --models 100 --seed 1` tries integer graphs 1
 to 500 and ONNX models 1 to 100 on configurations taken in turn, on `sim`, and some of the graphs on
-`rtl` too. A refusal with a clear error is counted. Anything else that is not equality is a failure,
-and so is an illegal program; it is shrunk and printed with the numbers that reproduce it.
+`rtl` too. Refusals with a clear error are counted. Any other difference, or an illegal program, is
+a failure: it is shrunk and printed with the numbers that reproduce it.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from .random_models import MOST_STEPS, random_model
 from .shrink_graphs import shrink_sketch
 
 RTL = ("4x4", "8x8")
-"""Configurations of the runs on the hardware: few, since each must be built."""
+"""Configurations of the runs on the RTL; few, because each must be built."""
 
 IMPORT_FAILS = "importing raises"
 
@@ -41,7 +41,7 @@ def fuzz(
     rtl_share: float = 0.0,
     told: Callable[[FuzzTally], None] = lambda tally: None,
 ) -> FuzzTally:
-    """Try graphs until the seeds or the time are used up.
+    """Try graphs until the seeds or the time run out.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def fuzz(
     run
         A `Runner`.
     budget_s
-        Seconds after which no further graph is begun.
+        Seconds after which no new graph starts.
     rtl_share
         Share of the graphs that run on the hardware too.
     told
@@ -85,7 +85,7 @@ def fuzz_models(
     budget_s: float = float("inf"),
     told: Callable[[FuzzTally], None] = lambda tally: None,
 ) -> FuzzTally:
-    """Try ONNX models through the whole front door; see `fuzz`."""
+    """Try ONNX models, import included; see `fuzz`."""
     tally, started = FuzzTally(), time.monotonic()
     for seed in seeds:
         if time.monotonic() - started > budget_s:
@@ -138,7 +138,7 @@ def _shrunk(
 
 
 def report(tally: FuzzTally) -> str:
-    """What a person reads at the end."""
+    """Summary for people."""
     lines = [
         f"fuzz: {tally.graphs} graphs and {tally.models} models in {tally.seconds:.0f} s: "
         f"{tally.equal} runs equal in {tally.layers} layers and {tally.values} values "
@@ -157,7 +157,7 @@ def report(tally: FuzzTally) -> str:
 
 
 def figures(tally: FuzzTally) -> dict[str, object]:
-    """What a machine reads."""
+    """Summary as JSON values."""
     return {
         "graphs": tally.graphs,
         "models": tally.models,
@@ -174,7 +174,7 @@ def figures(tally: FuzzTally) -> dict[str, object]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz, print, and return 1 where something failed."""
+    """Fuzz, print the results, and return 1 if anything failed."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.verify.fuzz", description=__doc__
     )

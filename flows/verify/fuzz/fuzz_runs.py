@@ -1,4 +1,4 @@
-"""One run of the fuzzer: a graph compiled, run and compared; and the count of what came of many."""
+"""One run of the fuzzer: compile, run and compare a graph; and the tally of many runs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -33,16 +33,16 @@ TIGHT = (
 
 @dataclass(frozen=True, slots=True)
 class FuzzOutcome:
-    """What became of one graph.
+    """Result for one graph.
 
     Parameters
     ----------
     kind
         `equal`, `refused`, or `failed`.
     text
-        The refusal, or what failed.
+        The refusal, or the failure.
     layers, values
-        Layers compared, and their and the outputs' elements.
+        Compared layers, and compared elements of layers and outputs.
     """
 
     kind: str
@@ -53,14 +53,14 @@ class FuzzOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A graph or model that went wrong, and the smallest one found that does so too.
+    """A failing graph or model, and the smallest one found that also fails.
 
     Parameters
     ----------
     smallest
         What makes it again: a sketch for `realise`, or `(seed, steps)` for `random_model`.
     graph
-        The smallest one as text; empty where it could not even be imported.
+        The smallest one as text; empty if it could not be imported.
     """
 
     seed: int
@@ -73,7 +73,7 @@ class Failure:
 
 @dataclass(slots=True)
 class FuzzTally:
-    """What a run of the fuzzer has seen."""
+    """Totals of a run of the fuzzer."""
 
     graphs: int = 0
     models: int = 0
@@ -88,7 +88,7 @@ class FuzzTally:
     seconds: float = 0.0
 
     def passes(self, outcome: FuzzOutcome, configuration: Configuration) -> bool:
-        """Count an outcome; False asks for a failure to be shrunk and kept."""
+        """Count an outcome; False means that the failure must be shrunk and kept."""
         self.layers += outcome.layers
         self.values += outcome.values
         self.equal += outcome.kind == "equal"
@@ -107,7 +107,7 @@ Run = Callable[[Graph, Configuration, int, str], FuzzOutcome]
 
 
 class FuzzRunner:
-    """Compiles and runs graphs; keeps the devices that it has opened."""
+    """Compiles and runs graphs; caches opened devices."""
 
     def __init__(self) -> None:
         self._devices: dict[tuple[str, int], Device] = {}
@@ -129,10 +129,10 @@ class FuzzRunner:
     def __call__(
         self, graph: Graph, configuration: Configuration, seed: int, device: str
     ) -> FuzzOutcome:
-        """Compile, run on random inputs, compare all that can be read.
+        """Compile, run on random inputs, and compare all readable values.
 
-        Places of activations are reused for odd seeds; even ones keep every layer. For half of the
-        seeds all that the host does becomes kernels, however small.
+        Odd seeds reuse memory of activations; even seeds keep every layer. For half of the seeds,
+        the host uses kernels for all nodes, however small.
         """
         try:
             module = compile_graph(graph, configuration, keep_all=seed % 2 == 0)
@@ -146,7 +146,7 @@ class FuzzRunner:
             return FuzzOutcome("failed", f"running raises {type(problem).__name__}: {problem}")
 
     def compare(self, module: Module, seed: int, device: str) -> FuzzOutcome:
-        """Run on random inputs and compare all that can be read with the definition.
+        """Run on random inputs and compare all readable values with the definition.
 
         Raises
         ------
@@ -170,12 +170,12 @@ class FuzzRunner:
 
 
 def random_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
-    """Values of all int8, the ends often, or normal ones, for every input; few of other types.
+    """Random inputs: any int8, often the extremes, or normally distributed; few of other types.
 
     Raises
     ------
     InputError
-        When they do not fit memory.
+        When the inputs do not fit memory.
     """
     try:
         return _random_inputs(graph, np.random.default_rng(seed))
@@ -201,13 +201,13 @@ def _random_inputs(graph: Graph, chance: np.random.Generator) -> dict[str, np.nd
 
 
 def configuration_of(seed: int) -> Configuration:
-    """Roomy and tight ones in turn."""
+    """Configurations with large and with small memories, in turn."""
     named = {**PRESETS, **verification_configurations()}
     half, names = seed // 2, ROOMY if seed % 2 else TIGHT
     return named[names[half % len(names)]]
 
 
 def _alike(text: str, configuration: Configuration) -> str:
-    """A refusal without the names and numbers that differ from graph to graph."""
+    """Text of a refusal without names and numbers, which differ between graphs."""
     words = text.replace(f"`{configuration.name}`", "`...`").split("(", 1)[0].split()
     return " ".join("..." if any(c.isdigit() for c in word) else word for word in words)

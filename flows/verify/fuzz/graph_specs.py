@@ -1,4 +1,4 @@
-"""Graphs as plain numbers that can be made smaller one by one.
+"""Graphs as plain numbers, which can be reduced one by one.
 
 A `Sketch` has shapes of inputs, steps with parameters, and which values are shown. `realise` makes
 the graph, constants included; every step draws its constants from a seed of its own, so that
@@ -43,10 +43,10 @@ Number = int | tuple[int, ...]
 Shape = tuple[int, int, int, int]
 
 LARGEST_WEIGHTS = 20000
-"""Weights of a layer, at most."""
+"""Largest number of weights of a layer."""
 
 NAMES = ("acc", "bias", "scale", "table", "w", "a b", "again x", "x", "out", "%x", "é/1:0")
-"""Names of activations that something else may have too."""
+"""Activation names that other values may have too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +65,22 @@ class Step:
         return replace(self, numbers={**self.numbers, name: value})
 
     def pair(self, name: str) -> tuple[int, int]:
-        """A parameter that is a (y, x) pair."""
+        """Parameter of type (y, x)."""
         y, x = self.many(name)
         return y, x
 
     def quad(self, name: str) -> tuple[int, int, int, int]:
-        """A parameter that is (top, left, bottom, right)."""
+        """Parameter of type (top, left, bottom, right)."""
         top, left, bottom, right = self.many(name)
         return top, left, bottom, right
 
     def many(self, name: str) -> tuple[int, ...]:
-        """A parameter that is a tuple."""
+        """Parameter of type tuple."""
         value = self.numbers[name]
         return value if isinstance(value, tuple) else (value,)
 
     def one(self, name: str) -> int:
-        """A parameter that is a single number."""
+        """Parameter of type int."""
         value = self.numbers[name]
         assert isinstance(value, int)
         return value
@@ -216,7 +216,7 @@ def _dense(builder: Builder, step: Step, sources: list[str], name: str) -> str:
 
 
 def _product(builder: Builder, step: Step, sources: list[str], name: str) -> str:
-    """Heads lie apart in a value of several rows of pixels, side by side in others."""
+    """Heads are separate in a value of several rows of pixels, adjacent in others."""
     _, heads, _, channels = builder.types[sources[0]].shape
     joined = step.one("heads") > 0
     first, second, last = (bool(flag) for flag in step.many("joined"))
@@ -243,7 +243,7 @@ def _resize(builder: Builder, step: Step, sources: list[str], name: str) -> str:
 
 
 def _cut(builder: Builder, step: Step, sources: list[str], name: str) -> str:
-    """Of each axis what lies between a start and an end, counted from either side."""
+    """A slice of each axis between a start and an end, counted from either side."""
     shape = builder.types[sources[0]].shape
     before, after, steps = (step.quad(key) for key in ("before", "after", "steps"))
     stops = tuple(n - left for n, left in zip(shape, after, strict=True))
@@ -252,7 +252,7 @@ def _cut(builder: Builder, step: Step, sources: list[str], name: str) -> str:
 
 
 def _host(builder: Builder, step: Step, sources: list[str], name: str) -> str:
-    """What stays on the host between accelerator segments; rank and type stay."""
+    """Operator that runs on the host between accelerator segments; keeps rank and type."""
     shape = builder.types[sources[0]].shape
     way = step.one("way")
     if way == 0:

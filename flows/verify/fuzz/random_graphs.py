@@ -1,7 +1,7 @@
 """Random integer graphs of everything that the compiler takes, as sketches.
 
-Steps are drawn one by one or in chains as networks have them, which the compiler may fuse. What
-does not fit what is there already is left out.
+Steps are drawn one by one or in chains typical of networks, which the compiler may fuse. Steps that
+do not fit the existing values are omitted.
 """
 
 import random
@@ -11,14 +11,14 @@ from ....errors import CompileError
 from .graph_specs import Number, Shape, Sketch, Step, realise
 
 LARGEST_TENSOR = 6000
-"""Elements of an activation, at most."""
+"""Largest number of elements of an activation."""
 
 HOST_WAYS = 6
 WEIGHTS = {
     "conv": 10, "dense": 2, "add": 5, "average": 2, "maximum": 3, "table": 2, "product": 3,
     "join": 4, "resize": 2, "cut": 2, "host": 1,
 }  # fmt: skip
-"""How often each kind is drawn."""
+"""Relative frequency of each kind."""
 
 CHAINS = (
     ("expand", "depthwise", "project", "sum"),
@@ -34,8 +34,8 @@ CHAINS = (
 )
 """Steps in a row that the compiler may fuse or store into each other.
 
-`sum` adds what the chain began with, `skip` joins the first value behind it that has the newest
-one's pixels; each something else where that does not fit.
+`sum` adds the first value of the chain. `skip` joins the first later value with as many pixels as
+the newest. If it does not fit, another value is used.
 """
 
 POINTWISE: dict[str, Number] = {
@@ -51,7 +51,7 @@ def random_sketch(seed: int) -> Sketch:
 
 
 def depth_of(shape: Shape, heads: int, transposed: bool) -> int:
-    """Elements that a product with a second operand of this shape sums up."""
+    """Number of elements that a product with a second operand of this shape sums."""
     return shape[3] // max(1, heads) if transposed else shape[2]
 
 
@@ -117,7 +117,7 @@ class _Drawing:
         return True
 
     def _chain(self) -> None:
-        """Some steps in a row, each reading the one before; those that do not fit are left out."""
+        """Some steps in a row, each reading the previous one; those that do not fit are omitted."""
         first = newest = self._source()
         begun = len(self.shapes)
         for part in self.chance.choice(CHAINS):
@@ -147,7 +147,7 @@ class _Drawing:
         return replace(step, numbers={**step.numbers, **POINTWISE, "channels": channels})
 
     def _source(self) -> int:
-        """A value, the newest ones mostly."""
+        """A value, mostly one of the newest."""
         newest = len(self.shapes) - 1
         return self.chance.choice((newest, newest, self.chance.randint(0, newest)))
 
@@ -203,7 +203,7 @@ class _Drawing:
         return tuple(pair), numbers
 
     def _draw_product(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
-        """A product with a value of as many channels, transposed, or of as many rows."""
+        """A product with a value of the same channels (transposed) or of as many rows."""
         chance, (n, height, _, channels) = self.chance, self.shapes[source]
         heads = chance.choice((0, 1, 2, 3, 4)) if height == 1 else 0
         transposed = chance.random() < 0.6
@@ -228,7 +228,7 @@ class _Drawing:
         return (source, chance.choice(fits)), numbers
 
     def _draw_cut(self, source: int) -> dict[str, Number]:
-        """What is left out at both ends of one axis or two, and steps between rows and columns."""
+        """Amounts cut off at both ends of one or two axes, and steps between rows and columns."""
         chance = self.chance
         before, after, steps = [0] * 4, [0] * 4, [1] * 4
         for axis in chance.sample(range(4), chance.choice((1, 1, 2))):
@@ -239,7 +239,7 @@ class _Drawing:
         return {"before": tuple(before), "after": tuple(after), "steps": tuple(steps)}
 
     def _draw_join(self, source: int) -> tuple[tuple[int, ...], dict[str, Number]]:
-        """Values that differ on one axis only, the same one more than once at times."""
+        """Values that differ on one axis only, sometimes with repetitions."""
         chance, axis = self.chance, self.chance.choices((3, 2, 1, 0), (12, 2, 2, 1))[0]
         own = self.shapes[source]
         alike = [

@@ -1,7 +1,7 @@
-"""Random quantised ONNX models (QDQ form), as exporters write them, for the whole front door.
+"""Random quantised ONNX models (QDQ form), as exporters write them, to test the import too.
 
-A model grows step by step from its seed, so that the same seed with fewer steps gives a prefix of
-it: the fewest steps that fail are the model to look at.
+A model grows step by step from its seed. The same seed with fewer steps gives a prefix of the
+model, so a failure is reduced to the fewest steps that fail.
 """
 
 import random
@@ -20,7 +20,7 @@ RESIZE_MODES = (
     ("half_pixel", "round_prefer_floor"),
     ("align_corners", "floor"),
 )
-"""Where elements lie and how that is rounded: mostly copies, the last one seldom."""
+"""Coordinate and rounding modes of Resize: mostly copies, the last one rarely."""
 
 
 def random_model(seed: int, steps: int = MOST_STEPS) -> bytes:
@@ -37,7 +37,7 @@ def random_model(seed: int, steps: int = MOST_STEPS) -> bytes:
 
 
 class _Growing:
-    """A model being made; values are float names after DequantizeLinear, with their shapes."""
+    """A model under construction; values are float names after DequantizeLinear, with shapes."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -93,7 +93,7 @@ class _Growing:
         return result
 
     def quantised(self, source: str, scale: float) -> str:
-        """QuantizeLinear and DequantizeLinear, as they stand after every operator."""
+        """QuantizeLinear and DequantizeLinear, as after every operator."""
         kind = np.uint8 if self.unsigned else np.int8
         low, high = (0, 255) if self.unsigned else (-128, 127)
         zero = self.chance.choice((low, (low + high + 1) // 2, self.chance.randint(low, high)))
@@ -128,7 +128,7 @@ class _Growing:
         return made, self.node("DequantizeLinear", named, (channels,), **attributes)
 
     def activated(self, source: str) -> str:
-        """Now and then Relu or Clip before the next quantisation."""
+        """Sometimes a Relu or Clip before the next quantisation."""
         shape, chosen = self.shapes[source], self.chance.random()
         if chosen < 0.3:
             return self.node("Relu", [source], shape)
@@ -181,7 +181,7 @@ class _Growing:
         return self.quantised(self.activated(out), self.chance.uniform(0.02, 0.12))
 
     def joined(self, source: str) -> str:
-        """Values with the same pixels side by side, one more than once at times."""
+        """Concatenation of values with the same pixels, sometimes with repetitions."""
         n, _, *pixels = self.shapes[source]
         alike = [name for name in self.scales if list(self.shapes[name][2:]) == pixels]
         count = self.chance.choice((1, 1, 2))
@@ -206,7 +206,7 @@ class _Growing:
         return self.chance.choice(results)
 
     def resized(self, source: str) -> str:
-        """More or fewer pixels, copies of the nearest; unquantised at times, as some write it."""
+        """Nearest-pixel resizing; sometimes unquantised, as some exporters write it."""
         chance, (n, channels, height, width) = self.chance, self.shapes[source]
         factors = chance.choice(((2, 2), (2, 2), (1, 2), (3, 1), (1.5, 2)))
         rows, columns = int(height * factors[0]), int(width * factors[1])

@@ -1,7 +1,7 @@
-"""From a sketch that fails to the smallest one that still does: fewer steps, smaller numbers.
+"""Shrink a failing graph: fewer steps and smaller numbers.
 
-Greedy and deterministic: changes are tried in a fixed order, the first that keeps the failure is
-taken, and all are tried again until none does.
+The search is greedy and deterministic. It tries changes in a fixed order, takes the first that
+keeps the failure, and repeats until no change does.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ PLAINEST: dict[str, int] = {
     "axis": 3,
     "transposed": 1,
 }
-"""What a parameter is when it does nothing; 0 where not named."""
+"""Value at which a parameter has no effect; 0 if not listed."""
 
 MOST_TRIES = 3000
 
@@ -56,7 +56,7 @@ def shrink_sketch(sketch: Sketch, fails: Callable[[Sketch], bool]) -> Sketch:
 
 
 def _is_graph(sketch: Sketch) -> bool:
-    """Whether shapes fit and every step serves an output."""
+    """Whether shapes fit and every step contributes to an output."""
     try:
         graph = realise(sketch)
     except CompileError:
@@ -86,7 +86,7 @@ def _fewer_outputs(sketch: Sketch) -> Iterator[Sketch]:
 
 
 def _pruned(sketch: Sketch) -> Sketch:
-    """Without the steps that no output depends on."""
+    """Copy without the steps that no output depends on."""
     first = len(sketch.inputs)
     needed = set(sketch.outputs)
     for place in reversed(range(len(sketch.steps))):
@@ -99,7 +99,7 @@ def _pruned(sketch: Sketch) -> Sketch:
 
 
 def _without(sketch: Sketch, place: int, stand_in: int) -> Sketch:
-    """Without a step; who read its result reads `stand_in`."""
+    """Copy without a step; readers of its result read `stand_in`."""
     gone = len(sketch.inputs) + place
 
     def moved(value: int) -> int:
@@ -115,7 +115,7 @@ def _without(sketch: Sketch, place: int, stand_in: int) -> Sketch:
 
 
 def _fewer_steps(sketch: Sketch) -> Iterator[Sketch]:
-    """A step's readers read what it read, or an input of its shape."""
+    """Candidates in which a step's readers read its operand or an input of its shape."""
     if len(sketch.steps) < 2:
         return
     try:
@@ -135,7 +135,7 @@ def _fewer_steps(sketch: Sketch) -> Iterator[Sketch]:
 
 
 def _cut(sketch: Sketch, place: int, shape: Shape) -> Sketch:
-    """With an input in place of a step's result."""
+    """Copy with an input in place of a step's result."""
     first = len(sketch.inputs)
     gone = first + place
 
@@ -168,7 +168,7 @@ def _smaller_inputs(sketch: Sketch) -> Iterator[Sketch]:
 
 
 def _resized(sketch: Sketch, old: Shape, new: Shape) -> Sketch:
-    """All inputs of one shape resized together, so that additions still fit."""
+    """All inputs of one shape resized together, which keeps additions valid."""
     return replace(sketch, inputs=tuple(new if shape == old else shape for shape in sketch.inputs))
 
 

@@ -1,1 +1,1 @@
-"""Mutation score: how many seeded faults the tests find, in the hardware and in the checker."""
+"""Mutation score: the share of seeded faults that the tests find, in hardware and software."""

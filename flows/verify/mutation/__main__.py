@@ -1,4 +1,4 @@
-"""`python -m tilewright.flows.verify.mutation`: how many seeded faults do the tests find?"""
+"""The command `python -m tilewright.flows.verify.mutation`, which prints a mutation score."""
 
 import argparse
 import os
@@ -15,13 +15,13 @@ COMMAND = "python -m tilewright.flows.verify.mutation"
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Draw faults, try them, print the score and what survived."""
+    """Draw faults, try them, print the score and the survivors."""
     parser = argparse.ArgumentParser(
         prog="python -m tilewright.flows.verify.mutation", description=__doc__
     )
     parser.add_argument(
         "--target", default="hardware", choices=("hardware", "checker", "timing"),
-        help="what gets the faults (hardware)",
+        help="target of the faults (default hardware)",
     )  # fmt: skip
     parser.add_argument("--configuration", default="tiny", help="preset or JSON file (tiny)")
     parser.add_argument("--faults", type=int, default=320, help="how many (320)")
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument(
         "--budget", type=float, default=float("inf"), metavar="SECONDS",
-        help="begin no more faults after so long",
+        help="seconds after which no new fault starts",
     )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="write all outcomes here, `-` for stdout")
     options = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""Programs with one purpose each, for what random programs meet too rarely.
+"""Programs with one purpose each, for cases that random programs meet too rarely.
 
-Runs of every length, comparisons that are close, and sums and scales whose product lies so near to
-a rounding tie that every bit of it decides.
+They cover runs of every length, close comparisons, and products of sums and scales so near to a
+rounding tie that every bit matters.
 """
 
 import random
@@ -36,7 +36,7 @@ def lengths(configuration: Configuration) -> Program:
 
 
 def small_sums(configuration: Configuration) -> Program:
-    """Sums of a few bits in ACC, combined with ACT in every way: comparisons are close."""
+    """Sums of a few bits in ACC, combined with ACT in every way, which makes comparisons close."""
     chance = random.Random(11)
     image = np.random.default_rng(11).integers(0, 256, DATA_BYTES, dtype=np.uint8)
     act = configuration.size_bytes(Memory.ACT) // configuration.vector_lanes
@@ -87,10 +87,10 @@ def small_sums(configuration: Configuration) -> Program:
 
 
 def near_ties(configuration: Configuration, seed: int, rounds: int) -> Program:
-    """Requantise sums by scales for which the result is a tie or one binary32 step beside it.
+    """Requantise sums by scales for which the result is a tie or one binary32 step from it.
 
-    All inputs are zero; the sums are the biases. Each round loads PARAM whole and requantises one
-    slice per row of it.
+    All inputs are zero; the sums are the biases. Each round loads all of PARAM and requantises one
+    slice per row.
     """
     chance = np.random.default_rng(seed)
     rows, lanes = configuration.param_depth, configuration.vector_lanes
@@ -118,7 +118,7 @@ def near_ties(configuration: Configuration, seed: int, rounds: int) -> Program:
 
 
 def hard_pairs(chance: np.random.Generator, count: int) -> np.ndarray:
-    """Sums and bit patterns of scales, uint32[count, 2], whose products lie beside a tie."""
+    """Sums and bit patterns of scales, uint32[count, 2], whose products are next to a tie."""
     bits = chance.integers(1, 25, count)
     sums = (1 << bits) - chance.integers(1, 1 << np.minimum(bits, 23), count)
     sums = np.maximum(sums, 1)
@@ -140,14 +140,14 @@ def hard_pairs(chance: np.random.Generator, count: int) -> np.ndarray:
 
 
 DEEPEST_BIT = 20
-"""How far below half a binary32 step the deciding bit is put."""
+"""Distance of the deciding bit below half a binary32 step."""
 
 
 def _barely_beyond(chance: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Sums and scales whose product is an even integer, a half, half a binary32 step and one bit.
 
-    That last bit, anywhere below, decides alone that the product rounds up; in a quarter of the
-    pairs it is missing. An odd sum is multiplied by the inverse that leaves these low bits.
+    The last bit, at any lower position, alone makes the product round up; a quarter of the pairs
+    lack it. An odd sum is multiplied by the inverse that leaves these low bits.
     """
     found = [np.zeros((0, 2), dtype=np.int64)]
     for below in (0, *range(DEEPEST_BIT)):

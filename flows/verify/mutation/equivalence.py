@@ -1,9 +1,8 @@
-"""Which faults change nothing: proved by SAT over one clock cycle from any state.
+"""Proof that faults change nothing: SAT over one clock cycle from any state.
 
-The flattened netlist is cut at its registers and memories, so that the state is an input and the
-next state an output. A fault under which no output and no next state differs, whatever the state
-and the inputs, can never be seen. The converse does not hold: a fault may need a state that the
-machine never reaches.
+The flattened netlist is cut at its registers and memories: the state becomes an input, and the next
+state an output. If a fault changes no output and no next state for any state and input, it can
+never be seen. The converse does not hold: a fault may need a state that the machine never reaches.
 """
 
 import json
@@ -14,10 +13,10 @@ from collections.abc import Sequence
 from .netlist import CONTROL, CONTROL_BITS, FAULTY, run_yosys
 
 DEPTHS = 4, None
-"""Cells behind a fault within which differences are looked for; None for all."""
+"""Depth in cells after a fault at which differences are sought; None for no limit."""
 
 SECONDS = 20
-"""For one proof; a fault without proof counts as one that can be seen."""
+"""Seconds for one proof; a fault without proof counts as visible."""
 
 PROOF = """
 design -load all
@@ -49,9 +48,9 @@ Bits = list[int | str]
 
 
 def prove_equal(netlist: str, numbers: Sequence[int]) -> set[int]:
-    """Those of the faults that are proved never to be seen.
+    """Faults that are proved to be invisible.
 
-    First it is tried to prove that no bit differs a few cells behind the fault, which is quick.
+    The first, quick attempt is to prove that no bit differs a few cells after the fault.
 
     Parameters
     ----------
@@ -160,9 +159,9 @@ class _Cut:
         return live
 
     def cone(self, number: int, depth: int | None = None) -> dict:
-        """What decides about the outputs that a fault reaches; without ports if there are none.
+        """Logic cone of the outputs that a fault reaches; without ports if there are none.
 
-        With a depth, outputs are also the bits so many cells behind the fault.
+        With a depth, the bits that many cells after the fault are outputs too.
         """
         reached, border = self._reached(self._chosen_by(number), depth)
         outputs: dict[str, Bits] = {"border": [bit for bit in border if bit in self.live]}
@@ -193,7 +192,7 @@ class _Cut:
         return {"attributes": {}, "ports": ports, "cells": kept, "netnames": {}}
 
     def _chosen_by(self, number: int) -> list[int]:
-        """Outputs of the comparisons that look for this fault."""
+        """Outputs that are compared for this fault."""
         control = self.inputs[CONTROL]
         wanted = list(format(number, f"0{len(control)}b")[::-1])
         found = []
@@ -206,7 +205,7 @@ class _Cut:
         return found
 
     def _reached(self, bits: list[int], depth: int | None) -> tuple[set[int | str], list[int]]:
-        """All bits behind these, and those of them at which the walk stopped."""
+        """All bits that depend on these, and those at which the walk stopped."""
         reached: set[int | str] = set(bits)
         level = 0
         while bits and (depth is None or level < depth):
@@ -222,7 +221,7 @@ class _Cut:
 
 
 def _deciding(cell: dict, bit: int) -> Bits:
-    """Inputs of a cell that may decide about one bit of its output."""
+    """Inputs of a cell that may affect one bit of its output."""
     ports, kind = cell["connections"], cell["type"]
     place = ports["Y"].index(bit) if "Y" in ports else 0
     if kind in BITWISE:

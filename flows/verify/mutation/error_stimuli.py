@@ -1,4 +1,4 @@
-"""Everything that stops a run before its end, or keeps it waiting; the next run is a good one."""
+"""Stimuli that stop a run early or make it wait; each is followed by a good run."""
 
 import random
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from .session import FaultSession, Observation, Stimulus, StimulusRun
 
 START, STOP = 1, 2
 LONG_CYCLES = (1 << 19) + (1 << 17)
-"""Of the longest stimulus; bits of counters beyond are out of reach."""
+"""Cycles of the longest stimulus; higher counter bits are out of reach."""
 
 MORE_CYCLES = tuple(cycles for bit in range(10, 18) for cycles in (1 << bit, 33))
-"""Of the longest stimulus after that: a count has each bit set, once even and once odd."""
+"""Later waits of the longest stimulus: a count has each bit set, once even and once odd."""
 
 
 def error_stimuli(configuration: Configuration) -> dict[str, Stimulus]:
-    """Everything that stops a run before its end, and that the next run is a good one."""
+    """Every way to stop a run early; the next run must be good."""
     bench = ErrorStimuli(configuration)
     return {
         "illegal words": bench.illegal_words,
@@ -40,7 +40,7 @@ def error_stimuli(configuration: Configuration) -> dict[str, Stimulus]:
 
 
 class ErrorStimuli:
-    """Programs that go wrong, prepared once; each method is a stimulus."""
+    """Faulty programs, prepared once; each method is a stimulus."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -57,7 +57,7 @@ class ErrorStimuli:
         ]
 
     def again(self, session: FaultSession) -> Iterator[Observation]:
-        """A good program runs as ever."""
+        """A good program runs as usual."""
         session.harness.set_fault(0, 0)
         session.begin(self.good)
         yield session.finish()
@@ -66,7 +66,7 @@ class ErrorStimuli:
     def fail(
         self, session: FaultSession, run: StimulusRun, *, recovers: bool = True
     ) -> Iterator[Observation]:
-        """Start and run to the interrupt; the next program runs as ever."""
+        """Start and run to the interrupt; the next program runs as usual."""
         session.begin(run)
         yield session.finish()
         yield from session.results()
@@ -74,7 +74,7 @@ class ErrorStimuli:
             yield from self.again(session)
 
     def run(self, code: bytes, **changes) -> StimulusRun:
-        """A run of words that may mean nothing."""
+        """A run of words that may be illegal."""
         return replace(StimulusRun(code, self.image, QUICK), **changes)
 
     def encode(self, *program: Instruction) -> bytes:
@@ -82,7 +82,7 @@ class ErrorStimuli:
         return encode_program(program, self.configuration)
 
     def illegal_words(self, session: FaultSession) -> Iterator[Observation]:
-        """Every opcode there is not; a VECTOR that combines by no known law; HALT with tokens."""
+        """Every unknown opcode; a VECTOR with an unknown operation; HALT with tokens."""
         good = self.good.code
         for opcode in range(16):
             words = bytearray(good)
@@ -103,14 +103,14 @@ class ErrorStimuli:
             yield from self.fail(session, self.run(bytes(words)), recovers=False)
 
     def no_halt(self, session: FaultSession) -> Iterator[Observation]:
-        """Ends of programs at every beat and none at all."""
+        """Programs that end at every beat, and an empty one."""
         load = Load(destination=Memory.ACT, length=4 * self.row, memory=256, local=0)
         code = self.encode(load, Sync(target=Unit.GEMM), load, Sync(target=Unit.STORE))
         for size in (0, 4, self.word, self.word + 4, 2 * self.word - 4, len(code)):
             yield from self.fail(session, self.run(code[:size] or b""), recovers=size == 4)
 
     def declared_sizes(self, session: FaultSession) -> Iterator[Observation]:
-        """Programs that end long before the size that the host gives for them."""
+        """Programs that end long before the size given by the host."""
         load = Load(destination=Memory.ACT, length=4 * self.row, memory=256, local=0)
         code = self.encode(*[load] * 6, Halt())
         for bit in range(9, 32):
@@ -120,7 +120,7 @@ class ErrorStimuli:
                 yield from self.fail(session, run, recovers=False)
 
     def out_of_window(self, session: FaultSession) -> Iterator[Observation]:
-        """By a byte, by a lot, above and below; at the exact end nothing is wrong."""
+        """Accesses outside by a byte and by a lot, above and below; the exact end is legal."""
         chance = random.Random(3)
         for length in (1, 8, 33):
             for beyond in (-1, 0, 1, 5):
@@ -151,7 +151,7 @@ class ErrorStimuli:
                 yield from self.fail(session, run)
 
     def failed_responses(self, session: FaultSession) -> Iterator[Observation]:
-        """Reads of the program and of data, and writes, that memory answers with an error."""
+        """Program reads, data reads and writes that memory answers with an error."""
         load = Load(
             destination=Memory.ACT, length=16, memory=256, local=0, signal=frozenset({Unit.STORE})
         )
@@ -171,7 +171,7 @@ class ErrorStimuli:
                 yield from self.fail(session, replace(run, memory=memory))
 
     def missing_tokens(self, session: FaultSession) -> Iterator[Observation]:
-        """Every unit waits for every other one; the host sees which, and stops it."""
+        """Every unit waits for every other one; the host reads the state and stops the run."""
         for unit in Unit:
             for other in Unit:
                 if other is unit:
@@ -188,9 +188,9 @@ class ErrorStimuli:
             yield from self.again(session)
 
     def full_counters(self, session: FaultSession) -> Iterator[Observation]:
-        """Units that may not signal yet, after a SYNC and after real work; then they may, or not.
+        """Units that must wait to signal, after a SYNC and after real work; then they can, or not.
 
-        The checker refuses such programs, since none needs them; the hardware still waits.
+        The checker rejects these programs, because none is needed; the hardware still waits.
         """
         work = {
             Unit.LOAD: Load(destination=Memory.ACT, length=4, memory=64, local=0),
@@ -220,7 +220,7 @@ class ErrorStimuli:
             yield from self.again(session)
 
     def errors_while_waiting(self, session: FaultSession) -> Iterator[Observation]:
-        """Units wait for tokens, or to signal, when another one fails: counters stand still."""
+        """Units wait for tokens, or to signal, when another one fails; counters must stop."""
         limit = self.configuration.token_limit
         for unit in Unit:
             for other in Unit:
@@ -240,9 +240,9 @@ class ErrorStimuli:
         yield from self.again(session)
 
     def long_waits(self, session: FaultSession) -> Iterator[Observation]:
-        """Long enough that counters carry far: all units wait for tokens, then all to signal.
+        """Long waits for counter carries: all units wait for tokens, then all to signal.
 
-        A bit that another one inverts in every cycle is right again in every second one.
+        A bit that another one inverts in every cycle is correct in every second cycle.
         """
         limit = self.configuration.token_limit
         peers = {unit: frozenset(u for u in Unit if u is not unit) for unit in Unit}
@@ -257,7 +257,7 @@ class ErrorStimuli:
             yield session.register("STATUS")
 
     def stops(self, session: FaultSession) -> Iterator[Observation]:
-        """At any moment, also of a run that has failed or is over; nothing stays behind."""
+        """Stop at any moment, even after a failed or finished run; no state may remain."""
         chance = random.Random(7)
         for number, run in enumerate(self.busy * 12):
             session.begin(run)
@@ -273,7 +273,7 @@ class ErrorStimuli:
             yield from self.again(session)
 
     def resets(self, session: FaultSession) -> Iterator[Observation]:
-        """At any moment; settings are gone, and a program runs as ever."""
+        """Reset at any moment; settings are lost, and a program runs as usual."""
         chance = random.Random(8)
         for run in self.busy * 2:
             session.begin(run)

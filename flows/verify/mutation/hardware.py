@@ -13,7 +13,7 @@ from .survivors import beyond_reach, reason
 
 PROGRAMS = 60
 COUNTERS = "control"
-"""The only part whose faults may need the longest stimulus."""
+"""The only part with faults that may need the longest stimulus."""
 
 ROOT = Path(__file__).parents[3]
 
@@ -27,18 +27,18 @@ def score_hardware(
     budget_s: float = float("inf"),
     programs: int = PROGRAMS,
 ) -> Score:
-    """Draw faults, try them all, and look into those that nothing finds.
+    """Draw faults, try them all, and analyse the survivors.
 
     Parameters
     ----------
     count, seed
-        How many faults, and which.
+        Number of faults, and seed of the draw.
     jobs
         Processes at once.
     budget_s
-        Seconds after which no more faults are tried; proofs come on top.
+        Seconds after which no more faults are tried; proofs take extra time.
     programs
-        Random programs that each fault is run on at most.
+        Largest number of random programs per fault.
 
     Raises
     ------
@@ -102,12 +102,12 @@ def _outcome(
 
 
 def _kind(stimulus: str) -> str:
-    """A stimulus without its number."""
+    """Name of a stimulus without its number."""
     return stimulus.rstrip("0123456789 ")
 
 
 def source_of(fault: NetlistFault) -> str:
-    """The most telling line of the description that a fault comes from, with its text."""
+    """The most specific source line of a fault, with its text."""
     if not fault.sources:
         return ""
     place = fault.sources[0]

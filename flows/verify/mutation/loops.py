@@ -1,4 +1,4 @@
-"""Programs of loops of every extent that a bit can tell, at every level of every family."""
+"""Programs that test every bit of a loop extent, at every level of every family."""
 
 import random
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ Program = tuple[tuple[Instruction, ...], np.ndarray]
 DATA_BYTES = 1 << 14
 ATTEMPTS = 400
 MANY = 300
-"""Loops of more iterations than this stand alone, so that the programs stay short."""
+"""Loops of more iterations than this are alone, to keep the programs short."""
 
 FAMILIES: tuple[tuple[type[Instruction], Memory | None], ...] = (
     (Load, Memory.ACT), (Store, Memory.ACT), (Gemm, None), (Vector, Memory.ACT),
@@ -28,9 +28,9 @@ FAMILIES: tuple[tuple[type[Instruction], Memory | None], ...] = (
 
 
 def long_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, Program]]:
-    """Per family, a loop for every level and every bit of its extent, inside and round others.
+    """Per family, a loop for every level and every bit of its extent, nested with others.
 
-    An extent of two more than a power of two tells a bit that a comparison leaves out.
+    An extent of a power of two plus two reveals a bit that a comparison ignores.
     """
     chance = random.Random(seed)
     image = np.random.default_rng(seed).integers(0, 256, DATA_BYTES, dtype=np.uint8)
@@ -83,7 +83,7 @@ def _filled_in(
     memory: Memory | None,
     nests: dict[str, Any],
 ) -> Instruction:
-    """An instruction with these loops, its operands anywhere."""
+    """An instruction with these loops and random operands."""
     act, acc = configuration.rows(Memory.ACT), configuration.rows(Memory.ACC)
     if issubclass(family, Load | Store):
         assert memory is not None
@@ -108,7 +108,7 @@ def _filled_in(
 
 
 def _filled(configuration: Configuration) -> list[Instruction]:
-    """ACT and WGT with something in them."""
+    """Instructions that fill ACT and WGT."""
     return [
         Load(
             destination=memory,
@@ -121,11 +121,11 @@ def _filled(configuration: Configuration) -> list[Instruction]:
 
 
 def lonely_loops(configuration: Configuration, seed: int) -> Iterator[tuple[str, Program]]:
-    """Per family, loops of every bit of an extent with at most one other round them.
+    """Per family, loops for every bit of an extent with at most one outer loop.
 
-    There are as many of each as there are choices of levels for them: `encode_loosely` takes each
-    once, so that every level is stepped while all inside of it stand still. What GEMM and VECTOR
-    compute is stored before the next instruction overwrites it.
+    Each occurs once per choice of levels, and `encode_loosely` uses each choice once. Every level
+    therefore steps while all inner levels stand still. The results of GEMM and VECTOR are stored
+    before the next instruction overwrites them.
     """
     chance = random.Random(seed)
     image = np.random.default_rng(seed).integers(0, 256, DATA_BYTES, dtype=np.uint8)
@@ -155,7 +155,7 @@ def _lonely(
     extent: int,
     outer: int,
 ) -> Instruction | None:
-    """A legal instruction with this loop, of whose operands as many move as can."""
+    """A legal instruction with this loop; as many operands as possible move."""
     moved = family.nests[nest]
     for attempt in range(ATTEMPTS):
         still = chance.sample(moved, attempt * (len(moved) + 1) // ATTEMPTS)
@@ -172,7 +172,7 @@ def _lonely(
 def _stored(
     configuration: Configuration, instruction: Instruction | None, number: int
 ) -> list[Instruction]:
-    """Where GEMM or VECTOR may have written, put somewhere into the upper half of the data."""
+    """STOREs of results of GEMM or VECTOR, to the upper half of the data."""
     if not isinstance(instruction, Gemm | Vector):
         return []
     to_acc = isinstance(instruction, Gemm) or instruction.to_acc
@@ -184,7 +184,7 @@ def _stored(
 
 
 def tireless_rows(configuration: Configuration) -> list[Instruction]:
-    """GEMMs whose row loops come back to one row too early: only their time has a meaning."""
+    """GEMMs whose row loops visit a row again too early; only their time is defined."""
     still = (0, 0)
     body: list[Instruction] = []
     for number in range(2 * configuration.extent_bits):
@@ -198,9 +198,9 @@ def tireless_rows(configuration: Configuration) -> list[Instruction]:
 
 
 def wrapping_tiles(configuration: Configuration) -> list[Instruction]:
-    """GEMMs whose tile loops leave the scratchpads at one end and come back at the other.
+    """GEMMs whose tile loops leave the scratchpads at one end and wrap to the other.
 
-    No legal loop of one level over tiles that differ is as long as an extent can say.
+    No legal single loop over distinct tiles is as long as the largest extent.
     """
     loads = _filled(configuration)
     body: list[Instruction] = []
@@ -215,9 +215,9 @@ def wrapping_tiles(configuration: Configuration) -> list[Instruction]:
 
 
 def wrapping_runs(configuration: Configuration) -> list[Instruction]:
-    """STOREs of more bytes than there are, looping at every level.
+    """STOREs of more bytes than the scratchpad has, with loops at every level.
 
-    Legal ones leave the upper bits of their length alone where LOAD has a larger scratchpad.
+    Legal STOREs never use the upper bits of the length if LOAD has a larger scratchpad.
     """
     largest = max(configuration.size_bytes(memory) for memory in DESTINATIONS)
     loads = _filled(configuration)

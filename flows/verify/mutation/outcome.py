@@ -1,4 +1,4 @@
-"""What became of a fault, and the tables and texts that say so for all of them."""
+"""Outcomes of faults, and tables and texts of a mutation score."""
 
 import sys
 from collections import Counter
@@ -11,7 +11,7 @@ from rich.table import Table
 
 
 class MutantStatus(StrEnum):
-    """What became of a fault."""
+    """Verdict on a fault."""
 
     KILLED = "killed"
     EQUAL = "proved equal"
@@ -22,16 +22,16 @@ class MutantStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
-    """One fault and its end.
+    """One fault and its verdict.
 
     Parameters
     ----------
     number, part, place
-        Its number, the part of the whole that it is in, and where and what it is.
+        Its number, the part of the design, and its place and kind.
     source
-        The line of source that it comes from, `file:line: text`, or nothing.
+        The source line that it comes from, `file:line: text`, or empty.
     verdict, by
-        What became of it, and what showed that: a test and what was seen, or an argument.
+        The verdict, and its evidence: a test and its observation, or an argument.
     """
 
     number: int
@@ -49,11 +49,11 @@ class Score:
     Parameters
     ----------
     target
-        What the faults are in.
+        Target of the faults.
     outcomes
         In the order of their numbers.
     seconds
-        Spent on finding out.
+        Time of the whole run.
     """
 
     target: str
@@ -61,18 +61,18 @@ class Score:
     seconds: float
 
     def count(self, *verdicts: MutantStatus) -> int:
-        """Faults with one of these ends."""
+        """Faults with one of these verdicts."""
         return sum(outcome.verdict in verdicts for outcome in self.outcomes)
 
     @property
     def share(self) -> float:
-        """Killed faults among those that were tried and are not equal to no fault."""
+        """Share of killed faults among those tried, without equivalent ones."""
         killed = self.count(MutantStatus.KILLED)
         return killed / max(1, killed + self.count(MutantStatus.SURVIVED))
 
     @property
     def strict_share(self) -> float:
-        """The same with faults that are only argued to be equal counted as survivors."""
+        """The same, but faults that are only argued to be equivalent count as survivors."""
         killed = self.count(MutantStatus.KILLED)
         return killed / max(1, killed + self.count(MutantStatus.SURVIVED, MutantStatus.ARGUED))
 
@@ -90,7 +90,7 @@ class Score:
 
 
 def print_score(score: Score) -> None:
-    """The table by part, what killed, and every fault that was not killed, on stdout."""
+    """Print the table by part, the killers, and every surviving fault on stdout."""
     console = Console(width=120)
     table = Table(title=f"Mutation score of {score.target}")
     table.add_column("part")
@@ -128,5 +128,5 @@ def _print_list(verdict: MutantStatus, outcomes: Sequence[FaultOutcome]) -> None
 
 
 def progress(text: str) -> None:
-    """Say what is going on, on stderr."""
+    """Print progress on stderr."""
     print(f"mutation: {text}", file=sys.stderr, flush=True)

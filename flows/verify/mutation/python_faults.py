@@ -1,8 +1,7 @@
 """Faults in Python modules: one changed comparison, operator, constant or condition each.
 
-A fault is put into the module's own namespace, and into every module that has taken a name from
-it, so that the code under test and its tests see nothing but the fault. That is for a process that
-ends afterwards.
+A fault replaces code in the module's namespace and in every module that has imported a name from
+it, so code and tests see only the faulty version. The process must end afterwards.
 """
 
 import ast
@@ -41,12 +40,12 @@ OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True, slots=True)
 class PythonFault:
-    """One change: the module, the line, what was there and what stands there now.
+    """One change: module, line, old text and new text.
 
     Parameters
     ----------
     place
-        Which of all changes of the module it is.
+        Index among all changes of the module.
     """
 
     module: str
@@ -57,12 +56,12 @@ class PythonFault:
 
     @property
     def text(self) -> str:
-        """Where and what, for the report."""
+        """Place and change, for the report."""
         return f"{self.module.rpartition('.')[2]}: `{self.before}` becomes `{self.after}`"
 
 
 def draw_faults(modules: Sequence[ModuleType], count: int, seed: int) -> list[PythonFault]:
-    """Draw changes of these modules, the same ones for the same seed."""
+    """Draw changes of these modules; the same seed gives the same ones."""
     found = [
         PythonFault(module.__name__, getattr(node, "lineno", 0), _text(node), _text(other), place)
         for module in modules
@@ -72,7 +71,7 @@ def draw_faults(modules: Sequence[ModuleType], count: int, seed: int) -> list[Py
 
 
 def put_fault(fault: PythonFault) -> None:
-    """Change the module, and all that has taken names from it, in this process for good."""
+    """Change the module, and all modules that import from it, for the rest of this process."""
     module = sys.modules[fault.module]
     tree = _tree(module)
     _, target, replacement = list(_changes(tree))[fault.place]
@@ -96,7 +95,7 @@ def _tree(module: ModuleType) -> ast.Module:
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[int, ast.AST, ast.AST]]:
-    """Every change there is: its number among the node's own, the node, what may stand there."""
+    """Every possible change: its index for the node, the node, and the replacement."""
     silent = _silent(tree)
     for node in ast.walk(tree):
         if id(node) not in silent:
@@ -105,7 +104,7 @@ def _changes(tree: ast.Module) -> Iterator[tuple[int, ast.AST, ast.AST]]:
 
 
 def _variants(node: ast.AST) -> Iterator[ast.AST]:
-    """What may stand in a node's place."""
+    """Replacements for a node."""
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
             for other in COMPARISONS[type(operator)]:

@@ -1,4 +1,4 @@
-"""Why some faults in Python change nothing that can be seen."""
+"""Arguments why some faults in Python have no visible effect."""
 
 import re
 
@@ -64,7 +64,7 @@ REASONS: tuple[tuple[str, str, str], ...] = (
 
 
 def software_reason(change: str, line: str) -> str | None:
-    """Why a change cannot be seen, if that is known."""
+    """Argument why a change has no visible effect, if one is known."""
     for changes, lines, text in REASONS:
         if re.search(changes, change) and re.search(lines, line):
             return text

@@ -1,7 +1,7 @@
-"""Runs prepared from programs: anywhere in memory, in words nobody's encoder would choose.
+"""Runs prepared from programs, at any place in memory and in unusual encodings.
 
-A program means the same wherever its data lie and however its free bits are set; the hardware is
-shown all of it.
+The meaning of a program depends neither on the place of its data nor on its free bits; these runs
+vary both.
 """
 
 import random
@@ -24,7 +24,7 @@ QUICK = MemoryModel(latency_cycles=3)
 
 
 def moody_memory(chance: random.Random) -> MemoryModel:
-    """Anything from a quick memory to one that stalls four cycles out of five."""
+    """A random memory model, from a fast one to one that stalls four cycles out of five."""
     cycles = chance.choice((1, 1, 2, 3, 7))
     return MemoryModel(
         latency_cycles=chance.choice((1, 2, 16, 64, 200)),
@@ -57,7 +57,7 @@ def prepare(
     image: np.ndarray,
     memory: MemoryModel | None = None,
 ) -> StimulusRun:
-    """A run of a legal program, with what the definition leaves."""
+    """A run of a legal program, with the memories after the definition has run it."""
     machine = Machine(configuration, image.copy())
     machine.run(program)
     size = len(encode_program(program, configuration))
@@ -72,7 +72,7 @@ def prepare(
 
 
 def _shifted(instruction: Instruction, by: int) -> Instruction:
-    """The same instruction with its place in main memory moved."""
+    """The same instruction at a different place in main memory."""
     if isinstance(instruction, Load) and instruction.fill:
         return instruction
     if isinstance(instruction, Load | Store):
@@ -83,10 +83,10 @@ def _shifted(instruction: Instruction, by: int) -> Instruction:
 def encode_loosely(
     program: Sequence[Instruction], configuration: Configuration, seed: int
 ) -> bytes:
-    """Words that mean the same as `encode_program`'s: free bits and places taken by chance.
+    """Words with the same meaning as `encode_program`'s, but random free bits and loop levels.
 
-    Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero.
-    A nest that comes as often as there are levels to choose for its loops stands once at each.
+    Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero. A
+    nest that occurs once per choice of levels uses each choice once.
     """
     chance = random.Random(seed)
     turns: dict[tuple[str, str, int], Iterator[tuple[int, ...]]] = {}

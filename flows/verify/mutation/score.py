@@ -1,7 +1,7 @@
 """Run every faulty core in a process of its own until a test tells it from the good one.
 
-A fault can make a core oscillate, which ends the simulator's process: that is a find as well. The
-process also swallows what failing assertions print.
+A fault can make a core oscillate, which ends the simulator's process; this counts as found. The
+process also hides the output of failing assertions.
 """
 
 import multiprocessing
@@ -20,7 +20,7 @@ from .session import FaultSession, Observation, ObservationKind, Stimulus
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What found a fault: the stimulus, how the fault showed, and where."""
+    """Detection of a fault: the stimulus, and the kind and place of the difference."""
 
     stimulus: str
     kind: ObservationKind
@@ -28,7 +28,7 @@ class Kill:
 
 
 class Suite:
-    """All stimuli with what the core without faults shows.
+    """All stimuli with the observations of the core without faults.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Suite:
             raise HardwareError(f"mutation: the core without faults differs from itself: {again}")
 
     def try_fault(self, number: int, leave_out: frozenset[str] = frozenset()) -> Kill | None:
-        """Apply stimuli until one tells the fault; None where all see the good core."""
+        """Apply stimuli until one detects the fault; None if none does."""
         session = FaultSession(self.library, self.configuration, number, iter(self.durations))
         try:
             for name, apply in self.stimuli.items():
@@ -98,7 +98,7 @@ def try_all(
     budget_s: float,
     limit_s: float = 120,
 ) -> Iterator[tuple[int, object]]:
-    """Call `attempt` for every number, each in a process of its own; results as they come.
+    """Call `attempt` for every number, each in its own process; yield results as they come.
 
     Parameters
     ----------
@@ -107,9 +107,9 @@ def try_all(
     jobs
         Processes at once.
     budget_s
-        No more are begun after so many seconds.
+        Seconds after which no new one starts.
     limit_s
-        A process that takes longer does not end.
+        Seconds after which a process counts as hanging.
     """
     context = multiprocessing.get_context("fork")
     began = time.monotonic()

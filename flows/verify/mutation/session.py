@@ -1,8 +1,8 @@
-"""One core under test, fault chosen, and what can be seen of it.
+"""One core under test with a chosen fault, and observations of it.
 
-A stimulus is a generator of observations; the same ones are made of every core, so that the first
-that differs from the core without faults ends the run. What must be equal to the *definition* is
-compared there, on the core without faults, by the stimuli themselves.
+A stimulus is a generator of observations, which are the same for every core. The first one that
+differs from the core without faults ends the run. On the core without faults, the stimuli also
+compare memories with the *definition*.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from ....sim.memory_model import MemoryModel
 from ....sim.scratchpad_arrays import ScratchpadArrays
 
 UNLIMITED_CYCLES = 4_000_000
-"""More than any stimulus takes on a core without faults, unless it says so."""
+"""Cycle budget: more than any stimulus takes on a core without faults by default."""
 
 SILENCE_CYCLES = 1 << 40
 """Runs end by their budget, never by silence."""
@@ -33,7 +33,7 @@ PATIENCE_CYCLES = 300
 
 
 class ObservationKind(StrEnum):
-    """How a fault shows."""
+    """Kind of observation that shows a fault."""
 
     RULE = "rule of a port, or assertion"
     HANG = "hang"
@@ -43,7 +43,7 @@ class ObservationKind(StrEnum):
 
 
 class Observation(NamedTuple):
-    """Something seen of a core, comparable."""
+    """An observation of a core; comparable."""
 
     kind: ObservationKind
     name: str
@@ -55,20 +55,20 @@ Stimulus = Callable[["FaultSession"], Iterator[Observation]]
 
 @dataclass(frozen=True, slots=True)
 class StimulusRun:
-    """A program, where it and its data lie, and the memory behind the port.
+    """A program, its place and that of its data, and the memory model.
 
     Parameters
     ----------
     code, image
         Encoded program; uint8[bytes], the data window before the run.
     expected
-        The definition's memories after the run; None where the run does not reach its end.
+        The definition's memories after the run; None if the run does not reach its end.
     program_base, image_base
         Byte addresses.
     program_bytes
-        What the core is told; by default, the size of the code.
+        Size given to the core; by default, the size of the code.
     data_base, data_bytes
-        The window that the core is told; by default, the place of the image.
+        Window given to the core; by default, the place of the image.
     """
 
     code: bytes
@@ -92,7 +92,7 @@ class FaultSession:
     fault
         Its number; 0 for none.
     durations
-        Cycles of each run of the core without faults, to know a hang by; None for that core.
+        Cycles of each run of the core without faults, to detect a hang; None for that core.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class FaultSession:
         return self._outcome(self.harness.run(cycles, SILENCE_CYCLES))
 
     def finish(self, cycles: int = UNLIMITED_CYCLES) -> Observation:
-        """Go on to the interrupt, not much longer than the core without faults."""
+        """Run to the interrupt, but not much longer than the core without faults."""
         if self.known is not None:
             cycles = min(cycles, next(self.known) + PATIENCE_CYCLES)
         before = self.harness.cycles
@@ -168,7 +168,7 @@ class FaultSession:
         return Observation(ObservationKind.HANG, "interrupt", outcome == INTERRUPTED)
 
     def results(self, run: StimulusRun | None = None) -> Iterator[Observation]:
-        """Everything that a run has left: memories, registers, times."""
+        """Observe the results of a run: memories, registers, times."""
         yield Observation(ObservationKind.VALUE, "DRAM", self.dram.tobytes())
         try:
             pads = self.scratchpads.read()

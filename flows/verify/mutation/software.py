@@ -1,7 +1,7 @@
 """The mutation scores of the checker and of the timing model: faults in Python, found by tests.
 
-The checker's faults meet its unit tests, then good and spoilt programs whose verdicts are known.
-Those of the timing model meet programs whose cycles the RTL has shown.
+Faults of the checker are tried with its unit tests, then with good and mutated programs whose
+verdicts are known. Faults of the timing model are tried with programs whose RTL cycles are known.
 """
 
 import random
@@ -33,7 +33,7 @@ from .score import Crash, try_all
 
 Program = tuple[Instruction, ...]
 Attempt = Callable[[], str | None]
-"""Looks for the fault in this process; what found it, or None."""
+"""Looks for the fault in this process; returns what found it, or None."""
 
 ROOT = Path(__file__).parents[3]
 CHECKER_TESTS = (
@@ -68,7 +68,7 @@ def score_checker(count: int, seed: int, *, jobs: int = 2, budget_s: float = flo
 
 
 def score_timing(count: int, seed: int, *, jobs: int = 2, budget_s: float = float("inf")) -> Score:
-    """Faults in the timing model's definition, found by what the RTL and the compiled model say."""
+    """Faults in the timing model's definition, found by comparison with RTL and compiled model."""
     modules = (definition, fetch, transfers, channels)
     runs = [run for name in CONFIGURATIONS for run in _rtl_runs(PRESETS[name])]
     compiled = list(_compiled_runs())
@@ -167,9 +167,9 @@ def _cases() -> list[tuple[Program, Configuration]]:
 
 
 def _verdict(program: Program, configuration: Configuration) -> object:
-    """Every fault with its place, or the report of a program without; and the tokens it would get.
+    """Faults of a program with their places, or its report; and the tokens it would get.
 
-    Not the words: what is said of a fault is the unit tests' business.
+    Messages are not compared; the unit tests check them.
     """
     faults = [fault.index for fault in checker.faults(program, configuration, DATA_BYTES)]
     if faults:
@@ -225,7 +225,7 @@ def _compiled_runs() -> Iterator[Timed]:
 
 
 def _full_counters(giver: Unit, taker: Unit, configuration: Configuration) -> Program:
-    """One unit runs ahead of another until it may not signal; the other begins with much work."""
+    """One unit runs ahead until it must wait to signal; the other starts with long work."""
     loops = (Loop(16, (0, 0)),)
     work: dict[Unit, Instruction] = {
         Unit.LOAD: Load(destination=Memory.LUT, length=1, memory=64, local=0, loops=loops),

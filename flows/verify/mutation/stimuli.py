@@ -1,6 +1,6 @@
-"""What is done to every faulty core: registers, programs in any mood of the memory, and errors.
+"""Stimuli for every faulty core: registers, programs with varied memories, and errors.
 
-Ordered from what finds many faults quickly to what takes long; a fault is run until the first
+Stimuli that find many faults quickly come first, slow ones last. A fault runs until the first
 difference.
 """
 
@@ -119,7 +119,7 @@ def _program(configuration: Configuration, seed: int) -> Stimulus:
 
 
 def _watch(session: FaultSession, pace: int, *, interfering: bool) -> Iterator[Observation]:
-    """Read what the units do while they do it; writes and starts must not disturb them."""
+    """Read the state of busy units; writes and starts must not disturb them."""
     for look in range(40):
         outcome = session.go(pace)
         if outcome.kind is ObservationKind.RULE or outcome.value is True:

@@ -1,8 +1,8 @@
-"""Why some faults of the hardware cannot be seen although one clock cycle from any state tells.
+"""Arguments for hardware faults that one-cycle proofs cannot show to be invisible.
 
-`equivalence` proves most equal faults so. These need to know which states the machine reaches, or
-what the rest of a program's life looks like. A fault is matched by what is stable about it: its
-place, the text of its source line, and the registers that it can change in one cycle.
+`equivalence` proves most invisible faults over one clock cycle. The arguments here use the states
+that the machine can reach, or the rest of a program's run. A fault is matched by stable properties:
+its place, the text of its source line, and the registers that it can change in one cycle.
 """
 
 import re
@@ -190,16 +190,16 @@ BEYOND_REACH = (
         "later, and reads the same; nothing checks that the core had taken the address by then",
     ),
 )
-"""Faults that can be seen, and why the stimuli do not: they count as survivors."""
+"""Visible faults, with reasons why the stimuli miss them; they count as survivors."""
 
 
 def beyond_reach(place: str) -> str:
-    """Why a fault that can be seen is not, or nothing."""
+    """Reason why a visible fault is missed, or empty."""
     return next((text for pattern, text in BEYOND_REACH if re.search(pattern, place)), "")
 
 
 def reason(place: str, source: str, registers: tuple[str, ...]) -> str | None:
-    """Why a fault cannot be seen, if that is known.
+    """Argument why a fault is invisible, if one is known.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def reason(place: str, source: str, registers: tuple[str, ...]) -> str | None:
     source
         File and text of the line that it comes from.
     registers
-        What it can change in one cycle.
+        Registers that it can change in one cycle.
     """
     for found in REASONS:
         if (

@@ -1,8 +1,8 @@
 """Run a program in a random order that tokens and queues allow: a second opinion on the checker.
 
-Timing is replaced by chance: which unit moves next, how long an instruction stays in flight, and
-when in between it reads and writes. A program that the checker accepts must give the same memories
-for every seed.
+Timing is random: which unit proceeds next, how long an instruction is in flight, and when it reads
+and writes in between. A program that the checker accepts must give the same memories for every
+seed.
 """
 
 import random
@@ -21,7 +21,7 @@ LOADS_IN_FLIGHT = 3
 
 
 class _Run:
-    """One execution: what FETCH has dispatched, queues, instructions in flight, and tokens."""
+    """One execution: dispatched instructions, queues, instructions in flight, and tokens."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ def execute_adversarially(
     Raises
     ------
     ProgramError
-        When all units wait for ever, or an instruction leaves a memory.
+        When all units wait forever, or an access exceeds a memory.
     """
     run = _Run(program, configuration, dram, seed)
     pace = [run.chance.choice((0.02, 0.3, 1.0, 5.0)) for _ in range(9)]
@@ -139,12 +139,12 @@ def execute_adversarially(
         run.chance.choices([m for _, m in moves], [weight for weight, _ in moves])[0]()
     waiting = [unit.name for unit in Unit if run.queues[unit] or run.flying[unit]]
     if waiting or run.dispatched < len(run.program):
-        raise ProgramError(f"deadlock after seed {seed}: {', '.join(waiting)} wait for ever")
+        raise ProgramError(f"deadlock after seed {seed}: {', '.join(waiting)} wait forever")
     return run.machine
 
 
 def first_difference(one: Machine, other: Machine) -> str | None:
-    """Where two machines' memories differ first, as text; None where they are equal."""
+    """First difference between two machines' memories, as text; None if they are equal."""
     for memory in Memory:
         ours, theirs = one.memories[memory], other.memories[memory]
         if not np.array_equal(ours, theirs):

@@ -1,4 +1,4 @@
-"""Programs kept as text: assembly under a head that says on which machine and memory they run.
+"""Programs as text: assembly with a header that names machine and memory.
 
     # why: a LOAD of more bursts than may be in flight
     # configuration: {"lanes_in": 4, ...}
@@ -7,7 +7,7 @@
     load destination=act length=512 memory=0 local=0
     halt
 
-The head is comments, so that the file is assembly for everything else that reads it.
+The header consists of comments, so the file is ordinary assembly for other readers.
 """
 
 import json
@@ -34,13 +34,13 @@ class Case:
     Parameters
     ----------
     why
-        One line: what it is for.
+        Purpose, in one line.
     configuration
         The machine.
     memory
         Arguments of a `MemoryModel`; empty for the default one.
     image_seed, data_bytes
-        Of `random_image`: what main memory holds at the start.
+        Arguments of `random_image`, the initial contents of main memory.
     program
         Legal, HALT last.
     """
@@ -53,7 +53,7 @@ class Case:
     program: tuple[Instruction, ...]
 
     def image(self) -> np.ndarray:
-        """What main memory holds at the start, uint8[data_bytes]."""
+        """Initial contents of main memory, uint8[data_bytes]."""
         return random_image(self.image_seed, self.data_bytes)
 
 

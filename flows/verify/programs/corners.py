@@ -1,9 +1,9 @@
 """Corners that programs should meet, recognised in a program, and counted over many.
 
-A corner is a name such as `load.local@ACT last` or `hazard GEMM>VECTOR read after write`. Which
-corners have a program at all follows from the configuration (`possible_corners`), so that a set of
-programs can be asked for what it leaves out. Corners of numbers, such as a sum that wraps, are seen
-by executing: `corners_of_numbers` in `number_corners`.
+A corner is a name such as `load.local@ACT last` or `hazard GEMM>VECTOR read after write`.
+`possible_corners` lists the corners that are possible on a configuration, so the missing ones of a
+set of programs are known. Corners of numbers, such as a sum that wraps, need execution: see
+`corners_of_numbers` in `number_corners`.
 """
 
 from collections import Counter
@@ -42,12 +42,12 @@ def coverage(
     configuration: Configuration,
     length: int = 40,
 ) -> dict[str, int]:
-    """How many of the programs meet each corner, those that none meets with 0.
+    """Number of programs that meet each corner, including corners with 0.
 
     Parameters
     ----------
     programs
-        With the image of main memory that each starts from.
+        Programs, each with its initial image of main memory.
     length
         Instructions that a program may have; decides which corners are possible.
     """
@@ -64,7 +64,7 @@ def coverage(
 def program_corners(
     program: Sequence[Instruction], configuration: Configuration, data_bytes: int
 ) -> set[str]:
-    """Corners of a legal program that can be seen without executing it."""
+    """Corners of a legal program that are visible without execution."""
     met: set[str] = set()
     for instruction in program:
         met.update(_fields(instruction, configuration))

@@ -1,9 +1,9 @@
-"""Other words for the same program: what a word may hold where its meaning does not depend on it.
+"""Other words for the same program: random contents of bits that do not affect the meaning.
 
-An encoder writes zeros there, so that no encoded program would show a machine that looks. Loops of
-extent 1 may stand at any level and have any strides; padding, the byte of a LOAD that does not
-fill, the memory side of one that does, and the part of a GEMM that is not depthwise, may hold
-anything.
+The encoder writes zeros there, so encoded programs would not expose a machine that reads these
+bits. Loops of extent 1 may be at any level with any strides. These bits may hold anything: padding,
+the byte of a LOAD without fill, the memory side of a LOAD with fill, and the part of a GEMM that is
+not depthwise.
 """
 
 import random
@@ -38,7 +38,7 @@ def _word(instruction: Instruction, configuration: Configuration, chance: random
 
 
 def _free(instruction: Instruction, fields: Iterable[str]) -> list[str]:
-    """Fields that mean nothing to this instruction."""
+    """Fields without effect in this instruction."""
     free = [name for name in instruction.forgotten if not instruction.takes_effect(name)]
     if isinstance(instruction, Load) and instruction.fill:
         free += [name for name in fields if name.rpartition(".")[2] == "memory"]

@@ -1,4 +1,4 @@
-"""Small faults put into good programs on purpose, to see that the checker finds what matters."""
+"""Good programs with small deliberate faults, to test that the checker finds them."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ Program = tuple[Instruction, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A changed program and what was changed."""
+    """A changed program and a description of the change."""
 
     text: str
     program: Program
@@ -141,7 +141,7 @@ def _repeat_instruction(program: Program, chance: random.Random) -> tuple[str, P
 
 
 def _change_field(program: Program, chance: random.Random) -> tuple[str, Program]:
-    """Shift an address or constant, flip a flag, take another code."""
+    """Shift an address or constant, flip a flag, or choose another code."""
     index = _pick(program, chance)
     if isinstance(program[index], Halt):
         raise IsaError("HALT has no fields")
@@ -197,4 +197,4 @@ _CHANGES: dict[Callable[[Program, random.Random], tuple[str, Program]], int] = {
     _change_field: 6,
     _change_loop: 4,
 }
-"""Kinds of changes and how often each is drawn."""
+"""Kinds of changes with their relative frequency."""

@@ -39,14 +39,14 @@ HIGH, LOW = (1 << 31) - 1, -(1 << 31)
 def corners_of_numbers(
     program: Sequence[Instruction], configuration: Configuration, image: np.ndarray
 ) -> set[str]:
-    """Which of `NUMBER_CORNERS` a program meets when it starts from `image`; that is copied."""
+    """The `NUMBER_CORNERS` that a program meets when it starts from a copy of `image`."""
     machine = _Watched(configuration, image.copy())
     machine.run(program)
     return machine.met
 
 
 class _Watched(Machine):
-    """A machine that notes corners while it executes."""
+    """A machine that records corners while it executes."""
 
     def __init__(self, configuration: Configuration, dram: np.ndarray) -> None:
         super().__init__(configuration, dram)

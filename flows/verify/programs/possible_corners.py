@@ -1,7 +1,7 @@
 """Corners for which some program of a configuration exists.
 
-The list is made from the families' declarations, so that a new field, operand or nest asks for its
-own corners; `corners` recognises in a program what is named here.
+The list follows from the families' declarations, so a new field, operand or nest adds its own
+corners. `corners` recognises them in a program.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ LONG_BYTES = 4096
 
 MANY_RUNS = 16
 STRETCH = 8
-"""SYNCs on end that make a stretch."""
+"""Consecutive SYNCs that count as a stretch."""
 
 TINY_RUN = 4
-"""Instructions of one step on end that make a run of tiny ones."""
+"""Consecutive one-step instructions that count as a run of tiny ones."""
 
 LOCAL = DESTINATIONS
 """Scratchpads that LOAD fills."""
@@ -51,7 +51,7 @@ WRITES = {unit: _memories(unit, writes=True) for unit in Unit}
 
 
 def possible_corners(configuration: Configuration, data_bytes: int, length: int = 40) -> set[str]:
-    """Corners for which some program of `length` instructions exists."""
+    """Corners that some program of `length` instructions meets."""
     return {
         *(f"opcode {family.mnemonic}" for family in FAMILIES),
         *(name for family in FAMILIES for name in possible_fields(family, configuration)),
@@ -66,7 +66,7 @@ def possible_corners(configuration: Configuration, data_bytes: int, length: int 
 
 
 def ends(family: type[Instruction], name: str, configuration: Configuration) -> tuple[Any, ...]:
-    """Values of a field that programs must meet: of a number its ends, otherwise all."""
+    """Values of a field that programs must meet: the ends of a number, otherwise all values."""
     values = family.legal_values(name, configuration)
     return (values[0], values[-1]) if isinstance(values, range) else tuple(values)
 
@@ -77,7 +77,7 @@ def shown(value: Any) -> str:
 
 
 def choices(family: type[Instruction], configuration: Configuration) -> Iterator[str]:
-    """Immediate fields that leave a choice; a length is drawn with its loops."""
+    """Immediate fields with a choice; a length is drawn with its loops."""
     for field in family.own_fields(configuration):
         if field.bits and field.name != "length":
             yield field.name
@@ -136,7 +136,7 @@ def _possible_nests(family: type[Instruction], configuration: Configuration) -> 
 def greatest_extent_fits(
     family: type[Instruction], nest: str, configuration: Configuration
 ) -> bool:
-    """Whether a loop of the greatest extent keeps the memories' sizes and `LONG_CYCLES`."""
+    """Whether a loop of the greatest extent fits the memories and `LONG_CYCLES`."""
     greatest = 1 << configuration.extent_bits
     cycles = {Load: 2, Gemm: 1, Vector: 1, Store: 2}[family]
     if nest == "tile_loops":

@@ -1,8 +1,8 @@
 """Configurations for verification: every parameter at its ends, small enough to build in seconds.
 
-The presets are the points that people use; errors of a generator hide where two sizes that are
-equal there differ. So each named entry here moves a few parameters away from the others, and
-`random_configuration` draws any legal point of a small machine.
+In the presets, many sizes are equal, which can hide errors of a generator. Each named entry here
+therefore changes a few parameters independently, and `random_configuration` draws any legal small
+machine.
 """
 
 import random
@@ -22,7 +22,7 @@ SMALL = PRESETS["4x4"].replace(
     lut_tables=1,
     address_bits=24,
 )
-"""What the named entries change."""
+"""Changes of the named entries."""
 
 EXTRA_OPERATIONS = (
     "absolute_difference = abs(a - b)",
@@ -35,7 +35,7 @@ EXTRA_OPERATIONS = (
     "minus = a - b",
     "ceiling = min(a, a_multiplier)",
 )
-"""Operations of VECTOR that together use all that a law is written with."""
+"""Operations of VECTOR that together use the whole syntax of laws."""
 
 _CHANGES: dict[str, dict[str, Any]] = {
     "wide-in": {"lanes_in": 16, "lanes_out": 4},
@@ -154,9 +154,9 @@ def random_configuration(seed: int) -> Configuration:
 
 
 def random_memory_parameters(seed: int) -> dict[str, Any]:
-    """Arguments of a `MemoryModel`: from a quick memory to one that mostly stalls.
+    """Arguments of a `MemoryModel`, from a fast memory to one that mostly stalls.
 
-    Ends are drawn as often as what lies between them; the same seed gives the same memory.
+    Extreme values are as frequent as all others together; the same seed gives the same memory.
     """
     chance = random.Random(seed)
     cycles = chance.choice((1, 1, 2, 3, 7, 16))

@@ -1,8 +1,8 @@
 """Random instructions of every family, each legal by itself.
 
 Shapes are drawn from the families' declarations (nests, operands, immediates), fitted into windows
-of the memories, and kept only if the checker's own rules for one instruction accept them.
-Scratchpads are used near the ends of their banks, so that programs read what they wrote.
+of the memories, and kept only if the checker's own rules for one instruction accept them. Programs
+concentrate on the ends of scratchpad banks, so they read what they wrote.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ from ....isa.legality import has_faults
 from ....isa.pipeline import GEMM_REVISIT_STEPS
 
 Window = tuple[int, int]
-"""First byte of a part of a memory, and first byte beyond."""
+"""First byte and end (exclusive) of a part of a memory."""
 
 STEP_BUDGETS = (8, 40, 160)
 """Steps of a unit that one instruction may take; long ones are rare."""
 
 SHARES = {"depthwise": 0.4, "accumulate": 0.4, "scale": 0.7, "lookup": 0.3}
-"""How often flags are set that are not set in half of the instructions."""
+"""Probability of flags that are not set in half of the instructions."""
 
 LONGEST_SHARE = 0.004
 """Share of GEMMs and VECTORs that may take as many steps as one loop can count."""
@@ -39,7 +39,7 @@ def parameter_bytes(data_bytes: int) -> int:
 
 
 class ProgramDrawing:
-    """One program being drawn: its generator of chance, and where it mostly works."""
+    """One program being drawn: its random generator and its hot windows."""
 
     def __init__(self, configuration: Configuration, seed: int, data_bytes: int) -> None:
         self.configuration = configuration
@@ -55,7 +55,7 @@ class ProgramDrawing:
         self.hot[Memory.DRAM] = [(i * quarter, (i + 1) * quarter) for i in range(4)]
 
     def _hot(self, memory: Memory, bank: int) -> Window:
-        """Where a program mostly works in a bank: at its start, its end, or in between."""
+        """Hot window of a program in a bank: at its start, at its end, or in between."""
         size = self.configuration.bank_bytes(memory)
         tile = self.configuration.row_bytes(memory)
         if memory is Memory.WGT:
@@ -73,7 +73,7 @@ class ProgramDrawing:
         return bank * size + start, bank * size + start + length
 
     def fill_scratchpads(self, most: int) -> list[Instruction]:
-        """Loads of up to `most` hot windows, so that later instructions find values."""
+        """Loads of up to `most` hot windows, which give later instructions values to read."""
         loads: list[Instruction] = []
         for memory in (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT):
             windows = self.hot[memory]
@@ -87,13 +87,13 @@ class ProgramDrawing:
         return loads[:most]
 
     def pairs(self) -> Window:
-        """Where the image holds pairs of bias and scale."""
+        """The part of the image with pairs of bias and scale."""
         return 0, parameter_bytes(self.data_bytes)
 
     # Pieces ------------------------------------------------------------------------------------
 
     def window(self, memory: Memory, banks: Sequence[int] | None = None) -> Window:
-        """A hot window, or now and then one or all banks."""
+        """A hot window, or sometimes one or all banks."""
         if memory is Memory.DRAM and self.chance.random() < 0.2:
             return 0, self.data_bytes
         banks = range(len(self.hot[memory])) if banks is None else banks
@@ -141,20 +141,20 @@ class ProgramDrawing:
         return self.chance.choices(STEP_BUDGETS, (50, 45, 5))[0]
 
     def long_budget(self) -> int:
-        """Steps for the next GEMM or VECTOR: once in a long while a loop of the greatest extent."""
+        """Steps for the next GEMM or VECTOR; rarely a loop of the greatest extent."""
         if self.chance.random() < LONGEST_SHARE:
             return min(4096, 1 << self.configuration.extent_bits)
         return self.budget()
 
     def number(self, values: range, usual: int) -> int:
-        """One of some numbers: often the usual one or a corner, else most likely a small one."""
+        """A number: often the default or a corner, otherwise most likely a small one."""
         corners = [each for each in (values[0], values[-1], -1, 0, 1, 128) if each in values]
         low, high = max(values[0], -128), min(values[-1], 255)
         drawn = usual, self.chance.choice(corners), self.chance.randint(low, high)
         return self.chance.choices(drawn, (4, 3, 3))[0]
 
     def fields(self, family: type[Instruction], **given: Any) -> dict[str, Any]:
-        """Legal values for the immediate fields of a family, those that are given kept."""
+        """Legal values for the immediate fields of a family; given values are kept."""
         defaults: dict[str, Any] = {
             field.name: field.default for field in dataclasses.fields(family)
         }

@@ -1,9 +1,9 @@
 """Random legal programs: every opcode, every corner of every field, real concurrency.
 
-The seed chooses a profile, which says how often each kind of scene is drawn; tokens come from the
-conflicts. Blocks of SYNCs that fill counters are woven in afterwards: a block that gives as many
-tokens of each pair as it takes can stand anywhere, since every later wait then takes a token at
-least as young as before.
+The seed chooses a profile, which sets the frequency of each kind of scene; tokens follow from the
+conflicts. Blocks of SYNCs that fill counters are inserted afterwards. A block that gives and takes
+equally many tokens of each pair can be inserted anywhere, because every later wait then takes a
+token that is given no earlier than before.
 """
 
 import random
@@ -20,21 +20,21 @@ from .random_instructions import parameter_bytes
 from .random_scenes import Scene, Scenes
 
 FILLS = 13
-"""Loads at the start, at most, that give later instructions something to find."""
+"""Largest number of initial loads, which give later instructions values to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramProfile:
-    """How often each scene is drawn, by the name of its method of `Scenes`.
+    """Frequencies of scenes, by the name of their method of `Scenes`.
 
     Parameters
     ----------
     weights
-        Of the scenes.
+        Frequencies of the scenes.
     tight
         Whether room for a full queue matters more than loads at the start.
     redundant
-        Chances, one of which is taken, that an instruction waits for one that it need not.
+        Probabilities of unnecessary waits, one of which is chosen.
     blocks
         Whether blocks of SYNCs are woven in.
     """
@@ -75,7 +75,7 @@ PROFILES: dict[str, ProgramProfile] = {
         }
     ),
 }  # fmt: skip
-"""What programs concentrate on; any six seeds in a row draw each once."""
+"""Profiles of programs; any six consecutive seeds use each one once."""
 
 
 def profile_of(seed: int) -> str:
@@ -93,8 +93,8 @@ def random_program(
     seed
         The same seed gives the same program and image.
     length
-        Instructions, with those that fill the scratchpads at the start (about ten), but without
-        HALT and SYNCs that token limits ask for.
+        Number of instructions, including about ten initial loads, but without HALT and the SYNCs
+        that token limits require.
     data_bytes
         Size of the data window, at least 4096.
 
@@ -134,7 +134,7 @@ def _token_blocks(
 ) -> list[list[Sync]]:
     """Blocks of SYNCs that give and take the same tokens, together at most `room` of them.
 
-    Of every two seeds of a profile one fills a counter, each pair of units in turn.
+    One of every two seeds of a profile fills a counter, each pair of units in turn.
     """
     turn, fills = divmod(seed // len(PROFILES), 2)
     if fills:
@@ -171,7 +171,7 @@ def _flood(source: Unit, targets: Sequence[Unit], count: int, chance: random.Ran
 
 
 def _ring(units: Sequence[Unit], count: int) -> list[Sync]:
-    """One token handed on from unit to unit."""
+    """One token passed from unit to unit."""
     ring = []
     for step in range(count):
         before, here = units[(step - 1) % len(units)], units[step % len(units)]

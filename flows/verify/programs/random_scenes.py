@@ -1,6 +1,6 @@
 """Short groups of instructions that aim at one corner each; `random_programs` mixes them.
 
-A scene needs no tokens: those come from the conflicts once the whole program is drawn.
+A scene needs no tokens; they follow from the conflicts of the whole program.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from .random_instructions import ProgramDrawing, make_loops
 Scene = list[Instruction]
 
 TRIES = 30
-"""Draws of an instruction before a plain one is taken."""
+"""Draws of an instruction before a plain one is used."""
 
 TOUCHES = 200
 """Draws of an instruction that is to touch one place."""
@@ -83,7 +83,7 @@ class Scenes(ProgramDrawing):
         return [self.transfer(local, length, place, self._memory(local, length))]
 
     def _memory(self, local: Memory, length: int) -> int:
-        """Where a run may begin in memory; runs for PARAM begin where pairs begin."""
+        """A random legal start of a run in memory; runs for PARAM start at a pair."""
         if local is Memory.PARAM:
             return self.chance.randint(0, (self.data_bytes - length) // 8) * 8
         return self.chance.randint(0, self.data_bytes - length)
@@ -114,7 +114,7 @@ class Scenes(ProgramDrawing):
         return [Store(source=source, length=length, local=bases[0], memory=bases[1], loops=loops)]
 
     def pads(self) -> Scene:
-        """A tile with fills above, below, left and right of what is copied."""
+        """A copied tile with fills above, below, left and right."""
         chance = self.chance
         place = chance.choice((Memory.ACT, Memory.ACT, Memory.WGT, Memory.LUT))
         room = min(self.configuration.size_bytes(place), 1024)
@@ -191,7 +191,7 @@ class Scenes(ProgramDrawing):
     def _plain(
         self, family: type[Instruction], length: int = 0
     ) -> tuple[dict[str, Memory], dict[str, Any]]:
-        """Where each operand lies, and values for all fields but operands and loops."""
+        """Memories of the operands, and values for all fields except operands and loops."""
         lies = {o.name: self.chance.choice(tuple(family.places[o.name])) for o in family.operands}
         told: dict[str, Any] = {}
         for operand, memory in lies.items():
@@ -201,7 +201,7 @@ class Scenes(ProgramDrawing):
         return lies, self.fields(family, **told)
 
     def greatest(self) -> Scene:
-        """A loop of the greatest extent, once a program; else something plain."""
+        """A loop of the greatest extent, once per program; otherwise a plain instruction."""
         nests = [
             (family, nest)
             for family in MOVING
@@ -261,7 +261,7 @@ class Scenes(ProgramDrawing):
         return [Sync(target=self.chance.choice(tuple(Unit))) for _ in range(4)]
 
     def hazard(self) -> Scene:
-        """Two tiny instructions of different units that only a token between them keeps apart."""
+        """Two tiny instructions of different units that only a token keeps in order."""
         first, second = self.chance.sample(tuple(Unit), 2)
         kinds = [
             (memory, earlier, later)
@@ -344,7 +344,7 @@ class Scenes(ProgramDrawing):
         return self.operand([], memory, granule, self.chance.choice(self.hot[memory]))[0]
 
     def soonest(self) -> Scene:
-        """As many rows as lanes, and accumulators that come back after as few steps as may be."""
+        """As many rows as lanes, and accumulators visited again after the fewest legal steps."""
         configuration, chance = self.configuration, self.chance
         rows = max(configuration.lanes_in, GEMM_REVISIT_STEPS)
         rows = min(rows, 1 << configuration.extent_bits)

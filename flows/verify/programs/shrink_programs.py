@@ -1,9 +1,9 @@
-"""From a failing program to the smallest one that still fails, legal at every step.
+"""Shrink a failing program to a minimal one that still fails; every step is legal.
 
-Two ways of keeping programs legal: tokens are made anew from the conflicts, or, where the failure
-is one of the tokens themselves, an instruction goes together with both ends of its tokens. The
-caller only ever sees programs that the checker accepts. Nothing is drawn: the same program and the
-same answers give the same result.
+There are two ways to keep programs legal. Tokens are recomputed from the conflicts; or, if the
+tokens themselves cause the failure, an instruction is removed with both ends of its tokens. The
+caller sees only programs that the checker accepts. Nothing is random: the same program and the same
+answers give the same result.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,11 +40,11 @@ def shrink(
     program
         One that fails, with tokens, HALT last.
     data_bytes
-        Size of the data window, by which the checker judges.
+        Size of the data window, for the checker.
     fails
         Tells whether a program shows the failure. Called with legal programs only.
     most_tries
-        Calls of `fails` at most.
+        Largest number of calls of `fails`.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def shrink(
 
 
 class _Shrinking:
-    """The predicate, and how often it may still be asked."""
+    """The predicate, and the number of calls left."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class _Shrinking:
         return program
 
     def woven(self, program: Sequence[Instruction]) -> Program:
-        """The same work with the tokens that its conflicts ask for."""
+        """The same work with new tokens for its conflicts."""
         return synthesise_tokens(program, self.configuration)
 
     def either_way(self, kept: Program) -> Program | None:
@@ -112,7 +112,7 @@ class _Shrinking:
         return woven if woven != kept and self.accepts(woven) else None
 
     def fewer_instructions(self, program: Program) -> Program:
-        """Leave out halves, quarters and so on, down to single instructions."""
+        """Remove halves, quarters and so on, down to single instructions."""
         size = max(1, len(program) // 2)
         while size:
             start = 0
@@ -127,7 +127,7 @@ class _Shrinking:
         return program
 
     def fewer_tokens(self, program: Program) -> Program:
-        """Leave out single tokens, both ends, that nothing needs."""
+        """Remove single unnecessary tokens, both ends."""
         place = 0
         while place < len(ends := token_ends(program)):
             candidate = without_token(program, *ends[place])
@@ -138,7 +138,7 @@ class _Shrinking:
         return program
 
     def smaller_instructions(self, program: Program) -> Program:
-        """Take simpler fields and loops, one change at a time, each as long as one helps."""
+        """Simplify fields and loops, one change at a time, as long as it helps."""
         for index in range(len(program) - 1):
             changed = True
             while changed and index < len(program) - 1:
@@ -153,7 +153,7 @@ class _Shrinking:
 
 
 def without(program: Program, chosen: Sequence[int]) -> Program:
-    """Without some instructions and without every token that one of them gives or takes."""
+    """Copy without some instructions and without every token that they give or take."""
     gone = set(chosen)
     for giver, taker in token_ends(program):
         if giver in gone or taker in gone:
@@ -171,7 +171,7 @@ def without_token(program: Program, giver: int, taker: int) -> Program:
 
 
 def _simpler(instruction: Instruction, configuration: Configuration) -> Iterator[Instruction]:
-    """Versions that do less, those that change most first; none is the instruction itself."""
+    """Simpler versions, the largest changes first; never the instruction itself."""
     if isinstance(instruction, Halt):
         return
     for changes in _changes(instruction):
@@ -222,7 +222,7 @@ def _plain(name: str, default: object) -> int:
 
 
 def _weight(instruction: Instruction) -> tuple[int, ...]:
-    """What shrinking lowers: loops, steps, then distances of all fields from their plainest."""
+    """Measure that shrinking lowers: loops, steps, then distances of fields from the plainest."""
     loops = strides = 0
     for nest in instruction.nests:
         for loop in getattr(instruction, nest):

@@ -78,8 +78,8 @@ def test_a_copy_that_no_unit_can_make_is_refused():
     schedule.tensorise("acc", "n")
     schedule.tensorise("out.ACT", "n")
     assert refusal(schedule) == (
-        "copy of `image.ACT` to `image.ACT.ACT`: nothing moves data from ACT to ACT; LOAD fills "
-        "ACT, WGT, PARAM and LUT from main memory, and STORE takes from ACT and ACC"
+        "copy of `image.ACT` to `image.ACT.ACT`: no unit moves data from ACT to ACT; LOAD fills "
+        "ACT, WGT, PARAM and LUT from main memory, and STORE reads ACT and ACC"
     )
 
 

@@ -88,7 +88,7 @@ def test_the_page_lists_what_it_was_made_of():
 SURPRISES = {
     "passes now": (
         CaseResult("test_b", PASSED),
-        "`test_b` passes now: take it off the list",
+        "`test_b` passes now: remove it from the list",
     ),
     "newly refused": (
         CaseResult("test_a", REFUSED, "strings", "no strings"),

@@ -205,8 +205,8 @@ def test_the_command_writes_its_file_where_nothing_can_be_kept(
     target = tmp_path / "one.tw"
     assert main(["compile", str(MODEL), "--config", "8x8", "-o", str(target)]) == 0
     assert capsys.readouterr().err == (
-        f"cache: `{blocked}` cannot be written (Not a directory): what is built or compiled now is "
-        "not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may write\n"
+        f"cache: `{blocked}` cannot be written (Not a directory): builds and compiled programs "
+        "are not kept; make room, or set `TILEWRIGHT_CACHE` to a folder that you may write\n"
     )
     assert load(target).configuration == PRESETS["8x8"]
     assert compilations == ["8x8"]
