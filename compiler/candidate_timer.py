@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..isa.configuration import Configuration
-from ..isa.expressions import Call, Constant, Expression, Reduction
+from ..isa.expressions import Call, Expression, Literal, Reduction
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool
@@ -138,8 +138,8 @@ class CandidateTimer:
 
 def _numbered(tree: Expression, numbers: dict[int, int]) -> Expression:
     """An expression whose constants are replaced by the order in which they first appear."""
-    if isinstance(tree, Constant):
-        return Constant(numbers.setdefault(tree.value, len(numbers)))
+    if isinstance(tree, Literal):
+        return Literal(numbers.setdefault(tree.value, len(numbers)))
     if isinstance(tree, Call):
         return Call(tree.op, tuple(_numbered(argument, numbers) for argument in tree.arguments))
     if isinstance(tree, Reduction):

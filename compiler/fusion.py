@@ -20,7 +20,7 @@ from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, 
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
-from .kernels.movement import Copy, copy
+from .kernels.movement import TensorCopy, copy
 from .options import DEFAULT_OPTIONS, Options
 from .tensor import Kernel
 
@@ -30,7 +30,7 @@ FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
 LEADERS = (QConv, QMatMul)
 """What can take others with it."""
 
-NO_COPIES: Mapping[str, Sequence[Copy]] = MappingProxyType({})
+NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
 """Of a graph without movements."""
 
 
@@ -110,7 +110,7 @@ def form_groups(
     configuration: Configuration,
     options: Options = DEFAULT_OPTIONS,
     timer: CandidateTimer | None = None,
-    copies: Mapping[str, Sequence[Copy]] = NO_COPIES,
+    copies: Mapping[str, Sequence[TensorCopy]] = NO_COPIES,
 ) -> list[Group | Movement]:
     """Kernels that compute `nodes`, in an order in which they can run.
 

@@ -15,8 +15,8 @@ from ..errors import CompileError
 from ..isa.expressions import (
     Affine,
     Call,
-    Constant,
     Expression,
+    Literal,
     Op,
     Read,
     Real,
@@ -271,7 +271,7 @@ def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _value(tree, values, tensors, where, over) -> np.ndarray:
-    if isinstance(tree, Constant):
+    if isinstance(tree, Literal):
         return np.array(tree.value, dtype=np.int32)
     if isinstance(tree, Real):
         return np.array(np.float32(tree.value), dtype=np.float64)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from .accelerator.constants import align
 from .accelerator.dma import DramTensor
 from .graph import Graph, Node, QConcat, QResize, QSlice
-from .kernels.movement import Copy
+from .kernels.movement import TensorCopy
 from .memory_plan import Lifetime
 
 
@@ -69,7 +69,7 @@ class TensorPlacements:
     """
 
     of: Mapping[str, TensorPlacement]
-    copies: Mapping[str, tuple[Copy, ...]]
+    copies: Mapping[str, tuple[TensorCopy, ...]]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -125,7 +125,7 @@ def place_tensors(
         Shape of every activation with padding, where it lies alone.
     """
     placements: dict[str, TensorPlacement] = {}
-    copies: dict[str, tuple[Copy, ...]] = {}
+    copies: dict[str, tuple[TensorCopy, ...]] = {}
     made = {node.output.name for node in nodes}
     # What a result is a part of is known before what its own parts are.
     for node in reversed(nodes):
@@ -147,18 +147,18 @@ def _store_parts(
     stored: Mapping[str, tuple[int, ...]],
     made: Collection[str],
     placements: dict[str, TensorPlacement],
-) -> tuple[Copy, ...]:
+) -> tuple[TensorCopy, ...]:
     """Give what a result consists of a placement there; what cannot live there is copied."""
     name = node.output.name
     whole = placements.setdefault(name, _alone(name, graph, stored))
-    copied: list[Copy] = []
+    copied: list[TensorCopy] = []
     for index, (value, part) in enumerate(_parts(node, graph, whole, stored)):
         if value in made and value not in placements:
             placements[value] = part
         else:
             target = _fresh(f"{name} part {index}", stored)
             placements[target] = part
-            copied.append(Copy(value, value, target))
+            copied.append(TensorCopy(value, value, target))
     return tuple(copied)
 
 
@@ -167,7 +167,7 @@ def _pick(
     graph: Graph,
     stored: Mapping[str, tuple[int, ...]],
     placements: dict[str, TensorPlacement],
-) -> tuple[Copy, ...]:
+) -> tuple[TensorCopy, ...]:
     """Leave what a slice picks where it lies, unless it has a placement elsewhere."""
     name, piece = node.output.name, _piece(node, graph, placements[node.inputs[0]], stored)
     if name not in placements:
@@ -175,7 +175,7 @@ def _pick(
         return ()
     source = _fresh(f"{name} there", stored)
     placements[source] = piece
-    return (Copy(name, source, name),)
+    return (TensorCopy(name, source, name),)
 
 
 def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:

@@ -73,7 +73,7 @@ class Fault:
         return self.text
 
 
-class _Walk:
+class _ProgramWalk:
     """State of the walk in program order: counters, clocks and instructions of every unit."""
 
     def __init__(self, configuration: Configuration, data_bytes: int) -> None:
@@ -162,11 +162,11 @@ def faults(
     program: Sequence[Instruction], configuration: Configuration, data_bytes: int
 ) -> Iterator[Fault]:
     """Every broken rule of a program, in program order; nothing for a legal one."""
-    yield from _faults(program, configuration, _Walk(configuration, data_bytes))
+    yield from _faults(program, configuration, _ProgramWalk(configuration, data_bytes))
 
 
 def _faults(
-    program: Sequence[Instruction], configuration: Configuration, walk: _Walk
+    program: Sequence[Instruction], configuration: Configuration, walk: _ProgramWalk
 ) -> Iterator[Fault]:
     if walk.data_bytes > 1 << configuration.address_bits:
         yield Fault(
@@ -206,7 +206,7 @@ def check(program: Sequence[Instruction], configuration: Configuration, data_byt
     ProgramError
         For the first broken rule; `faults` lists all.
     """
-    walk = _Walk(configuration, data_bytes)
+    walk = _ProgramWalk(configuration, data_bytes)
     for fault in _faults(program, configuration, walk):
         raise ProgramError(str(fault))
     return Report(

@@ -1,8 +1,8 @@
-"""Which piece of data lies where in a scratchpad while the compiler walks through the program.
+"""Allocation of a scratchpad: least recently used first, as the compiler walks the program.
 
-An `Arena` remembers what every byte was last used for. A new piece takes the place that has not
-been used for longest, so that its LOAD has to wait for as little as possible, whichever layer used
-that place before; a piece that still lies there is not loaded again.
+A `ScratchpadArena` remembers when each place was last used. A new piece of data replaces the data
+that was not used for longest, whichever layer used it. So its LOAD waits as little as possible. A
+piece that is still in the scratchpad is not loaded again.
 """
 
 from bisect import bisect_left, bisect_right
@@ -33,7 +33,7 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Arena:
+class ScratchpadArena:
     """A scratchpad of `size` units, whatever a unit is; pieces begin at multiples of `row`.
 
     `pieces` are what lies there, in the order of their places.

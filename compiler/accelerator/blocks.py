@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, transfer
 from .dma import Box, DramTensor, copy_runs, fill_bytes
-from .layout import Placement
+from .layout import TileLayout
 
 Dimension = tuple[int, int, int]
 """Extent, bytes per step in main memory, bytes per step in the scratchpad."""
@@ -22,7 +22,7 @@ def load_blocks(
     source: DramTensor,
     box: Box,
     local: int,
-    places: Sequence[Placement],
+    places: Sequence[TileLayout],
     pad: int,
     limits: Configuration,
 ) -> list[Instruction]:
@@ -73,7 +73,7 @@ def load_blocks(
 
 
 def _cut(
-    extent: int, stride: int, place: Placement
+    extent: int, stride: int, place: TileLayout
 ) -> list[tuple[tuple[int, int], list[Dimension]]]:
     """One dimension in loops: its whole blocks, and what is left of the last one.
 

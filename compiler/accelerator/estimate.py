@@ -11,7 +11,7 @@ from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from .dma import Box, box_bytes
 from .phases import Phase, box_of
-from .plan import Plan, streamed_rows, weight_tiles
+from .plan import TilePlan, streamed_rows, weight_tiles
 from .scratchpads import wgt_room
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
@@ -21,7 +21,7 @@ LATENCY_CYCLES = 64
 """Main memory's, which short runs show: only so many are under way at once."""
 
 
-def estimate(plan: Plan, configuration: Configuration) -> int:
+def estimate(plan: TilePlan, configuration: Configuration) -> int:
     """Cycles of a plan."""
     units = [_Units(plan, index, configuration) for index in range(len(plan.phases))]
     last, tile = plan.phases[-1], plan.tiles[-1]
@@ -45,7 +45,7 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
     return max(busy) + serial + sum(busy) // 64
 
 
-def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
+def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
     """Instructions of a plan, as if none had to be cut because of the machine's loops."""
     last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
@@ -53,7 +53,7 @@ def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
 
 
-def _crowding(plan: Plan, configuration: Configuration) -> int:
+def _crowding(plan: TilePlan, configuration: Configuration) -> int:
     """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
     pieces = [
         weight_tiles(step, tile, configuration)
@@ -73,7 +73,7 @@ def _count(step: Phase, tile, axes) -> int:
 class _Units:
     """Busy cycles of each unit in one step of a plan."""
 
-    def __init__(self, plan: Plan, index: int, configuration: Configuration) -> None:
+    def __init__(self, plan: TilePlan, index: int, configuration: Configuration) -> None:
         step, tile = plan.phases[index], plan.tiles[index]
         overhead = INSTRUCTION_OVERHEAD_CYCLES
         spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
@@ -137,7 +137,7 @@ def _passes(step: Phase, tile, tiles: int, rows: int, configuration: Configurati
 
 
 def _loading_weights(
-    plan: Plan, step: Phase, tile, tiles: int, configuration: Configuration
+    plan: TilePlan, step: Phase, tile, tiles: int, configuration: Configuration
 ) -> int:
     """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
     size = tiles * configuration.lanes_in * configuration.lanes_out
@@ -163,7 +163,7 @@ def _runs(size: int, run: int, configuration: Configuration) -> int:
     return int(size / run * beats)
 
 
-def _loading(read: Read, plan: Plan, tile, configuration: Configuration) -> int:
+def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> int:
     """Cycles to load one tile of an input."""
     tensor = plan.kernel.tensors[read.tensor]
     box = box_of(read, {}, tile)
@@ -181,7 +181,7 @@ def _whole(step: Phase, axes: tuple[str, ...]) -> dict[str, int]:
     return {axis: step.extents[axis] for axis in axes}
 
 
-def _loads(plan: Plan, step: Phase, read: Read, spatial, groups, chunks, outer) -> int:
+def _loads(plan: TilePlan, step: Phase, read: Read, spatial, groups, chunks, outer) -> int:
     """How often a tile of an input is loaded."""
     moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
     slots = plan.tiles_in(read.tensor)
@@ -192,7 +192,7 @@ def _loads(plan: Plan, step: Phase, read: Read, spatial, groups, chunks, outer) 
     return spatial * chunks * (1 if chunks <= slots else groups)
 
 
-def _resident(plan: Plan, configuration: Configuration) -> int:
+def _resident(plan: TilePlan, configuration: Configuration) -> int:
     """Weight tiles of all steps, when every one is kept."""
     total = 0
     for step, tile in zip(plan.phases, plan.tiles, strict=True):

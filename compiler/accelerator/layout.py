@@ -12,7 +12,7 @@ from ...isa.expressions import Read
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class TileLayout:
     """Strides of one axis in elements; `block` 0 means unblocked, then only `inner` counts."""
 
     inner: int
@@ -46,7 +46,7 @@ class Buffer:
 
     memory: Memory
     base: int
-    axes: Mapping[str, Placement]
+    axes: Mapping[str, TileLayout]
 
     def moved(self, axis: str, steps: int) -> "Buffer":
         """The same data from `steps` indices of an unblocked axis on."""
@@ -56,11 +56,11 @@ class Buffer:
         return Buffer(self.memory, self.base + steps * place.inner, self.axes)
 
 
-def dense(extents: Mapping[str, int]) -> dict[str, Placement]:
+def dense(extents: Mapping[str, int]) -> dict[str, TileLayout]:
     """Row-major placement, the last axis contiguous."""
     placements, stride = {}, 1
     for axis, extent in reversed(tuple(extents.items())):
-        placements[axis] = Placement(stride)
+        placements[axis] = TileLayout(stride)
         stride *= extent
     return placements
 
@@ -74,10 +74,10 @@ def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def along(read: Read, strides: tuple[int, ...]) -> dict[str, Placement]:
+def along(read: Read, strides: tuple[int, ...]) -> dict[str, TileLayout]:
     """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
     moves: dict[str, int] = {}
     for affine, stride in zip(read.index, strides, strict=True):
         for axis, factor in affine.terms:
             moves[axis] = moves.get(axis, 0) + factor * stride
-    return {axis: Placement(moved) for axis, moved in moves.items()}
+    return {axis: TileLayout(moved) for axis, moved in moves.items()}

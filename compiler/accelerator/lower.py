@@ -14,15 +14,15 @@ from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
 from ..te.instances import Buffered, Instance, Rolled, walk
-from ..te.nodes import Copy
+from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
 from ..te.stages import REGISTER
 from ..tensor import Compute
 from .constants import ConstantPool
 from .dma import DramTensor, fill_bytes
-from .layout import Buffer, Placement
+from .layout import Buffer, TileLayout
 from .program_size import too_large
-from .scratchpads import Buffers, Placed, Scratchpads
+from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .tensorise import Form, form_of
 from .transfers import Transfers
 
@@ -75,7 +75,7 @@ class Lowering:
             stream becomes too long.
         """
         kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
-        for instruction, note in _Walk(self, schedule).run():
+        for instruction, note in _KernelLowering(self, schedule).run():
             if len(stream) >= most:
                 raise too_large(f"more with `{kernel.name}`", most)
             stream.append(Emitted(instruction, kernel.name, note))
@@ -87,7 +87,7 @@ class _Operand:
     def __init__(self, read: Read) -> None:
         self.tensor = read.tensor
         self.index = read.index
-        self.axes: dict[tuple[Placement, ...], dict[str, Placement]] = {}
+        self.axes: dict[tuple[TileLayout, ...], dict[str, TileLayout]] = {}
 
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
         """Where the element lies that stands for the start of every axis, and the moves."""
@@ -112,16 +112,16 @@ class _Operand:
             axes = self.axes[placed.places] = self._moves(placed.places)
         return Buffer(placed.memory, base, axes)
 
-    def _moves(self, places: tuple[Placement, ...]) -> dict[str, Placement]:
-        axes: dict[str, Placement] = {}
+    def _moves(self, places: tuple[TileLayout, ...]) -> dict[str, TileLayout]:
+        axes: dict[str, TileLayout] = {}
         for affine, place in zip(self.index, places, strict=True):
             for axis, factor in affine.terms:
                 already = axes[axis].inner if axis in axes else 0
-                axes[axis] = Placement(already + place.inner * factor, place.block, place.outer)
+                axes[axis] = TileLayout(already + place.inner * factor, place.block, place.outer)
         return axes
 
 
-class _Walk:
+class _KernelLowering:
     """One kernel."""
 
     def __init__(self, lowering: Lowering, schedule: Schedule) -> None:
@@ -133,7 +133,9 @@ class _Walk:
             compute.output.name: [_own(compute), *map(_Operand, _reads(compute))]
             for compute in computes
         }
-        self.buffers = Buffers(self.program, computes, schedule.takes_turns, lowering.scratchpads)
+        self.buffers = BufferPlacer(
+            self.program, computes, schedule.takes_turns, lowering.scratchpads
+        )
         self.transfers = Transfers(self.program, self.buffers, lowering.dram, lowering.pool)
         self.pairs = {
             name: pair
@@ -147,7 +149,7 @@ class _Walk:
         """Instructions, and what each is there for."""
         for event in walk(self.program, self._present):
             if isinstance(event, Instance):
-                if isinstance(event.node, Copy):
+                if isinstance(event.node, TransferNest):
                     yield from self._move(event)
                 else:
                     yield from self._compute(event)
@@ -162,7 +164,7 @@ class _Walk:
         return placed is not None and not placed.missing
 
     def _move(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
-        assert isinstance(instance.node, Copy)
+        assert isinstance(instance.node, TransferNest)
         source = self.placed.get(instance.node.source)
         if source is not None:
             self._check_alive(instance.node.source, source)
@@ -175,7 +177,7 @@ class _Walk:
     def _compute(self, instance: Instance) -> Iterator[tuple[Instruction, str]]:
         compute, node = instance.nest.compute, instance.node
         assert compute is not None
-        assert not isinstance(node, Copy)
+        assert not isinstance(node, TransferNest)
         starts = {axis: low for axis, (low, _) in instance.ranges.items()}
         tile = instance.tile
         own, *reads = self.operands[compute.output.name]

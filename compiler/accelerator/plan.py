@@ -14,14 +14,14 @@ from ..te.rolling import Rolling, ring_rows
 from ..tensor import Kernel
 from .dma import box_bytes
 from .phases import Phase, Tile, box_of, is_pointwise
-from .regions import Demand, Region
-from .scratchpads import act_regions, buffer_demand, limited_region, wgt_room
+from .regions import Region, RegionRequest
+from .scratchpads import act_regions, limited_region, region_request, wgt_room
 from .sliding import lane_channels
 from .weights import weight_layout
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TilePlan:
     """A kernel with tiles that fit.
 
     Parameters
@@ -66,7 +66,7 @@ def make_plan(
     channels_outer: bool,
     depth: int,
     configuration: Configuration,
-) -> Plan | None:
+) -> TilePlan | None:
     """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
 
     None where they do not fit ACT.
@@ -77,7 +77,7 @@ def make_plan(
         Most tiles of an operand on chip at a time; 0 for as many as there is room for.
     """
     made = {phase.name: index for index, phase in enumerate(phases)}
-    demands: dict[str, Demand] = {}
+    requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}
     rings: dict[str, Rolling] = {}
     for index, (phase, tile) in enumerate(zip(phases, tiles, strict=True)):
@@ -99,21 +99,21 @@ def make_plan(
             else:
                 size = box_bytes(box_of(read, {}, tile))
             pieces[read.tensor] = size
-            demands[read.tensor] = buffer_demand(size, between=read.tensor in made)
+            requests[read.tensor] = region_request(size, between=read.tensor in made)
     last = phases[-1]
     size = output_bytes(last, tiles[-1], channels_outer)
     pieces[last.name] = size
-    demands[last.name] = buffer_demand(size, between=False)
+    requests[last.name] = region_request(size, between=False)
     # What VECTOR writes comes last: it may share banks without holding up a LOAD.
-    order = sorted(demands, key=lambda name: (name in made) + (name == last.name))
-    regions = act_regions(tuple(demands[name] for name in order), len(phases), configuration)
+    order = sorted(requests, key=lambda name: (name in made) + (name == last.name))
+    regions = act_regions(tuple(requests[name] for name in order), len(phases), configuration)
     if not regions:
         return None
     regions_of = {
         name: region if name in rings else limited_region(region, depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
     }
-    return Plan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
+    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
 
 
 def rows_ahead(read: Read, consumer: Phase, tile: Tile, depth: int) -> int:

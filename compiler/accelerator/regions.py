@@ -14,7 +14,7 @@ Region = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RegionRequest:
     """Bytes that a buffer needs at least, and from how many on nothing waits for it."""
 
     least: int
@@ -23,28 +23,28 @@ class Demand:
 
 @lru_cache(maxsize=1 << 16)
 def divide_act(
-    demands: tuple[Demand, ...], may_share: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...], may_share: int, configuration: Configuration
 ) -> tuple[Region, ...]:
     """A region of ACT for every buffer, in order; none where they do not fit.
 
     Parameters
     ----------
-    demands
+    requests
         Of every buffer; what is left over in the end goes to the first.
     may_share
         How many of the last buffers may lie in the same banks, which saves banks and costs time.
     """
     best: tuple[Region, ...] = ()
-    fewest = len(demands) + 1
+    fewest = len(requests) + 1
     for shared in (1, *range(2, may_share + 1)):
-        regions = _divide(demands, len(demands) - shared, configuration)
+        regions = _divide(requests, len(requests) - shared, configuration)
         unmet = (
             sum(
-                high - low < demand.wanted
-                for demand, (low, high) in zip(demands, regions, strict=True)
+                high - low < request.wanted
+                for request, (low, high) in zip(requests, regions, strict=True)
             )
             if regions
-            else len(demands) + 1
+            else len(requests) + 1
         )
         if unmet < fewest:
             best, fewest = regions, unmet
@@ -52,19 +52,21 @@ def divide_act(
 
 
 def _divide(
-    demands: tuple[Demand, ...], alone: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...], alone: int, configuration: Configuration
 ) -> tuple[Region, ...]:
     """The first `alone` buffers get banks of their own, the others share some."""
     bank, banks = configuration.bank_bytes(Memory.ACT), configuration.act_banks
     row = configuration.row_bytes(Memory.ACT)
-    sharing = tuple(Demand(_round(d.least, row), _round(d.wanted, row)) for d in demands[alone:])
-    together = Demand(sum(d.least for d in sharing), sum(d.wanted for d in sharing))
-    groups = [*demands[:alone], together]
-    given = [max(1, -(-demand.least // bank)) for demand in groups]
+    sharing = tuple(
+        RegionRequest(_round(d.least, row), _round(d.wanted, row)) for d in requests[alone:]
+    )
+    together = RegionRequest(sum(d.least for d in sharing), sum(d.wanted for d in sharing))
+    groups = [*requests[:alone], together]
+    given = [max(1, -(-request.least // bank)) for request in groups]
     if sum(given) > banks:
         return ()
-    for index, demand in enumerate(groups):
-        more = max(0, -(-demand.wanted // bank) - given[index])
+    for index, request in enumerate(groups):
+        more = max(0, -(-request.wanted // bank) - given[index])
         given[index] += min(more, banks - sum(given))
     given[0] += banks - sum(given)
     regions, start = [], 0
@@ -72,9 +74,9 @@ def _divide(
         regions.append((start, start + count * bank))
         start += count * bank
     spare = (given[-1] * bank - together.least) // len(sharing) // row * row
-    for demand in sharing:
-        regions.append((start, start + demand.least + spare))
-        start += demand.least + spare
+    for request in sharing:
+        regions.append((start, start + request.least + spare))
+        start += request.least + spare
     return tuple(regions)
 
 

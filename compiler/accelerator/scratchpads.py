@@ -20,12 +20,12 @@ from ..te.program import Program
 from ..te.rolling import Rolling
 from ..te.stages import REGISTER
 from ..tensor import Compute
-from .arena import Arena, Piece
+from .arena import Piece, ScratchpadArena
 from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .layout import Placement, row_major
+from .layout import TileLayout, row_major
 from .matching import window_of_compute
-from .regions import Demand, Region, divide_act
+from .regions import Region, RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .weights import WeightLayout, weight_layout
 
@@ -45,19 +45,19 @@ class Scratchpads:
     """
 
     configuration: Configuration
-    arenas: Mapping[Memory, Arena]
+    arenas: Mapping[Memory, ScratchpadArena]
     accumulators: Iterator[int]
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
         """Empty ones."""
         arenas = {
-            Memory.ACT: Arena(
+            Memory.ACT: ScratchpadArena(
                 configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
             ),
-            Memory.WGT: Arena(wgt_room(configuration)),
-            Memory.PARAM: Arena(configuration.param_depth),
-            Memory.LUT: Arena(configuration.lut_tables),
+            Memory.WGT: ScratchpadArena(wgt_room(configuration)),
+            Memory.PARAM: ScratchpadArena(configuration.param_depth),
+            Memory.LUT: ScratchpadArena(configuration.lut_tables),
         }
         return Scratchpads(configuration, arenas, itertools.cycle(range(configuration.acc_banks)))
 
@@ -92,13 +92,13 @@ class Placed:
     memory: Memory
     base: int
     lows: tuple[int, ...]
-    places: tuple[Placement, ...]
+    places: tuple[TileLayout, ...]
     missing: bool = True
     piece: Piece | None = None
     rolling: Rolling | None = None
 
 
-class Buffers:
+class BufferPlacer:
     """Where the buffers of one kernel lie.
 
     Parameters
@@ -176,7 +176,7 @@ class Buffers:
             base = self.fixed.base(name, buffered.slot)
             if memory is Memory.WGT:
                 return Placed(memory, base, lows, self.weights(name, sizes).places)
-            places = tuple(map(Placement, row_major(buffered.box)))
+            places = tuple(map(TileLayout, row_major(buffered.box)))
             return Placed(memory, base, lows, places)
         if buffered.allocate.rolling is not None:
             return self._ring(name, buffered.allocate.rolling)
@@ -189,7 +189,7 @@ class Buffers:
         piece, missing = self._take(
             Memory.ACT, name, buffered.held, math.prod(sizes), self.regions[name]
         )
-        places = tuple(map(Placement, row_major(buffered.held)))
+        places = tuple(map(TileLayout, row_major(buffered.held)))
         return Placed(Memory.ACT, piece.base, lows, places, missing, piece)
 
     def _ring(self, name: str, rolling: Rolling) -> Placed:
@@ -201,7 +201,7 @@ class Buffers:
         ):
             strides.append(stride if index >= rolling.dimension else 0)
             stride *= before + extent + behind
-        places = tuple(map(Placement, reversed(strides)))
+        places = tuple(map(TileLayout, reversed(strides)))
         lows = tuple(-before for before, _ in rolling.borders)
         return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
 
@@ -220,14 +220,14 @@ class Buffers:
         pair = self.partners.get(name, (name,))
         rows = -(-math.prod(sizes) // lanes)
         piece, missing = self._take(Memory.PARAM, pair[0], buffered.held, rows, (0, room))
-        places = tuple(map(Placement, row_major(buffered.held)))
+        places = tuple(map(TileLayout, row_major(buffered.held)))
         return Placed(Memory.PARAM, piece.base * lanes, lows, places, missing, piece)
 
     def _lut(self, name: str, buffered: Buffered) -> Placed:
         room = self.scratchpads.arenas[Memory.LUT].size
         piece, missing = self._take(Memory.LUT, name, buffered.held, 1, (0, room))
         lows = _split(buffered.held)[0]
-        return Placed(Memory.LUT, piece.base * 256, lows, (Placement(1),), missing, piece)
+        return Placed(Memory.LUT, piece.base * 256, lows, (TileLayout(1),), missing, piece)
 
     def _acc(self, name: str, buffered: Buffered) -> Placed:
         """The next bank's rows, ordered channel block, then pixel; lanes innermost.
@@ -290,11 +290,11 @@ class Buffers:
         # What VECTOR writes comes last: it may share banks without holding up a LOAD.
         order.sort(key=lambda name: (name not in self.copies) + (name not in read))
         made = sum(name not in self.copies for name in inside)
-        demands = tuple(
-            buffer_demand(self._act_bytes(inside[name]), name not in self.copies and name in read)
+        requests = tuple(
+            region_request(self._act_bytes(inside[name]), name not in self.copies and name in read)
             for name in order
         )
-        regions = act_regions(demands, made, self.configuration)
+        regions = act_regions(requests, made, self.configuration)
         if not regions:
             sizes = ", ".join(f"`{name}` {self._act_bytes(inside[name])} bytes" for name in order)
             raise CompileError(
@@ -317,20 +317,20 @@ class Buffers:
         return one.rolling.elements
 
 
-def buffer_demand(size: int, between: bool) -> Demand:
+def region_request(size: int, between: bool) -> RegionRequest:
     """What a buffer of ACT asks for; one `between` two stages needs no second place.
 
     VECTOR writes and reads it one after the other.
     """
-    return Demand(size, size if between else 2 * size)
+    return RegionRequest(size, size if between else 2 * size)
 
 
 def act_regions(
-    demands: tuple[Demand, ...], made: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...], made: int, configuration: Configuration
 ) -> tuple[Region, ...]:
     """Regions of ACT for buffers, the last `made` of which are computed; none if nothing fits."""
-    regions = divide_act(demands, 2 if made > 1 else 1, configuration)
-    return regions or divide_act(demands, 2, configuration)
+    regions = divide_act(requests, 2 if made > 1 else 1, configuration)
+    return regions or divide_act(requests, 2, configuration)
 
 
 def limited_region(region: Region, slots: int, size: int) -> Region:
@@ -341,7 +341,7 @@ def limited_region(region: Region, slots: int, size: int) -> Region:
 
 def accumulator_places(
     sizes: tuple[int, ...], window: Window | None, configuration: Configuration
-) -> tuple[tuple[Placement, ...], int, int]:
+) -> tuple[tuple[TileLayout, ...], int, int]:
     """How sums lie in a bank of ACC, the rows that they take, and where the first one lies.
 
     Parameters
@@ -362,14 +362,14 @@ def accumulator_places(
         strides[-1] = stride * lanes
     rows = math.prod(pixels)
     size = rows * lanes
-    last_place = Placement(1, block, size)
+    last_place = TileLayout(1, block, size)
     size *= -(-last // block)
     places = []
     for extent in reversed(channels):
-        places.append(Placement(size))
+        places.append(TileLayout(size))
         size *= extent
     total = rows * -(-last // block) * math.prod(channels)
-    return (*map(Placement, strides), *reversed(places), last_place), total, first
+    return (*map(TileLayout, strides), *reversed(places), last_place), total, first
 
 
 PIXELS = 3

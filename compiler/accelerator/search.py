@@ -16,7 +16,7 @@ from ..tensor import Kernel
 from .default_schedule import default_steps
 from .estimate import estimate
 from .phases import Phase, Tile, phases_of
-from .plan import Plan, make_plan, passes_tiles, tile_fits
+from .plan import TilePlan, make_plan, passes_tiles, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Candidate:
         schedule.apply(*default_steps(kernel, phases, tiles, self.channels_outer, self.depth))
         return schedule
 
-    def plan(self, kernel: Kernel, configuration: Configuration) -> Plan:
+    def plan(self, kernel: Kernel, configuration: Configuration) -> TilePlan:
         """Where everything lies.
 
         Raises

@@ -13,14 +13,14 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
 from ..te.instances import Instance
-from ..te.nodes import Copy
+from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
 from .dma import Box, DramTensor, load_box, load_bytes, load_patches, store_box
 from .layout import row_major
-from .scratchpads import Buffers, Placed
+from .scratchpads import BufferPlacer, Placed
 from .weights import pack_weights
 
 
@@ -43,7 +43,7 @@ class Transfers:
     def __init__(
         self,
         program: Program,
-        buffers: Buffers,
+        buffers: BufferPlacer,
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
     ) -> None:
@@ -65,7 +65,7 @@ class Transfers:
         CompileError
             When no unit moves data that way.
         """
-        assert isinstance(instance.node, Copy)
+        assert isinstance(instance.node, TransferNest)
         source, target = instance.node.source, instance.nest.stage
         ways = (
             placed[source].memory if source in placed else Memory.DRAM,
@@ -98,7 +98,7 @@ class Transfers:
         return buffer.box if self.buffers.fixed is not None else buffer.held
 
     def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
-        assert isinstance(instance.node, Copy)
+        assert isinstance(instance.node, TransferNest)
         if place.memory is Memory.ACC and self.buffers.fixed is None:
             raise CompileError(
                 f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
@@ -240,9 +240,9 @@ def in_dram(tensor: Tensor, base: int) -> DramTensor:
     return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
 
 
-def _copies(block) -> Iterator[Copy]:
+def _copies(block) -> Iterator[TransferNest]:
     for node in block:
-        if isinstance(node, Copy):
+        if isinstance(node, TransferNest):
             yield node
         elif hasattr(node, "body"):
             yield from _copies(node.body)

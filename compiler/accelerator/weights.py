@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .layout import Placement
+from .layout import TileLayout
 from .sliding import Window, lane_channels
 
 
@@ -30,7 +30,7 @@ class WeightLayout:
         For a window that slides, where each of its columns lies.
     """
 
-    places: tuple[Placement, ...]
+    places: tuple[TileLayout, ...]
     tiles: int
     taps: tuple[int, ...] = ()
 
@@ -62,12 +62,12 @@ def weight_layout(
     *outer, inputs, outputs = extents
     places, size = [], lanes_in * lanes_out
     for extent in reversed(outer):
-        places.append(Placement(size))
+        places.append(TileLayout(size))
         size *= extent
     places.reverse()
     blocks = -(-inputs // lanes_in)
-    places.append(Placement(lanes_out, lanes_in, size))
-    places.append(Placement(1, lanes_out, size * blocks))
+    places.append(TileLayout(lanes_out, lanes_in, size))
+    places.append(TileLayout(1, lanes_out, size * blocks))
     tiles = size * blocks * -(-outputs // lanes_out) // (lanes_in * lanes_out)
     return WeightLayout(tuple(places), tiles)
 
@@ -88,7 +88,7 @@ def _sliding_layout(
         # The newest pixel meets the first row of a tile.
         taps.append(group * area + (group * step + width - 1 - pixel) * configuration.lanes_out)
     line = count * area
-    places = Placement(line), Placement(0), Placement(1, block, rows * line)
+    places = TileLayout(line), TileLayout(0), TileLayout(1, block, rows * line)
     return WeightLayout(places, channels // block * rows * count, tuple(taps))
 
 
@@ -103,7 +103,7 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
     return data.tobytes()
 
 
-def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[Placement]) -> None:
+def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[TileLayout]) -> None:
     """Write values to their places in `data`."""
     shape: list[int] = []
     strides: list[int] = []

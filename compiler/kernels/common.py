@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Constant, Expression, Op
+from ...isa.expressions import Affine, Call, Expression, Literal, Op
 from ..graph import Graph
 from ..tensor import Axis, Tensor
 
@@ -60,8 +60,8 @@ def window(strides, dilations, pads) -> tuple[Affine, Affine]:
 
 def epilogue(total: Expression, zero_point: int, low: int, high: int) -> Expression:
     """Zero point, saturation and clamp around a requantised total."""
-    shifted = Call(Op.ADD, (total, Constant(zero_point)))
-    return Call(Op.CLAMP, (shifted, Constant(low), Constant(high)))
+    shifted = Call(Op.ADD, (total, Literal(zero_point)))
+    return Call(Op.CLAMP, (shifted, Literal(low), Literal(high)))
 
 
 def requantised(total: Expression, bias: Expression, scale: Expression) -> Expression:

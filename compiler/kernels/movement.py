@@ -9,7 +9,7 @@ from .common import activation, axes_of, pointwise_index, tensor_name
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class TensorCopy:
     """A value, and the names in main memory of where it lies and of where it shall lie too."""
 
     value: str
@@ -17,7 +17,7 @@ class Copy:
     target: str
 
 
-def copy(wanted: Copy, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+def copy(wanted: TensorCopy, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`target = source`; what that brings about depends on where the two lie.
 
     Parameters

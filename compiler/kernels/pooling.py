@@ -1,7 +1,7 @@
 """Average and maximum over sliding windows."""
 
 from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Constant, Op, Reduction
+from ...isa.expressions import Affine, Call, Literal, Op, Reduction
 from ..graph import Graph, Node, QAvgPool, QMaxPool
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .common import activation, axes_of, epilogue, requantised, scalars, window
@@ -46,8 +46,8 @@ def maximum_pool(node: Node, graph: Graph, configuration: Configuration) -> Kern
         Op.CLAMP,
         (
             Reduction(Op.MAXIMUM, x[index]),
-            Constant(attributes.low),
-            Constant(attributes.high),
+            Literal(attributes.low),
+            Literal(attributes.high),
         ),
     )
     return Kernel(

@@ -38,7 +38,7 @@ from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope
 from .stages import Kind, ScheduleError
 from .steps import Step, parse_step
 from .storage_steps import Arena, Precede, Roll
-from .values import Operand, Value, clamp, lookup, maximum, minimum, requantise
+from .values import DeclaredTensor, TensorExpression, clamp, lookup, maximum, minimum, requantise
 from .values import maximum_over as max
 from .values import sum_over as sum
 
@@ -53,6 +53,7 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "ComputeRoot",
+    "DeclaredTensor",
     "DotProduct",
     "Executable",
     "Fuse",
@@ -60,7 +61,6 @@ __all__ = [
     "Instance",
     "InterpretError",
     "Kind",
-    "Operand",
     "Outcome",
     "Parallelise",
     "Pipeline",
@@ -74,9 +74,9 @@ __all__ = [
     "SetScope",
     "Split",
     "Step",
+    "TensorExpression",
     "Tensorise",
     "Unroll",
-    "Value",
     "Vectorise",
     "apply",
     "axes",

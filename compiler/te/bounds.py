@@ -33,7 +33,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class VariableBinding:
     """A variable that becomes known: how, unless it is a loop's own, and what must hold of it."""
 
     loop: str
@@ -42,7 +42,7 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StagePlan:
     """A stage with numbers.
 
     Parameters
@@ -67,7 +67,7 @@ class Plan:
     starts: Mapping[str, Affine]
     sizes: Mapping[str, int]
     extents: Mapping[str, int]
-    bindings: tuple[tuple[Binding, ...], ...]
+    bindings: tuple[tuple[VariableBinding, ...], ...]
     outside: frozenset[str]
     rolling: Rolling | None = None
 
@@ -90,7 +90,7 @@ class Plan:
 class Bounds:
     """The plans of all stages, and the definitions of all variables."""
 
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
 
     def known(self, place: Place | None) -> frozenset[str]:
@@ -224,7 +224,7 @@ def _plan(
     limits = dict(zip(stage.axes, stage.domain, strict=True))
     extents = loop_extents(stage, sizes)
     needs = _needs(stage)
-    levels: list[list[Binding]] = [[] for _ in range(len(stage.loops) + 1)]
+    levels: list[list[VariableBinding]] = [[] for _ in range(len(stage.loops) + 1)]
 
     def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
         """Define the variable of a loop, `reach` values from its axis' start on."""
@@ -235,7 +235,7 @@ def _plan(
         bounds.definitions[name] = Definition(value, extent, start, size, limits.get(loop))
         let = None if leaf else Let(name, value, digit)
         conditions = _conditions(name, start, size, reach, limits.get(loop), bounds)
-        levels[needs[loop]].append(Binding(loop, let, conditions))
+        levels[needs[loop]].append(VariableBinding(loop, let, conditions))
 
     for loop in stage.loops:
         bind(loop, Affine(), None, extents[loop], leaf=True)
@@ -251,7 +251,7 @@ def _plan(
                 digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
                 bind(loop, Affine(), digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
-    bounds.plans[stage.name] = Plan(stage, starts, sizes, extents, bindings, outside, rolling)
+    bounds.plans[stage.name] = StagePlan(stage, starts, sizes, extents, bindings, outside, rolling)
 
 
 def _conditions(
@@ -297,7 +297,7 @@ def _needs(stage: Stage) -> dict[str, int]:
     return needs
 
 
-def spans(plan: Plan, opened: int) -> dict[str, int] | None:
+def spans(plan: StagePlan, opened: int) -> dict[str, int] | None:
     """Size per axis of the box that the loops inside the outermost `opened` ones cover.
 
     None where what they cover is no box: an outer part of a split loop without the inner part, or

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from ...isa.expressions import Affine, Expression, Op, Read
 from ..tensor import Tensor, element_type
 from .affine import variable
-from .bounds import Bounds, Plan, infer_bounds, spans
+from .bounds import Bounds, StagePlan, infer_bounds, spans
 from .nodes import (
     Allocate,
+    Assign,
     Block,
-    Copy,
+    For,
     Guard,
-    Instruction,
-    Loop,
+    InstructionNest,
     Nest,
     Node,
-    Store,
+    TransferNest,
     Update,
     qualified,
 )
@@ -72,7 +72,7 @@ class _Builder:
         )
 
 
-def _ring(plan: Plan) -> Allocate:
+def _ring(plan: StagePlan) -> Allocate:
     """The buffer of a stage that rolls: it lives as long as the program."""
     stage = plan.stage
     origin = tuple(Affine((), low) for low, _ in stage.domain)
@@ -83,7 +83,7 @@ def _ring(plan: Plan) -> Allocate:
 class _StageBuilder:
     """Builds the nest of one stage, from the outside in; `slots` is what `pipeline` asks for."""
 
-    def __init__(self, builder: _Builder, plan: Plan, slots: int) -> None:
+    def __init__(self, builder: _Builder, plan: StagePlan, slots: int) -> None:
         self.builder, self.plan, self.stage = builder, plan, plan.stage
         self.slots = [slots]
         for loop in self.stage.loops:
@@ -116,10 +116,10 @@ class _StageBuilder:
         inner = self.rest(opened)
         if opened == self.wrapped:
             if self.stage.source:
-                inner = (Copy(self.stage.source, inner),)
+                inner = (TransferNest(self.stage.source, inner),)
             else:
                 mnemonic = mnemonic_of(self.stage, self.builder.state, self.builder.bounds)
-                inner = (Instruction(mnemonic, inner),)
+                inner = (InstructionNest(mnemonic, inner),)
         return self.bound(opened, (*content, *inner))
 
     def bound(self, opened: int, content: Block) -> Block:
@@ -140,9 +140,9 @@ class _StageBuilder:
             return (self.partial(opened), *loop, *self.finish(opened))
         return loop
 
-    def loop(self, position: int, body: Block) -> Loop:
+    def loop(self, position: int, body: Block) -> For:
         name = self.stage.loops[position]
-        return Loop(
+        return For(
             qualified(self.stage.name, name),
             self.plan.starts.get(name, Affine()),
             self.plan.extents[name],
@@ -175,7 +175,7 @@ class _StageBuilder:
     def statement(self) -> Node:
         stage = self.stage
         if not stage.reductions:
-            return Store(self.element(stage.name), self.named(stage.body))
+            return Assign(self.element(stage.name), self.named(stage.body))
         reduction = reduction_of(stage.body)
         target = self.partial_name if stage.nested else stage.name
         first = tuple(qualified(stage.name, axis.name) for axis in stage.reductions)
@@ -199,7 +199,7 @@ class _StageBuilder:
         if opened == len(self.stage.loops):
             sums = self.element(self.partial_name)
             value = with_reduction(self.named(self.stage.body), sums)
-            return (Store(self.element(self.stage.name), value),)
+            return (Assign(self.element(self.stage.name), value),)
         if self.stage.reduces(self.stage.loops[opened]):
             return self.finish(opened + 1)
         return (self.loop(opened, self.bound(opened + 1, self.finish(opened + 1))),)

@@ -9,13 +9,13 @@ from ...errors import CompileError
 from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .index import AxisUse, Index, merge_uses
-from .values import LIMITS, Operand, Value, bare_axis, value_from
+from .values import LIMITS, DeclaredTensor, TensorExpression, bare_axis, value_from
 
 FLOAT32_MAX = (1 << 128) - (1 << 104)
 """The largest finite binary32 number; its negative is the pad of a maximum."""
 
 
-def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand:
+def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> DeclaredTensor:
     """A tensor that the kernel is given: an input, or a constant where `kernel` has its values.
 
     Parameters
@@ -42,12 +42,12 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand
     low, high = LIMITS.get(dtype, (-FLOAT32_MAX, FLOAT32_MAX))
     if not low <= pad <= high:
         raise CompileError(f"tensor `{name}`: pad {pad} does not fit {dtype} ({low}..{high})")
-    return Operand(Tensor(name, dtype, sizes, pad))
+    return DeclaredTensor(Tensor(name, dtype, sizes, pad))
 
 
 def compute(
-    name: str, dtype: str, axes: Sequence[Index], value: Value | int, pad: int = 0
-) -> Operand:
+    name: str, dtype: str, axes: Sequence[Index], value: TensorExpression | int, pad: int = 0
+) -> DeclaredTensor:
     """A stage: every element of a new tensor, `name[axes] = value`.
 
     Parameters
@@ -98,12 +98,12 @@ def compute(
     stage = Compute(result, data, over, value.tree)
     _refuse_padding(stage, value.tree, value.operands)
     sources = tuple(dict.fromkeys(value.operands))
-    return Operand(result, stage, sources)
+    return DeclaredTensor(result, stage, sources)
 
 
 def kernel(
     name: str,
-    output: Operand,
+    output: DeclaredTensor,
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> Kernel:
     """All stages that an output needs, in order.
@@ -124,7 +124,7 @@ def kernel(
     """
     if output.stage is None:
         raise CompileError(f"kernel `{name}`: `{output.tensor.name}` is given, not computed")
-    operands: dict[str, Operand] = {}
+    operands: dict[str, DeclaredTensor] = {}
     _collect(output, operands, name)
     tensors = {operand.tensor.name: operand.tensor for operand in operands.values()}
     values = {}
@@ -159,7 +159,7 @@ def _data_axis(stage: str, index: Index) -> Axis:
     return Axis(name, use.extent)
 
 
-def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[Operand]) -> None:
+def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[DeclaredTensor]) -> None:
     """Scales of `requantise` have no pad value."""
     if isinstance(tree, Reduction):
         _refuse_padding(stage, tree.body, operands)
@@ -182,7 +182,7 @@ def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[Operand
                 )
 
 
-def _collect(operand: Operand, found: dict[str, Operand], kernel_name: str) -> None:
+def _collect(operand: DeclaredTensor, found: dict[str, DeclaredTensor], kernel_name: str) -> None:
     for source in operand.sources:
         _collect(source, found, kernel_name)
     known = found.setdefault(operand.tensor.name, operand)

@@ -9,7 +9,7 @@ difference are refused.
 from collections.abc import Iterator
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Call, Constant, Expression, Match, Op, Read, Reduction
+from ...isa.expressions import Call, Expression, Literal, Match, Op, Read, Reduction
 from ...isa.instructions import Instruction
 from .bounds import Bounds
 from .stages import ScheduleError, Stage, State
@@ -53,7 +53,7 @@ def check_exact(
     ]
     if wide:
         factors = [call for call in calls(stage.body) if call.op is Op.MULTIPLY]
-        part = next((c for c in factors if isinstance(c.arguments[1], Constant)), stage.body)
+        part = next((c for c in factors if isinstance(c.arguments[1], Literal)), stage.body)
         raise ScheduleError(
             f"{doing}: {mnemonic} multiplies by constants only what lies in ACT, and `{wide[0]}` "
             f"lies in ACC; make `{part}` a stage that no instruction does"
@@ -106,7 +106,7 @@ def is_int8(tree: Expression, state: State) -> bool:
     """Whether a value lies in -128..127 by its form."""
     if isinstance(tree, Read):
         return state.tensors[tree.tensor].dtype == "int8"
-    if isinstance(tree, Constant):
+    if isinstance(tree, Literal):
         low, high = LIMITS["int8"]
         return low <= tree.value <= high
     if isinstance(tree, Reduction):

@@ -12,14 +12,14 @@ from ..accelerator.dma import Box
 from .affine import value_of
 from .nodes import (
     Allocate,
+    Assign,
     Block,
-    Copy,
+    For,
     Guard,
-    Instruction,
+    InstructionNest,
     Let,
-    Loop,
     Nest,
-    Store,
+    TransferNest,
     Update,
     holds,
     let_value,
@@ -64,7 +64,7 @@ class Instance:
     nest
         Its stage: axes, compute (None for a transfer), and the loop it is computed in.
     node
-        What to do: a `Copy` or an `Instruction`.
+        What to do: a `TransferNest` or an `InstructionNest`.
     ranges
         Elements of every axis, reductions included; tails are cut off already.
     accumulate
@@ -74,7 +74,7 @@ class Instance:
     """
 
     nest: Nest
-    node: Copy | Instruction
+    node: TransferNest | InstructionNest
     ranges: Mapping[str, Range]
     accumulate: bool
     buffers: Mapping[str, Buffered]
@@ -128,10 +128,10 @@ def walk(
         Whether the buffer of a copy, just allocated, holds everything already; its transfer is then
         left out.
     """
-    yield from _Walk(program, present).block(program.body, None)
+    yield from _InstanceWalk(program, present).block(program.body, None)
 
 
-class _Walk:
+class _InstanceWalk:
     """Counts how often each buffer was allocated."""
 
     def __init__(self, program: Program, present: Callable[[str], bool]) -> None:
@@ -146,15 +146,15 @@ class _Walk:
         values = self.values
         for node in block:
             kind = type(node)
-            if kind is Loop:
-                assert isinstance(node, Loop)
+            if kind is For:
+                assert isinstance(node, For)
                 yield from self.loop(node, nest)
             elif kind is Let:
                 assert isinstance(node, Let)
                 values[node.variable] = let_value(node, values)
-            elif kind is Copy or kind is Instruction:
+            elif kind is TransferNest or kind is InstructionNest:
                 assert nest is not None
-                assert isinstance(node, (Copy, Instruction))
+                assert isinstance(node, (TransferNest, InstructionNest))
                 yield from self.instance(nest, node)
             elif kind is Guard:
                 assert isinstance(node, Guard)
@@ -170,13 +170,13 @@ class _Walk:
                 if node.compute is not None or not self.present(node.stage):
                     yield from self.block(node.body, node)
             else:
-                assert isinstance(node, (Store, Update))
+                assert isinstance(node, (Assign, Update))
                 raise ScheduleError(
                     f"stage `{node.target.tensor}` is computed element by element; "
                     "tensorise it, or leave it to a target that runs loops"
                 )
 
-    def loop(self, node: Loop, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
+    def loop(self, node: For, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
         values, rolling = self.values, node.rolling
         if rolling is None:
             start = value_of(node.start, values)
@@ -204,7 +204,7 @@ class _Walk:
         )
         return Buffered(node, box, held, turn % node.slots if node.slots else 0)
 
-    def instance(self, nest: Nest, node: Copy | Instruction) -> Iterator[Instance]:
+    def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> Iterator[Instance]:
         region = self.regions.get(id(node))
         if region is None:
             region = self.regions[id(node)] = _Region(nest, node)
@@ -216,7 +216,9 @@ class _Walk:
         yield Instance(nest, node, ranges, later, dict(self.buffers))
 
 
-def region(nest: Nest, node: Copy | Instruction, values: Mapping[str, int]) -> dict[str, Range]:
+def region(
+    nest: Nest, node: TransferNest | InstructionNest, values: Mapping[str, int]
+) -> dict[str, Range]:
     """The elements of every axis that the loops of a transfer or an instruction cover.
 
     Parameters
@@ -238,21 +240,21 @@ def region(nest: Nest, node: Copy | Instruction, values: Mapping[str, int]) -> d
 class _Region:
     """The loops, bindings and guards inside a transfer or an instruction, outermost first."""
 
-    def __init__(self, nest: Nest, node: Copy | Instruction) -> None:
+    def __init__(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
         names = (*nest.axes, *(axis.name for axis in nest.reductions))
         self.names = tuple((name, qualified(nest.stage, name)) for name in names)
-        self.steps: list[Loop | Let | Guard] = []
+        self.steps: list[For | Let | Guard] = []
         for inner in nodes(node.body):
-            if isinstance(inner, (Store, Update)):
+            if isinstance(inner, (Assign, Update)):
                 break
-            if isinstance(inner, (Loop, Let, Guard)):
+            if isinstance(inner, (For, Let, Guard)):
                 self.steps.append(inner)
 
     def at(self, values: Mapping[str, int]) -> dict[str, Range]:
         """The ranges for values of all variables bound around the node."""
-        found = _Ranges(values)
+        found = _VariableRanges(values)
         for step in self.steps:
-            if isinstance(step, Loop):
+            if isinstance(step, For):
                 start = value_of(step.start, values)
                 found[step.variable] = (start, start + step.extent)
             elif isinstance(step, Let):
@@ -262,7 +264,7 @@ class _Region:
         return {name: found[variable] for name, variable in self.names}
 
 
-class _Ranges(dict[str, Range]):
+class _VariableRanges(dict[str, Range]):
     """Ranges of variables; of one that is bound around the node, its value alone."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
@@ -274,7 +276,7 @@ class _Ranges(dict[str, Range]):
         return value, value + 1
 
 
-def _let_range(let: Let, found: _Ranges) -> Range:
+def _let_range(let: Let, found: _VariableRanges) -> Range:
     low = high = let.value.constant
     for name, factor in let.value.terms:
         first, end = found[name]
@@ -286,7 +288,7 @@ def _let_range(let: Let, found: _Ranges) -> Range:
     return low, high + 1
 
 
-def _cut(guard: Guard, found: _Ranges) -> None:
+def _cut(guard: Guard, found: _VariableRanges) -> None:
     """Take from a variable what a guard forbids; everything else in its conditions is fixed."""
     for condition in guard.conditions:
         moving = [n for n, _ in condition.value.terms if found[n][1] - found[n][0] != 1]

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import CompileError, InputError
-from ...isa.expressions import Call, Constant, Expression, Op, Read, Real
+from ...isa.expressions import Call, Expression, Literal, Op, Read, Real
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
 from ..tensor import REALS
 from .affine import value_of
-from .nodes import Allocate, Block, Guard, Let, Loop, Node, Store, Update, holds, let_value
+from .nodes import Allocate, Assign, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
 from .rolling import Rows
 from .stages import Kind
@@ -148,7 +148,7 @@ class _Interpreter:
                 del self.areas[node.tensor.name]
 
     def step(self, node: Node, values: Values) -> None:
-        if isinstance(node, Loop):
+        if isinstance(node, For):
             numbers = self.numbers(node, values)
             if node.kind in (Kind.PARALLEL, Kind.VECTORISED):
                 self.random.shuffle(numbers)
@@ -165,7 +165,7 @@ class _Interpreter:
             origin = tuple(value_of(affine, values) for affine in node.origin)
             elements = np.zeros(node.shape, dtype=node.tensor.dtype)
             self.areas[node.tensor.name] = Area(node.tensor.name, elements, origin, written=False)
-        elif isinstance(node, Store):
+        elif isinstance(node, Assign):
             value = self.value(node.value, values)
             self.write(node.target, value, values)
         elif isinstance(node, Update):
@@ -173,7 +173,7 @@ class _Interpreter:
         else:
             self.run(node.body, values)
 
-    def numbers(self, node: Loop, values: Values) -> list[int]:
+    def numbers(self, node: For, values: Values) -> list[int]:
         """The iterations of a loop; what a ring of rows drops for them is there no more."""
         rolling = node.rolling
         if rolling is None:
@@ -214,7 +214,7 @@ class _Interpreter:
     # Expressions ---------------------------------------------------------------------------------
 
     def value(self, tree: Expression, values: Values) -> int | float:
-        if isinstance(tree, (Constant, Real)):
+        if isinstance(tree, (Literal, Real)):
             return tree.value
         if isinstance(tree, Read):
             return self.element(tree, values)

@@ -22,7 +22,7 @@ def qualified(stage: str, loop: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class For:
     """`variable` from `start`, `extent` times; `depth` slots for the buffers inside.
 
     A loop with a `rolling` runs only over the tiles that its reader needs and that are not there.
@@ -130,7 +130,7 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Assign:
     """`target = value`."""
 
     target: Read
@@ -148,7 +148,7 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class TransferNest:
     """Loops over a box of `source`, nothing else inside: one transfer."""
 
     source: str
@@ -156,14 +156,14 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class InstructionNest:
     """Loops over a box that are one instruction, with its mnemonic."""
 
     mnemonic: str
     body: "Block"
 
 
-Node = Loop | Let | Guard | Allocate | Nest | Store | Update | Copy | Instruction
+Node = For | Let | Guard | Allocate | Nest | Assign | Update | TransferNest | InstructionNest
 Block = tuple[Node, ...]
 
 
@@ -171,7 +171,7 @@ def nodes(block: Block) -> Iterator[Node]:
     """All nodes in the order of the text."""
     for node in block:
         yield node
-        if not isinstance(node, (Let, Allocate, Store, Update)):
+        if not isinstance(node, (Let, Allocate, Assign, Update)):
             yield from nodes(node.body)
 
 

@@ -9,7 +9,7 @@ from ...isa.patterns import Pattern, patterns_of
 from ..accelerator.matching import find_pattern, lane_axes
 from ..accelerator.sliding import window_of
 from .affine import variable
-from .bounds import Bounds, Plan, spans
+from .bounds import Bounds, StagePlan, spans
 from .dot_products import dot_product_of
 from .exactness import check_exact
 from .nodes import qualified
@@ -100,7 +100,7 @@ def _check_window(
     stage: Stage,
     state: State,
     found: Match,
-    plan: Plan,
+    plan: StagePlan,
     bounds: Bounds,
     tile: Mapping[str, int],
 ) -> None:
@@ -145,7 +145,7 @@ def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) ->
 
 def _check_lane(
     doing: str,
-    plan: Plan,
+    plan: StagePlan,
     bounds: Bounds,
     axis: str,
     tile: Mapping[str, int],
@@ -174,7 +174,7 @@ def _check_lane(
         )
 
 
-def _cut_loops(plan: Plan, axis: str) -> list[str]:
+def _cut_loops(plan: StagePlan, axis: str) -> list[str]:
     """Loops of an axis that its splits do not divide, so that the last block is cut off."""
     cut = []
     for relation in plan.stage.relations:

@@ -1,14 +1,14 @@
-"""Values over axes: elements of tensors and the operations on them, as a user writes them.
+"""Expressions over axes: tensor elements and operations on them, as a user writes them.
 
-What is built is the contract's own expression tree. `Operand` and `Value` only carry operators and
-what a declaration is checked with: which axes occur, which tensors are read, what is an integer.
+The result is an expression tree of `isa.expressions`. `DeclaredTensor` and `TensorExpression` add
+the operators, and the facts that checks need: the axes, the tensors, and the type.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import CompileError
-from ...isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real, Reduction
+from ...isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real, Reduction
 from ..tensor import Axis, Compute, Tensor
 from .index import AxisUse, Index, merge_uses
 from .reductions import reduction_of
@@ -25,8 +25,8 @@ LIMITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """A declared tensor; indexing it gives a `Value`.
+class DeclaredTensor:
+    """A declared tensor; indexing it gives a `TensorExpression`.
 
     Parameters
     ----------
@@ -40,9 +40,9 @@ class Operand:
 
     tensor: Tensor
     stage: Compute | None = None
-    sources: tuple["Operand", ...] = ()
+    sources: tuple["DeclaredTensor", ...] = ()
 
-    def __getitem__(self, index: "Index | int | tuple[Index | int, ...]") -> "Value":
+    def __getitem__(self, index: "Index | int | tuple[Index | int, ...]") -> "TensorExpression":
         parts = index if isinstance(index, tuple) else (index,)
         uses: dict[str, AxisUse] = {}
         affines = []
@@ -58,11 +58,11 @@ class Operand:
                     "axes times whole numbers, plus a whole number"
                 )
         read = self.tensor[tuple(affines)]
-        return Value(read, uses, (self,), real=self.tensor.dtype == "float32")
+        return TensorExpression(read, uses, (self,), real=self.tensor.dtype == "float32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class TensorExpression:
     """An expression and what it depends on; `+`, `-` and `*` of integers are 32-bit and wrap.
 
     Parameters
@@ -81,40 +81,40 @@ class Value:
 
     tree: Expression
     uses: Mapping[str, AxisUse]
-    operands: tuple[Operand, ...]
+    operands: tuple[DeclaredTensor, ...]
     over: tuple[Axis, ...] | None = None
     real: bool = False
 
-    def __add__(self, other: "Value | float") -> "Value":
+    def __add__(self, other: "TensorExpression | float") -> "TensorExpression":
         return combine(Op.ADD, self, other)
 
     __radd__ = __add__
 
-    def __mul__(self, other: "Value | float") -> "Value":
+    def __mul__(self, other: "TensorExpression | float") -> "TensorExpression":
         return combine(Op.MULTIPLY, self, other)
 
     __rmul__ = __mul__
 
-    def __neg__(self) -> "Value":
+    def __neg__(self) -> "TensorExpression":
         return self * -1
 
-    def __sub__(self, other: "Value | float") -> "Value":
+    def __sub__(self, other: "TensorExpression | float") -> "TensorExpression":
         return self + -other
 
-    def __rsub__(self, other: float) -> "Value":
+    def __rsub__(self, other: float) -> "TensorExpression":
         return -self + other
 
-    def __truediv__(self, other: "Value | float") -> "Value":
+    def __truediv__(self, other: "TensorExpression | float") -> "TensorExpression":
         return combine(Op.DIVIDE, self, other)
 
-    def __rtruediv__(self, other: float) -> "Value":
+    def __rtruediv__(self, other: float) -> "TensorExpression":
         return combine(Op.DIVIDE, other, self)
 
     def __str__(self) -> str:
         return str(self.tree)
 
 
-def combine(op: Op, *arguments: Value | float) -> Value:
+def combine(op: Op, *arguments: TensorExpression | float) -> TensorExpression:
     """A call of integers or of float32 numbers; numbers become constants of the same sort.
 
     Raises
@@ -137,28 +137,28 @@ _EITHER = (Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.LESS, Op.EQUAL, Op.DI
 """Operations on float32 numbers; all but the last take integers as well."""
 
 
-def _as_real(value: Value, op: Op) -> Value:
+def _as_real(value: TensorExpression, op: Op) -> TensorExpression:
     """An operand beside a float32 number."""
     if value.real:
         return value
-    if isinstance(value.tree, Constant):
+    if isinstance(value.tree, Literal):
         return replace(value, tree=Real(float(value.tree.value)), real=True)
     raise CompileError(
         f"`{op.value}` of float32 numbers and the integer `{value}`; convert that with `real`"
     )
 
 
-def maximum(a: Value | float, b: Value | float) -> Value:
+def maximum(a: TensorExpression | float, b: TensorExpression | float) -> TensorExpression:
     """The larger of two values."""
     return combine(Op.MAXIMUM, a, b)
 
 
-def minimum(a: Value | float, b: Value | float) -> Value:
+def minimum(a: TensorExpression | float, b: TensorExpression | float) -> TensorExpression:
     """The smaller of two values."""
     return combine(Op.MINIMUM, a, b)
 
 
-def clamp(value: Value, low: int, high: int) -> Value:
+def clamp(value: TensorExpression, low: int, high: int) -> TensorExpression:
     """Saturate to int8 and limit to `low`..`high`, which lie in -128..127."""
     smallest, largest = LIMITS["int8"]
     if not smallest <= low <= high <= largest:
@@ -169,52 +169,52 @@ def clamp(value: Value, low: int, high: int) -> Value:
     return combine(Op.CLAMP, value, low, high)
 
 
-def requantise(value: Value, scale: Value) -> Value:
+def requantise(value: TensorExpression, scale: TensorExpression) -> TensorExpression:
     """`round_half_even(float32(value) * scale)`, saturated as `isa.numbers.requantise` does."""
     if value.real:
         raise CompileError(f"requantise takes an integer value, and `{value}` is float32")
-    if not isinstance(scale, Value) or not (scale.real and isinstance(scale.tree, Read)):
+    if not isinstance(scale, TensorExpression) or not (scale.real and isinstance(scale.tree, Read)):
         raise CompileError(f"requantise takes its scale from a float32 tensor, not `{scale}`")
     return call(Op.REQUANTISE, [value, scale])
 
 
-def lookup(table: Operand, value: Value) -> Value:
+def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
     """`table[value + 128]`, for an int8 table of 256 elements and a value of -128..127."""
     if table.tensor.shape != (256,) or table.tensor.dtype != "int8":
         raise CompileError(
             f"lookup takes a table of int8[256]; `{table.tensor.name}` is "
             f"{table.tensor.dtype}{list(table.tensor.shape)}"
         )
-    return call(Op.LOOKUP, [Value(Read(table.tensor.name, ()), {}, (table,)), value])
+    return call(Op.LOOKUP, [TensorExpression(Read(table.tensor.name, ()), {}, (table,)), value])
 
 
-def sum_over(value: Value, over: Index | Sequence[Index]) -> Value:
+def sum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
     """The 32-bit sum of a value over reduction axes; it wraps."""
     return _reduce(Op.ADD, value, over)
 
 
-def maximum_over(value: Value, over: Index | Sequence[Index]) -> Value:
+def maximum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
     """The largest value over reduction axes."""
     return _reduce(Op.MAXIMUM, value, over)
 
 
-def value_from(argument: object, what: str) -> Value:
+def value_from(argument: object, what: str) -> TensorExpression:
     """A value, or a number as one: whole numbers are integers, others float32."""
-    if isinstance(argument, Value):
+    if isinstance(argument, TensorExpression):
         return argument
     if isinstance(argument, float):
-        return Value(Real(argument), {}, (), real=True)
+        return TensorExpression(Real(argument), {}, (), real=True)
     if isinstance(argument, int) and not isinstance(argument, bool):
         low, high = LIMITS["int32"]
         if not low <= argument <= high:
             raise CompileError(f"constant {argument} does not fit int32")
-        return Value(Constant(argument), {}, ())
+        return TensorExpression(Literal(argument), {}, ())
     if isinstance(argument, Index):
         raise CompileError(f"{what} takes tensor elements; the index `{argument}` is none")
     raise CompileError(f"{what} takes tensor elements and whole numbers, not `{argument}`")
 
 
-def call(op: Op, values: list[Value], real: bool = False) -> Value:
+def call(op: Op, values: list[TensorExpression], real: bool = False) -> TensorExpression:
     """A call whose arguments fit the operation; `real` says what it gives.
 
     Raises
@@ -227,7 +227,7 @@ def call(op: Op, values: list[Value], real: bool = False) -> Value:
         raise CompileError(
             f"`{op.value}` of two reductions, `{values[0]}` and `{values[1]}`; make a stage of one"
         )
-    return Value(
+    return TensorExpression(
         Call(op, tuple(value.tree for value in values)),
         merge_uses(*(value.uses for value in values)),
         tuple(operand for value in values for operand in value.operands),
@@ -236,9 +236,9 @@ def call(op: Op, values: list[Value], real: bool = False) -> Value:
     )
 
 
-def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
+def _reduce(op: Op, value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
     what = "sum" if op is Op.ADD else "max"
-    if not isinstance(value, Value):
+    if not isinstance(value, TensorExpression):
         raise CompileError(f"`{what}` takes a value, not `{value}`")
     if value.over is not None:
         raise CompileError(f"`{what}` of `{value}`, which is a reduction already; make it a stage")
@@ -255,7 +255,9 @@ def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
     known = {axis.name: AxisUse(axis.extent, reduced=True) for axis in reductions}
     merge_uses(known, value.uses)
     kept = {name: use for name, use in value.uses.items() if name not in known}
-    return Value(Reduction(op, value.tree), kept, value.operands, tuple(reductions), value.real)
+    return TensorExpression(
+        Reduction(op, value.tree), kept, value.operands, tuple(reductions), value.real
+    )
 
 
 def bare_axis(index: object, what: str) -> tuple[str, AxisUse]:

@@ -47,10 +47,10 @@ class PathStep:
 
 def critical_path(timing: Timing) -> list[PathStep]:
     """The steps that decide how long the program takes, in order of time."""
-    return _Walk(timing).run()
+    return _PathWalk(timing).run()
 
 
-class _Walk:
+class _PathWalk:
     """From the end back to the start; `now` is the first cycle that is explained already."""
 
     def __init__(self, timing: Timing) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.tensor import Axis, evaluate
 from tilewright.errors import CompileError
-from tilewright.isa.expressions import Affine, Call, Constant, Op, Reduction
+from tilewright.isa.expressions import Affine, Call, Literal, Op, Reduction
 
 N, Y, X, C = te.axes(n=1, y=6, x=5, o=4)
 KY, KX, K = te.reduce_axes(ky=3, kx=2, i=4)
@@ -50,9 +50,9 @@ def test_a_convolution_is_the_kernel_that_its_formula_says():
 
 def test_numbers_stand_where_the_instructions_expect_them():
     element = IMAGE[N, Y, X, C]
-    assert (3 * element).tree == Call(Op.MULTIPLY, (element.tree, Constant(3)))
+    assert (3 * element).tree == Call(Op.MULTIPLY, (element.tree, Literal(3)))
     assert (5 - element).tree == Call(
-        Op.ADD, (Call(Op.MULTIPLY, (element.tree, Constant(-1))), Constant(5))
+        Op.ADD, (Call(Op.MULTIPLY, (element.tree, Literal(-1))), Literal(5))
     )
     largest = te.max(te.minimum(IMAGE[N, Y, X + KX, C], 7), over=KX)
     assert isinstance(largest.tree, Reduction)
