@@ -1,7 +1,8 @@
-"""About how many cycles a plan takes: the busiest unit, and what nothing can hide.
+"""Estimates of a plan: its cycles and its number of instructions.
 
-Close enough to choose between plans by; the timing model tells the exact number. And about how many
-instructions, so that absurd programs are refused before they are made.
+The cycles are those of the busiest unit, plus the latencies that no other work hides. They are
+close enough to compare plans; the timing model gives the exact number. The number of instructions
+serves to reject absurd programs before generation.
 """
 
 import math
@@ -15,14 +16,14 @@ from .plan import TilePlan, streamed_rows, weight_tiles
 from .scratchpads import wgt_room
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
-"""Filling and draining a unit's pipeline."""
+"""Cycles to fill and drain a unit's pipeline."""
 
 LATENCY_CYCLES = 64
-"""Main memory's, which short runs show: only so many are under way at once."""
+"""Latency of main memory; it limits short runs, since few are in flight at once."""
 
 
 def estimate(plan: TilePlan, configuration: Configuration) -> int:
-    """Cycles of a plan."""
+    """Estimated cycles of a plan."""
     units = [_Units(plan, index, configuration) for index in range(len(plan.phases))]
     last, tile = plan.phases[-1], plan.tiles[-1]
     bus = configuration.bus_bytes
@@ -46,7 +47,7 @@ def estimate(plan: TilePlan, configuration: Configuration) -> int:
 
 
 def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
-    """Instructions of a plan, as if none had to be cut because of the machine's loops."""
+    """Estimated instructions of a plan, ignoring splits by the machine's loop limits."""
     last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
     units = (_Units(plan, index, configuration) for index in range(len(plan.phases)))
@@ -54,7 +55,7 @@ def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
 
 
 def _crowding(plan: TilePlan, configuration: Configuration) -> int:
-    """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
+    """How much the weights of several products crowd out the next ones: 0, 1, or 2 (no room)."""
     pieces = [
         weight_tiles(step, tile, configuration)
         for step, tile in zip(plan.phases, plan.tiles, strict=True)
@@ -116,7 +117,7 @@ class _Units:
         self.activations = sum(
             count * (pieces[name] + 2 * overhead) for name, count in self.loads.items()
         )
-        # With room for one tile only, the next is loaded when this one has been multiplied.
+        # With room for only one tile, the next LOAD waits for the product of this tile.
         self.waiting = sum(
             (self.loads[read.tensor] - 1) * pieces[read.tensor]
             for read in (step.streams or step.operands)
@@ -125,12 +126,12 @@ class _Units:
 
 
 def _moved(read: Read | None) -> set[str]:
-    """Axes along which a read moves."""
+    """The axes that a read depends on."""
     return {axis for affine in read.index for axis, _ in affine.terms} if read else set()
 
 
 def _passes(step: Phase, tile, tiles: int, rows: int, configuration: Configuration) -> int:
-    """Cycles that weight tiles take, each with the rows that it meets."""
+    """Cycles of all weight tiles; each tile is multiplied by its rows."""
     apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
     again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
     return tiles * again * max(rows // apart, tile_cycles(configuration))
@@ -172,7 +173,7 @@ def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> 
     runs = box_bytes(box[:-1]) * tensor.patches.rows
     if tensor.patches.whole_pixels:
         return _runs(box_bytes(box), box_bytes(box[-1:]), configuration)
-    # A run seldom begins where a beat or a row of the scratchpad does.
+    # A run is seldom aligned to a beat or to a row of the scratchpad.
     run = tensor.patches.run + 3 * configuration.bus_bytes // 2
     return _runs(runs * run, run, configuration)
 
@@ -193,7 +194,7 @@ def _loads(plan: TilePlan, step: Phase, read: Read, spatial, groups, chunks, out
 
 
 def _resident(plan: TilePlan, configuration: Configuration) -> int:
-    """Weight tiles of all steps, when every one is kept."""
+    """Weight tiles of all steps, if all of them stay on chip."""
     total = 0
     for step, tile in zip(plan.phases, plan.tiles, strict=True):
         if step.product is not None:

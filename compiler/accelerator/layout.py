@@ -1,7 +1,7 @@
-"""Where the elements of a tensor's tile lie inside a scratchpad, per axis of the kernel.
+"""Layout of a tensor's tile inside a scratchpad, for each axis of the kernel.
 
-An axis may be blocked: index `i` lies at `i // block * outer + i % block * inner`. That is how
-channels are cut into lanes; unblocked axes are the case of one endless block.
+An axis may be blocked: index `i` lies at `i // block * outer + i % block * inner`. Channels are cut
+into lanes this way. An unblocked axis is one endless block.
 """
 
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from ...isa.expressions import Read
 
 @dataclass(frozen=True, slots=True)
 class TileLayout:
-    """Strides of one axis in elements; `block` 0 means unblocked, then only `inner` counts."""
+    """Strides of one axis in elements; an axis with `block` 0 is unblocked and uses `inner`."""
 
     inner: int
     block: int = 0
     outer: int = 0
 
     def stride(self, step: int) -> int | None:
-        """How far `step` indices move, for a step that never crosses a block unevenly.
+        """The distance in elements between an index and the one `step` further.
 
-        Returns None where the move depends on the index.
+        Returns None if the distance depends on the index.
         """
         if not self.block or step < self.block:
             return step * self.inner
@@ -41,7 +41,7 @@ class Buffer:
         First element; an element is a byte of ACT and WGT, a 32-bit integer of ACC, a bias and
         scale pair of PARAM, a table of LUT.
     axes
-        Placement of every axis that moves through the tile.
+        Layout of every axis that moves through the tile.
     """
 
     memory: Memory
@@ -49,7 +49,7 @@ class Buffer:
     axes: Mapping[str, TileLayout]
 
     def moved(self, axis: str, steps: int) -> "Buffer":
-        """The same data from `steps` indices of an unblocked axis on."""
+        """The same data, starting `steps` indices further along an unblocked axis."""
         place = self.axes.get(axis)
         if place is None or not steps:
             return self
@@ -57,7 +57,7 @@ class Buffer:
 
 
 def dense(extents: Mapping[str, int]) -> dict[str, TileLayout]:
-    """Row-major placement, the last axis contiguous."""
+    """Row-major layout; the last axis is contiguous."""
     placements, stride = {}, 1
     for axis, extent in reversed(tuple(extents.items())):
         placements[axis] = TileLayout(stride)
@@ -75,7 +75,7 @@ def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 
 def along(read: Read, strides: tuple[int, ...]) -> dict[str, TileLayout]:
-    """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
+    """The stride of each axis of a read, in a buffer with these strides per dimension."""
     moves: dict[str, int] = {}
     for affine, stride in zip(read.index, strides, strict=True):
         for axis, factor in affine.terms:

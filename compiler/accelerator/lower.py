@@ -1,7 +1,7 @@
 """From schedules to instructions: walk the loop program, load what is missing, compute, store.
 
-The order of the instructions is the order of the loop program. Which instruction must wait for
-which is not decided here: tokens follow from the instructions' footprints.
+The instructions have the order of the loop program. A later pass adds the tokens that make one
+instruction wait for another; it derives them from the instructions' footprints.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from .transfers import Transfers
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """An instruction and what it is there for, as `inspect` shows it."""
+    """An instruction and its purpose, as `inspect` shows it."""
 
     instruction: Instruction
     kernel: str
@@ -44,11 +44,11 @@ class Lowering:
     configuration
         The machine.
     dram
-        Where activations lie in main memory; see `Transfers`.
+        Places of activations in main memory; see `Transfers`.
     pool
-        Takes the constants.
+        Collects the constants.
     most_instructions
-        Where a program is refused as too large.
+        Largest program that is accepted.
     """
 
     def __init__(
@@ -70,9 +70,8 @@ class Lowering:
         Raises
         ------
         CompileError
-            When a stage is computed element by element, a scratchpad is too small, a copy goes
-            where no unit moves data, an operand lies where its instruction cannot reach it, or the
-            stream becomes too long.
+            When a stage is computed element by element, a scratchpad is too small, no unit can make
+            a copy, an instruction cannot reach an operand, or the stream becomes too long.
         """
         kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
         for instruction, note in _KernelLowering(self, schedule).run():
@@ -82,7 +81,7 @@ class Lowering:
 
 
 class _Operand:
-    """A tensor as one compute reads or writes it: which axes move through which dimensions."""
+    """One access of a compute to a tensor: the axes that move through each dimension."""
 
     def __init__(self, read: Read) -> None:
         self.tensor = read.tensor
@@ -90,7 +89,7 @@ class _Operand:
         self.axes: dict[tuple[TileLayout, ...], dict[str, TileLayout]] = {}
 
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
-        """Where the element lies that stands for the start of every axis, and the moves."""
+        """The address of the element at the start of every axis, and the strides of the axes."""
         if placed.memory is Memory.LUT:
             return Buffer(placed.memory, placed.base // 256, {})
         base = placed.base
@@ -122,7 +121,7 @@ class _Operand:
 
 
 class _KernelLowering:
-    """One kernel."""
+    """The lowering of one kernel."""
 
     def __init__(self, lowering: Lowering, schedule: Schedule) -> None:
         self.configuration = lowering.configuration
@@ -146,7 +145,7 @@ class _KernelLowering:
         self.forms: dict[object, Form] = {}
 
     def run(self) -> Iterator[tuple[Instruction, str]]:
-        """Instructions, and what each is there for."""
+        """The instructions, and the purpose of each."""
         for event in walk(self.program, self._present):
             if isinstance(event, Instance):
                 if isinstance(event.node, TransferNest):
@@ -217,7 +216,7 @@ class _KernelLowering:
         buffers: Mapping[str, Buffer],
         accumulate: bool,
     ) -> list[Instruction]:
-        """Instructions for a tile; most tiles differ from an earlier one in their places only."""
+        """Instructions for a tile; most tiles repeat an earlier one at other addresses."""
         lying = tuple((name, one.memory, *one.axes.items()) for name, one in buffers.items())
         key = compute.output.name, accumulate, tuple(tile.values()), lying
         form = self.forms.get(key)
@@ -227,12 +226,12 @@ class _KernelLowering:
         return form.at(buffers)
 
     def _pad(self, rolled: Rolled) -> Iterator[tuple[Instruction, str]]:
-        """The border of rows that were added to a ring."""
+        """Fill the border of rows that were added to a ring."""
         rolling, placed = rolled.rolling, self.placed[rolled.stage]
         pad = self.program.tensors[rolled.stage].pad
         pitch = rolling.row_elements
         fills: list[tuple[int, list[tuple[int, int]]]] = []
-        if placed.missing:  # columns, which no stage ever writes
+        if placed.missing:  # the border columns, which no stage writes
             placed.missing = False
             fills += _column_borders(rolling)
         for first, last in (
@@ -247,15 +246,15 @@ class _KernelLowering:
                 yield one, f"{rolled.stage} rows {rolled.first}: pad"
 
     def _check_alive(self, name: str, placed: Placed) -> None:
-        """A buffer must still be there when it is used."""
+        """Refuse a buffer that was overwritten before its use."""
         if placed.piece is not None and not placed.piece.alive:
             raise CompileError(
-                f"kernel `{self.kernel.name}`: something else took the place of `{name}` in the "
-                f"arena of {placed.memory.name} before it was used; compute it further inside"
+                f"kernel `{self.kernel.name}`: other data replaced `{name}` in the "
+                f"arena of {placed.memory.name} before its use; compute it further inside"
             )
 
     def _check_pair(self, instance: Instance, names: list[str]) -> None:
-        """A bias and a scale are one operand: they must lie side by side."""
+        """A bias and a scale are one operand, so they must be adjacent in PARAM."""
         first, *others = (self.placed[name] for name in names)
         if any((one.base, one.lows) != (first.base, first.lows) for one in others):
             shown = " and ".join(
@@ -275,7 +274,7 @@ def _own(compute: Compute) -> _Operand:
 
 
 def _reads(compute: Compute) -> list[Read]:
-    """One read of every tensor that a compute reads."""
+    """For each tensor that a compute reads, one of its reads."""
     return list({read.tensor: read for read in reads_of(compute.body)}.values())
 
 
@@ -284,7 +283,7 @@ def _starts(instance: Instance) -> str:
 
 
 def _column_borders(rolling) -> list[tuple[int, list[tuple[int, int]]]]:
-    """The elements before and behind every row's own: offset and dimensions of each fill."""
+    """The elements before and after each row: offset and dimensions of each fill."""
     inner = rolling.dimension + 1
     sizes = list(zip(rolling.extents[inner:], rolling.borders[inner:], strict=True))
     rows, pitch = rolling.ring + rolling.overhang, rolling.row_elements

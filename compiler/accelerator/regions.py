@@ -1,7 +1,7 @@
-"""Dividing ACT between the buffers of a kernel, by whole banks.
+"""Divide ACT between the buffers of a kernel, by whole banks.
 
-A bank has one reader and one writer at a time: instructions of two units that read the same bank
-run one after the other. Buffers in banks of their own never meet.
+A bank has one reader and one writer at a time, so two units that read the same bank take turns.
+Buffers in separate banks never conflict.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from functools import lru_cache
 from ...isa.configuration import Configuration, Memory
 
 Region = tuple[int, int]
-"""First byte, and the byte after the last."""
+"""First byte, and the byte after the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegionRequest:
-    """Bytes that a buffer needs at least, and from how many on nothing waits for it."""
+    """The bytes that a buffer needs at least, and the bytes with which nothing waits for it."""
 
     least: int
     wanted: int
@@ -25,14 +25,14 @@ class RegionRequest:
 def divide_act(
     requests: tuple[RegionRequest, ...], may_share: int, configuration: Configuration
 ) -> tuple[Region, ...]:
-    """A region of ACT for every buffer, in order; none where they do not fit.
+    """A region of ACT for every buffer, in order; empty if they do not fit.
 
     Parameters
     ----------
     requests
-        Of every buffer; what is left over in the end goes to the first.
+        One for every buffer. The first buffer also gets the space that remains.
     may_share
-        How many of the last buffers may lie in the same banks, which saves banks and costs time.
+        The number of last buffers that may share banks. Sharing saves banks and costs time.
     """
     best: tuple[Region, ...] = ()
     fewest = len(requests) + 1
@@ -54,7 +54,7 @@ def divide_act(
 def _divide(
     requests: tuple[RegionRequest, ...], alone: int, configuration: Configuration
 ) -> tuple[Region, ...]:
-    """The first `alone` buffers get banks of their own, the others share some."""
+    """Give the first `alone` buffers separate banks, and let the others share banks."""
     bank, banks = configuration.bank_bytes(Memory.ACT), configuration.act_banks
     row = configuration.row_bytes(Memory.ACT)
     sharing = tuple(

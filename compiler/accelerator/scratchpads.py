@@ -1,8 +1,8 @@
-"""Scratchpads of a program: which buffer lies where, kernel after kernel.
+"""Placement of buffers in the scratchpads, for all kernels of a program in order.
 
-Under `arena()` a buffer takes the place that was not used for longest, so that LOAD can run ahead
-as far as there is room, across kernels, and what still lies there is not loaded again. Without it
-every slot of a buffer has a place of its own (`fixed_places.py`).
+With `arena()`, a buffer takes the least recently used place. So LOAD can run ahead, even across
+kernels, as far as there is room, and data that are still on chip are not loaded again. Without
+`arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
 """
 
 import itertools
@@ -32,16 +32,16 @@ from .weights import WeightLayout, weight_layout
 
 @dataclass(frozen=True, slots=True)
 class Scratchpads:
-    """What all kernels of a program share.
+    """Scratchpad state that all kernels of a program share.
 
     Parameters
     ----------
     configuration
         The machine.
     arenas
-        What lies where: bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
+        The arena of each scratchpad, in bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
     accumulators
-        Banks of ACC, taken in turn, so that VECTOR reads one while GEMM fills another.
+        Banks of ACC in rotation, so that VECTOR reads one while GEMM fills another.
     """
 
     configuration: Configuration
@@ -50,7 +50,7 @@ class Scratchpads:
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
-        """Empty ones."""
+        """Empty scratchpads."""
         arenas = {
             Memory.ACT: ScratchpadArena(
                 configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
@@ -63,7 +63,7 @@ class Scratchpads:
 
 
 def wgt_room(configuration: Configuration) -> int:
-    """Weight tiles that WGT holds."""
+    """Number of weight tiles that WGT holds."""
     return configuration.rows(Memory.WGT) // configuration.lanes_in
 
 
@@ -76,17 +76,17 @@ class Placed:
     memory
         The scratchpad.
     base
-        Its first element; of ACC that of the first pixel that is complete.
+        Its first element; in ACC, that of the first complete pixel.
     lows
         Index of its first element, per dimension.
     places
-        Where its elements lie, per dimension.
+        Layout of its elements, per dimension.
     missing
-        Whether what it shall hold must be brought there; a transfer does so once.
+        Whether its data must still be loaded; one transfer loads them.
     piece
-        What it takes in an arena, to see whether something else lies there by now.
+        Its piece of an arena, which shows whether other data have replaced it.
     rolling
-        Where it is a ring of rows.
+        The ring, if the buffer is a ring of rows.
     """
 
     memory: Memory
@@ -99,18 +99,18 @@ class Placed:
 
 
 class BufferPlacer:
-    """Where the buffers of one kernel lie.
+    """Places the buffers of one kernel.
 
     Parameters
     ----------
     program
-        Its loops.
+        The kernel's loop program.
     computes
-        Its stages that compute, in order.
+        The kernel's computing stages, in order.
     arena
-        Whether buffers take turns.
+        Whether buffers use an arena.
     scratchpads
-        Shared with the kernels before and after it.
+        The state shared with earlier and later kernels.
 
     Raises
     ------
@@ -150,7 +150,7 @@ class BufferPlacer:
                     kept.clear(low, high)
 
     def weights(self, name: str, extents: tuple[int, ...]) -> WeightLayout:
-        """How a box of a buffer of weights lies."""
+        """The layout of a box of a weight buffer."""
         key = name, extents
         if key not in self.layouts:
             window = self.windows.get(name)
@@ -158,12 +158,12 @@ class BufferPlacer:
         return self.layouts[key]
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
-        """Bytes that a buffer of weights takes."""
+        """Size of a weight buffer in bytes."""
         area = self.configuration.lanes_in * self.configuration.lanes_out
         return self.weights(name, shape).tiles * area
 
     def allocate(self, buffered: Buffered) -> Placed:
-        """Room for a buffer; what it holds may lie there already.
+        """Place a buffer; its data may be on chip already.
 
         Raises
         ------
@@ -230,10 +230,10 @@ class BufferPlacer:
         return Placed(Memory.LUT, piece.base * 256, lows, (TileLayout(1),), missing, piece)
 
     def _acc(self, name: str, buffered: Buffered) -> Placed:
-        """The next bank's rows, ordered channel block, then pixel; lanes innermost.
+        """Rows in the next bank, ordered by channel block, then pixel; lanes innermost.
 
-        Where a window slides, a row of pixels begins with sums that are not complete, and has
-        others between its outputs; neither is part of the buffer.
+        With a sliding window, a row of pixels has incomplete sums at its start and unused sums
+        between its outputs. Neither is part of the buffer.
         """
         lows, sizes = _split(buffered.held)
         limits, depth = self.configuration, buffered.allocate.slots
@@ -263,7 +263,7 @@ class BufferPlacer:
 
     @cached_property
     def _totals(self) -> Mapping[Memory, int]:
-        """Tiles of WGT and rows of PARAM that one slot of every buffer takes."""
+        """Tiles of WGT and rows of PARAM for one slot of every buffer."""
         lanes = self.configuration.vector_lanes
         weights = parameters = 0
         counted: set[str] = set()
@@ -276,18 +276,18 @@ class BufferPlacer:
         return {Memory.WGT: weights, Memory.PARAM: parameters}
 
     def _limited(self, memory: Memory, slots: int) -> int:
-        """Room that `slots` of every buffer take."""
+        """Units that `slots` slots of every buffer use."""
         room = self.scratchpads.arenas[memory].size
         return min(room, slots * self._totals[memory]) if slots else room
 
     def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Region]:
-        """Bytes of ACT for every buffer there."""
+        """The region of every buffer in ACT."""
         inside = {name: one for name, one in self.allocates.items() if one.scope == Memory.ACT.name}
         if not inside:
             return {}
         read = [one.tensor for compute in computes for one in reads_of(compute.body)]
         order = [name for name in dict.fromkeys((*read, *inside)) if name in inside]
-        # What VECTOR writes comes last: it may share banks without holding up a LOAD.
+        # Results of VECTOR come last: they may share banks without delaying a LOAD.
         order.sort(key=lambda name: (name not in self.copies) + (name not in read))
         made = sum(name not in self.copies for name in inside)
         requests = tuple(
@@ -318,9 +318,9 @@ class BufferPlacer:
 
 
 def region_request(size: int, between: bool) -> RegionRequest:
-    """What a buffer of ACT asks for; one `between` two stages needs no second place.
+    """The space that a buffer of ACT requests.
 
-    VECTOR writes and reads it one after the other.
+    A buffer `between` two stages needs no second place, since VECTOR writes it and then reads it.
     """
     return RegionRequest(size, size if between else 2 * size)
 
@@ -328,13 +328,13 @@ def region_request(size: int, between: bool) -> RegionRequest:
 def act_regions(
     requests: tuple[RegionRequest, ...], made: int, configuration: Configuration
 ) -> tuple[Region, ...]:
-    """Regions of ACT for buffers, the last `made` of which are computed; none if nothing fits."""
+    """Regions of ACT for buffers, the last `made` of which are computed; empty without room."""
     regions = divide_act(requests, 2 if made > 1 else 1, configuration)
     return regions or divide_act(requests, 2, configuration)
 
 
 def limited_region(region: Region, slots: int, size: int) -> Region:
-    """As much of a region as some slots take; all of it for 0."""
+    """The start of a region that a number of slots uses; the whole region for 0 slots."""
     low, high = region
     return (low, min(high, low + slots * size)) if slots else region
 
@@ -342,7 +342,7 @@ def limited_region(region: Region, slots: int, size: int) -> Region:
 def accumulator_places(
     sizes: tuple[int, ...], window: Window | None, configuration: Configuration
 ) -> tuple[tuple[TileLayout, ...], int, int]:
-    """How sums lie in a bank of ACC, the rows that they take, and where the first one lies.
+    """The layout of sums in a bank of ACC, the rows that they use, and the first complete sum.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ PIXELS = 3
 
 
 def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
-    """Products whose window slides: that window, by the tensors of their sums and weights."""
+    """The sliding windows of products, by the tensors of their sums and weights."""
     windows: dict[str, Window] = {}
     for compute in computes:
         found = window_of_compute(compute)
@@ -388,5 +388,5 @@ def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
 
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Where a box begins, and its extents."""
+    """The first index and the extent of a box, per dimension."""
     return tuple(low for low, _ in box), tuple(high - low for low, high in box)

@@ -13,7 +13,7 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     assert isinstance(attributes, QAdd)
     first, second = node.inputs[:2]
     a = activation(first, graph, configuration)
-    # Operands of their own lie in banks of their own: `x + x` reads both at once.
+    # Separate operands get separate banks, so that `x + x` can read both at once.
     b = activation(second, graph, configuration, again=first == second)
     out = activation(node.output.name, graph, configuration)
     axes = axes_of(out)

@@ -7,7 +7,7 @@ from ..tensor import Axis, Compute, Kernel, Tensor
 from .common import activation, axes_of, epilogue, requantised, scalars, window
 
 LOWEST = -128
-"""What maximum pooling pads with."""
+"""The padding value of maximum pooling."""
 
 
 def _windowed(attributes, dilations):

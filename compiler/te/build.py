@@ -1,4 +1,4 @@
-"""From a schedule's state to its loop program."""
+"""Build the loop program of a schedule's state."""
 
 from collections.abc import Iterator
 
@@ -26,12 +26,12 @@ from .tensorised import mnemonic_of
 
 
 def build_program(state: State, bounds: Bounds | None = None) -> Program:
-    """The loop program: one nest per stage at the root, the others where they are computed.
+    """The loop program: a nest per stage, at the root or at the stage's `compute_at` loop.
 
     Parameters
     ----------
     bounds
-        Those of the state, where they are known.
+        The state's bounds, if they are known.
     """
     body = _Builder(state, bounds or infer_bounds(state)).root()
     return Program(state.kernel, state.tensors, state.domains, body)
@@ -55,7 +55,7 @@ class _Builder:
         )
 
     def placed(self, stage: Stage, slots: int) -> Iterator[Node]:
-        """The buffer of a stage and its nest; a ring exists already."""
+        """The buffer of a stage and its nest; a ring is already allocated."""
         plan = self.bounds.plans[stage.name]
         if plan.rolling is None:
             origin = tuple(part.low for part in plan.box)
@@ -73,7 +73,7 @@ class _Builder:
 
 
 def _ring(plan: StagePlan) -> Allocate:
-    """The buffer of a stage that rolls: it lives as long as the program."""
+    """The buffer of a rolling stage; it lives as long as the program."""
     stage = plan.stage
     origin = tuple(Affine((), low) for low, _ in stage.domain)
     shape = tuple(high - low for low, high in stage.domain)
@@ -81,7 +81,7 @@ def _ring(plan: StagePlan) -> Allocate:
 
 
 class _StageBuilder:
-    """Builds the nest of one stage, from the outside in; `slots` is what `pipeline` asks for."""
+    """Builds the nest of one stage from the outside in; `slots` comes from `pipeline`."""
 
     def __init__(self, builder: _Builder, plan: StagePlan, slots: int) -> None:
         self.builder, self.plan, self.stage = builder, plan, plan.stage
@@ -93,7 +93,7 @@ class _StageBuilder:
         self.wrapped = self.wrapper_position()
 
     def wrapper_position(self) -> int | None:
-        """Where the instruction starts, or the transfer of a copy."""
+        """Position of the loop at which the instruction starts, or the transfer of a copy."""
         stage = self.stage
         if stage.instruction:
             return stage.loops.index(stage.instruction)
@@ -107,7 +107,7 @@ class _StageBuilder:
         return position
 
     def level(self, opened: int) -> Block:
-        """What stands inside the outermost `opened` loops."""
+        """The nodes inside the outermost `opened` loops."""
         content: list[Node] = []
         if opened:
             attached = self.builder.state.attached(self.stage.name, self.stage.loops[opened - 1])
@@ -123,7 +123,7 @@ class _StageBuilder:
         return self.bound(opened, (*content, *inner))
 
     def bound(self, opened: int, content: Block) -> Block:
-        """With what becomes known once so many loops are open."""
+        """Add the bindings and guards that apply once `opened` loops are open."""
         for binding in reversed(self.plan.bindings[opened]):
             if binding.conditions:
                 content = (Guard(binding.conditions, content),)
@@ -153,7 +153,7 @@ class _StageBuilder:
         )
 
     def named(self, tree: Expression) -> Expression:
-        """An expression over axes as one over variables."""
+        """Rewrite an expression over axes as an expression over variables."""
         return with_names(tree, lambda axis: qualified(self.stage.name, axis))
 
     def element(self, tensor: str) -> Read:
@@ -165,7 +165,7 @@ class _StageBuilder:
 
     @property
     def partial_name(self) -> str:
-        """Tensor of the unfinished sums."""
+        """The tensor of partial sums."""
         reduction = reduction_of(self.stage.body)
         name = f"{self.stage.name}.{'sum' if reduction.op is Op.ADD else 'max'}"
         while name in self.builder.state.tensors:
@@ -182,7 +182,7 @@ class _StageBuilder:
         return Update(self.element(target), reduction.op, self.named(reduction.body), first)
 
     def partial(self, opened: int) -> Allocate:
-        """The buffer of unfinished sums inside so many loops."""
+        """The buffer of partial sums inside the outermost loops."""
         fixed = self.plan.bound(opened)
         box = [
             self.builder.bounds.interval(variable(qualified(self.stage.name, axis)), fixed)
@@ -195,7 +195,7 @@ class _StageBuilder:
         return Allocate(tensor, REGISTER, tuple(part.low for part in box), shape, 1)
 
     def finish(self, opened: int) -> Block:
-        """The data loops from a position on, again, around what is done with the sums."""
+        """Repeat the data loops from a position on, around the use of the sums."""
         if opened == len(self.stage.loops):
             sums = self.element(self.partial_name)
             value = with_reduction(self.named(self.stage.body), sums)

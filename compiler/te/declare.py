@@ -1,4 +1,4 @@
-"""Tensors, stages and kernels: a declaration becomes the compiler's own data, checked."""
+"""Declarations: tensors, stages and kernels, checked and turned into compiler data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ FLOAT32_MAX = (1 << 128) - (1 << 104)
 
 
 def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> DeclaredTensor:
-    """A tensor that the kernel is given: an input, or a constant where `kernel` has its values.
+    """A tensor given to the kernel: an input, or a constant if `kernel` gets its values.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Declare
     shape
         Elements per dimension.
     pad
-        What reads outside of it give.
+        The value of elements outside the tensor.
     """
     if dtype not in (*LIMITS, "float32"):
         raise CompileError(
@@ -53,17 +53,17 @@ def compute(
     Parameters
     ----------
     name, dtype, pad
-        Of the tensor, as for `tensor`; the value is cut to the dtype.
+        Name, type and pad value of the tensor, as for `tensor`. The value wraps to the dtype.
     axes
         Data axes, one per dimension; their extents are the shape.
     value
-        An expression with at most one reduction, of float32 numbers where the dtype is float32, of
-        integers elsewhere.
+        An expression with at most one reduction: of float32 numbers if the dtype is float32, of
+        integers otherwise.
 
     Raises
     ------
     CompileError
-        When axes or types do not fit together, naming the stage.
+        When axes or types do not fit together; the message names the stage.
     """
     value = value_from(value, f"compute `{name}`")
     data = tuple(_data_axis(name, axis) for axis in axes)
@@ -111,11 +111,11 @@ def kernel(
     Parameters
     ----------
     name
-        What messages call it.
+        The kernel's name in messages.
     output
         The last stage.
     constants
-        Values of those given tensors that are known at compile time, by name.
+        Values of the tensors that are known at compile time, by name.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def kernel(
     values = {}
     for key, given in (constants or {}).items():
         if key not in tensors or operands[key].stage is not None:
-            raise CompileError(f"kernel `{name}`: constant `{key}` is no given tensor of it")
+            raise CompileError(f"kernel `{name}`: constant `{key}` is not one of its tensors")
         array = np.asarray(given)
         expected = tensors[key]
         if array.shape != expected.shape or array.dtype != expected.dtype:
@@ -160,7 +160,7 @@ def _data_axis(stage: str, index: Index) -> Axis:
 
 
 def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[DeclaredTensor]) -> None:
-    """Scales of `requantise` have no pad value."""
+    """Refuse padded scales: scales of `requantise` have no pad value."""
     if isinstance(tree, Reduction):
         _refuse_padding(stage, tree.body, operands)
     if not isinstance(tree, Call):

@@ -1,4 +1,4 @@
-"""Operations that a processor has and the accelerator has not: float32 numbers, comparisons."""
+"""Operations of a processor that the accelerator lacks: float32 numbers and comparisons."""
 
 import math
 
@@ -8,7 +8,7 @@ from .values import TensorExpression, call, combine, value_from
 
 
 def constant(number: float) -> TensorExpression:
-    """A number as a value: whole numbers are integers, others float32."""
+    """A constant: whole numbers become integers, other numbers float32."""
     return value_from(number, "`constant`")
 
 
@@ -18,12 +18,12 @@ def real(value: TensorExpression) -> TensorExpression:
 
 
 def single(value: TensorExpression) -> TensorExpression:
-    """A float32 number that is rounded by itself, where it is a sum or a product."""
+    """A float32 sum or product with a rounding of its own, so that it is never fused."""
     return call(Op.REAL, [_checked("single", value, real_wanted=True)], real=True)
 
 
 def rounded(value: TensorExpression) -> TensorExpression:
-    """A float32 number as int32, halves to even; what does not fit int32 is undefined."""
+    """A float32 number rounded to int32, halves to even; undefined if it does not fit int32."""
     return call(Op.ROUND, [_checked("rounded", value, real_wanted=True)])
 
 
@@ -33,14 +33,14 @@ def less(a: TensorExpression | float, b: TensorExpression | float) -> TensorExpr
 
 
 def equal(a: TensorExpression | float, b: TensorExpression | float) -> TensorExpression:
-    """1 where both are the same, else 0."""
+    """1 where both values are equal, else 0."""
     return combine(Op.EQUAL, a, b)
 
 
 def select(
     condition: TensorExpression, a: TensorExpression | float, b: TensorExpression | float
 ) -> TensorExpression:
-    """`a` where the condition is not 0, else `b`; both are integers or both float32."""
+    """`a` where the condition is not 0, else `b`; both must be integers, or both float32."""
     values = [value_from(part, "`select`") for part in (a, b)]
     if values[0].real != values[1].real:
         raise CompileError(f"`select` of `{values[0]}` and `{values[1]}`, one of them float32")

@@ -1,8 +1,8 @@
-"""Walk a loop program as a machine would: which transfer or instruction comes next, and on what.
+"""Walk a loop program as a machine would: all transfers and instructions, in order.
 
-For a lowering that runs all loops around transfers and instructions at compile time. An `Instance`
-answers, with numbers: which stage, which elements, where its operands lie, and whether a sum goes
-on from an earlier one.
+A lowering uses this to run all loops around transfers and instructions at compile time. An
+`Instance` gives the stage, the elements, the buffers of the operands, and whether it adds to an
+earlier partial sum.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,18 +35,18 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """A buffer as it stands at one moment.
+    """The state of a buffer at one moment.
 
     Parameters
     ----------
     allocate
         Its tensor, scope and slots.
     box
-        Which elements of the tensor it has room for.
+        The elements of the tensor for which it has room.
     held
-        Those of them that exist.
+        The elements of the box that exist.
     slot
-        Whose turn it is, 0 to `allocate.slots` - 1; 0 where slots are not limited.
+        The current slot, 0 to `allocate.slots` - 1; 0 if slots are not limited.
     """
 
     allocate: Allocate
@@ -62,15 +62,15 @@ class Instance:
     Parameters
     ----------
     nest
-        Its stage: axes, compute (None for a transfer), and the loop it is computed in.
+        The nest of its stage: axes, compute (None for a transfer), and the loop around it.
     node
-        What to do: a `TransferNest` or an `InstructionNest`.
+        The transfer or the instruction.
     ranges
-        Elements of every axis, reductions included; tails are cut off already.
+        Elements of every axis, reductions included, without the cut-off tails.
     accumulate
-        Whether earlier instances hold a part of the reduction.
+        Whether earlier instances computed a part of the reduction.
     buffers
-        All buffers that exist now, by tensor; what the kernel is given has none.
+        All buffers that exist now, by tensor. The kernel's inputs and constants have none.
     """
 
     nest: Nest
@@ -81,18 +81,18 @@ class Instance:
 
     @property
     def box(self) -> Box:
-        """The elements of the stage's tensor that are written."""
+        """The elements of the stage's tensor that it writes."""
         return tuple(self.ranges[axis] for axis in self.nest.axes)
 
     @property
     def tile(self) -> dict[str, int]:
-        """Extent of every axis, as tensorisation takes it."""
+        """Extent of every axis, for tensorisation."""
         return {axis: high - low for axis, (low, high) in self.ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """A ring of rows has come forward: rows `first` up to `last` are there, but for padding."""
+    """A ring of rows has advanced: it now has rows `first` up to `last`, except the padding."""
 
     stage: str
     rolling: Rolling
@@ -108,7 +108,7 @@ def instances(program: Program) -> Iterator[Instance]:
     ScheduleError
         When a stage is neither a copy nor tensorised.
     CompileError
-        When a stage rolls and its reader goes back.
+        When the reader of a rolling stage goes back.
     """
     yield from (event for event in walk(program) if isinstance(event, Instance))
 
@@ -120,19 +120,19 @@ def _never(_: str) -> bool:
 def walk(
     program: Program, present: Callable[[str], bool] = _never
 ) -> Iterator[Instance | Buffered | Rolled]:
-    """The same, and between them every buffer when it is allocated and every step of a ring.
+    """All transfers and instructions, all allocations of buffers, and all steps of rings.
 
     Parameters
     ----------
     present
-        Whether the buffer of a copy, just allocated, holds everything already; its transfer is then
-        left out.
+        Whether the newly allocated buffer of a copy already holds the data. If so, its transfer is
+        omitted.
     """
     yield from _InstanceWalk(program, present).block(program.body, None)
 
 
 class _InstanceWalk:
-    """Counts how often each buffer was allocated."""
+    """The walk of a program; it counts the allocations of each buffer."""
 
     def __init__(self, program: Program, present: Callable[[str], bool]) -> None:
         self.domains, self.present = program.domains, present
@@ -224,11 +224,11 @@ def region(
     Parameters
     ----------
     nest
-        The stage's.
+        The stage's nest.
     node
-        Inside it.
+        A node inside the nest.
     values
-        Of all variables bound around the node.
+        Values of all variables bound around the node.
 
     Returns
     -------
@@ -265,7 +265,7 @@ class _Region:
 
 
 class _VariableRanges(dict[str, Range]):
-    """Ranges of variables; of one that is bound around the node, its value alone."""
+    """Ranges of variables; a variable bound around the node has a single value."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__()
@@ -283,13 +283,13 @@ def _let_range(let: Let, found: _VariableRanges) -> Range:
         ends = (factor * first, factor * (end - 1))
         low, high = low + min(ends), high + max(ends)
     if let.digit is not None:
-        # A fused loop stands inside a box as a whole, so its digits take all their values.
+        # A box contains a fused loop as a whole, so its digits take all their values.
         high += let.digit.modulus - 1
     return low, high + 1
 
 
 def _cut(guard: Guard, found: _VariableRanges) -> None:
-    """Take from a variable what a guard forbids; everything else in its conditions is fixed."""
+    """Remove the values of a variable that a guard forbids; all else in the guard is fixed."""
     for condition in guard.conditions:
         moving = [n for n, _ in condition.value.terms if found[n][1] - found[n][0] != 1]
         name = moving[0] if moving else condition.value.terms[0][0]

@@ -1,4 +1,4 @@
-"""Operations of VECTOR in declarations: a law over values, in the form that the machine matches."""
+"""Operations of VECTOR in declarations: a law over values, in the form of `isa.patterns`."""
 
 from collections.abc import Mapping
 
@@ -14,21 +14,21 @@ def apply(
     a_multiplier: int = 1,
     b_multiplier: int = 1,
 ) -> TensorExpression:
-    """What an operation of VECTOR makes of its operands.
+    """Apply an operation of VECTOR to operands.
 
     Parameters
     ----------
     operation
         One of `Configuration.operations`; `Configuration.operation` finds it by name.
     a, b
-        The operands; `b` matters only where the law reads it.
+        The operands; `b` matters only if the law reads it.
     a_multiplier, b_multiplier
         Fields that the law may read.
 
     Raises
     ------
     CompileError
-        When an operand is no integer, or holds a reduction and the law reads it twice.
+        When an operand is not an integer, or when the law reads an operand with a reduction twice.
     """
     given: dict[str, TensorExpression | int] = {"a": a, "b": b}
     given |= {"a_multiplier": a_multiplier, "b_multiplier": b_multiplier}

@@ -34,11 +34,11 @@ class Program:
     Parameters
     ----------
     kernel
-        What it computes.
+        The kernel.
     tensors
         Every tensor, copies included.
     domains
-        Elements of every tensor that exist; reads outside give its pad value.
+        Existing elements of every tensor; reads outside give its pad value.
     body
         The nests at the root.
     """
@@ -56,7 +56,7 @@ class Program:
 
 
 def with_names(tree: Expression, name_of) -> Expression:
-    """An expression with other names for the variables of its indices."""
+    """Rename the variables in the indices of an expression."""
     if isinstance(tree, Read):
         return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
     if isinstance(tree, Call):

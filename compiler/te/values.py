@@ -21,7 +21,7 @@ LIMITS = {
     "int64": (-(1 << 63), (1 << 63) - 1),
     "bool": (0, 1),
 }
-"""Smallest and largest value of the integer types."""
+"""Smallest and largest value of each integer type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class DeclaredTensor:
     tensor
         Name, type, shape and pad value.
     stage
-        How it is computed, None for what a kernel is given.
+        The compute that defines it; None for inputs and constants.
     sources
         The operands that the stage reads.
     """
@@ -63,18 +63,18 @@ class DeclaredTensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorExpression:
-    """An expression and what it depends on; `+`, `-` and `*` of integers are 32-bit and wrap.
+    """An expression and its dependencies; `+`, `-` and `*` of integers are 32-bit and wrap.
 
     Parameters
     ----------
     tree
         The expression.
     uses
-        Axes that occur and are not reduced over inside it.
+        The free axes, which the expression does not reduce over.
     operands
-        Tensors that it reads.
+        The tensors that it reads.
     over
-        Axes of the reduction inside it, None without one.
+        Axes of the reduction inside it; None without one.
     real
         Whether it is a binary32 number.
     """
@@ -115,26 +115,26 @@ class TensorExpression:
 
 
 def combine(op: Op, *arguments: TensorExpression | float) -> TensorExpression:
-    """A call of integers or of float32 numbers; numbers become constants of the same sort.
+    """An operation on integers or on float32 numbers; numbers become constants of that type.
 
     Raises
     ------
     CompileError
-        When integers and float32 numbers meet, an operation does not take what it is given, or two
-        arguments hold a reduction each.
+        When an operation mixes integers and float32 numbers or does not accept its arguments, or
+        when two arguments contain different reductions.
     """
     values = [value_from(argument, f"`{op.value}`") for argument in arguments]
     real = any(value.real for value in values)
     if real and op not in _EITHER:
         shown = next(value for value in values if value.real)
-        raise CompileError(f"`{op.value}` takes integers, and `{shown}` is float32")
+        raise CompileError(f"`{op.value}` takes integers, but `{shown}` is float32")
     if real or op is Op.DIVIDE:
         values = [_as_real(value, op) for value in values]
     return call(op, values, real=real and op not in (Op.LESS, Op.EQUAL))
 
 
 _EITHER = (Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.LESS, Op.EQUAL, Op.DIVIDE)
-"""Operations on float32 numbers; all but the last take integers as well."""
+"""Operations on float32 numbers; all except the last also take integers."""
 
 
 def _as_real(value: TensorExpression, op: Op) -> TensorExpression:
@@ -172,14 +172,14 @@ def clamp(value: TensorExpression, low: int, high: int) -> TensorExpression:
 def requantise(value: TensorExpression, scale: TensorExpression) -> TensorExpression:
     """`round_half_even(float32(value) * scale)`, saturated as `isa.numbers.requantise` does."""
     if value.real:
-        raise CompileError(f"requantise takes an integer value, and `{value}` is float32")
+        raise CompileError(f"requantise takes an integer value, but `{value}` is float32")
     if not isinstance(scale, TensorExpression) or not (scale.real and isinstance(scale.tree, Read)):
         raise CompileError(f"requantise takes its scale from a float32 tensor, not `{scale}`")
     return call(Op.REQUANTISE, [value, scale])
 
 
 def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
-    """`table[value + 128]`, for an int8 table of 256 elements and a value of -128..127."""
+    """`table[value + 128]`, for a table int8[256] and a value in -128..127."""
     if table.tensor.shape != (256,) or table.tensor.dtype != "int8":
         raise CompileError(
             f"lookup takes a table of int8[256]; `{table.tensor.name}` is "
@@ -189,7 +189,7 @@ def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
 
 
 def sum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
-    """The 32-bit sum of a value over reduction axes; it wraps."""
+    """The sum of a value over reduction axes; it wraps at 32 bits."""
     return _reduce(Op.ADD, value, over)
 
 
@@ -199,7 +199,7 @@ def maximum_over(value: TensorExpression, over: Index | Sequence[Index]) -> Tens
 
 
 def value_from(argument: object, what: str) -> TensorExpression:
-    """A value, or a number as one: whole numbers are integers, others float32."""
+    """Convert to an expression: whole numbers become integers, other numbers float32."""
     if isinstance(argument, TensorExpression):
         return argument
     if isinstance(argument, float):
@@ -210,12 +210,12 @@ def value_from(argument: object, what: str) -> TensorExpression:
             raise CompileError(f"constant {argument} does not fit int32")
         return TensorExpression(Literal(argument), {}, ())
     if isinstance(argument, Index):
-        raise CompileError(f"{what} takes tensor elements; the index `{argument}` is none")
+        raise CompileError(f"{what} takes tensor elements; `{argument}` is an index")
     raise CompileError(f"{what} takes tensor elements and whole numbers, not `{argument}`")
 
 
 def call(op: Op, values: list[TensorExpression], real: bool = False) -> TensorExpression:
-    """A call whose arguments fit the operation; `real` says what it gives.
+    """A call with checked arguments; `real` says whether the result is float32.
 
     Raises
     ------
@@ -241,7 +241,9 @@ def _reduce(op: Op, value: TensorExpression, over: Index | Sequence[Index]) -> T
     if not isinstance(value, TensorExpression):
         raise CompileError(f"`{what}` takes a value, not `{value}`")
     if value.over is not None:
-        raise CompileError(f"`{what}` of `{value}`, which is a reduction already; make it a stage")
+        raise CompileError(
+            f"`{what}` of `{value}`, which already contains a reduction; make it a stage"
+        )
     reductions = []
     for index in over if isinstance(over, Sequence) else (over,):
         name, use = bare_axis(index, f"`{what}`")
@@ -261,7 +263,7 @@ def _reduce(op: Op, value: TensorExpression, over: Index | Sequence[Index]) -> T
 
 
 def bare_axis(index: object, what: str) -> tuple[str, AxisUse]:
-    """Name and use of an index that is one axis alone."""
+    """Name and use of an index that is a single axis."""
     if isinstance(index, Index) and len(index.uses) == 1:
         ((name, use),) = index.uses.items()
         if index.affine == Affine(((name, 1),)):

@@ -98,7 +98,7 @@ MISTAKES = {
     ),
     "an index as an element": (
         lambda: ELEMENT + Y,
-        "`+` takes tensor elements; the index `y` is none",
+        "`+` takes tensor elements; `y` is an index",
     ),
     "an axis without extent": (
         lambda: te.axes(y=0),
@@ -149,7 +149,8 @@ MISTAKES = {
     ),
     "a reduction of a reduction": (
         lambda: te.max(te.sum(IMAGE[N, Y + KY, X, K], over=K), over=KY),
-        "`max` of `sum(image[n, ky + y, x, i])`, which is a reduction already; make it a stage",
+        "`max` of `sum(image[n, ky + y, x, i])`, which already contains a reduction; make it "
+        "a stage",
     ),
     "a reduction over nothing": (
         lambda: te.sum(IMAGE[N, Y, X, C], over=()),
@@ -202,7 +203,7 @@ MISTAKES = {
     ),
     "a constant of no tensor": (
         lambda: te.kernel("k", declared(IMAGE[N, Y, X, C]), {"w": np.zeros(4)}),
-        "kernel `k`: constant `w` is no given tensor of it",
+        "kernel `k`: constant `w` is not one of its tensors",
     ),
     "a constant of another shape": (
         lambda: te.kernel("k", declared(IMAGE[N, Y, X, C]), {"image": np.zeros(4)}),

@@ -198,7 +198,7 @@ def test_a_loop_that_ends_early_leaves_elements_unwritten():
 
     with pytest.raises(te.InterpretError) as caught:
         te.interpret(spoilt(shorten), {"image": image()})
-    assert str(caught.value) == "`rows`[5, 0] is read and was never written"
+    assert str(caught.value) == "`rows`[5, 0] is read but was never written"
 
 
 def test_an_output_that_is_not_complete_is_refused():
@@ -255,7 +255,7 @@ def test_a_buffer_is_new_in_every_iteration():
     program = spoilt(only_first, "split(out, y, 2)", "compute_at(rows, out, y.o)")
     with pytest.raises(te.InterpretError) as caught:
         te.interpret(program, {"image": image()})
-    assert str(caught.value) == "`rows`[2, 0] is read and was never written"
+    assert str(caught.value) == "`rows`[2, 0] is read but was never written"
 
 
 def test_parallel_loops_run_in_any_order():
