@@ -3,11 +3,11 @@
 import numpy as np
 
 SMALL_SCALE = 2.0**-16
-"""Scales below do not bring 2**24 out of int8's range."""
+"""With a smaller scale, an accumulator of 2**24 still lies inside int8."""
 
 
 def accumulator_bounds(weights: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lowest and the highest accumulator of each channel over all int8 inputs.
+    """Return the smallest and largest accumulator of each channel over all int8 inputs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The cycles of a compiled network beside their lower bound, layer by layer and together."""
+"""Cycles and lower bounds of a compiled network, per layer and in total."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from .given_schedules import GivenSchedule, Part
 
 @dataclass(frozen=True, slots=True)
 class LayerGap:
-    """A layer's time by itself, beside what it takes with any schedule.
+    """The cycles of a separate layer and their lower bound over all schedules.
 
     Parameters
     ----------
     cycles, exact
-        With the chosen schedule; by the timing model or, if not `exact`, by the estimate.
+        Cycles with the chosen schedule, by the timing model or, if not `exact`, by the estimate.
     demand
-        What every schedule has to do.
+        The work of every schedule.
     """
 
     name: str
@@ -32,12 +32,12 @@ class LayerGap:
 
     @property
     def bound(self) -> int:
-        """Cycles that no schedule of the layer is faster than."""
+        """Lower bound in cycles for all schedules of the layer."""
         return self.demand.cycles
 
     @property
     def gap(self) -> float:
-        """How much longer than the bound, as a share of it; no schedule gains more."""
+        """Excess over the bound, relative to the bound; no schedule can save more."""
         return share_over(self.cycles, self.bound)
 
     def __str__(self) -> str:
@@ -49,21 +49,21 @@ class LayerGap:
 
 
 def share_over(cycles: int, bound: int) -> float:
-    """How much longer than a bound, as a share of it; nothing where there is nothing to do."""
+    """Excess over a bound, relative to the bound; 0 if there is no work."""
     return cycles / bound - 1 if bound else 0.0
 
 
 def layer_gap(
     name: str, parts: Sequence[Part], configuration: Configuration, timer: CandidateTimer | None
 ) -> LayerGap:
-    """What a layer takes and could take.
+    """The cycles of a layer and their lower bound.
 
     Parameters
     ----------
     parts
-        Its kernels with their schedules; none where it only moves what lies right already.
+        Its kernels with their schedules; none for a movement without copies.
     timer
-        Tells the time; without it, the estimate does.
+        Gives the exact cycles; without it, they are estimated.
     """
     if not parts:
         cycles = 0
@@ -90,21 +90,21 @@ def chained(demands: Sequence[Demand]) -> Demand:
 
 
 def report_of(segments: Sequence[Sequence[LayerGap]], cycles: int | None) -> dict[str, Any]:
-    """What a module's report says of its cycles, as JSON values.
+    """The part of a module's report about its cycles, as JSON values.
 
     Parameters
     ----------
     segments
         The layers of every segment.
     cycles
-        Of all segments, exact; None where nobody could tell.
+        Exact cycles of all segments; None if unknown.
 
     Returns
     -------
     dict
         `cycles`, `bound` and `gap` of the whole network, in which layers overlap, and `layers`:
-        each by itself, with the unit that its bound is owed to. No program of the same layers takes
-        less than `bound`; another choice of layers that run as one might.
+        each layer alone, with the unit that determines its bound. No program of the same layers
+        takes fewer cycles than `bound`. A program with other fused layers could.
     """
     bound = sum(chained([layer.demand for layer in layers]).cycles for layers in segments)
     return {

@@ -1,8 +1,8 @@
-"""Timing candidates exactly while a schedule is chosen, where the caller has a timing model.
+"""Exact timing of schedule candidates, if the caller has a timing model.
 
-The compiler itself knows only an estimate. Whoever calls it can hand in a function that tells the
-cycles of a program; then the candidates that the estimate likes best are lowered and timed. Timing
-takes longer than all else, so nothing is timed that cannot change the choice.
+The compiler itself has only an estimate. A caller may pass a function that gives the cycles of a
+program. Then the candidates with the best estimates are lowered and timed. Timing takes longer than
+the rest of the search, so a candidate that cannot change the choice is not timed.
 """
 
 import math
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..isa.configuration import Configuration
-from ..isa.expressions import Call, Constant, Expression, Reduction
+from ..isa.expressions import Call, Expression, Literal, Reduction
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool
@@ -23,30 +23,30 @@ from .options import Options
 from .tensor import Kernel
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
-"""Cycles of a program that the checker would accept."""
+"""Gives the cycles of a program that the checker accepts."""
 
 NEAR = 1.01
-"""A schedule this near to what any takes at least is good enough: no other is timed."""
+"""If the best time is within this factor of the lower bound, no other schedule is timed."""
 
 FAR, FEW_INSTRUCTIONS, PATIENCE = 1.05, 300, 8
 """Try up to PATIENCE times as many candidates while the best is FAR times the bound or more, and
 those timed have FEW_INSTRUCTIONS or fewer: timing a small kernel takes a few milliseconds."""
 
 HOPELESS = 1.1
-"""A schedule that is estimated to take so many times the best time yet is not timed."""
+"""A schedule is not timed if its estimate exceeds the best time by this factor."""
 
 
 class CandidateTimer:
-    """Cycles of kernels that run one after the other, and of nothing else.
+    """Times kernels that run one after the other, apart from the rest of the network.
 
     Parameters
     ----------
     dram
-        Where every activation lies in memory, by value, none in the place of another.
+        Place of every activation in memory, by value; no places overlap.
     size
-        Bytes that they take together.
+        Total bytes of these places.
     measure
-        Tells the cycles of a program.
+        Gives the cycles of a program.
     """
 
     def __init__(
@@ -62,15 +62,15 @@ class CandidateTimer:
         self.known: dict[object, int] = {}
         self.chosen: dict[object, Candidate] = {}
         self.instructions = 0
-        """So many have been timed."""
+        """Number of programs timed so far."""
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
-        """The fastest of the likely schedules; equal layers with equal rivals get the same one.
+        """The fastest of the likely schedules; equal layers with equal rivals get the same.
 
         Parameters
         ----------
         rival
-            Cycles of what the kernel could replace.
+            Cycles of the kernels that this kernel could replace.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class CandidateTimer:
         return self.known[key]
 
     def _form(self, kernel: Kernel) -> object:
-        """What a kernel's time follows from: its stages and tensors, but no name and no number."""
+        """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)
         numbers: dict[int, int] = {}
@@ -137,9 +137,9 @@ class CandidateTimer:
 
 
 def _numbered(tree: Expression, numbers: dict[int, int]) -> Expression:
-    """An expression whose constants are replaced by the order in which they first appear."""
-    if isinstance(tree, Constant):
-        return Constant(numbers.setdefault(tree.value, len(numbers)))
+    """Replace each constant of an expression by the rank of its first appearance."""
+    if isinstance(tree, Literal):
+        return Literal(numbers.setdefault(tree.value, len(numbers)))
     if isinstance(tree, Call):
         return Call(tree.op, tuple(_numbered(argument, numbers) for argument in tree.arguments))
     if isinstance(tree, Reduction):

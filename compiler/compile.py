@@ -39,7 +39,7 @@ from .transposes import transpose_on_host
 Progress = Callable[[str], None]
 
 NO_SCHEDULES: Mapping[str, str] = MappingProxyType({})
-"""All schedules are the compiler's."""
+"""No schedules from the user."""
 
 
 def compile_graph(
@@ -59,33 +59,34 @@ def compile_graph(
     Parameters
     ----------
     graph
-        As `import_model` gives it.
+        A result of `import_model`.
     configuration
         The accelerator.
     progress
-        Called with one line per layer, and per kernel of the host.
+        Called with a line of text for each layer and for each host kernel.
     keep_all
-        Give every activation a place of its own, so that all of them can be read after a run; the
-        same instructions, in more memory.
+        Give every activation its own place, so that all of them can be read after a run. The
+        instructions stay the same and use more memory.
     options
-        What to leave out.
+        The optimisations to use.
     measure
-        Tells the exact cycles of a program (`tilewright.sim.timing` has such a model); with it the
-        most likely schedules are compared by their time, and without it by an estimate.
+        Gives the exact cycles of a program, such as the model in `tilewright.sim.timing`. With it,
+        the most likely schedules are compared by exact cycles; without it, by an estimate.
     placement
-        Who runs what; the accelerator all it can by default.
+        The nodes that run on the accelerator; by default all that it supports.
     costs
-        What times are estimated from, where `placement` asks for the least, and in the report.
+        The basis of time estimates, for the report and for a `placement` with the least time.
     schedules
-        Steps for some layers, by the layer's name, in the place of those that the compiler chooses;
-        see `given_schedules`.
+        Schedule steps for some layers, by the layer's name. They replace the compiler's choice; see
+        `given_schedules`.
 
     Returns
     -------
     Module
-        Its report has `compile_s`, seconds, `instructions`, what `bound_report.report_of` tells,
-        `windows`, the bytes of each data window with the least that its activations need in this
-        order, `host` (`host.report_of_host`) and `placement` (`placement.placement_report`).
+        Its report has `compile_s` in seconds, `instructions`, the values of
+        `bound_report.report_of`, `host` (`host.report_of_host`), `placement`
+        (`placement.placement_report`), and `windows`: the bytes of each data window, and the least
+        bytes that its activations need in this order.
 
     Raises
     ------
@@ -145,7 +146,7 @@ def compile_graph(
 
 @contextmanager
 def _paused_collector() -> Iterator[None]:
-    """Leave the collector of cyclic garbage out: a search makes little of it, and many objects."""
+    """Disable cyclic garbage collection: a search makes many objects and few cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -233,7 +234,7 @@ def _compile_segment(
 def _annotate(
     program: tuple[Instruction, ...], stream: list[Emitted]
 ) -> tuple[tuple[str, ...], list[int]]:
-    """Notes for every instruction, and where each emitted one went; tokens added SYNCs."""
+    """The note of every instruction, and the new index of each emitted one after adding SYNCs."""
     notes, positions, emitted = [], [], iter(stream)
     for position, instruction in enumerate(program[:-1]):
         if instruction.only_tokens:

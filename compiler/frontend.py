@@ -1,6 +1,6 @@
-"""The front end: a model file -> a graph whose quantised layers have one exact integer meaning.
+"""The front end: from a model file to a graph whose quantised layers are exact in integers.
 
-The result's integer operators are the accelerator's candidates; everything else is the host's.
+The accelerator may run the integer operators of the result. The host runs all other operators.
 """
 
 import os
@@ -15,28 +15,28 @@ from .importers import NOTHING, import_onnx
 RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers that nothing reads
     passes.fold_constants,  # shapes and reshaped weights; Dequantize stays on integers
-    passes.sink_dequantize,  # moves happen on integers, next to Quantize or below
+    passes.sink_dequantize,  # move integers, next to Quantize or below
     passes.shift_unsigned,  # one activation type: int8
-    passes.sink_dequantize,  # what the shifts have brought together
-    passes.fold_constants,  # weights that were moved or shifted
-    passes.annotate_quantisation,  # the inputs', so that unchanged values are seen as such
+    passes.sink_dequantize,  # pairs that the shifts brought together
+    passes.fold_constants,  # moved or shifted weights
+    passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
-    passes.recognise_biases,  # those left behind a layer
+    passes.recognise_biases,  # biases after a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
     passes.recognise_tables,  # last: a table would also swallow a lone Relu after a layer
-    passes.recognise_concats,  # what only moves integers: no result of it is computed
-    passes.recognise_resizes,  # from the elements that each one takes
+    passes.recognise_concats,  # integer movements, which compute nothing
+    passes.recognise_resizes,  # from the elements that each result takes
     passes.recognise_slices,  # read where they lie
     passes.arrange_layout,  # channels last; Transposes meet and vanish
     passes.absorb_heads,  # matrix products read heads where they lie
-    passes.arrange_layout,  # what that has brought together
+    passes.arrange_layout,  # pairs that this brought together
     passes.absorb_flatten,  # dense layers on images
     passes.absorb_padding,  # explicit Pad
     passes.fold_tables,  # tables that only clamp
-    passes.fold_dequantize,  # float weights of what stays on the host
-    passes.merge_duplicates,  # layout changes of one value for several users
+    passes.fold_dequantize,  # float weights of host operators
+    passes.merge_duplicates,  # equal layout changes for several users
     passes.check_accumulators,  # the machine's rounding equals the definition's
     passes.fold_into_convolutions,  # batch normalisation of the host's float layers
     passes.channels_last,  # the host's float images, as its kernels read them
@@ -54,9 +54,9 @@ def recognise_layers(
     Parameters
     ----------
     graph : Graph
-        As imported.
+        The imported graph.
     last : int
-        How many passes to apply; fewer than all to look at a graph on its way.
+        Number of passes to apply; a smaller number gives an intermediate graph.
     on_pass
         Called after each pass with its position, counted from 1, its name, and the graph.
 
@@ -84,20 +84,21 @@ def import_model(
     source : path or bytes
         The file, or its contents.
     batch : int
-        Extent of a leading dimension that the model leaves open.
+        Extent of the leading dimension, if the model leaves it open.
     fixed, dims : mapping
-        Inputs that shapes depend on, and other open dimensions, by name; see `import_onnx`.
+        Values of inputs that determine shapes, and extents of other open dimensions, by name; see
+        `import_onnx`.
 
     Returns
     -------
     Graph
-        Integer operators on int8[N, H, W, C] (`is_accelerated`) and host operators; inputs and
-        outputs are the model's.
+        Integer operators on int8[N, H, W, C] (`is_accelerated`) and host operators. The inputs and
+        outputs are those of the model.
 
     Raises
     ------
     ImportModelError
-        If the file is damaged or uses what is not supported.
+        If the file is damaged or uses an unsupported feature.
     CompileError
         If a layer cannot be computed exactly.
     """

@@ -1,9 +1,9 @@
-"""Nodes that run as one kernel, so that what passes between them stays on chip.
+"""Fusion: several nodes run as one kernel, so that the data between them stay on chip.
 
-A convolution takes with it what alone reads its result: a residual addition, a look-up, a pooling,
-whose VECTOR instructions run while the next tile is multiplied, and, around one that keeps channels
-apart, the convolutions before and behind. A group is formed only where it is no slower than its
-parts, by their exact time or, without a timing model, by the estimate.
+A convolution is fused with the only reader of its result: a residual addition, a look-up or a
+pooling. Their VECTOR instructions run while the next tile is multiplied. A depthwise convolution is
+also fused with the convolutions before and after it. Nodes are fused only if the group is no slower
+than its parts, by exact time or, without a timing model, by the estimate.
 """
 
 import math
@@ -20,23 +20,23 @@ from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, 
 from .kernels import build_kernel
 from .kernels.common import OWN_NAMES
 from .kernels.first_layer import Image, find_images
-from .kernels.movement import Copy, copy
+from .kernels.movement import TensorCopy, copy
 from .options import DEFAULT_OPTIONS, Options
 from .tensor import Kernel
 
 FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
-"""What a convolution or a matrix product may take with it."""
+"""Operators that may follow a convolution or a matrix product in its kernel."""
 
 LEADERS = (QConv, QMatMul)
-"""What can take others with it."""
+"""Operators that may start a group."""
 
-NO_COPIES: Mapping[str, Sequence[Copy]] = MappingProxyType({})
-"""Of a graph without movements."""
+NO_COPIES: Mapping[str, Sequence[TensorCopy]] = MappingProxyType({})
+"""The copies of a graph without movements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes in order with a kernel each, the kernel of all of them and its schedule."""
+    """Nodes in order, the kernel of each, their fused kernel and its schedule."""
 
     nodes: tuple[Node, ...]
     parts: tuple[Kernel, ...]
@@ -58,7 +58,7 @@ class Group:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Values that it reads, constants among them."""
+        """Values that it reads, including constants."""
         made = {node.output.name for node in self.nodes}
         names = (name for node in self.nodes for name in node.inputs if name not in made)
         return tuple(dict.fromkeys(names))
@@ -76,7 +76,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """A node that computes nothing, and the copies that it takes nevertheless."""
+    """A node that computes nothing, and the copies that it still needs."""
 
     nodes: tuple[Node, ...]
     work: tuple[tuple[Kernel, Candidate], ...]
@@ -93,7 +93,7 @@ class Movement:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Values that it reads, or that are stored into its result."""
+        """Values that it reads, or that are stored in its result."""
         return tuple(dict.fromkeys(self.nodes[0].inputs))
 
     @property
@@ -110,7 +110,7 @@ def form_groups(
     configuration: Configuration,
     options: Options = DEFAULT_OPTIONS,
     timer: CandidateTimer | None = None,
-    copies: Mapping[str, Sequence[Copy]] = NO_COPIES,
+    copies: Mapping[str, Sequence[TensorCopy]] = NO_COPIES,
 ) -> list[Group | Movement]:
     """Kernels that compute `nodes`, in an order in which they can run.
 
@@ -119,9 +119,9 @@ def form_groups(
     nodes
         Accelerated nodes in order.
     leaving
-        Values that must reach main memory, whatever reads them here.
+        Values that must reach main memory, even if these nodes read them.
     images
-        Values that lie in memory as images.
+        Values stored in memory as images.
     timer
         Times the most promising schedules; without it, the estimate decides.
     copies
@@ -157,7 +157,7 @@ def form_groups(
             and makers
             and (isinstance(node.attributes, FOLLOWERS) or _slides(group, makers))
         ):
-            # Of two convolutions that are added, the later one: the other is done by then.
+            # If two convolutions are added, use the later one: the other is complete by then.
             latest = max(makers, key=list(groups).index)
             joined = _join(makers[latest], group, configuration, options, timer)
             if joined is not None:
@@ -174,7 +174,7 @@ def images_that_fit(
     configuration: Configuration,
     options: Options,
 ) -> dict[str, Image]:
-    """Inputs of `nodes` that are laid out as images, and whose windows fit the scratchpads."""
+    """Inputs of `nodes` with an image layout whose windows fit the scratchpads."""
     images = {}
     for name, image in find_images(graph, nodes, inputs, configuration).items():
         (reader,) = graph.users(name)
@@ -186,7 +186,7 @@ def images_that_fit(
 
 
 def _slides(group: Group, makers: Mapping[str, Group]) -> bool:
-    """Whether a convolution that keeps channels apart stands before or behind."""
+    """Whether the group, or the last kernel of one of its makers, is a depthwise convolution."""
     (phase,) = phases_of(group.kernel)
     return phase.window is not None or any(
         phases_of(maker.parts[-1])[-1].window is not None for maker in makers.values()
@@ -221,7 +221,7 @@ def _join(
     options: Options,
     timer: CandidateTimer | None,
 ) -> Group | None:
-    """Both as one, where that fits and is no slower."""
+    """Fuse two groups, if the result fits and is no slower."""
     kernels = (*first.parts, *second.parts)
     if not _hands_over(first.kernel, second.kernel):
         return None
@@ -242,22 +242,22 @@ def _join(
 
 
 def _hands_over(first: Kernel, second: Kernel) -> bool:
-    """Whether a kernel reads another's result as it is, neither gathered nor cut into blocks."""
+    """Whether a kernel reads another's result directly: not gathered, not in blocks."""
     given = first.output
     return given.name in second.inputs and second.tensors[given.name].shape == given.shape
 
 
 def fuse(kernels: Sequence[Kernel]) -> Kernel:
-    """One kernel of all stages; each kernel reads what an earlier one gives by its name.
+    """One kernel with all stages; tensors between kernels are matched by name.
 
-    What two of them read from memory has two names, since each needs its own tiles of it.
+    A tensor in memory that two kernels read gets two names, since each kernel needs its own tiles.
     """
     stages, tensors, constants = [], {}, {}
     for index, kernel in enumerate(kernels):
         made = {stage.output.name for stage in stages}
         again = {name for name in kernel.inputs if name in tensors and name not in made}
         own = again | {name for name in OWN_NAMES if name in kernel.tensors}
-        # With a space at such a place no name is that of a graph value; see `tensor_name`.
+        # No graph value has a name with a space here; see `tensor_name`.
         kernel = kernel.renamed({name: f"part {index} {name}" for name in own})
         stages += kernel.stages
         tensors |= kernel.tensors

@@ -1,8 +1,8 @@
-"""Schedules as text: what `compile --schedules` prints, and what a user gives instead.
+"""Schedules as text: the output of `compile --schedules`, and the schedules from a user.
 
-The text of a layer is the steps of its schedule, one a line. Where several layers stand in one
-text, each begins with a line `# layer NAME`; a layer of several kernels has a line `# part NUMBER`
-before each but the first.
+The text of a layer has the steps of its schedule, one per line. In a text with several layers, each
+layer begins with a line `# layer NAME`. If a layer has several kernels, a line `# part NUMBER`
+comes before each kernel except the first.
 """
 
 import re
@@ -23,7 +23,7 @@ _PART = re.compile(r"#\s*part \d+\s*")
 
 @dataclass(frozen=True, slots=True)
 class GivenSchedule:
-    """A schedule that a user wrote for a kernel of a layer."""
+    """A user's schedule for a kernel of a layer."""
 
     layer: str
     text: str
@@ -34,7 +34,7 @@ class GivenSchedule:
         Raises
         ------
         CompileError
-            When a step is illegal where it stands.
+            When a step is illegal at its position.
         """
         try:
             return Schedule.parse(kernel, self.text, configuration)
@@ -43,18 +43,18 @@ class GivenSchedule:
 
 
 Part = tuple[Kernel, Candidate | GivenSchedule]
-"""A kernel, and how it is scheduled."""
+"""A kernel and its schedule."""
 
 
 def with_given(
     layer: str, output: str, work: Sequence[tuple[Kernel, Candidate]], given: Mapping[str, str]
 ) -> tuple[Part, ...]:
-    """The kernels of a layer with the schedules that a user gives for it.
+    """The kernels of a layer, with the user's schedules.
 
     Parameters
     ----------
     layer, output
-        The layer's name, and the value that it gives; a user may say either.
+        The layer's name and the value that it defines; a user may use either.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def refuse_unknown_layers(given: Mapping[str, str], layers: Sequence[Layer]) -> 
     Raises
     ------
     CompileError
-        Listing the layers.
+        Lists the layers.
     """
     known = {name for layer in layers for name in (layer.name, layer.output)}
     unknown = [name for name in given if name not in known]
@@ -105,7 +105,7 @@ def joined(parts: Sequence[Schedule]) -> str:
 
 
 def schedules_text(module: Module) -> str:
-    """The schedules of all layers on the accelerator; of layers of one name, by their outputs."""
+    """The schedules of all layers on the accelerator; layers with equal names use their outputs."""
     layers = [layer for segment in module.segments for layer in segment.layers]
     count = Counter(layer.name for layer in layers)
     return "\n".join(
@@ -115,7 +115,7 @@ def schedules_text(module: Module) -> str:
 
 
 def read_schedules(text: str) -> dict[str, str]:
-    """The schedules in a text, by layer; under an empty name what stands before the first one."""
+    """The schedules in a text, by layer; text before the first layer has an empty name."""
     found: dict[str, list[str]] = {}
     lines = found.setdefault("", [])
     for line in text.splitlines():

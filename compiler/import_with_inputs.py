@@ -1,4 +1,4 @@
-"""Import a model whose shapes depend on inputs, all of whose values are at hand in Python."""
+"""Import a model whose shapes depend on inputs, given the values of its inputs."""
 
 import os
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def import_with_inputs(
     batch: int = 1,
     dims: Mapping[str, int] | None = None,
 ) -> tuple[Graph, dict[str, np.ndarray]]:
-    """Read an ONNX model, fixing what has to be known at import at the values of `inputs`.
+    """Read an ONNX model; inputs that import needs are fixed at their values in `inputs`.
 
     Parameters
     ----------
@@ -24,21 +24,21 @@ def import_with_inputs(
     inputs : mapping
         Values of inputs by name.
     batch : int
-        Extent of a leading dimension that the model leaves open.
+        Extent of the leading dimension, if the model leaves it open.
     dims : mapping
         Extents of other open dimensions by their names.
 
     Returns
     -------
     Graph
-        As `import_onnx` gives it.
+        A result of `import_onnx`.
     dict
-        The inputs that were fixed; the graph has them no longer.
+        The fixed inputs, which the graph no longer has.
 
     Raises
     ------
     ImportModelError
-        As `import_onnx`; `NeedsInputError` for an input that must be known and is not in `inputs`.
+        As for `import_onnx`; `NeedsInputError` if import needs an input that `inputs` lacks.
     """
     fixed: dict[str, np.ndarray] = {}
     while True:

@@ -1,4 +1,4 @@
-"""Multiplications of layers, as the model defines them."""
+"""Number of multiplications of a layer, by the model's definition."""
 
 import math
 
@@ -8,9 +8,9 @@ from .graph.operators import ConvTranspose, Recurrent, VolumeConv
 
 
 def macs_of(graph: Graph, node: Node) -> int:
-    """A layer's multiplications by weights or of two activations, for one run; 0 for other nodes.
+    """Multiplications by weights, or of two activations, per run; 0 for other nodes.
 
-    Depthwise and grouped convolutions count what they compute.
+    Depthwise and grouped convolutions count only the products within groups.
     """
     operator = node.attributes
     if len(node.inputs) < 2:
@@ -38,7 +38,7 @@ def macs_of(graph: Graph, node: Node) -> int:
 
 
 def keeps_channels_apart(node: Node) -> bool:
-    """Whether a node is a convolution whose every output channel is a group by itself."""
+    """Whether a node is a convolution in which every output channel is a separate group."""
     operator, shape = node.attributes, node.outputs[0].type.shape
     match operator:
         case ops.QConv():

@@ -1,6 +1,6 @@
-"""Places of activations in main memory: each lives from its producer to its last reader.
+"""Allocation of activations in main memory, from the producer to the last reader.
 
-First fit over lifetimes: a value takes the lowest gap that no value alive at the same time covers.
+First fit over lifetimes: a value takes the lowest gap among the values alive at the same time.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Byte offset per value, bytes used in all, and the most bytes alive at any one step."""
+    """Byte offset per value, total bytes, and the maximum bytes alive at any step."""
 
     offsets: Mapping[str, int]
     size: int
@@ -29,7 +29,7 @@ class MemoryPlan:
 
 
 def plan_memory(lifetimes: list[Lifetime]) -> MemoryPlan:
-    """Place every value; larger ones first, then by order of creation."""
+    """Place every value: larger values first, then in order of creation."""
     placed: list[tuple[Lifetime, int]] = []
     for value in sorted(lifetimes, key=lambda v: (-v.size, v.first, v.name)):
         taken = sorted(

@@ -1,4 +1,4 @@
-"""A compiled network: host steps and accelerator segments in the order in which they run."""
+"""A compiled network: host steps and accelerator segments, in execution order."""
 
 import math
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ class Binding:
     offset
         First byte.
     stored_shape, shape
-        [N, H, W, C] as it lies there, and without padding.
+        [N, H, W, C] in the data window, and without padding.
     corner, fill
-        Row and column where it begins inside a border of this value. Padding channels, behind the
-        real ones, are zero.
+        `corner` is the row and column at which it begins inside a border; `fill` is the value of
+        the border. Padding channels follow the real ones and are zero.
     whole, strides
-        The value that it is a part of, and bytes per step of each dimension there; empty where it
-        lies alone, row-major. What else lies between its elements belongs to other parts.
+        The value that contains it, and bytes per step of each dimension; empty if it is separate
+        and row-major. The bytes between its elements belong to other parts.
     """
 
     name: str
@@ -41,20 +41,20 @@ class Binding:
 
     @property
     def size(self) -> int:
-        """Bytes from its first to its last."""
+        """Number of bytes from its first to its last."""
         if not self.strides:
             return math.prod(self.stored_shape)
         steps = zip(self.stored_shape, self.strides, strict=True)
         return 1 + sum((extent - 1) * stride for extent, stride in steps)
 
     def overwrites(self, other: "Binding") -> bool:
-        """Whether a place that is written later may destroy what lies at another one."""
+        """Whether a later write to one place may destroy the data at another."""
         if (self.whole or self.name) == (other.whole or other.name):
             return False
         return self.offset < other.offset + other.size and other.offset < self.offset + self.size
 
     def write(self, image: np.ndarray, values: np.ndarray) -> None:
-        """Put int8[shape] into the data window uint8[bytes], padding around it."""
+        """Write int8[shape] and its padding to the data window uint8[bytes]."""
         stored = self._stored(image)
         if stored.shape[1:3] != self.shape[1:3]:
             stored[...] = self.fill
@@ -63,7 +63,7 @@ class Binding:
         inner[..., self.shape[3] :] = 0
 
     def read(self, image: np.ndarray) -> np.ndarray:
-        """Take int8[shape] out of the data window; a copy."""
+        """Read int8[shape] from the data window, as a copy."""
         return self._inner(self._stored(image))[..., : self.shape[3]].copy()
 
     def _stored(self, image: np.ndarray) -> np.ndarray:
@@ -84,11 +84,11 @@ class Layer:
     Parameters
     ----------
     name, op, output
-        The node, what the report calls it, and the value that it produces.
+        The node's name, its operator in reports, and the value that it produces.
     macs
-        Multiplications as the model defines them.
+        Number of multiplications by the model's definition.
     schedule
-        The steps of its schedule, one a line; see `given_schedules`.
+        The steps of its schedule, one per line; see `given_schedules`.
     first, last
         Its instructions, as a half-open range of the segment's program.
     """
@@ -111,15 +111,15 @@ class Segment:
     program
         Ends with HALT; passed the checker.
     notes
-        What each instruction is there for.
+        The purpose of each instruction.
     layers
         In order; their instruction ranges are disjoint.
     inputs, outputs
-        Activations that the host writes before, and reads after.
+        Activations that the host writes before a run and reads after it.
     activations
-        Every activation of the segment, for comparing layer by layer; places may be reused.
+        Every activation of the segment, for comparisons by layer; places may be reused.
     constants, constants_offset
-        Bytes that the host puts into the data window once.
+        Bytes that the host writes to the data window once.
     data_bytes
         Size of the data window.
     """
@@ -152,19 +152,19 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Everything that running a network takes.
+    """A compiled network, with all that a run needs.
 
     Parameters
     ----------
     graph
-        The integer graph: meaning of every step, and the reference to compare with.
+        The integer graph: the definition of every step, and the reference for comparisons.
     steps
-        Host nodes by the value that they produce; accelerator steps as indices into `segments`.
+        Host nodes, by the value that they produce, and segments, by their index in `segments`.
     report
-        What the compiler has to tell.
+        Facts and figures from the compiler.
     code
-        Machine code of the host's kernels by their keys (`host.compile_host`); kernels that it
-        lacks are compiled when the module is run.
+        Machine code of the host's kernels by their keys (`host.compile_host`). Kernels that are
+        missing here are compiled when the module runs.
     """
 
     name: str

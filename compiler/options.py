@@ -1,6 +1,6 @@
-"""What the compiler may do to make a network faster; all of it unless told otherwise.
+"""Optimisations of the compiler; all are on by default.
 
-Leaving something out shows what it brings. The results are the same bits each time.
+Turn one off to see its effect on the cycles. The results are bit-identical in every case.
 """
 
 from dataclasses import dataclass
@@ -10,23 +10,24 @@ from ..errors import CompileError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Choices of `compile_graph`.
+    """Options of `compile_graph`.
 
     Parameters
     ----------
     pipeline_depth
-        Tiles of each operand on chip at a time: 1 computes a tile before the next is loaded, 2
-        loads one while another is computed, and so on. 0 uses all the room there is.
+        Number of tiles of each operand on chip at a time. With 1, a tile is computed before the
+        next is loaded; with 2, one is loaded while another is computed; and so on. 0 uses all the
+        room.
     fuse
         Let kernels hand tiles to each other on chip.
     gather
-        Let first layers with few channels gather whole windows into the lanes, and strided 1x1
-        convolutions only the pixels that they use.
+        Let first layers with few channels gather whole windows into the lanes, and let strided 1x1
+        convolutions load only the pixels that they use.
     candidates
-        Most schedules per kernel that are timed, where a timing model is at hand.
+        Maximum number of schedules per kernel to time, if there is a timing model.
     most_instructions
-        A longer program is refused before it is made. ResNet-50 takes 300,000 with 4x4 lanes, and
-        compiling it a minute or two and a gigabyte.
+        A longer program is rejected before generation. ResNet-50 takes 300,000 instructions with
+        4x4 lanes; its compilation takes a minute or two and a gigabyte.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""PyTorch modules -> graphs: `torch.onnx.export` writes ONNX in memory, and the importer reads it.
+"""PyTorch modules to graphs: `torch.onnx.export` writes ONNX in memory, and the importer reads it.
 
-PyTorch is no dependency: it is imported here, when the function is called.
+PyTorch is not a dependency: `from_torch` imports it when it is called.
 """
 
 import contextlib
@@ -33,31 +33,31 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module
-        Exported as it is in evaluation mode; afterwards, all its parts are in the mode they had.
+        Exported in evaluation mode; afterwards, all its parts have their previous modes.
     example : tensor, or tuple or mapping of tensors
-        Arguments of a call, positional or by name. Their shapes are the graph's.
+        Arguments of a call, positional or by name. The graph has their shapes.
     calibrate : array or mapping of arrays
-        Samples to quantise the network with, [samples, ...] without the leading extent of 1 that
-        the example may have; for several inputs, by their names. None leaves it as it is: in float
-        for the host, or in int8 where the module is quantised already.
+        Samples for the quantisation, [samples, ...] without the leading extent of 1 of the example;
+        for several inputs, a mapping by name. None does not quantise: the graph stays in float for
+        the host, or in int8 if the module is already quantised.
     options : QuantiserOptions
-        How to quantise; the default ones if not given.
+        Quantisation options; the defaults if not given.
 
     Returns
     -------
     Graph
-        As `import_model` gives it, ready for `compile_graph`.
+        A graph as from `import_model`, ready for `compile_graph`.
 
     Raises
     ------
     ToolError
-        If PyTorch, or what it exports with, is not installed.
+        If PyTorch, or a package that its exporter needs, is not installed.
     ImportModelError
-        If PyTorch cannot export the module, or it uses what is not supported.
+        If PyTorch cannot export the module, or the module uses an unsupported feature.
     CompileError
         If there is nothing to quantise with the samples.
     InputError
-        If they do not fit.
+        If the samples do not fit the inputs.
     """
     data = export_torch(module, example)
     if calibrate is None:
@@ -74,7 +74,7 @@ def export_torch(module: Any, example: Any) -> bytes:
     Parameters
     ----------
     module, example
-        As `from_torch` takes them.
+        As for `from_torch`.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of what an error came from; PyTorch wraps it in advice."""
+    """Return the first line of an error's original cause; PyTorch wraps it in advice."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
@@ -138,7 +138,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's warnings and log lines about its own parts from the caller."""
+    """Hide the exporter's warnings and log lines about its internals."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

@@ -1,4 +1,4 @@
-"""Which nodes form a segment, and how their activations lie in main memory."""
+"""Partition of nodes into segments, and the layout of their activations in main memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ class SegmentLayout:
     inputs, outputs
         Activations that enter and leave.
     images
-        Inputs that lie in memory as images.
+        Inputs stored in memory as images.
     places
-        How each activation lies, at a place not yet known.
+        Layout of each activation, without its address.
     placements
-        Which of them are parts of others.
+        The placements of activations that are parts of others.
     """
 
     inputs: tuple[str, ...]
@@ -39,12 +39,12 @@ class SegmentLayout:
 
 
 def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -> list[list[Node]]:
-    """Nodes in groups that alternate between host and accelerator, as few as the order allows.
+    """Groups of nodes that alternate between host and accelerator, as few as the order allows.
 
     Parameters
     ----------
     accelerated
-        Tells where a node runs; by default the accelerator runs all that it can.
+        Says whether the accelerator runs a node; by default it runs all supported nodes.
     """
     if accelerated is None:
         able = {node.output.name for node in accelerated_nodes(graph)}
@@ -69,7 +69,7 @@ def partition(graph: Graph, accelerated: Callable[[Node], bool] | None = None) -
 def lay_out_segment(
     graph: Graph, nodes: Sequence[Node], configuration: Configuration, options: Options
 ) -> SegmentLayout:
-    """What of a segment follows from its nodes alone.
+    """The properties of a segment that follow from its nodes alone.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def lifetimes(
 
 
 def bind(place: Binding, placement: TensorPlacement, resident: DramTensor) -> Binding:
-    """Where a value lies in memory."""
+    """The place of a value in memory."""
     if not placement.strides:
         return replace(place, offset=resident.base)
     return replace(
@@ -143,7 +143,7 @@ def bind(place: Binding, placement: TensorPlacement, resident: DramTensor) -> Bi
 def _place(
     name: str, graph: Graph, images: Mapping[str, Image], configuration: Configuration
 ) -> Binding:
-    """How a value lies in memory, at a place not yet known."""
+    """The layout of a value in memory, without its address."""
     shape = graph.types[name].shape
     if len(shape) != 4:
         raise CompileError(

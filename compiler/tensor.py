@@ -1,8 +1,8 @@
-"""Tensor expressions: what a kernel computes, in index notation, apart from how.
+"""Tensor expressions: the definition of a kernel in index notation, without a schedule.
 
-A `Compute` defines every element of one tensor over its data axes; reduction axes are summed or
-maximised. Reading outside a tensor gives its pad value. A `Kernel` is a chain of computes in which
-each reads what the one before defined. `evaluate` is the executable meaning.
+A `Compute` defines every element of one tensor over its data axes, with a sum or a maximum over the
+reduction axes. A read outside a tensor gives its pad value. A `Kernel` is a chain of computes; each
+reads the result of the previous one. `evaluate` is the executable definition.
 """
 
 import math
@@ -15,8 +15,8 @@ from ..errors import CompileError
 from ..isa.expressions import (
     Affine,
     Call,
-    Constant,
     Expression,
+    Literal,
     Op,
     Read,
     Real,
@@ -28,16 +28,16 @@ from ..isa.numbers import requantise, saturate8
 
 @dataclass(frozen=True, slots=True)
 class Patches:
-    """A tensor of windows that overlap in the image that they are gathered from.
+    """A tensor of overlapping windows that are gathered from an image.
 
     Its element `[n, r, x, k]` with `k < rows * run` is byte `x * column_step * C + k % run` of row
-    `r * row_step + k // run * dilation` of an image int8[N, H, W, C]; the lanes from there on hold
-    anything.
+    `r * row_step + k // run * dilation` of an image int8[N, H, W, C]. All further lanes are
+    undefined.
 
     Parameters
     ----------
     rows, run, pixels
-        Rows of a window, bytes of each, and pixels that these are.
+        Rows of a window, and the bytes and the pixels in each row.
     row_step, column_step
         Image rows and columns from window to window.
     dilation
@@ -53,7 +53,7 @@ class Patches:
 
     @property
     def whole_pixels(self) -> bool:
-        """Whether a window is one pixel, whose channels can be taken in parts."""
+        """Whether a window is one pixel, so that its channels can be split."""
         return self.rows == self.pixels == 1
 
     def gather(self, image: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -69,15 +69,15 @@ class Patches:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A tensor that is a value seen along other dimensions, such as the heads in its channels.
+    """A view of a value with other dimensions, such as the heads in its channels.
 
     Parameters
     ----------
     moves
-        For each dimension of the tensor the axis of the value that it runs along, and by how many
-        indices it moves; 0 for a dimension of one element.
+        For each dimension of the tensor, the axis of the value that it follows, and its step in
+        indices of that axis; 0 for a dimension of one element.
     channels
-        Of its last dimension those that it owns; 0 for all that the value has.
+        Number of own elements in the last dimension; 0 for all elements of the value.
     """
 
     moves: tuple[tuple[int, int], ...]
@@ -85,22 +85,21 @@ class View:
 
     @property
     def rows_are_runs(self) -> bool:
-        """Whether elements along the last dimension follow each other in the value."""
+        """Whether the last dimension is contiguous in the value."""
         return self.moves[-1] == (3, 1)
 
     def take(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The tensor, of a shape, that an array of the value holds; not a copy."""
+        """The view with this shape of an array of the value, without a copy."""
         strides = [values.strides[axis] * step for axis, step in self.moves]
         return np.lib.stride_tricks.as_strided(values, shape, strides, writeable=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """Name, element type, shape, and the value that reads outside of it give.
+    """Name, element type, shape, and pad value, which is the result of reads outside it.
 
-    `value` is the graph value that it stands for, where that has another name; `patches` tells how
-    it is gathered from that value, and `view` along which of its axes it runs, where it is not the
-    value itself.
+    `value` is its graph value, if that has another name. If the tensor is not the value itself,
+    `patches` describes how it is gathered from the value, or `view` which axes it follows.
     """
 
     name: str
@@ -155,20 +154,20 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One operator: computes in order, the tensors they read, and the constants among them.
+    """One operator: its computes in order, their tensors, and the constants.
 
     Parameters
     ----------
     name
-        The graph node.
+        Name of the graph node.
     stages
-        Each stage but the first reads the output of the one before.
+        Each stage except the first reads the output of the previous one.
     tensors
         Every tensor read or written, by name.
     constants
-        Values of the constant ones, in the tensor's shape.
+        Values of the constant tensors, in their shapes.
     macs
-        Multiplications of the operator as its model defines it, padding lanes not counted.
+        Number of multiplications by the model's definition, without padding lanes.
     """
 
     name: str
@@ -179,7 +178,7 @@ class Kernel:
 
     @property
     def output(self) -> Tensor:
-        """What the last stage defines."""
+        """The result of the last stage."""
         return self.stages[-1].output
 
     @property
@@ -192,7 +191,7 @@ class Kernel:
         )
 
     def renamed(self, names: Mapping[str, str]) -> "Kernel":
-        """The same kernel with other names for some tensors."""
+        """Rename some tensors."""
         tensors = {
             names.get(name, name): replace(tensor, name=names.get(name, name))
             for name, tensor in self.tensors.items()
@@ -213,7 +212,7 @@ class Kernel:
 
 
 def element_type(tree: Expression, tensors: Mapping[str, Tensor]) -> str:
-    """What an expression's value is while it is computed: `float32`, `int64` or `int32`."""
+    """The type in which an expression is computed: `float32`, `int64` or `int32`."""
     if isinstance(tree, Real):
         return "float32"
     if isinstance(tree, Read):
@@ -244,7 +243,7 @@ def _renamed(tree: Expression, names: Mapping[str, str]) -> Expression:
 
 
 def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The meaning of a kernel, element by element.
+    """Evaluate a kernel, element by element.
 
     Parameters
     ----------
@@ -253,7 +252,7 @@ def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
     Returns
     -------
-    The last stage's output. Memory grows with the product of all extents: for small shapes. Numbers
+    The last stage's output. Use small shapes: memory grows with the product of all extents. Numbers
     of float32 are computed in binary64 and rounded once per stage.
     """
     values = {**inputs, **kernel.constants}
@@ -271,7 +270,7 @@ def evaluate(kernel: Kernel, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _value(tree, values, tensors, where, over) -> np.ndarray:
-    if isinstance(tree, Constant):
+    if isinstance(tree, Literal):
         return np.array(tree.value, dtype=np.int32)
     if isinstance(tree, Real):
         return np.array(np.float32(tree.value), dtype=np.float64)
@@ -328,7 +327,7 @@ REALS: Mapping[Op, Callable[..., np.ndarray]] = {
     Op.TANH: np.tanh,
     Op.ERF: _erf,
 }
-"""What the processor's own operations mean."""
+"""Definitions of the operations that only a processor has."""
 
 
 def _element(read: Read, data: np.ndarray, pad: int, where) -> np.ndarray:

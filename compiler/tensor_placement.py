@@ -1,10 +1,10 @@
-"""Where activations lie in main memory, some of them as parts of others.
+"""Placement of activations in main memory, some of them as parts of others.
 
-Concatenation and resizing compute nothing: their result is there as soon as what it consists of has
-been stored at the right places. So an activation that is made on the accelerator is stored straight
-into the result that it becomes a part of, as often as it appears there, and whoever else reads it
-reads it there. Only what already is a part of another result, or comes from the host, is copied.
-What a slice picks is read where it lies.
+Concatenation and resizing compute nothing: their result is complete once its parts are stored in
+the right places. So the accelerator stores an activation directly into the result that contains
+it, as many times as it appears there. Its other readers read it from that result. An activation is
+copied only if it already is a part of another result, or comes from the host. A slice is read from
+its source in place.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,28 +13,28 @@ from dataclasses import dataclass, replace
 from .accelerator.constants import align
 from .accelerator.dma import DramTensor
 from .graph import Graph, Node, QConcat, QResize, QSlice
-from .kernels.movement import Copy
+from .kernels.movement import TensorCopy
 from .memory_plan import Lifetime
 
 
 @dataclass(frozen=True, slots=True)
 class TensorPlacement:
-    """Where a value lies inside the place of a whole one, which may be itself.
+    """The place of a value inside a whole value, which may be itself.
 
     Parameters
     ----------
     whole
-        The value whose place it is.
+        The whole value.
     shape
-        int8[N, H, W, C] with padding channels.
+        Shape int8[N, H, W, C] with padding channels.
     channels
-        Of the value; in a part, what follows belongs to another part.
+        Number of channels of the value. In a part, the channels after these belong to other parts.
     first
-        First byte in that place.
+        First byte, relative to the whole.
     strides
-        Bytes per step of each dimension; empty for the whole itself, row-major.
+        Bytes per step of each dimension; empty for the whole itself, which is row-major.
     copies
-        How often it lies there, and how many bytes apart, along one direction after another.
+        The number of copies and the bytes between them, for each direction.
     """
 
     whole: str
@@ -45,13 +45,13 @@ class TensorPlacement:
     copies: tuple[tuple[int, int], ...] = ()
 
     def resident(self, offset: int) -> DramTensor:
-        """The value in main memory, where the whole one begins at byte `offset`."""
+        """The value as a `DramTensor`, if the whole begins at byte `offset`."""
         base = offset + self.first
         return DramTensor(base, self.shape, self.strides, self.channels, self.copies)
 
     @property
     def end(self) -> int:
-        """The byte after the last that is read or written, padding channels included."""
+        """The end of the bytes that are read or written, padding channels included."""
         steps = list(zip(self.shape, self.resident(0).strides, strict=True)) + list(self.copies)
         return self.first + 1 + sum((extent - 1) * stride for extent, stride in steps)
 
@@ -63,24 +63,24 @@ class TensorPlacements:
     Parameters
     ----------
     of
-        By value; a copy has one too, under a name that no value has.
+        Placements by value. A copy also has one, with a name that no value has.
     copies
-        What a movement must copy, by its result.
+        The copies that each movement needs, by its result.
     """
 
     of: Mapping[str, TensorPlacement]
-    copies: Mapping[str, tuple[Copy, ...]]
+    copies: Mapping[str, tuple[TensorCopy, ...]]
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of every place, by the value that it is the whole of."""
+        """Size in bytes of every whole value."""
         sizes: dict[str, int] = {}
         for placement in self.of.values():
             sizes[placement.whole] = max(placement.end, sizes.get(placement.whole, 0))
         return sizes
 
     def lifetimes(self, spans: Mapping[str, tuple[int, int]]) -> list[Lifetime]:
-        """How long each place is needed: as long as any value that lies there.
+        """The lifetime of each whole value: that of all values inside it.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class TensorPlacements:
         return [Lifetime(name, sizes[name], *span) for name, span in merged.items()]
 
     def dram(self, offsets: Mapping[str, int]) -> dict[str, DramTensor]:
-        """All that have a place in main memory, by the offsets of the places."""
+        """All values in main memory, given the offsets of the whole values."""
         return {
             name: placement.resident(offsets[placement.whole])
             for name, placement in self.of.items()
@@ -104,7 +104,7 @@ class TensorPlacements:
         }
 
     def apart(self) -> tuple[dict[str, DramTensor], int]:
-        """All of them, every place for itself, and the bytes that these take together."""
+        """All values, with a separate place for every whole value, and the total bytes."""
         offsets, size = {}, 0
         for name, bytes_ in self.sizes.items():
             offsets[name] = size
@@ -115,19 +115,19 @@ class TensorPlacements:
 def place_tensors(
     graph: Graph, nodes: Sequence[Node], stored: Mapping[str, tuple[int, ...]]
 ) -> TensorPlacements:
-    """Decide where the activations of a segment lie.
+    """Place the activations of a segment.
 
     Parameters
     ----------
     nodes
         Its nodes, in order.
     stored
-        Shape of every activation with padding, where it lies alone.
+        Shape of every activation with padding, as a separate tensor.
     """
     placements: dict[str, TensorPlacement] = {}
-    copies: dict[str, tuple[Copy, ...]] = {}
+    copies: dict[str, tuple[TensorCopy, ...]] = {}
     made = {node.output.name for node in nodes}
-    # What a result is a part of is known before what its own parts are.
+    # A result gets its own placement before its parts get theirs.
     for node in reversed(nodes):
         if isinstance(node.attributes, (QConcat, QResize)):
             copies[node.output.name] = _store_parts(node, graph, stored, made, placements)
@@ -147,18 +147,18 @@ def _store_parts(
     stored: Mapping[str, tuple[int, ...]],
     made: Collection[str],
     placements: dict[str, TensorPlacement],
-) -> tuple[Copy, ...]:
-    """Give what a result consists of a placement there; what cannot live there is copied."""
+) -> tuple[TensorCopy, ...]:
+    """Place the parts of a result inside it; parts that cannot be stored there are copied."""
     name = node.output.name
     whole = placements.setdefault(name, _alone(name, graph, stored))
-    copied: list[Copy] = []
+    copied: list[TensorCopy] = []
     for index, (value, part) in enumerate(_parts(node, graph, whole, stored)):
         if value in made and value not in placements:
             placements[value] = part
         else:
             target = _fresh(f"{name} part {index}", stored)
             placements[target] = part
-            copied.append(Copy(value, value, target))
+            copied.append(TensorCopy(value, value, target))
     return tuple(copied)
 
 
@@ -167,15 +167,15 @@ def _pick(
     graph: Graph,
     stored: Mapping[str, tuple[int, ...]],
     placements: dict[str, TensorPlacement],
-) -> tuple[Copy, ...]:
-    """Leave what a slice picks where it lies, unless it has a placement elsewhere."""
+) -> tuple[TensorCopy, ...]:
+    """Place a slice inside its source, unless it already has another placement."""
     name, piece = node.output.name, _piece(node, graph, placements[node.inputs[0]], stored)
     if name not in placements:
         placements[name] = piece
         return ()
     source = _fresh(f"{name} there", stored)
     placements[source] = piece
-    return (Copy(name, source, name),)
+    return (TensorCopy(name, source, name),)
 
 
 def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> TensorPlacement:
@@ -185,7 +185,7 @@ def _alone(name: str, graph: Graph, stored: Mapping[str, tuple[int, ...]]) -> Te
 def _parts(
     node: Node, graph: Graph, whole: TensorPlacement, stored: Mapping[str, tuple[int, ...]]
 ) -> Iterator[tuple[str, TensorPlacement]]:
-    """What a result consists of, each value with its placement in the result's."""
+    """The parts of a result, each with its placement in the result."""
     strides = whole.resident(0).strides
     operator, first = node.attributes, whole.first
     for value in node.inputs:
@@ -207,7 +207,7 @@ def _parts(
 def _piece(
     node: Node, graph: Graph, whole: TensorPlacement, stored: Mapping[str, tuple[int, ...]]
 ) -> TensorPlacement:
-    """Where what a slice picks lies in the value that it is picked from."""
+    """The place of a slice in its source."""
     operator, name = node.attributes, node.output.name
     assert isinstance(operator, QSlice)
     *pixels, channels = graph.types[name].shape

@@ -1,7 +1,7 @@
-"""Who transposes the second operand of a matrix product: LOAD, or the host.
+"""Decide where the second operand of a matrix product is transposed: in LOAD, or on the host.
 
-LOAD can, byte by byte, and main memory answers one byte as slowly as a whole burst. That costs
-nothing where the product takes longer anyway: on a small array, or with many rows. Elsewhere the
+LOAD transposes byte by byte, and main memory takes as long for one byte as for a whole burst. This
+costs nothing if the product takes longer anyway: on a small array, or with many rows. Otherwise the
 host transposes, between two segments.
 """
 
@@ -17,11 +17,11 @@ from .rewriting import Site, op, rewrite, rule, value
 
 
 def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
-    """Replace transposed operands that LOAD would be too slow for by a Transpose."""
+    """Replace transposed operands by a Transpose if LOAD would be too slow."""
 
     @rule(op(QMatMul, value("a"), value("b"), capture="product", where=lambda p: p.transposed))
     def transpose(site: Site, product: QMatMul, a: str, b: str) -> str | None:
-        """QMatMul(a, b transposed) -> QMatMul(a, Transpose(b)), where LOAD is the slower one."""
+        """QMatMul(a, b transposed) -> QMatMul(a, Transpose(b)), if LOAD is slower than GEMM."""
         shape = site.shape_of(b)
         product_takes = product_cycles(product, site.shape_of(a), shape, configuration)
         if load_cycles(shape, configuration) <= product_takes:
@@ -37,7 +37,7 @@ def transpose_on_host(graph: Graph, configuration: Configuration) -> Graph:
 
 
 def load_cycles(shape: tuple[int, ...], configuration: Configuration) -> int:
-    """About how long LOAD takes to transpose an operand int8[shape], in runs of one byte."""
+    """Estimated cycles of LOAD to transpose an operand int8[shape], in runs of one byte."""
     n, outer, rows, channels = shape
     bursts = configuration.outstanding_bursts
     return n * outer * rows * channels * max(bursts, LATENCY_CYCLES) // bursts
@@ -46,7 +46,7 @@ def load_cycles(shape: tuple[int, ...], configuration: Configuration) -> int:
 def product_cycles(
     operator: QMatMul, a: tuple[int, ...], b: tuple[int, ...], configuration: Configuration
 ) -> int:
-    """About how long GEMM takes: a row of `a` for each tile of the transposed operand `b`."""
+    """Estimated cycles of GEMM: one per row of `a`, for each tile of the transposed `b`."""
     depth = b[3] // operator.heads if operator.joined[1] else b[3]
     tiles = -(-depth // configuration.lanes_in) * -(-b[2] // configuration.lanes_out)
     tiles *= passes(operator)

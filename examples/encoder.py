@@ -172,7 +172,7 @@ class Encoder:
         return random.normal(0, 1, (count, self.tokens, self.width)).astype(np.float32)
 
 
-class Calibration(quantization.CalibrationDataReader):
+class SequenceReader(quantization.CalibrationDataReader):
     """Hands sequences to the calibration, one by one."""
 
     def __init__(self, sequences: np.ndarray) -> None:
@@ -197,7 +197,7 @@ def quantise(encoder: Encoder, path: Path, zero_points: bool) -> None:
         quantization.quantize_static(
             source,
             path,
-            Calibration(encoder.draw_sequences(CALIBRATION_SEQUENCES, SEED)),
+            SequenceReader(encoder.draw_sequences(CALIBRATION_SEQUENCES, SEED)),
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=kinds.QUInt8 if zero_points else kinds.QInt8,
             weight_type=kinds.QInt8,

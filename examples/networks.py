@@ -28,7 +28,7 @@ SIZE, CLASSES = 224, 1000
 CALIBRATION_IMAGES, TEST_IMAGES = 4, 2
 
 
-class Builder:
+class NetworkBuilder:
     """Nodes and weights of a network so far; `width` multiplies the published channel counts.
 
     Weights are drawn after He et al. (arXiv:1502.01852): a `gain` of 2 makes up for what a ReLU
@@ -108,7 +108,7 @@ def bottleneck(channels: int, stride: int) -> Convolutions:
 
 
 def resnet(
-    net: Builder, x: str, block: Callable[[int, int], Convolutions], depths: Sequence[int]
+    net: NetworkBuilder, x: str, block: Callable[[int, int], Convolutions], depths: Sequence[int]
 ) -> str:
     """Residual networks: K. He et al., "Deep Residual Learning" (CVPR 2016), table 1.
 
@@ -125,7 +125,9 @@ def resnet(
     return x
 
 
-def residual_block(net: Builder, name: str, x: str, layers: Convolutions, stride: int) -> str:
+def residual_block(
+    net: NetworkBuilder, name: str, x: str, layers: Convolutions, stride: int
+) -> str:
     """Convolutions beside a shortcut, which is convolved too where the shape changes."""
     y = x
     for number, (kernel, channels, step) in enumerate(layers[:-1], start=1):
@@ -146,7 +148,7 @@ MOBILENET_V1 = (
 """Channels and stride of the depthwise separable convolutions."""
 
 
-def mobilenet_v1(net: Builder, x: str) -> str:
+def mobilenet_v1(net: NetworkBuilder, x: str) -> str:
     """A. Howard et al., "MobileNets" (arXiv:1704.04861), table 1."""
     x = net.add("Relu", "relu1", net.convolve("conv1", x, net.scaled(32), 3, 2))
     for number, (channels, stride) in enumerate(MOBILENET_V1, start=2):
@@ -165,7 +167,7 @@ MOBILENET_V2 = (
 """Expansion, channels, blocks, and stride of the first block, of each stage."""
 
 
-def mobilenet_v2(net: Builder, x: str) -> str:
+def mobilenet_v2(net: NetworkBuilder, x: str) -> str:
     """M. Sandler et al., "MobileNetV2" (arXiv:1801.04381), table 2.
 
     As there, a width below 1 leaves the last convolution as wide as it is.
@@ -180,7 +182,7 @@ def mobilenet_v2(net: Builder, x: str) -> str:
 
 
 def inverted_residual(
-    net: Builder, name: str, x: str, expansion: int, channels: int, stride: int
+    net: NetworkBuilder, name: str, x: str, expansion: int, channels: int, stride: int
 ) -> str:
     """Expand, filter depthwise, project; no ReLU follows, so that the next gain is 1, not 2."""
     y, keeps_shape = x, stride == 1 and net.channels[x] == channels
@@ -192,7 +194,7 @@ def inverted_residual(
     return net.add("Add", f"{name}.add", y, x) if keeps_shape else y
 
 
-NETWORKS: dict[str, Callable[[Builder, str], str]] = {
+NETWORKS: dict[str, Callable[[NetworkBuilder, str], str]] = {
     "resnet18": partial(resnet, block=basic_block, depths=(2, 2, 2, 2)),
     "resnet50": partial(resnet, block=bottleneck, depths=(3, 4, 6, 3)),
     "mobilenet_v1": mobilenet_v1,
@@ -205,7 +207,7 @@ def float_model(
     name: str, size: int = SIZE, width: float = 1.0, classes: int = CLASSES
 ) -> onnx.ModelProto:
     """Return a network as float ONNX: `image` float32[1, 3, size, size] to `logits`."""
-    net = Builder(width)
+    net = NetworkBuilder(width)
     net.classify(NETWORKS[name](net, "image"), classes)
     graph = helper.make_graph(
         net.nodes,
@@ -237,7 +239,7 @@ def draw_images(count: int, seed: int, size: int = SIZE) -> np.ndarray:
     return images
 
 
-class Calibration(quantization.CalibrationDataReader):
+class ImageReader(quantization.CalibrationDataReader):
     """Hands images to the calibration, one by one."""
 
     def __init__(self, images: np.ndarray) -> None:
@@ -257,7 +259,7 @@ def quantise(model: onnx.ModelProto, images: np.ndarray, path: Path) -> None:
         quantization.quantize_static(
             prepared,
             path,
-            Calibration(images),
+            ImageReader(images),
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=quantization.QuantType.QInt8,
             weight_type=quantization.QuantType.QInt8,

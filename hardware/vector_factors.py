@@ -11,7 +11,7 @@ from typing import Any
 from amaranth.hdl import Const, Mux, Value
 from amaranth.lib import data
 
-from ..isa.expressions import Call, Constant, Expression, Immediate, Op
+from ..isa.expressions import Call, Expression, Immediate, Literal, Op
 from ..isa.laws import Domain, evaluate
 from ..isa.vector_operations import NAMES, Operation
 
@@ -81,7 +81,7 @@ class VectorFactors:
         """The values that a factor may have, each with the condition under which it has it."""
         if isinstance(tree, Immediate) and tree.field == "a_multiplier":
             from_acc = self._constants.a_from_acc
-            yield Constant(1), _both(taken, from_acc)
+            yield Literal(1), _both(taken, from_acc)
             yield tree, _both(taken, ~from_acc)
             return
         if not isinstance(tree, Call) or tree.op not in (Op.MAXIMUM, Op.MINIMUM, Op.SELECT):

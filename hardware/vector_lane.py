@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..isa.instructions import Reduce
+from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .delay import delayed
@@ -92,8 +92,8 @@ class VectorLane(wiring.Component):
         combined = Signal(signed(32), reset_less=True)
         reduced = Signal(signed(32), reset_less=True)
         total = Signal(signed(32), reset_less=True)
-        keeps = (constants.reduce == Reduce.MAX) & (reduced > combined)
-        accumulated = Mux(constants.reduce == Reduce.MAX, combined, reduced + combined)
+        keeps = (constants.reduce == ReduceMode.MAX) & (reduced > combined)
+        accumulated = Mux(constants.reduce == ReduceMode.MAX, combined, reduced + combined)
         m.d.sync += [
             combined.eq(first_product.product + second_product.product),
             total.eq(reduced + Mux(constants.bias, self.bias, 0)),

@@ -74,7 +74,7 @@ class Fault:
         return self.text
 
 
-class _Walk:
+class _ProgramWalk:
     """State of the walk in program order: counters, clocks and instructions of every unit."""
 
     def __init__(self, configuration: Configuration, data_bytes: int) -> None:
@@ -163,11 +163,11 @@ def faults(
     program: Sequence[Instruction], configuration: Configuration, data_bytes: int
 ) -> Iterator[Fault]:
     """Every broken rule of a program, in program order; empty for a legal program."""
-    yield from _faults(program, configuration, _Walk(configuration, data_bytes))
+    yield from _faults(program, configuration, _ProgramWalk(configuration, data_bytes))
 
 
 def _faults(
-    program: Sequence[Instruction], configuration: Configuration, walk: _Walk
+    program: Sequence[Instruction], configuration: Configuration, walk: _ProgramWalk
 ) -> Iterator[Fault]:
     if walk.data_bytes > 1 << configuration.address_bits:
         yield Fault(
@@ -207,7 +207,7 @@ def check(program: Sequence[Instruction], configuration: Configuration, data_byt
     ProgramError
         For the first broken rule; `faults` lists all.
     """
-    walk = _Walk(configuration, data_bytes)
+    walk = _ProgramWalk(configuration, data_bytes)
     for fault in _faults(program, configuration, walk):
         raise ProgramError(str(fault))
     return Report(

@@ -1,6 +1,6 @@
 """The language in which kernels are written and instructions declare what they compute.
 
-An expression is a tree of `Read`, `Constant`, `Real`, `Call` and `Reduction`. An instruction's law
+An expression is a tree of `Read`, `Literal`, `Real`, `Call` and `Reduction`. An instruction's law
 is the same tree with holes: `Slot` for an operand, `Immediate` for a field, `Maybe` and `OneOf` for
 the forms that a flag or a code selects. Tensorisation matches an expression against a law
 (`matches`).
@@ -80,7 +80,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Literal:
     """An integer known at compile time."""
 
     value: int
@@ -145,7 +145,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """Hole for a `Constant`: a field of the instruction."""
+    """Hole for a `Literal`: a field of the instruction."""
 
     field: str
 
@@ -184,7 +184,7 @@ class OneOf:
         return " | ".join(str(tree) for _, tree in self.alternatives)
 
 
-Expression = Read | Constant | Real | Call | Reduction | Slot | Immediate | Hole | Maybe | OneOf
+Expression = Read | Literal | Real | Call | Reduction | Slot | Immediate | Hole | Maybe | OneOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def matches(pattern: Expression, tree: Expression, found: Match | None = None) -
         elif tree == bound:
             yield found
     elif isinstance(pattern, Immediate):
-        if isinstance(tree, Constant):
+        if isinstance(tree, Literal):
             value = dict(found.fields).get(pattern.field, tree.value)
             if value == tree.value:
                 yield found.set(pattern.field, value)

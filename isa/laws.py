@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from .expressions import Call, Constant, Expression, Immediate, Op, Slot
+from .expressions import Call, Expression, Immediate, Literal, Op, Slot
 
 LOW, HIGH = -(1 << 31), (1 << 31) - 1
 """Least and greatest 32-bit integer."""
 
-MINUS_ONE = Constant(-1)
+MINUS_ONE = Literal(-1)
 
 
 class Domain:
@@ -66,7 +66,7 @@ def evaluate(tree: Expression, values: Mapping[str, Any], domain: Domain) -> Any
     values
         Value of each operand and field that the law reads; arrays are int32[...].
     """
-    if isinstance(tree, Constant):
+    if isinstance(tree, Literal):
         return domain.constant(tree.value)
     if isinstance(tree, Slot):
         return values[tree.operand]
@@ -145,7 +145,7 @@ class Range:
     __gt__ = __lt__
 
 
-class _Ranges(Domain):
+class _RangeDomain(Domain):
     """Bounds of values; dependences between operands are ignored."""
 
     def constant(self, value: int) -> Range:
@@ -164,4 +164,4 @@ class _Ranges(Domain):
         return Range(min(left.low, right.low), min(left.high, right.high))
 
 
-RANGES = _Ranges()
+RANGES = _RangeDomain()

@@ -7,7 +7,7 @@ from typing import Any
 
 from .configuration import Configuration, Memory
 from .expressions import Call, Expression, Hole, Immediate, Maybe, OneOf, Op, Reduction, Slot
-from .instructions import Gemm, Instruction, Reduce, Role, Vector
+from .instructions import Gemm, Instruction, ReduceMode, Role, Vector
 from .vector_operations import OPERATIONS, Operation, forms
 
 
@@ -81,9 +81,9 @@ def vector_law(operations: Sequence[Operation]) -> Expression:
     reduced = OneOf(
         "reduce",
         (
-            (Reduce.SUM, Reduction(Op.ADD, combined)),
-            (Reduce.MAX, Reduction(Op.MAXIMUM, combined)),
-            (Reduce.SUM, combined),
+            (ReduceMode.SUM, Reduction(Op.ADD, combined)),
+            (ReduceMode.MAX, Reduction(Op.MAXIMUM, combined)),
+            (ReduceMode.SUM, combined),
         ),
     )
     bias, scale = Slot("param.bias", ("v",)), Slot("param.scale", ("v",))

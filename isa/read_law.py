@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..errors import IsaError
-from .expressions import Call, Constant, Expression, Op
+from .expressions import Call, Expression, Literal, Op
 from .laws import HIGH, LOW, MINUS_ONE
 
 FORMS = (
@@ -101,13 +101,13 @@ class _Reader:
             f"law `{self.text}`: cannot read `{ast.unparse(node)}`; write it with {FORMS}"
         )
 
-    def number(self, value: int) -> Constant:
+    def number(self, value: int) -> Literal:
         if not LOW <= value <= HIGH:
             raise IsaError(f"law `{self.text}`: {value} does not fit 32 bits ({LOW} to {HIGH})")
-        return Constant(value)
+        return Literal(value)
 
     def negative(self, tree: Expression) -> Expression:
-        if isinstance(tree, Constant):
+        if isinstance(tree, Literal):
             return self.number(-tree.value)
         return Call(Op.MULTIPLY, (tree, MINUS_ONE))
 
@@ -117,10 +117,10 @@ class _Reader:
         if isinstance(op, ast.Sub):
             return Call(Op.ADD, (left, self.negative(right)))
         if isinstance(op, (ast.LShift, ast.RShift)):
-            if not isinstance(right, Constant) or not 0 <= right.value < 31:
+            if not isinstance(right, Literal) or not 0 <= right.value < 31:
                 raise self.refusal(node)
             if isinstance(op, ast.LShift):
-                return Call(Op.MULTIPLY, (left, Constant(1 << right.value)))
+                return Call(Op.MULTIPLY, (left, Literal(1 << right.value)))
         if type(op) not in _BINARY:
             raise self.refusal(node)
         return Call(_BINARY[type(op)], (left, right))
@@ -148,5 +148,5 @@ class _Reader:
         else:
             raise self.refusal(node)
         if isinstance(op, (ast.LtE, ast.GtE, ast.NotEq)):
-            return Call(Op.SELECT, (tree, Constant(0), Constant(1)))
+            return Call(Op.SELECT, (tree, Literal(0), Literal(1)))
         return tree

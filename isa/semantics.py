@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import ProgramError
 from .configuration import Configuration, Memory
-from .instructions import Gemm, Halt, Instruction, Load, Reduce, Store, Vector
+from .instructions import Gemm, Halt, Instruction, Load, ReduceMode, Store, Vector
 from .laws import ARRAYS, evaluate
 from .numbers import quantise_output
 
@@ -194,7 +194,7 @@ def combine_operands(vector: Vector, a: np.ndarray, b: np.ndarray | None) -> np.
 
 def reduce_steps(vector: Vector, x: np.ndarray, axis: int) -> np.ndarray:
     """Sum (wrapping) or maximum over the reduce loops, int32."""
-    if vector.reduce is Reduce.MAX:
+    if vector.reduce is ReduceMode.MAX:
         return x.max(axis=axis)
     return x.sum(axis=axis, dtype=np.int32)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from ..errors import IsaError
-from .expressions import Call, Constant, Expression, Immediate, Op, Slot
+from .expressions import Call, Expression, Immediate, Literal, Op, Slot
 from .laws import HIGH, LOW, RANGES, Range, evaluate
 from .read_law import read_law
 
@@ -113,7 +113,7 @@ def _as_products(tree: Expression) -> tuple[Product, Product] | None:
             if first and second:
                 return first, second
     first = _as_product(tree, FIRST_BITS)
-    return first and (first, (NAMES["b"], Constant(0)))
+    return first and (first, (NAMES["b"], Literal(0)))
 
 
 def _as_product(tree: Expression, bits: int) -> Product | None:
@@ -121,7 +121,7 @@ def _as_product(tree: Expression, bits: int) -> Product | None:
         for left, right in (tree.arguments, tree.arguments[::-1]):
             if _fits(left, bits) and _fits(right, FACTOR_BITS):
                 return left, right
-    return (tree, Constant(1)) if _fits(tree, bits) else None
+    return (tree, Literal(1)) if _fits(tree, bits) else None
 
 
 def _fits(tree: Expression, bits: int) -> bool:
@@ -133,7 +133,7 @@ def _is_plain(tree: Expression) -> bool:
     """Whether all products are by constants."""
     if not isinstance(tree, Call):
         return True
-    if tree.op is Op.MULTIPLY and not any(isinstance(x, Constant) for x in tree.arguments):
+    if tree.op is Op.MULTIPLY and not any(isinstance(x, Literal) for x in tree.arguments):
         return False
     return all(map(_is_plain, tree.arguments))
 

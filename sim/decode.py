@@ -12,7 +12,7 @@ import numpy as np
 from ..isa import numbers
 from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.encoding import decode_program, word_bytes
-from ..isa.instructions import FAMILIES, Halt, Instruction, Reduce, Unit, Vector
+from ..isa.instructions import FAMILIES, Halt, Instruction, ReduceMode, Unit, Vector
 from ..isa.instructions.load import DESTINATIONS
 from ..isa.instructions.store import SOURCES
 from ..isa.pipeline import PIPELINE
@@ -53,8 +53,8 @@ def column_header() -> str:
     for codes in (Memory, Unit):
         named = ", ".join(f"{code.name} = {int(code)}" for code in codes)
         lines.append(f"namespace {codes.__name__.lower()} {{ enum {{ {named} }}; }}")
-    named = ", ".join(f"{code.name} = {int(code)}" for code in Reduce)
-    lines.append(f"enum class Reduce : std::int64_t {{ {named} }};")
+    named = ", ".join(f"{code.name} = {int(code)}" for code in ReduceMode)
+    lines.append(f"enum class ReduceMode : std::int64_t {{ {named} }};")
     for family in FAMILIES:
         places = columns(family)
         named = {name: places[name] for name in places if "." not in name}

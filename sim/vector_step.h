@@ -38,7 +38,7 @@ struct VectorStep {
 
     const Machine &machine;
     const int64_t combine;
-    const Reduce reduce;
+    const ReduceMode reduce;
     const bool a_from_acc, to_acc, bias, scale, lookup;
     const std::int32_t a_multiplier, b_multiplier;
     const std::int32_t zero_point, low, high;
@@ -47,7 +47,7 @@ struct VectorStep {
     VectorStep(const Machine &owner, Row row)
         : machine(owner),
           combine(row[vector::combine]),
-          reduce(Reduce(row[vector::reduce])),
+          reduce(ReduceMode(row[vector::reduce])),
           a_from_acc(row[vector::a_from_acc]),
           to_acc(row[vector::to_acc]),
           bias(row[vector::bias]),
@@ -85,7 +85,7 @@ struct VectorStep {
 
     void reduced(const Slice &x, Slice &total) const {
         for (int i = 0; i < LANES; ++i) {
-            total[i] = reduce == Reduce::MAX
+            total[i] = reduce == ReduceMode::MAX
                            ? std::max(total[i], x[i])
                            : std::int32_t(std::uint32_t(total[i]) + std::uint32_t(x[i]));
         }

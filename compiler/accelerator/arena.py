@@ -1,8 +1,8 @@
-"""Which piece of data lies where in a scratchpad while the compiler walks through the program.
+"""Allocation of a scratchpad: least recently used first, as the compiler walks the program.
 
-An `Arena` remembers what every byte was last used for. A new piece takes the place that has not
-been used for longest, so that its LOAD has to wait for as little as possible, whichever layer used
-that place before; a piece that still lies there is not loaded again.
+A `ScratchpadArena` remembers when each place was last used. A new piece of data replaces the data
+that was not used for longest, whichever layer used it. So its LOAD waits as little as possible. A
+piece that is still in the scratchpad is not loaded again.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,14 +15,14 @@ _BASE, _END = attrgetter("base"), attrgetter("end")
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """What lies at `base` up to `end`; `alive` until something else is put there.
+    """A piece of data at `base` up to `end`; `alive` until another piece replaces it.
 
     Parameters
     ----------
     key
-        What it is. None is never looked for again.
+        The identity of the data. A piece whose key is None is never found again.
     used
-        When it was taken last.
+        Time of the last use.
     """
 
     key: Hashable
@@ -33,10 +33,10 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Arena:
-    """A scratchpad of `size` units, whatever a unit is; pieces begin at multiples of `row`.
+class ScratchpadArena:
+    """A scratchpad of `size` units of any kind. Pieces begin at multiples of `row`.
 
-    `pieces` are what lies there, in the order of their places.
+    `pieces` are ordered by address.
     """
 
     size: int
@@ -46,9 +46,9 @@ class Arena:
     _filled: int = 0
     """Units of all pieces."""
     _ages: dict[int, Piece] = field(default_factory=dict)
-    """Pieces by first unit, the one that was not used for longest first."""
+    """Pieces by first unit, least recently used first."""
     _held: dict[Hashable, list[Piece]] = field(default_factory=dict)
-    """Pieces by key; where regions differ, there may be several."""
+    """Pieces by key. A key may have several pieces, in different regions."""
 
     def take(
         self, key: Hashable, size: int, within: tuple[int, int] | None = None
@@ -58,13 +58,13 @@ class Arena:
         Parameters
         ----------
         key
-            What the piece is. None never lies there already.
+            The identity of the data. With None, the piece is always new.
         within
-            The part of the scratchpad that it may take, from and up to; all of it if None.
+            Half-open range of units that the piece may use; the whole scratchpad if None.
 
         Returns
         -------
-        The piece, and whether it must be brought there.
+        The piece, and whether its data must be loaded.
         """
         low, high = within or (0, self.size)
         self.clock += 1
@@ -81,13 +81,13 @@ class Arena:
         return piece, True
 
     def clear(self, low: int, high: int) -> None:
-        """Forget what lies from `low` up to `high`; something unknown is put there."""
+        """Forget the pieces in `low` up to `high`, because unknown data replaces them."""
         self.clock += 1
         if low < high:
             self._put(Piece(None, low, high, self.clock))
 
     def _put(self, piece: Piece) -> None:
-        """Let a piece lie over what was there."""
+        """Place a piece and remove the pieces that it overlaps."""
         first = bisect_right(self.pieces, piece.base, key=_END)
         last = bisect_left(self.pieces, piece.end, key=_BASE)
         for gone in self.pieces[first:last]:
@@ -106,7 +106,7 @@ class Arena:
             self._held.setdefault(piece.key, []).append(piece)
 
     def _free(self, size: int, low: int, high: int) -> int | None:
-        """The first place where nothing lies yet."""
+        """The first free place of this size; None if there is none."""
         first = bisect_right(self.pieces, low, key=_END)
         last = bisect_left(self.pieces, high, key=_BASE)
         between = self.pieces[first:last]
@@ -119,8 +119,8 @@ class Arena:
     def _oldest(self, size: int, low: int, high: int) -> int:
         """The first of the places whose latest use is longest ago.
 
-        Pieces are looked at from the oldest on. Around each lies a stretch in which nothing was
-        used later; in the first one that is long enough, the place is at the beginning.
+        The search visits pieces from the oldest on. It extends each piece to a stretch in which
+        nothing was used later. The first stretch that is long enough gives the place, at its start.
         """
         for piece in self._ages.values():
             if piece.end <= low or high <= piece.base:
@@ -138,5 +138,5 @@ class Arena:
         raise AssertionError(f"{size} units have no place from {low} to {high}")
 
     def _at_row(self, unit: int) -> int:
-        """Where the row begins that no unit before this one is part of."""
+        """The first row boundary at or after this unit."""
         return -(-unit // self.row) * self.row

@@ -1,9 +1,9 @@
 """Activations as weights: LOADs that cut a box of main memory into weight tiles.
 
-A constant is packed so that one LOAD fetches it; an activation lies as it was stored, and LOAD's
-loops do the packing. Whether that is fast is a matter of runs: as many bytes as follow each other
-both in memory and in a tile. A tile's rows are runs where the tensor's last dimension is
-contiguous; a transposed tensor is fetched byte by byte.
+The compiler packs a constant so that one LOAD fetches it. An activation stays as it was stored, and
+LOAD's loops pack it. The speed depends on the runs: bytes that are contiguous both in memory and in
+a tile. If the tensor's last dimension is contiguous, each row of a tile is a run. A transposed
+tensor is fetched byte by byte.
 """
 
 import itertools
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, transfer
 from .dma import Box, DramTensor, copy_runs, fill_bytes
-from .layout import Placement
+from .layout import TileLayout
 
 Dimension = tuple[int, int, int]
 """Extent, bytes per step in main memory, bytes per step in the scratchpad."""
@@ -22,7 +22,7 @@ def load_blocks(
     source: DramTensor,
     box: Box,
     local: int,
-    places: Sequence[Placement],
+    places: Sequence[TileLayout],
     pad: int,
     limits: Configuration,
 ) -> list[Instruction]:
@@ -31,12 +31,12 @@ def load_blocks(
     Parameters
     ----------
     box
-        What of it lies outside of the tensor is filled with `pad`; along dimensions that are cut
-        into blocks, that is behind the last element only.
+        The part outside the tensor is filled with `pad`. Along dimensions that are cut into blocks,
+        only the part after the last element may lie outside.
     local
-        First byte of WGT; the box takes as many bytes as it has elements.
+        First byte in WGT; an element takes one byte.
     places
-        Where each dimension of the box lies there.
+        Layout of each dimension of the box in WGT.
     """
     valid = [
         (max(low, 0), min(high, size)) for (low, high), size in zip(box, source.shape, strict=True)
@@ -46,7 +46,7 @@ def load_blocks(
         total = 1
         for low, high in box:
             total *= high - low
-        # The padding of a tile is scattered over its rows; filling all of it takes less time.
+        # The padding is scattered over the rows of a tile; filling the whole tile is faster.
         loads += fill_bytes([(total, 1)], Memory.WGT, local, pad, limits)
     if any(low >= high for low, high in valid):
         return loads
@@ -73,11 +73,11 @@ def load_blocks(
 
 
 def _cut(
-    extent: int, stride: int, place: Placement
+    extent: int, stride: int, place: TileLayout
 ) -> list[tuple[tuple[int, int], list[Dimension]]]:
-    """One dimension in loops: its whole blocks, and what is left of the last one.
+    """The loops over one dimension: over its whole blocks, and over the rest of the last one.
 
-    Returns, for each of the two, the offsets in memory and in the scratchpad, and the loops.
+    Returns the offsets in memory and in the scratchpad, and the loops, for each of the two.
     """
     block = place.block or extent
     blocks, rest = divmod(extent, block)

@@ -1,4 +1,4 @@
-"""Constants as they lie in main memory: weights in tile order, parameters interleaved, tables.
+"""Layout of constants in main memory: weights in tile order, interleaved parameters, tables.
 
 Every chunk that a LOAD fetches is contiguous, so that weights stream in long bursts.
 """
@@ -10,11 +10,11 @@ import numpy as np
 from ...isa.configuration import Configuration
 
 ALIGNMENT_BYTES = 64
-"""Constants and activations start at multiples of this, so that bursts are whole."""
+"""Alignment of constants and activations, so that no burst is split."""
 
 
 def align(value: int, to: int = ALIGNMENT_BYTES) -> int:
-    """The next multiple."""
+    """Round up to a multiple."""
     return -(-value // to) * to
 
 
@@ -37,7 +37,7 @@ class ConstantPool:
         return self.places[data]
 
     def image(self) -> bytes:
-        """All bytes, from `base`."""
+        """All bytes collected; the first one lies at `base`."""
         return b"".join(self.chunks)
 
 

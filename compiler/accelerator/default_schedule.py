@@ -1,10 +1,9 @@
-"""The steps that schedule a kernel for the accelerator, from the sizes of its tiles.
+"""The default schedule of a kernel on the accelerator: schedule steps for given tile sizes.
 
-What the search chooses is a few numbers: the extents of the splits, the order of the outer loops,
-how far rows run ahead. All else follows from the kernel: each operand is copied to the scratchpad
-that its instruction reads, a product and what finishes it are computed tile by tile inside the
-loops of the output, and what passes between two phases stays in ACT, tile by tile or as a ring of
-rows.
+The search chooses a few numbers: the extents of the splits, the order of the outer loops, and how
+far rows run ahead. The kernel determines the rest. Each operand is copied to the scratchpad that
+its instruction reads. A product and its finish are computed tile by tile inside the loops of the
+output. Data between two phases stay in ACT, as tiles or as a ring of rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,12 +35,12 @@ def default_steps(
     Parameters
     ----------
     tiles
-        Per phase, the extent of every axis in a tile.
+        For each phase, the extent of every axis in a tile.
     channels_outer
-        Walk all pixels for one tile of channels before the next; otherwise all channels of a tile
-        of pixels are computed and stored together.
+        Compute all pixels of one tile of channels before the next tile of channels. Otherwise, all
+        channels of a tile of pixels are computed and stored together.
     depth
-        Most tiles of an operand on chip at a time; 0 for as many as there is room for.
+        Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
     return tuple(_Writer(kernel, phases, tiles, channels_outer, depth).steps())
 
@@ -63,10 +62,10 @@ class _Writer:
             phase.name for index, phase in enumerate(phases[:-1]) if not passes_tiles(phases, index)
         }
         self.loops: dict[str, str] = {}
-        """The loop of every phase in which what it needs is computed."""
+        """For each phase, the loop in which its inputs are computed."""
 
     def steps(self) -> Iterator[Step]:
-        """All of them: where data lies, the loops, what is computed in which, instructions."""
+        """All steps: scopes, loops, `compute_at`, and instructions."""
         yield Arena()
         yield CacheWrite(self.output, ACT)
         for phase in self.phases:
@@ -83,11 +82,11 @@ class _Writer:
             yield from self.instructions(phase)
 
     def stage(self, phase: Phase) -> str:
-        """The stage that computes what a phase gives."""
+        """The stage that computes the result of a phase."""
         return f"{self.output}.{ACT}" if phase.name == self.output else phase.name
 
     def places(self, phase: Phase) -> Iterator[Step]:
-        """In which scratchpads a phase finds its operands and leaves its result."""
+        """The scratchpads of a phase's operands and of its result."""
         stage = self.stage(phase)
         if phase.product is not None:
             product = phase.product.output.name
@@ -105,7 +104,7 @@ class _Writer:
         for read, scope in ((phase.table, LUT), (phase.bias, PARAM), (phase.scale, PARAM)):
             if read is not None:
                 yield CacheRead(read.tensor, scope, stage)
-        # What comes from main memory is asked for first: its LOAD shall not queue behind others.
+        # Data from main memory come first, so that their LOAD does not queue behind others.
         for other in (read for read in phase.operands if read.tensor in self.made):
             for read in loaded:
                 yield Precede(self.copy(read, ACT, stage), other.tensor)
@@ -115,7 +114,7 @@ class _Writer:
         return f"{read.tensor}.{scope}"
 
     def output_loops(self) -> Iterator[Step]:
-        """Tiles of the output, pixels or channels outside, and the copy that stores one."""
+        """The outer loops over output tiles, and the copy that stores a tile."""
         last, tile = self.phases[-1], self.tiles[-1]
         n, y, x = last.pixels
         cut = self.cut_channels(last)
@@ -135,7 +134,7 @@ class _Writer:
 
     @staticmethod
     def cut_channels(phase: Phase) -> str:
-        """The axis of channels that tiles cut."""
+        """The channel axis that is split into tiles."""
         *outer, inner = phase.channels
         return next((axis for axis in outer if phase.extents[axis] > 1), inner)
 
@@ -169,12 +168,12 @@ class _Writer:
             self.loops[product.output.name] = f"{phase.reduced}.o"
 
     def may_cut(self, phase: Phase) -> bool:
-        """Whether what a product sums over may be taken in chunks; windows are gathered whole."""
+        """Whether a product's reduction may be split into chunks; windows are gathered whole."""
         patches = (self.kernel.tensors[read.tensor].patches for read in phase.streams)
         return all(one is None or one.whole_pixels for one in patches)
 
     def where(self, phase: Phase) -> Iterator[Step]:
-        """In which loop a phase and what it needs are computed."""
+        """The loop in which a phase and its inputs are computed."""
         stage = self.stage(phase)
         loop = self.loops[stage]
         if phase.name == self.output:
@@ -203,7 +202,7 @@ class _Writer:
                 yield ComputeAt(self.copy(read, scope, stage), stage, loop)
 
     def roll(self, phase: Phase) -> Step:
-        """The ring of rows in which a phase leaves its result for the next one."""
+        """The ring of rows that passes a phase's result to the next phase."""
         reader, read = next(
             (place, read)
             for place, other in enumerate(self.phases)
@@ -214,7 +213,7 @@ class _Writer:
         return Roll(phase.name, rows_ahead(read, other, tile, self.depth))
 
     def instructions(self, phase: Phase) -> Iterator[Step]:
-        """From where inward the loops are one instruction."""
+        """The outermost loop of the instruction."""
         n, y, _ = phase.pixels
         if phase.product is not None:
             yield Tensorise(phase.product.output.name, n)

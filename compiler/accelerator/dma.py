@@ -1,8 +1,8 @@
 """Moving boxes of a tensor between main memory and a scratchpad with LOAD and STORE.
 
-The scratchpad holds a box dense, row-major. What of a box lies outside the tensor is filled with
-the tensor's pad value, slab by slab, so that padding costs no memory traffic. In main memory a
-tensor may be a part of another one, and may lie there several times.
+The scratchpad holds a dense, row-major box. The part of a box outside the tensor is filled with the
+tensor's pad value, slab by slab, so padding costs no memory traffic. In main memory, a tensor may
+be a part of another one, and there may be several copies of it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,14 +27,14 @@ class DramTensor:
     base
         Byte offset in the data window.
     shape
-        With padding channels.
+        Includes padding channels.
     pitch
-        Bytes per step of each dimension of a part of something larger; empty where it lies alone,
-        row-major.
+        For a part of a larger tensor, bytes per step of each dimension. Otherwise empty, and the
+        tensor is row-major.
     channels
-        How many of a part are its own; what follows belongs to another part.
+        For a part, the number of its own channels; the channels after these belong to other parts.
     copies
-        How often a part lies there, and how many bytes apart, along one direction after another.
+        The number of copies and the bytes between them, for each direction.
     """
 
     base: int
@@ -63,14 +63,14 @@ class DramTensor:
         return total
 
     def shaped(self, shape: tuple[int, ...]) -> "DramTensor":
-        """The same bytes under another shape: its last dimensions are channels, in blocks."""
+        """The same bytes with another shape, whose last dimensions are blocks of channels."""
         if not self.pitch:
             return replace(self, shape=shape)
         blocks = DramTensor(0, shape[PIXEL_AXES:]).strides
         return replace(self, shape=shape, pitch=(*self.pitch[:PIXEL_AXES], *blocks))
 
     def holding(self, tensor: Tensor) -> "DramTensor":
-        """The same bytes as a tensor sees them."""
+        """The same bytes in the shape of a tensor that is a view of them."""
         view = tensor.view
         if view is None:
             return self.shaped(tensor.shape)
@@ -84,7 +84,7 @@ PIXEL_AXES = 3
 
 
 def box_bytes(box: Box) -> int:
-    """Elements of a box."""
+    """Number of elements in a box."""
     total = 1
     for low, high in box:
         total *= high - low
@@ -146,13 +146,13 @@ def load_bytes(
 def load_patches(
     source: DramTensor, patches: Patches, box: Box, local: int, limits: Configuration
 ) -> list[Instruction]:
-    """LOADs that gather windows of an image into rows of ACT, one after the other.
+    """LOADs that gather windows of an image into consecutive rows of ACT.
 
     Parameters
     ----------
     box
-        Of the windows' tensor: images, rows, columns, and all of its lanes, or, of windows that
-        are one pixel, some of its channels.
+        Box of the tensor of windows: images, rows, columns, and all lanes. Windows of one pixel may
+        have only some of the channels.
     """
     image, line, pixel, _ = source.strides
     rows, columns, lanes = (high - low for low, high in box[1:])
@@ -178,7 +178,7 @@ def store_box(
 ) -> list[Instruction]:
     """STOREs that bring a dense box at byte `local` to each of its places in main memory.
 
-    Of a part of something larger, only the channels that are its own are stored.
+    For a part of a larger tensor, only its own channels are stored.
     """
     pitch, strides = row_major(box), target.strides
     stores = []
@@ -200,7 +200,7 @@ def store_box(
 
 
 def _own_channels(target: DramTensor, box: Box) -> Iterator[Box]:
-    """What of a box are channels of a part: its whole blocks, and the beginning of the last one."""
+    """The channels of a box that belong to a part: whole blocks, and the start of the last one."""
     *outer, (low, high) = box
     if len(outer) == PIXEL_AXES:
         if low < target.channels:
@@ -237,7 +237,7 @@ def copy_runs(
 ) -> Iterator[tuple[int, tuple[int, int], tuple[Loop, ...]]]:
     """Cut `(extent, stride, stride)` dimensions into runs under at most `dma_loops` loops.
 
-    `contiguous` tells which of the two sides must be contiguous inside a run.
+    `contiguous` says which of the two sides must be contiguous inside a run.
     """
     length, most, extent_limit = 1, 1 << local_bits(limits), 1 << limits.extent_bits
     loops: list[Loop] = []
@@ -262,7 +262,7 @@ def copy_runs(
 
 
 def _unroll(length, base, loops: list[Loop], levels: int, limit: int):
-    """Peel outer loops into several instructions until levels and extents fit."""
+    """Unroll outer loops into several instructions until levels and extents fit."""
     for index, loop in enumerate(loops):
         if loop.extent > limit:
             for start in range(0, loop.extent, limit):

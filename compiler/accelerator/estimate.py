@@ -1,7 +1,8 @@
-"""About how many cycles a plan takes: the busiest unit, and what nothing can hide.
+"""Estimates of a plan: its cycles and its number of instructions.
 
-Close enough to choose between plans by; the timing model tells the exact number. And about how many
-instructions, so that absurd programs are refused before they are made.
+The cycles are those of the busiest unit, plus the latencies that no other work hides. They are
+close enough to compare plans; the timing model gives the exact number. The number of instructions
+serves to reject absurd programs before generation.
 """
 
 import math
@@ -11,17 +12,17 @@ from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from .dma import Box, box_bytes
 from .phases import Phase, box_of
-from .plan import Plan, streamed_rows, weight_tiles
+from .plan import TilePlan, streamed_rows, weight_tiles
 from .scratchpads import wgt_room
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
-"""Filling and draining a unit's pipeline."""
+"""Cycles to fill and drain a unit's pipeline."""
 
 LATENCY_CYCLES = 64
-"""Main memory's, which short runs show: only so many are under way at once."""
+"""Latency of main memory; it limits short runs, since few are in flight at once."""
 
 
-def estimate(plan: Plan, configuration: Configuration) -> int:
+def estimate(plan: TilePlan, configuration: Configuration) -> int:
     """Cycles of a plan."""
     resident = _resident(plan, configuration)
     units = [_Units(plan, index, resident, configuration) for index in range(len(plan.phases))]
@@ -47,8 +48,8 @@ def estimate(plan: Plan, configuration: Configuration) -> int:
     return max(busy) + serial + sum(busy) // 64
 
 
-def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
-    """Instructions of a plan, as if none had to be cut because of the machine's loops."""
+def estimate_instructions(plan: TilePlan, configuration: Configuration) -> int:
+    """Estimated instructions of a plan, ignoring splits by the machine's loop limits."""
     last, tile = plan.phases[-1], plan.tiles[-1]
     stored = (*last.pixels, *last.channels) if plan.channels_outer else last.pixels
     resident = _resident(plan, configuration)
@@ -56,7 +57,7 @@ def estimate_instructions(plan: Plan, configuration: Configuration) -> int:
     return sum(unit.instructions for unit in units) + _count(last, tile, stored)
 
 
-def _crowding(plan: Plan, resident: int, configuration: Configuration) -> int:
+def _crowding(plan: TilePlan, resident: int, configuration: Configuration) -> int:
     """Whether weights of several products leave no room for the next ones: 0, 1, or 2 for none."""
     pieces = [
         weight_tiles(step, tile, configuration)
@@ -76,7 +77,9 @@ def _count(step: Phase, tile, axes) -> int:
 class _Units:
     """Busy cycles of each unit in one step of a plan that has `resident` weight tiles in all."""
 
-    def __init__(self, plan: Plan, index: int, resident: int, configuration: Configuration) -> None:
+    def __init__(
+        self, plan: TilePlan, index: int, resident: int, configuration: Configuration
+    ) -> None:
         step, tile = plan.phases[index], plan.tiles[index]
         overhead = INSTRUCTION_OVERHEAD_CYCLES
         spatial, groups = _count(step, tile, step.pixels), _count(step, tile, step.channels)
@@ -118,7 +121,7 @@ class _Units:
         self.activations = sum(
             count * (pieces[name] + 2 * overhead) for name, count in self.loads.items()
         )
-        # With room for one tile only, the next is loaded when this one has been multiplied.
+        # With room for only one tile, the next LOAD waits for the product of this tile.
         self.waiting = sum(
             (self.loads[read.tensor] - 1) * pieces[read.tensor]
             for read in (step.streams or step.operands)
@@ -127,19 +130,19 @@ class _Units:
 
 
 def _moved(read: Read | None) -> set[str]:
-    """Axes along which a read moves."""
+    """The axes that a read depends on."""
     return {axis for affine in read.index for axis, _ in affine.terms} if read else set()
 
 
 def _passes(step: Phase, tile, tiles: int, rows: int, configuration: Configuration) -> int:
-    """Cycles that weight tiles take, each with the rows that it meets."""
+    """Cycles of all weight tiles; each tile is multiplied by its rows."""
     apart = math.prod(tile[axis] for axis in _moved(step.weights) & set(step.pixels))
     again = math.prod(tile[axis] for axis in set(step.reductions) - _moved(step.weights))
     return tiles * again * max(rows // apart, tile_cycles(configuration))
 
 
 def _loading_weights(
-    plan: Plan, step: Phase, tile, tiles: int, configuration: Configuration
+    plan: TilePlan, step: Phase, tile, tiles: int, configuration: Configuration
 ) -> int:
     """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
     size = tiles * configuration.lanes_in * configuration.lanes_out
@@ -165,7 +168,7 @@ def _runs(size: int, run: int, configuration: Configuration) -> int:
     return int(size / run * beats)
 
 
-def _loading(read: Read, plan: Plan, tile, configuration: Configuration) -> int:
+def _loading(read: Read, plan: TilePlan, tile, configuration: Configuration) -> int:
     """Cycles to load one tile of an input."""
     tensor = plan.kernel.tensors[read.tensor]
     box = box_of(read, {}, tile)
@@ -174,7 +177,7 @@ def _loading(read: Read, plan: Plan, tile, configuration: Configuration) -> int:
     runs = box_bytes(box[:-1]) * tensor.patches.rows
     if tensor.patches.whole_pixels:
         return _runs(box_bytes(box), box_bytes(box[-1:]), configuration)
-    # A run seldom begins where a beat or a row of the scratchpad does.
+    # A run is seldom aligned to a beat or to a row of the scratchpad.
     run = tensor.patches.run + 3 * configuration.bus_bytes // 2
     return _runs(runs * run, run, configuration)
 
@@ -183,7 +186,7 @@ def _whole(step: Phase, axes: tuple[str, ...]) -> dict[str, int]:
     return {axis: step.extents[axis] for axis in axes}
 
 
-def _loads(plan: Plan, step: Phase, read: Read, spatial, groups, chunks, outer) -> int:
+def _loads(plan: TilePlan, step: Phase, read: Read, spatial, groups, chunks, outer) -> int:
     """How often a tile of an input is loaded."""
     moved = {axis for affine in read.index for axis, factor in affine.terms if factor}
     slots = plan.tiles_in(read.tensor)
@@ -194,8 +197,8 @@ def _loads(plan: Plan, step: Phase, read: Read, spatial, groups, chunks, outer) 
     return spatial * chunks * (1 if chunks <= slots else groups)
 
 
-def _resident(plan: Plan, configuration: Configuration) -> int:
-    """Weight tiles of all steps, when every one is kept."""
+def _resident(plan: TilePlan, configuration: Configuration) -> int:
+    """Weight tiles of all steps, if all of them stay on chip."""
     total = 0
     for step, tile in zip(plan.phases, plan.tiles, strict=True):
         if step.product is not None:

@@ -1,4 +1,4 @@
-"""A scheduled kernel as a machine runs it: a program, and the data window that it works on."""
+"""The executable form of a scheduled kernel: a program and its data window."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from .dma import DramTensor
 
 
 class Measured(Protocol):
-    """What a device says of a run."""
+    """What a device reports about a run."""
 
     @property
     def cycles(self) -> int | None:
@@ -31,19 +31,19 @@ Answer = TypeVar("Answer", bound=Measured, covariant=True)
 
 
 class Runner(Protocol[Answer]):
-    """What runs a program: the devices of `open_device` do."""
+    """Anything that runs a program, such as the devices of `open_device`."""
 
     name: str
     configuration: Configuration
 
     def run(self, program: bytes | Sequence[Instruction], dram: np.ndarray) -> Answer:
-        """Run a program to its end on the data window uint8[bytes], in place."""
+        """Run a program to completion; it changes the data window uint8[bytes] in place."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[Answer]):
-    """The kernel's output, and what the device said: cycles, spans, counters."""
+    """The kernel's output, and what the device reported: cycles, spans, counters."""
 
     output: np.ndarray
     result: Answer
@@ -61,14 +61,14 @@ class Executable:
     Parameters
     ----------
     kernel, schedule, configuration
-        What it computes, by which steps, and on what.
+        The kernel, its schedule steps, and the machine.
     program, notes
-        Instructions with tokens, HALT last, and what each is there for.
+        Instructions with tokens, HALT last, and the purpose of each.
     dram
-        Where inputs, the output and what passes through main memory lie in the data window;
-        elements of several bytes have these as one more dimension.
+        Places of the inputs, the output and the intermediate tensors in the data window. For
+        elements of several bytes, the bytes are one more dimension.
     constants, constants_offset
-        Bytes that lie in the data window from the start.
+        Bytes that the data window contains from the start.
     data_bytes
         Size of the data window.
     """
@@ -85,12 +85,12 @@ class Executable:
 
     @cached_property
     def words(self) -> bytes:
-        """The program as the machine reads it."""
+        """The program in its binary encoding."""
         return encode_program(self.program, self.configuration)
 
     @property
     def segment(self) -> Segment:
-        """The program as traces take it: one layer, and no bindings, which are for networks."""
+        """The program as one segment for traces: one layer, without bindings."""
         name, output = self.kernel.name, self.kernel.output.name
         last = len(self.program) - 1
         return Segment(
@@ -111,7 +111,7 @@ class Executable:
         Raises
         ------
         InputError
-            When an input is missing, unknown, or of another type or shape.
+            When an input is missing or unknown, or has another type or shape.
         """
         expected = ", ".join(f"`{name}`" for name in self.kernel.inputs)
         if set(inputs) != set(self.kernel.inputs):
@@ -139,7 +139,7 @@ class Executable:
         Parameters
         ----------
         device
-            As `open_device` gives it, of the same configuration.
+            A result of `open_device` with the same configuration.
         inputs
             An array for every input of the kernel, by name.
 

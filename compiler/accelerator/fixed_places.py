@@ -1,9 +1,9 @@
-"""Fixed places for the buffers of a loop program, where they do not take turns in an arena.
+"""Fixed places for the buffers of a loop program that does not use an arena.
 
-Every buffer has a region of its own for each of its slots, largest first, each in the emptiest bank
-that has room: units that work on different buffers then seldom meet at a bank's port, and a product
-and what finishes the one before use different banks of ACC. Two operands that one instruction reads
-from ACT never share a bank, since it has one read port.
+Every slot of a buffer has its own region. The largest are placed first, each in the emptiest bank
+that has room. So units that work on different buffers seldom compete for the port of a bank, and a
+product does not use the bank of ACC that VECTOR reads. Two operands that one instruction reads from
+ACT never share a bank, because a bank has one read port.
 """
 
 import itertools
@@ -18,10 +18,10 @@ from ..te.program import Program
 from .constants import align
 
 ELEMENT_BYTES = {Memory.ACT: 1, Memory.WGT: 1, Memory.LUT: 1, Memory.ACC: 4, Memory.PARAM: 8}
-"""Bytes of what an operand counts: a pair of bias and scale is one element of PARAM."""
+"""Bytes per element: an element of PARAM is a pair of bias and scale."""
 
 Slot = tuple[str, int]
-"""A buffer's name, and which of its slots."""
+"""A buffer's name and the number of a slot."""
 
 DEPTHS = {
     Memory.ACT: "act_depth",
@@ -39,11 +39,11 @@ class FixedPlaces:
     Parameters
     ----------
     program
-        Its buffers in scratchpads are placed.
+        The program whose scratchpad buffers are placed.
     configuration
         The machine.
     weight_bytes
-        Bytes that a buffer of weights takes, by name and shape.
+        Gives the bytes of a buffer of weights from its name and shape.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class FixedPlaces:
             yield low // unit, -(-high // unit)
 
     def _rivals(self, program: Program) -> set[frozenset[str]]:
-        """Pairs of buffers in ACT that one stage reads."""
+        """Pairs of buffers in ACT that the same stage reads."""
         rivals = set()
         for nest in nodes(program.body):
             if isinstance(nest, Nest) and nest.compute is not None:
@@ -92,7 +92,7 @@ class FixedPlaces:
         return rivals
 
     def _place(self, kernel: str, memory: Memory) -> None:
-        """Regions for all buffers of a scratchpad."""
+        """A region for every buffer of a scratchpad."""
         wanted = [
             (self._size_bytes(memory, one), (one.tensor.name, slot))
             for one in self.allocates.values()
@@ -114,7 +114,7 @@ class FixedPlaces:
     def _regions(
         self, memory: Memory, wanted: list[tuple[int, Slot]], spread: bool
     ) -> dict[Slot, tuple[int, int]]:
-        """First byte and end of every slot, spread over banks or close together, while they fit."""
+        """First byte and end of every slot that fits, either spread over the banks or packed."""
         bank = self.configuration.bank_bytes(memory)
         size_bytes = self.configuration.size_bytes(memory)
         taken: dict[Slot, tuple[int, int]] = {}
@@ -140,7 +140,7 @@ class FixedPlaces:
         return taken
 
     def _size_bytes(self, memory: Memory, one: Allocate) -> int:
-        """Bytes of one slot, whole rows."""
+        """Bytes of one slot, rounded up to whole rows."""
         limits = self.configuration
         if memory is Memory.WGT:
             return self.weight_bytes(one.tensor.name, one.shape)
@@ -172,12 +172,12 @@ class FixedPlaces:
 
 
 def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
-    """Buffers of PARAM that one stage reads together, under the name of each.
+    """Buffers of PARAM that one stage reads together, by the name of each.
 
     Raises
     ------
     CompileError
-        When they differ in shape or slots.
+        When their shapes or slots differ.
     """
     allocates = {
         node.tensor.name: node
@@ -203,7 +203,7 @@ def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
 def _crowd(
     start: int, size: int, bank: int, taken: Iterable[tuple[int, int]]
 ) -> tuple[int, int, int]:
-    """Of several places the one in fewest banks is best, then the one with least beside it."""
+    """Sort key of a place: the fewest banks first, then the least other data in them."""
     first, last = start // bank, (start + size - 1) // bank
     beside = sum(max(0, min(end, (last + 1) * bank) - max(low, first * bank)) for low, end in taken)
     return last - first, beside, start

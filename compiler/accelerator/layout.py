@@ -1,7 +1,7 @@
-"""Where the elements of a tensor's tile lie inside a scratchpad, per axis of the kernel.
+"""Layout of a tensor's tile inside a scratchpad, for each axis of the kernel.
 
-An axis may be blocked: index `i` lies at `i // block * outer + i % block * inner`. That is how
-channels are cut into lanes; unblocked axes are the case of one endless block.
+An axis may be blocked: index `i` lies at `i // block * outer + i % block * inner`. Channels are cut
+into lanes this way. An unblocked axis is one endless block.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from ...isa.configuration import Memory
 from ...isa.expressions import Read
 
 
-class Placement(NamedTuple):
+class TileLayout(NamedTuple):
     """Strides of one axis in elements; `block` 0 means unblocked, then only `inner` counts."""
 
     inner: int
@@ -21,9 +21,9 @@ class Placement(NamedTuple):
     outer: int = 0
 
     def stride(self, step: int) -> int | None:
-        """How far `step` indices move, for a step that never crosses a block unevenly.
+        """The distance in elements between an index and the one `step` further.
 
-        Returns None where the move depends on the index.
+        Returns None if the distance depends on the index.
         """
         if not self.block or step < self.block:
             return step * self.inner
@@ -42,26 +42,26 @@ class Buffer:
         First element; an element is a byte of ACT and WGT, a 32-bit integer of ACC, a bias and
         scale pair of PARAM, a table of LUT.
     axes
-        Placement of every axis that moves through the tile.
+        Layout of every axis that moves through the tile.
     """
 
     memory: Memory
     base: int
-    axes: Mapping[str, Placement]
+    axes: Mapping[str, TileLayout]
 
     def moved(self, axis: str, steps: int) -> "Buffer":
-        """The same data from `steps` indices of an unblocked axis on."""
+        """The same data, starting `steps` indices further along an unblocked axis."""
         place = self.axes.get(axis)
         if place is None or not steps:
             return self
         return Buffer(self.memory, self.base + steps * place.inner, self.axes)
 
 
-def dense(extents: Mapping[str, int]) -> dict[str, Placement]:
-    """Row-major placement, the last axis contiguous."""
+def dense(extents: Mapping[str, int]) -> dict[str, TileLayout]:
+    """Row-major layout; the last axis is contiguous."""
     placements, stride = {}, 1
     for axis, extent in reversed(tuple(extents.items())):
-        placements[axis] = Placement(stride)
+        placements[axis] = TileLayout(stride)
         stride *= extent
     return placements
 
@@ -76,15 +76,15 @@ def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1 << 12)
-def dense_places(sizes: tuple[int, ...]) -> tuple[Placement, ...]:
-    """Placement of every dimension of a dense box."""
-    return tuple(map(Placement, row_major(tuple((0, size) for size in sizes))))
+def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
+    """TileLayout of every dimension of a dense box."""
+    return tuple(map(TileLayout, row_major(tuple((0, size) for size in sizes))))
 
 
-def along(read: Read, strides: tuple[int, ...]) -> dict[str, Placement]:
+def along(read: Read, strides: tuple[int, ...]) -> dict[str, TileLayout]:
     """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
     moves: dict[str, int] = {}
     for affine, stride in zip(read.index, strides, strict=True):
         for axis, factor in affine.terms:
             moves[axis] = moves.get(axis, 0) + factor * stride
-    return {axis: Placement(moved) for axis, moved in moves.items()}
+    return {axis: TileLayout(moved) for axis, moved in moves.items()}

@@ -1,7 +1,7 @@
 """From schedules to instructions: walk the loop program, load what is missing, compute, store.
 
-The order of the instructions is the order of the loop program. Which instruction must wait for
-which is not decided here: tokens follow from the instructions' footprints.
+The instructions have the order of the loop program. A later pass adds the tokens that make one
+instruction wait for another; it derives them from the instructions' footprints.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,15 +14,15 @@ from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
 from ..te.instances import Buffered, Instance, Rolled, walk
-from ..te.nodes import Copy
+from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
 from ..te.stages import REGISTER
 from ..tensor import Compute
 from .constants import ConstantPool
 from .dma import DramTensor, fill_bytes
-from .layout import Buffer, Placement
+from .layout import Buffer, TileLayout
 from .program_size import too_large
-from .scratchpads import Buffers, Placed, Scratchpads
+from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .tensorise import Form, form_of
 from .transfers import Transfers
 
@@ -49,7 +49,7 @@ class Emitted(NamedTuple):
     @staticmethod
     def _purpose(event: Instance) -> str:
         stage = event.nest.stage
-        if not isinstance(event.node, Copy):
+        if not isinstance(event.node, TransferNest):
             return f"{event.node.mnemonic} `{stage}`"
         scope = event.buffers[stage].allocate.scope if stage in event.buffers else Memory.DRAM.name
         if scope == Memory.DRAM.name:
@@ -65,11 +65,11 @@ class Lowering:
     configuration
         The machine.
     dram
-        Where activations lie in main memory; see `Transfers`.
+        Places of activations in main memory; see `Transfers`.
     pool
-        Takes the constants.
+        Collects the constants.
     most_instructions
-        Where a program is refused as too large.
+        Largest program that is accepted.
     """
 
     def __init__(
@@ -91,27 +91,26 @@ class Lowering:
         Raises
         ------
         CompileError
-            When a stage is computed element by element, a scratchpad is too small, a copy goes
-            where no unit moves data, an operand lies where its instruction cannot reach it, or the
-            stream becomes too long.
+            When a stage is computed element by element, a scratchpad is too small, no unit can make
+            a copy, an instruction cannot reach an operand, or the stream becomes too long.
         """
         kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
-        for instruction, event in _Walk(self, schedule).run():
+        for instruction, event in _KernelLowering(self, schedule).run():
             if len(stream) >= most:
                 raise too_large(f"more with `{kernel.name}`", most)
             stream.append(Emitted(instruction, kernel.name, event))
 
 
 class _Operand:
-    """A tensor as one compute reads or writes it: which axes move through which dimensions."""
+    """One access of a compute to a tensor: the axes that move through each dimension."""
 
     def __init__(self, read: Read) -> None:
         self.tensor = read.tensor
         self.index = read.index
-        self.axes: dict[tuple[Placement, ...], dict[str, Placement]] = {}
+        self.axes: dict[tuple[TileLayout, ...], dict[str, TileLayout]] = {}
 
     def buffer(self, placed: Placed, starts: Mapping[str, int]) -> Buffer:
-        """Where the element lies that stands for the start of every axis, and the moves."""
+        """The address of the element at the start of every axis, and the strides of the axes."""
         if placed.memory is Memory.LUT:
             return Buffer(placed.memory, placed.base // 256, {})
         base = placed.base
@@ -133,17 +132,17 @@ class _Operand:
             axes = self.axes[placed.places] = self._moves(placed.places)
         return Buffer(placed.memory, base, axes)
 
-    def _moves(self, places: tuple[Placement, ...]) -> dict[str, Placement]:
-        axes: dict[str, Placement] = {}
+    def _moves(self, places: tuple[TileLayout, ...]) -> dict[str, TileLayout]:
+        axes: dict[str, TileLayout] = {}
         for affine, place in zip(self.index, places, strict=True):
             for axis, factor in affine.terms:
                 already = axes[axis].inner if axis in axes else 0
-                axes[axis] = Placement(already + place.inner * factor, place.block, place.outer)
+                axes[axis] = TileLayout(already + place.inner * factor, place.block, place.outer)
         return axes
 
 
-class _Walk:
-    """One kernel."""
+class _KernelLowering:
+    """The lowering of one kernel."""
 
     def __init__(self, lowering: Lowering, schedule: Schedule) -> None:
         self.configuration = lowering.configuration
@@ -154,7 +153,9 @@ class _Walk:
             compute.output.name: [_own(compute), *map(_Operand, _reads(compute))]
             for compute in computes
         }
-        self.buffers = Buffers(self.program, computes, schedule.takes_turns, lowering.scratchpads)
+        self.buffers = BufferPlacer(
+            self.program, computes, schedule.takes_turns, lowering.scratchpads
+        )
         self.transfers = Transfers(self.program, self.buffers, lowering.dram, lowering.pool)
         self.pairs = {
             name: pair
@@ -173,7 +174,7 @@ class _Walk:
                 continue
             if isinstance(event, Rolled):
                 made = self._pad(event)
-            elif isinstance(event.node, Copy):
+            elif isinstance(event.node, TransferNest):
                 made = self._move(event)
             else:
                 made = self._compute(event)
@@ -185,7 +186,7 @@ class _Walk:
         return placed is not None and not placed.missing
 
     def _move(self, instance: Instance) -> list[Instruction]:
-        assert isinstance(instance.node, Copy)
+        assert isinstance(instance.node, TransferNest)
         source = self.placed.get(instance.node.source)
         if source is not None:
             self._check_alive(instance.node.source, source)
@@ -231,7 +232,7 @@ class _Walk:
         buffers: Mapping[str, Buffer],
         accumulate: bool,
     ) -> list[Instruction]:
-        """Instructions for a tile; most tiles differ from an earlier one in their places only."""
+        """Instructions for a tile; most tiles repeat an earlier one at other addresses."""
         lying = tuple((name, one.memory, *one.axes.items()) for name, one in buffers.items())
         key = compute.output.name, accumulate, tuple(tile.values()), lying
         form = self.forms.get(key)
@@ -246,7 +247,7 @@ class _Walk:
         pad = self.program.tensors[rolled.stage].pad
         pitch = rolling.row_elements
         fills: list[tuple[int, list[tuple[int, int]]]] = []
-        if placed.missing:  # columns, which no stage ever writes
+        if placed.missing:  # the border columns, which no stage writes
             placed.missing = False
             fills += _column_borders(rolling)
         for first, last in (
@@ -264,15 +265,15 @@ class _Walk:
         ]
 
     def _check_alive(self, name: str, placed: Placed) -> None:
-        """A buffer must still be there when it is used."""
+        """Refuse a buffer that was overwritten before its use."""
         if placed.piece is not None and not placed.piece.alive:
             raise CompileError(
-                f"kernel `{self.kernel.name}`: something else took the place of `{name}` in the "
-                f"arena of {placed.memory.name} before it was used; compute it further inside"
+                f"kernel `{self.kernel.name}`: other data replaced `{name}` in the "
+                f"arena of {placed.memory.name} before its use; compute it further inside"
             )
 
     def _check_pair(self, instance: Instance, names: list[str]) -> None:
-        """A bias and a scale are one operand: they must lie side by side."""
+        """A bias and a scale are one operand, so they must be adjacent in PARAM."""
         first, *others = (self.placed[name] for name in names)
         if any((one.base, one.lows) != (first.base, first.lows) for one in others):
             shown = " and ".join(
@@ -292,12 +293,12 @@ def _own(compute: Compute) -> _Operand:
 
 
 def _reads(compute: Compute) -> list[Read]:
-    """One read of every tensor that a compute reads."""
+    """For each tensor that a compute reads, one of its reads."""
     return list({read.tensor: read for read in reads_of(compute.body)}.values())
 
 
 def _column_borders(rolling) -> list[tuple[int, list[tuple[int, int]]]]:
-    """The elements before and behind every row's own: offset and dimensions of each fill."""
+    """The elements before and after each row: offset and dimensions of each fill."""
     inner = rolling.dimension + 1
     sizes = list(zip(rolling.extents[inner:], rolling.borders[inner:], strict=True))
     rows, pitch = rolling.ring + rolling.overhang, rolling.row_elements

@@ -1,9 +1,9 @@
-"""Cycles that a kernel takes at least, however it is cut into tiles and ordered.
+"""Lower bound for the cycles of a kernel: no tiling and no order of instructions is faster.
 
-What is certified: no program of this machine that computes the kernel's stages, each product on
-GEMM and each finish on VECTOR, and that finds nothing in its scratchpads, takes fewer. Main memory
-may be without latency and as fast as the port allows. `demand_of` says why each unit's share is
-needed; whatever it leaves out makes the bound smaller, never larger.
+The bound holds for every program of this machine that computes each product of the kernel on GEMM
+and each finish on VECTOR, and that starts with empty scratchpads. It assumes main memory without
+latency, as fast as the port. `demand_of` explains each unit's share. Costs that it ignores make the
+bound smaller, never larger.
 """
 
 import math
@@ -18,24 +18,24 @@ from .phases import Phase, phases_of
 from .plan import weight_tiles
 
 UNITS = ("gemm", "vector", "load", "store")
-"""What a kernel's work is shared by, in the order of a demand's numbers."""
+"""The units that share a kernel's work, in the order of the numbers of a `Demand`."""
 
 PARAMETER_BYTES = 8
-"""Of a channel in PARAM: bias and scale."""
+"""Bytes per channel in PARAM: bias and scale."""
 
 Indices = tuple[frozenset[int], ...]
-"""Per dimension of a tensor, those that are needed."""
+"""For each dimension of a tensor, the needed indices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What each unit has to do at least, in cycles, by `UNITS`.
+    """The least work of each unit, in cycles, in the order of `UNITS`.
 
     Parameters
     ----------
     before, busy, after
-        Cycles that pass before its first piece of work can be done, that its work takes, and that
-        pass after its last piece until the run is complete.
+        Cycles before the unit can start, cycles of its own work, and cycles between its last work
+        and the end of the run.
     """
 
     before: tuple[int, ...]
@@ -44,17 +44,17 @@ class Demand:
 
     @property
     def cycles(self) -> int:
-        """The bound: that of the unit that takes longest."""
+        """The lower bound: the cycles of the slowest unit."""
         return max(self._totals())
 
     @property
     def unit(self) -> str:
-        """Which one that is; the first of equals."""
+        """The slowest unit; the first of equals."""
         totals = self._totals()
         return UNITS[totals.index(max(totals))]
 
     def then(self, later: "Demand") -> "Demand":
-        """That of two kernels in one program, whose work may overlap."""
+        """The demand of two kernels in one program, whose work may overlap."""
         return Demand(
             tuple(first if busy else 0 for first, busy in zip(self.before, self.busy, strict=True)),
             tuple(map(sum, zip(self.busy, later.busy, strict=True))),
@@ -67,39 +67,41 @@ class Demand:
 
 
 NOTHING = Demand(*[(0,) * len(UNITS)] * 3)
-"""Of no kernel."""
+"""The demand of no kernel."""
 
 
 def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
-    """What any program that computes a kernel has to do.
+    """The work of every program that computes a kernel.
 
     gemm
-        Every weight tile meets every pixel that is needed, a row a cycle, and occupies GEMM for
-        `tile_cycles` where it meets fewer; only the last one need not. Lanes that the channels
-        leave empty take part, since a row is all lanes. A window that slides streams the pixels
-        that its taps begin with, too.
+        GEMM multiplies every weight tile by every needed pixel, one row per cycle. A weight tile
+        with fewer rows still occupies GEMM for `tile_cycles`, except the last one. Empty lanes
+        cost as much as full ones, because a row has all lanes. A sliding window also streams the
+        pixels before its first complete sum.
     vector
-        Every needed element of every finish, `vector_lanes` a step and a step a cycle, once per
-        index of what the finish reduces.
+        VECTOR computes every needed element of every finish, `vector_lanes` per cycle, once for
+        each index of the finish's reduction.
     load
-        Every needed element of inputs, weights, parameters and tables is written into a scratchpad
-        once, at most a beat of the port and a row of that scratchpad a cycle. Of gathered windows
-        each copy of a byte counts, since LOAD writes no more than it reads. Padding is free.
+        LOAD writes every needed element of inputs, weights, parameters and tables into a scratchpad
+        once: per cycle at most one beat of the port and one row of that scratchpad. Every copy of a
+        byte in gathered windows counts, because LOAD writes no more than it reads. Padding is free.
     store
-        Every element of the output once, at most a beat of the port and a row of ACT a cycle.
+        STORE writes every element of the output once: per cycle at most one beat of the port and
+        one row of ACT.
 
-    Nor can a unit begin before there is what it needs: for GEMM a weight tile in WGT and then in
-    the array, for VECTOR a product's row, for STORE what VECTOR gives. And the last that it does is
-    needed: products are finished, what is finished is stored. So the latencies of GEMM and VECTOR
-    on that way count; those of main memory, of dispatch and between instructions do not.
+    A unit cannot start before its inputs arrive: GEMM needs a weight tile in WGT and then in the
+    array, VECTOR needs a row of a product, and STORE needs a result of VECTOR. The run does not end
+    with a unit's last work either: VECTOR must finish a product, and STORE must store the result.
+    So the latencies of GEMM and VECTOR count. Those of main memory, of dispatch and between
+    instructions do not.
     """
     every = phases_of(kernel)
     asked = _asked(kernel, every)
-    # Windows may lie in padding alone; what they would read is not needed.
+    # A window may read only padding; then it needs no element.
     steps = tuple(step for step in every if _count(asked[step.name]))
     products = [step for step in steps if step.product is not None]
     made = {step.name for step in every}
-    # Before what begins with a product stands no finish that reads memory alone.
+    # VECTOR must wait for a product unless some finish reads only memory.
     first = all(step.product or made & {r.tensor for r in step.activations} for step in steps)
     tile = tile_cycles(configuration) + min(
         (_tile_load_cycles(kernel, step, configuration) for step in products), default=0
@@ -119,7 +121,7 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
 
 
 def _asked(kernel: Kernel, steps: tuple[Phase, ...]) -> dict[str, Indices]:
-    """Of every tensor, what computing the whole output asks for; where reads differ, the most."""
+    """The needed indices of every tensor for the whole output; if reads differ, the largest."""
     last = steps[-1].finish
     asked = {last.output.name: tuple(frozenset(range(axis.extent)) for axis in last.axes)}
     for step in reversed(steps):
@@ -141,10 +143,10 @@ def _touched(read: Read, tensor: Tensor, indices: Mapping[str, list[int]]) -> In
     """Indices inside a tensor that a read takes."""
     extents = list(tensor.shape)
     if tensor.patches is not None and not tensor.patches.whole_pixels:
-        extents[-1] = tensor.patches.rows * tensor.patches.run  # other lanes hold anything
+        extents[-1] = tensor.patches.rows * tensor.patches.run  # the other lanes are undefined
     if tensor.view is not None and tensor.view.channels:
-        extents[-1] = min(extents[-1], tensor.view.channels)  # what follows is another part's
-    if not read.index:  # a look-up may take any element
+        extents[-1] = min(extents[-1], tensor.view.channels)  # the others belong to another part
+    if not read.index:  # a look-up may read any element
         return tuple(frozenset(range(extent)) for extent in extents)
     return tuple(
         frozenset(range(extent)).intersection(_values(affine, indices))
@@ -160,7 +162,7 @@ def _values(affine: Affine, indices: Mapping[str, list[int]]) -> set[int]:
 
 
 def _count(indices: Indices) -> int:
-    """Elements, since no axis moves two dimensions."""
+    """Number of elements; no axis moves two dimensions."""
     return math.prod(map(len, indices))
 
 
@@ -181,13 +183,13 @@ def _gemm_cycles(step: Phase, asked: Indices, configuration: Configuration) -> i
 
 
 def _extents(step: Phase, asked: Indices) -> dict[str, int]:
-    """How many indices of each data axis are needed."""
+    """The number of needed indices of each data axis."""
     names = (axis.name for axis in step.finish.axes)
     return dict(zip(names, map(len, asked), strict=True))
 
 
 def _tile_load_cycles(kernel: Kernel, step: Phase, configuration: Configuration) -> int:
-    """Cycles to load a weight tile; of one that slides, or that is padded, a part is enough."""
+    """Least cycles to load a weight tile; a sliding or padded tile needs only a part."""
     assert step.weights is not None
     partial = step.window is not None or kernel.tensors[step.weights.tensor].view is not None
     area = configuration.lanes_in * configuration.lanes_out
@@ -210,7 +212,7 @@ def _load_cycles(
     for step in steps:
         for read in step.activations:
             if read.tensor not in made:
-                # A value that is read as two operands could be loaded once.
+                # A value that is read as two operands need be loaded only once.
                 key = kernel.tensors[read.tensor].value or read.tensor, Memory.ACT
                 sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
         for read, memory, size in (
@@ -218,12 +220,12 @@ def _load_cycles(
             (step.parameters, Memory.PARAM, PARAMETER_BYTES),
             (step.table, Memory.LUT, 1),
         ):
-            # Of an activation that is taken as weights, what is padded may be filled.
+            # An activation used as weights may be padded by filling, without a load.
             if read is not None and kernel.tensors[read.tensor].view is None:
                 sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
     return sum(_pieces(size, memory, configuration) for (_, memory), size in sizes.items())
 
 
 def _pieces(size: int, memory: Memory, configuration: Configuration) -> int:
-    """Least cycles in which LOAD or STORE moves bytes: a piece lies in one row and one beat."""
+    """Least cycles to move bytes: one piece per cycle, within one row and one beat."""
     return -(-size // min(configuration.bus_bytes, configuration.row_bytes(memory)))

@@ -1,4 +1,4 @@
-"""One scheduled kernel by itself, as a program that a device runs."""
+"""Lowering of a single scheduled kernel to a program that a device runs."""
 
 from ...errors import CompileError
 from ...isa.checker import check
@@ -20,7 +20,7 @@ def lower(schedule: Schedule) -> Executable:
     Parameters
     ----------
     schedule
-        Every stage is a copy or tensorised.
+        A schedule in which every stage is a copy or tensorised.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def lower(schedule: Schedule) -> Executable:
 
 
 def _main_memory(program: Program) -> tuple[dict[str, DramTensor], int]:
-    """Places for inputs and for what stages leave in main memory, and the bytes of all."""
+    """Places for the inputs and for stages in main memory, and their total bytes."""
     kernel = program.kernel
     written = [node for node in nodes(program.body) if isinstance(node, Allocate)]
     names = [node.tensor.name for node in written if node.scope == Memory.DRAM.name]

@@ -1,4 +1,4 @@
-"""Which instruction computes a stage: its expression against the laws of `isa.patterns`.
+"""Instruction selection: match a stage's expression against the laws of `isa.patterns`.
 
 Nothing here knows an instruction by name.
 """
@@ -24,16 +24,16 @@ def find_pattern(
     Parameters
     ----------
     compute
-        What is to be computed.
+        The stage.
     places
-        Where each tensor lies; None asks for any instruction, wherever the operands may lie.
+        The memory of each tensor. None accepts an instruction for any places of the operands.
     patterns
         The laws of the machine's instructions.
 
     Raises
     ------
     CompileError
-        When no instruction computes it, or none takes the operands from where they lie.
+        When no instruction computes it, or none can read the operands from their places.
     """
     misplaced = ""
     for pattern in patterns:
@@ -52,7 +52,7 @@ def find_pattern(
 
 
 def window_of_compute(compute: Compute) -> tuple[Window, str] | None:
-    """The window that slides in a compute, and the tensor of its weights; None without one."""
+    """The sliding window of a compute and the tensor of its weights; None without a window."""
     for pattern in PATTERNS:
         if not pattern.window:
             continue
@@ -69,7 +69,7 @@ def window_of_compute(compute: Compute) -> tuple[Window, str] | None:
 def _misplaced(
     pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Memory]
 ) -> str:
-    """What is wrong with where the operands lie; empty if nothing."""
+    """The message about an operand in the wrong memory; empty if all are right."""
     named = [(pattern.output.operand, compute.output.name)]
     named += [(slot.operand, read.tensor) for slot, read in found.reads]
     for operand, tensor in named:
@@ -89,10 +89,10 @@ def _lanes_fit(pattern: Pattern, compute: Compute, found: Match) -> bool:
 
 
 def lane_axes(pattern: Pattern, compute: Compute, found: Match) -> dict[str, str | None]:
-    """Which axis of the compute each lane of the instruction takes.
+    """The axis of the compute for each lane of the instruction.
 
-    A lane of the output is the output's last axis; a reduced lane is the reduction axis that moves
-    the last dimension of an operand by one.
+    An output lane is the output's last axis. A reduced lane is the reduction axis that moves the
+    last dimension of an operand by one.
     """
     reductions = {axis.name for axis in compute.reductions}
     chosen: dict[str, str | None] = {}

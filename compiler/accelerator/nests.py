@@ -1,4 +1,4 @@
-"""Loops of a tile, sorted into the loop nests that an instruction has."""
+"""Assign the loops of a tile to the loop nests of an instruction."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from ...isa.instructions import Loop
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A loop over a part of an axis: `extent` steps of `step` indices; strides per operand."""
+    """A loop over a part of an axis: `extent` steps of `step` indices; a stride per operand."""
 
     axis: str
     extent: int
@@ -19,11 +19,11 @@ class Part:
 
 
 def sort_into_nests(family, parts: list[Part], operands: list[str], configuration: Configuration):
-    """Sort loops into the instruction's nests; unroll those that find no place.
+    """Assign loops to the instruction's nests; unroll the loops that fit none.
 
-    The inner nest takes loops that move only operands it has strides for and, where the outer nest
-    carries the reduction, only data loops; in a family with a nest for reductions, that nest takes
-    those. Reductions run inside data loops of the same nest.
+    The inner nest takes loops that move only operands for which it has strides. If the outer nest
+    carries the reduction, the inner nest takes only data loops. If a family has a nest for
+    reductions, that nest takes them. Within a nest, reductions run inside data loops.
     """
     (outer_name, outer_moved), (inner_name, inner_moved) = family.nests.items()
     limit = 1 << configuration.extent_bits
@@ -78,7 +78,7 @@ def _too_many(family, nest: str, parts: list[Part], configuration: Configuration
 
 
 def _fuse(parts: list[Part], limit: int) -> list[Part]:
-    """Merge neighbouring loops that walk on where the inner one ends; split too long ones."""
+    """Merge neighbouring loops that form one regular loop; split loops that are too long."""
     fused: list[Part] = []
     for part in parts:
         if fused and fused[-1].reduced == part.reduced:

@@ -1,7 +1,7 @@
-"""A kernel's stages in phases: a matrix product with the compute that finishes it, or one alone.
+"""Phases of a kernel: a product with the compute that finishes it, or a single compute.
 
-A phase takes tiles of activations to a tile of activations; between the phases of a fused kernel
-the data stay on chip.
+A phase computes a tile of activations from tiles of activations. In a fused kernel, the data
+between phases stay on chip.
 """
 
 from collections.abc import Mapping
@@ -29,17 +29,17 @@ class Phase:
     product
         The compute that accumulates, if any.
     finish
-        The compute that gives the phase's activation.
+        The compute that defines the phase's activation.
     reduced
-        The reduction axis that fills lanes; None where there is no matrix product.
+        The reduction axis in the lanes; None without a matrix product.
     streams, operands
-        Reads of activations by the product and by the finishing compute, from main memory or of
-        earlier phases.
+        Reads of activations by the product and by the finishing compute. The activations come from
+        main memory or from earlier phases.
     window
-        The window that slides along rows in a product that keeps channels apart.
+        The sliding window of a depthwise product.
     weights, bias, scale, table
-        Reads by the operand that takes them: all constants, except that weights may be an
-        activation in main memory.
+        Reads by operand. All of them are constants, but weights may also be an activation in main
+        memory.
     """
 
     product: Compute | None
@@ -55,7 +55,7 @@ class Phase:
 
     @cached_property
     def name(self) -> str:
-        """The tensor that it gives."""
+        """The result tensor."""
         return self.finish.output.name
 
     @cached_property
@@ -75,7 +75,7 @@ class Phase:
 
     @cached_property
     def reductions(self) -> dict[str, int]:
-        """Extent of every reduction axis of the product, or of the compute where there is none."""
+        """Extent of every reduction axis of the product, or of the compute without a product."""
         compute = self.product or self.finish
         return {axis.name: axis.extent for axis in compute.reductions}
 
@@ -86,18 +86,18 @@ class Phase:
 
     @cached_property
     def weight_axes(self) -> tuple[str, ...]:
-        """The axes that its weights follow."""
+        """The axes that index its weights."""
         index = self.weights.index if self.weights else ()
         return tuple(axis for affine in index for axis, _ in affine.terms)
 
     @cached_property
     def weight_tiles(self) -> dict[tuple[int, ...], int]:
-        """Weight tiles by machine and tile, as far as `plan.weight_tiles` was asked."""
+        """Cache of `plan.weight_tiles`: weight tiles by machine and tile."""
         return {}
 
     @property
     def parameters(self) -> Read | None:
-        """The read whose index tells which rows of PARAM are taken."""
+        """The read whose index selects the rows of PARAM."""
         return self.bias or self.scale
 
 
@@ -107,7 +107,7 @@ def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
     Raises
     ------
     CompileError
-        When a stage matches no instruction, or a product has no compute that finishes it.
+        When a stage matches no instruction, or no compute finishes a product.
     """
     phases, product = [], None
     for stage in kernel.stages:
@@ -170,7 +170,7 @@ def box_of(read: Read, start: Mapping[str, int], tile: Mapping[str, int]) -> Box
 
 
 def is_pointwise(read: Read, step: Phase) -> bool:
-    """Whether a read takes, of an activation, just the element that the step computes."""
+    """Whether a read of an activation takes the element at the same index as the output."""
     axes = step.finish.axes
     return len(read.index) == len(axes) and all(
         affine.constant == 0 and affine.terms == ((axis.name, 1),)

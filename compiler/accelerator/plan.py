@@ -1,7 +1,7 @@
-"""Whether tiles fit the scratchpads, and what of a kernel lies where in ACT, for the search.
+"""Plans for the search: whether tiles fit the scratchpads, and how they share ACT.
 
-A tensor that enters or leaves a kernel has room for several tiles. One between two phases has room
-for tiles where the next phase works element by element, and a ring of rows otherwise.
+A tensor that enters or leaves a kernel has room for several tiles. A tensor between two phases has
+room for tiles if the next phase works element by element; otherwise it is a ring of rows.
 """
 
 import math
@@ -14,28 +14,29 @@ from ..te.rolling import Rolling, ring_rows
 from ..tensor import Kernel
 from .dma import box_bytes
 from .phases import Phase, Tile, box_of, is_pointwise
-from .regions import Demand, Region
-from .scratchpads import act_regions, buffer_demand, limited_region, wgt_room
+from .regions import Region, RegionRequest
+from .scratchpads import act_regions, limited_region, region_request, wgt_room
 from .sliding import lane_channels
 from .weights import weight_layout
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TilePlan:
     """A kernel with tiles that fit.
 
     Parameters
     ----------
     kernel
-        What is computed.
+        The kernel.
     phases, tiles
-        Its phases, and the extent of every axis in a tile of each.
+        Its phases, and the extent of every axis in a tile of each phase.
     channels_outer, depth
-        Loop order of the last phase, and most tiles of an operand on chip; 0 for no limit.
+        Loop order of the last phase, and the maximum number of tiles of an operand on chip; 0 for
+        no limit.
     regions
         Bytes of ACT for every activation, by tensor.
     pieces
-        Bytes of one tile of it.
+        Bytes of one tile of every activation, by tensor.
     rings
         Activations between phases that are rings of rows.
     """
@@ -50,11 +51,11 @@ class Plan:
     rings: Mapping[str, Rolling]
 
     def limit(self, room: int, pieces: int) -> int:
-        """How much of `room` the tiles of all phases take, `pieces` being one of each."""
+        """Units of `room` for the tiles of all phases; `pieces` units hold one tile of each."""
         return min(room, self.depth * pieces) if self.depth else room
 
     def tiles_in(self, tensor: str) -> int:
-        """How many tiles of an activation its region holds."""
+        """The number of tiles of an activation that its region holds."""
         low, high = self.regions[tensor]
         return (high - low) // self.pieces[tensor]
 
@@ -66,18 +67,18 @@ def make_plan(
     channels_outer: bool,
     depth: int,
     configuration: Configuration,
-) -> Plan | None:
+) -> TilePlan | None:
     """Divide ACT between the activations of tiles that fit the other scratchpads; see `tile_fits`.
 
-    None where they do not fit ACT.
+    Returns None if they do not fit ACT.
 
     Parameters
     ----------
     depth
-        Most tiles of an operand on chip at a time; 0 for as many as there is room for.
+        Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
     made = {phase.name: index for index, phase in enumerate(phases)}
-    demands: dict[str, Demand] = {}
+    requests: dict[str, RegionRequest] = {}
     pieces: dict[str, int] = {}
     rings: dict[str, Rolling] = {}
     for index, (phase, tile) in enumerate(zip(phases, tiles, strict=True)):
@@ -99,27 +100,27 @@ def make_plan(
             else:
                 size = box_bytes(box_of(read, {}, tile))
             pieces[read.tensor] = size
-            demands[read.tensor] = buffer_demand(size, between=read.tensor in made)
+            requests[read.tensor] = region_request(size, between=read.tensor in made)
     last = phases[-1]
     size = output_bytes(last, tiles[-1], channels_outer)
     pieces[last.name] = size
-    demands[last.name] = buffer_demand(size, between=False)
-    # What VECTOR writes comes last: it may share banks without holding up a LOAD.
-    order = sorted(demands, key=lambda name: (name in made) + (name == last.name))
-    regions = act_regions(tuple(demands[name] for name in order), len(phases), configuration)
+    requests[last.name] = region_request(size, between=False)
+    # Results of VECTOR come last: they may share banks without delaying a LOAD.
+    order = sorted(requests, key=lambda name: (name in made) + (name == last.name))
+    regions = act_regions(tuple(requests[name] for name in order), len(phases), configuration)
     if not regions:
         return None
     regions_of = {
         name: region if name in rings else limited_region(region, depth, pieces[name])
         for name, region in zip(order, regions, strict=True)
     }
-    return Plan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
+    return TilePlan(kernel, phases, tiles, channels_outer, depth, regions_of, pieces, rings)
 
 
 def rows_ahead(read: Read, consumer: Phase, tile: Tile, depth: int) -> int:
-    """How many rows of an activation are made before a consumer needs them.
+    """The number of rows of an activation that are computed before its consumer needs them.
 
-    GEMM would wait for VECTOR if it multiplied what VECTOR has just made.
+    Without such a lead, GEMM would wait for the rows that VECTOR is computing.
     """
     row = consumer.pixels[1]
     ahead = read in consumer.streams and depth != 1
@@ -129,16 +130,16 @@ def rows_ahead(read: Read, consumer: Phase, tile: Tile, depth: int) -> int:
 def ring_between(
     read: Read, consumer: Phase, tile: Tile, shape: tuple[int, ...], made: int, ahead: int
 ) -> Rolling:
-    """The ring that a consumer with such tiles needs; the same that its schedule leads to.
+    """The ring that a consumer with these tiles needs; its schedule uses the same ring.
 
     Parameters
     ----------
     read
-        How the consumer reads the activation int8[N, H, W, C] of `shape`.
+        The consumer's read of the activation int8[N, H, W, C] of `shape`.
     tile
-        The consumer's, of full width.
+        The consumer's tile, of full width.
     made, ahead
-        Rows that are made at a time, and before they are needed.
+        Rows computed at a time, and rows computed before they are needed.
     """
     y, extents = consumer.pixels[1], consumer.extents
     whole = box_of(read, {}, {**tile, **{axis: extents[axis] for axis in consumer.pixels}})
@@ -169,7 +170,7 @@ def ring_between(
 
 
 def passes_tiles(phases: Sequence[Phase], index: int) -> bool:
-    """Whether an inner phase's activation is read, tile by tile, by the last phase alone."""
+    """Whether only the last phase reads an inner phase's activation, tile by tile."""
     reads = [
         (phase, read)
         for phase in phases
@@ -202,7 +203,7 @@ def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> in
 
 
 def streamed_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:
-    """ACT rows that pass one weight tile: a pixel each, and what a sliding window starts with."""
+    """ACT rows per weight tile: one per pixel, and the extra pixels at the start of a window."""
     batch, rows, columns = (tile[axis] for axis in phase.pixels)
     if phase.window is not None:
         columns = phase.window.steps(columns, configuration)

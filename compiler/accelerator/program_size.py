@@ -1,8 +1,8 @@
-"""About how many instructions kernels take, so that an absurd program is refused unmade.
+"""Estimated program size, so that an absurd program is rejected before generation.
 
-Networks of today take some 10^4 instructions, and some 10^5 on the smallest machines. What takes
-millions has a shape that nobody meant, such as a batch of 65,536, and would keep the compiler and
-its memory busy until someone ends it.
+Networks of today take about 10^4 instructions, or 10^5 on the smallest machines. A program of
+millions of instructions usually comes from a mistaken shape, such as a batch of 65,536. It would
+keep the compiler busy, and fill its memory, until the user stops it.
 """
 
 from collections.abc import Iterable
@@ -19,12 +19,12 @@ Work = tuple[Kernel, Candidate]
 def refuse_huge_programs(
     work: Iterable[Work], configuration: Configuration, most_instructions: int
 ) -> None:
-    """Refuse kernels that together take more instructions than there may be.
+    """Refuse kernels that together take more instructions than allowed.
 
     Raises
     ------
     CompileError
-        Naming the kernel that takes most.
+        Names the kernel with the most instructions.
     """
     counts = [
         (estimate_instructions(schedule.plan(kernel, configuration), configuration), kernel)
@@ -42,7 +42,7 @@ def refuse_huge_programs(
 
 
 def too_large(needed: str, most_instructions: int) -> CompileError:
-    """What is said of a program with too many instructions."""
+    """The error for a program with too many instructions."""
     return CompileError(
         f"the program needs {needed}, but `most_instructions` is {most_instructions:,}; make the "
         "input shapes smaller (a batch in parts), choose a larger configuration, or raise "

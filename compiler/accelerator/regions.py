@@ -1,7 +1,7 @@
-"""Dividing ACT between the buffers of a kernel, by whole banks.
+"""Divide ACT between the buffers of a kernel, by whole banks.
 
-A bank has one reader and one writer at a time: instructions of two units that read the same bank
-run one after the other. Buffers in banks of their own never meet.
+A bank has one reader and one writer at a time, so two units that read the same bank take turns.
+Buffers in separate banks never conflict.
 """
 
 from functools import lru_cache
@@ -10,10 +10,10 @@ from typing import NamedTuple
 from ...isa.configuration import Configuration, Memory
 
 Region = tuple[int, int]
-"""First byte, and the byte after the last."""
+"""First byte, and the byte after the last one."""
 
 
-class Demand(NamedTuple):
+class RegionRequest(NamedTuple):
     """Bytes that a buffer needs at least, and from how many on nothing waits for it."""
 
     least: int
@@ -22,28 +22,28 @@ class Demand(NamedTuple):
 
 @lru_cache(maxsize=1 << 16)
 def divide_act(
-    demands: tuple[Demand, ...], may_share: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...], may_share: int, configuration: Configuration
 ) -> tuple[Region, ...]:
-    """A region of ACT for every buffer, in order; none where they do not fit.
+    """A region of ACT for every buffer, in order; empty if they do not fit.
 
     Parameters
     ----------
-    demands
-        Of every buffer; what is left over in the end goes to the first.
+    requests
+        One for every buffer. The first buffer also gets the space that remains.
     may_share
-        How many of the last buffers may lie in the same banks, which saves banks and costs time.
+        The number of last buffers that may share banks. Sharing saves banks and costs time.
     """
     best: tuple[Region, ...] = ()
-    fewest = len(demands) + 1
+    fewest = len(requests) + 1
     for shared in (1, *range(2, may_share + 1)):
-        regions = _divide(demands, len(demands) - shared, configuration)
+        regions = _divide(requests, len(requests) - shared, configuration)
         unmet = (
             sum(
-                high - low < demand.wanted
-                for demand, (low, high) in zip(demands, regions, strict=True)
+                high - low < request.wanted
+                for request, (low, high) in zip(requests, regions, strict=True)
             )
             if regions
-            else len(demands) + 1
+            else len(requests) + 1
         )
         if unmet < fewest:
             best, fewest = regions, unmet
@@ -51,19 +51,21 @@ def divide_act(
 
 
 def _divide(
-    demands: tuple[Demand, ...], alone: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...], alone: int, configuration: Configuration
 ) -> tuple[Region, ...]:
-    """The first `alone` buffers get banks of their own, the others share some."""
+    """Give the first `alone` buffers separate banks, and let the others share banks."""
     bank, banks = configuration.bank_bytes(Memory.ACT), configuration.act_banks
     row = configuration.row_bytes(Memory.ACT)
-    sharing = tuple(Demand(_round(d.least, row), _round(d.wanted, row)) for d in demands[alone:])
-    together = Demand(sum(d.least for d in sharing), sum(d.wanted for d in sharing))
-    groups = [*demands[:alone], together]
-    given = [max(1, -(-demand.least // bank)) for demand in groups]
+    sharing = tuple(
+        RegionRequest(_round(d.least, row), _round(d.wanted, row)) for d in requests[alone:]
+    )
+    together = RegionRequest(sum(d.least for d in sharing), sum(d.wanted for d in sharing))
+    groups = [*requests[:alone], together]
+    given = [max(1, -(-request.least // bank)) for request in groups]
     if sum(given) > banks:
         return ()
-    for index, demand in enumerate(groups):
-        more = max(0, -(-demand.wanted // bank) - given[index])
+    for index, request in enumerate(groups):
+        more = max(0, -(-request.wanted // bank) - given[index])
         given[index] += min(more, banks - sum(given))
     given[0] += banks - sum(given)
     regions, start = [], 0
@@ -71,9 +73,9 @@ def _divide(
         regions.append((start, start + count * bank))
         start += count * bank
     spare = (given[-1] * bank - together.least) // len(sharing) // row * row
-    for demand in sharing:
-        regions.append((start, start + demand.least + spare))
-        start += demand.least + spare
+    for request in sharing:
+        regions.append((start, start + request.least + spare))
+        start += request.least + spare
     return tuple(regions)
 
 

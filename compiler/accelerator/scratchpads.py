@@ -1,8 +1,8 @@
-"""Scratchpads of a program: which buffer lies where, kernel after kernel.
+"""TileLayout of buffers in the scratchpads, for all kernels of a program in order.
 
-Under `arena()` a buffer takes the place that was not used for longest, so that LOAD can run ahead
-as far as there is room, across kernels, and what still lies there is not loaded again. Without it
-every slot of a buffer has a place of its own (`fixed_places.py`).
+With `arena()`, a buffer takes the least recently used place. So LOAD can run ahead, even across
+kernels, as far as there is room, and data that are still on chip are not loaded again. Without
+`arena()`, every slot of a buffer has a fixed place (`fixed_places.py`).
 """
 
 import itertools
@@ -20,50 +20,50 @@ from ..te.program import Program
 from ..te.rolling import Rolling
 from ..te.stages import REGISTER
 from ..tensor import Compute
-from .arena import Arena, Piece
+from .arena import Piece, ScratchpadArena
 from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .layout import Placement, dense_places, row_major
+from .layout import TileLayout, dense_places, row_major
 from .matching import window_of_compute
-from .regions import Demand, Region, divide_act
+from .regions import Region, RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .weights import WeightLayout, weight_layout
 
 
 @dataclass(frozen=True, slots=True)
 class Scratchpads:
-    """What all kernels of a program share.
+    """Scratchpad state that all kernels of a program share.
 
     Parameters
     ----------
     configuration
         The machine.
     arenas
-        What lies where: bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
+        The arena of each scratchpad, in bytes of ACT, tiles of WGT, rows of PARAM, tables of LUT.
     accumulators
-        Banks of ACC, taken in turn, so that VECTOR reads one while GEMM fills another.
+        Banks of ACC in rotation, so that VECTOR reads one while GEMM fills another.
     """
 
     configuration: Configuration
-    arenas: Mapping[Memory, Arena]
+    arenas: Mapping[Memory, ScratchpadArena]
     accumulators: Iterator[int]
 
     @staticmethod
     def of(configuration: Configuration) -> "Scratchpads":
-        """Empty ones."""
+        """Empty scratchpads."""
         arenas = {
-            Memory.ACT: Arena(
+            Memory.ACT: ScratchpadArena(
                 configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
             ),
-            Memory.WGT: Arena(wgt_room(configuration)),
-            Memory.PARAM: Arena(configuration.param_depth),
-            Memory.LUT: Arena(configuration.lut_tables),
+            Memory.WGT: ScratchpadArena(wgt_room(configuration)),
+            Memory.PARAM: ScratchpadArena(configuration.param_depth),
+            Memory.LUT: ScratchpadArena(configuration.lut_tables),
         }
         return Scratchpads(configuration, arenas, itertools.cycle(range(configuration.acc_banks)))
 
 
 def wgt_room(configuration: Configuration) -> int:
-    """Weight tiles that WGT holds."""
+    """Number of weight tiles that WGT holds."""
     return configuration.rows(Memory.WGT) // configuration.lanes_in
 
 
@@ -76,41 +76,41 @@ class Placed:
     memory
         The scratchpad.
     base
-        Its first element; of ACC that of the first pixel that is complete.
+        Its first element; in ACC, that of the first complete pixel.
     lows
         Index of its first element, per dimension.
     places
-        Where its elements lie, per dimension.
+        Layout of its elements, per dimension.
     missing
-        Whether what it shall hold must be brought there; a transfer does so once.
+        Whether its data must still be loaded; one transfer loads them.
     piece
-        What it takes in an arena, to see whether something else lies there by now.
+        Its piece of an arena, which shows whether other data have replaced it.
     rolling
-        Where it is a ring of rows.
+        The ring, if the buffer is a ring of rows.
     """
 
     memory: Memory
     base: int
     lows: tuple[int, ...]
-    places: tuple[Placement, ...]
+    places: tuple[TileLayout, ...]
     missing: bool = True
     piece: Piece | None = None
     rolling: Rolling | None = None
 
 
-class Buffers:
-    """Where the buffers of one kernel lie.
+class BufferPlacer:
+    """Places the buffers of one kernel.
 
     Parameters
     ----------
     program
-        Its loops.
+        The kernel's loop program.
     computes
-        Its stages that compute, in order.
+        The kernel's computing stages, in order.
     arena
-        Whether buffers take turns.
+        Whether buffers use an arena.
     scratchpads
-        Shared with the kernels before and after it.
+        The state shared with earlier and later kernels.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class Buffers:
         self.partners = partners_of(program)
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
-        self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[Placement, ...], int, int]] = {}
+        self.sums: dict[tuple[str, tuple[int, ...]], tuple[tuple[TileLayout, ...], int, int]] = {}
         if arena:
             self.regions = self._regions(computes)
         else:
@@ -151,7 +151,7 @@ class Buffers:
                     kept.clear(low, high)
 
     def weights(self, name: str, extents: tuple[int, ...]) -> WeightLayout:
-        """How a box of a buffer of weights lies."""
+        """The layout of a box of a weight buffer."""
         key = name, extents
         if key not in self.layouts:
             window = self.windows.get(name)
@@ -159,12 +159,12 @@ class Buffers:
         return self.layouts[key]
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
-        """Bytes that a buffer of weights takes."""
+        """Size of a weight buffer in bytes."""
         area = self.configuration.lanes_in * self.configuration.lanes_out
         return self.weights(name, shape).tiles * area
 
     def allocate(self, buffered: Buffered) -> Placed:
-        """Room for a buffer; what it holds may lie there already.
+        """Place a buffer; its data may be on chip already.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Buffers:
         ):
             strides.append(stride if index >= rolling.dimension else 0)
             stride *= before + extent + behind
-        places = tuple(map(Placement, reversed(strides)))
+        places = tuple(map(TileLayout, reversed(strides)))
         lows = tuple(-before for before, _ in rolling.borders)
         return Placed(Memory.ACT, piece.base, lows, places, True, piece, rolling)
 
@@ -225,13 +225,13 @@ class Buffers:
         room = self.scratchpads.arenas[Memory.LUT].size
         piece, missing = self._take(Memory.LUT, name, buffered.held, 1, (0, room))
         lows = _split(buffered.held)[0]
-        return Placed(Memory.LUT, piece.base * 256, lows, (Placement(1),), missing, piece)
+        return Placed(Memory.LUT, piece.base * 256, lows, (TileLayout(1),), missing, piece)
 
     def _acc(self, name: str, buffered: Buffered) -> Placed:
-        """The next bank's rows, ordered channel block, then pixel; lanes innermost.
+        """Rows in the next bank, ordered by channel block, then pixel; lanes innermost.
 
-        Where a window slides, a row of pixels begins with sums that are not complete, and has
-        others between its outputs; neither is part of the buffer.
+        With a sliding window, a row of pixels has incomplete sums at its start and unused sums
+        between its outputs. Neither is part of the buffer.
         """
         lows, sizes = _split(buffered.held)
         limits, depth = self.configuration, buffered.allocate.slots
@@ -264,7 +264,7 @@ class Buffers:
 
     @cached_property
     def _totals(self) -> Mapping[Memory, int]:
-        """Tiles of WGT and rows of PARAM that one slot of every buffer takes."""
+        """Tiles of WGT and rows of PARAM for one slot of every buffer."""
         lanes = self.configuration.vector_lanes
         weights = parameters = 0
         counted: set[str] = set()
@@ -277,25 +277,25 @@ class Buffers:
         return {Memory.WGT: weights, Memory.PARAM: parameters}
 
     def _limited(self, memory: Memory, slots: int) -> int:
-        """Room that `slots` of every buffer take."""
+        """Units that `slots` slots of every buffer use."""
         room = self.scratchpads.arenas[memory].size
         return min(room, slots * self._totals[memory]) if slots else room
 
     def _regions(self, computes: tuple[Compute, ...]) -> dict[str, Region]:
-        """Bytes of ACT for every buffer there."""
+        """The region of every buffer in ACT."""
         inside = {name: one for name, one in self.allocates.items() if one.scope == Memory.ACT.name}
         if not inside:
             return {}
         read = [one.tensor for compute in computes for one in reads_of(compute.body)]
         order = [name for name in dict.fromkeys((*read, *inside)) if name in inside]
-        # What VECTOR writes comes last: it may share banks without holding up a LOAD.
+        # Results of VECTOR come last: they may share banks without delaying a LOAD.
         order.sort(key=lambda name: (name not in self.copies) + (name not in read))
         made = sum(name not in self.copies for name in inside)
-        demands = tuple(
-            buffer_demand(self._act_bytes(inside[name]), name not in self.copies and name in read)
+        requests = tuple(
+            region_request(self._act_bytes(inside[name]), name not in self.copies and name in read)
             for name in order
         )
-        regions = act_regions(demands, made, self.configuration)
+        regions = act_regions(requests, made, self.configuration)
         if not regions:
             sizes = ", ".join(f"`{name}` {self._act_bytes(inside[name])} bytes" for name in order)
             raise CompileError(
@@ -318,32 +318,32 @@ class Buffers:
         return one.rolling.elements
 
 
-def buffer_demand(size: int, between: bool) -> Demand:
-    """What a buffer of ACT asks for; one `between` two stages needs no second place.
+def region_request(size: int, between: bool) -> RegionRequest:
+    """The space that a buffer of ACT requests.
 
-    VECTOR writes and reads it one after the other.
+    A buffer `between` two stages needs no second place, since VECTOR writes it and then reads it.
     """
-    return Demand(size, size if between else 2 * size)
+    return RegionRequest(size, size if between else 2 * size)
 
 
 def act_regions(
-    demands: tuple[Demand, ...], made: int, configuration: Configuration
+    requests: tuple[RegionRequest, ...], made: int, configuration: Configuration
 ) -> tuple[Region, ...]:
-    """Regions of ACT for buffers, the last `made` of which are computed; none if nothing fits."""
-    regions = divide_act(demands, 2 if made > 1 else 1, configuration)
-    return regions or divide_act(demands, 2, configuration)
+    """Regions of ACT for buffers, the last `made` of which are computed; empty without room."""
+    regions = divide_act(requests, 2 if made > 1 else 1, configuration)
+    return regions or divide_act(requests, 2, configuration)
 
 
 def limited_region(region: Region, slots: int, size: int) -> Region:
-    """As much of a region as some slots take; all of it for 0."""
+    """The start of a region that a number of slots uses; the whole region for 0 slots."""
     low, high = region
     return (low, min(high, low + slots * size)) if slots else region
 
 
 def accumulator_places(
     sizes: tuple[int, ...], window: Window | None, configuration: Configuration
-) -> tuple[tuple[Placement, ...], int, int]:
-    """How sums lie in a bank of ACC, the rows that they take, and where the first one lies.
+) -> tuple[tuple[TileLayout, ...], int, int]:
+    """The layout of sums in a bank of ACC, the rows that they use, and the first complete sum.
 
     Parameters
     ----------
@@ -363,14 +363,14 @@ def accumulator_places(
         strides[-1] = stride * lanes
     rows = math.prod(pixels)
     size = rows * lanes
-    last_place = Placement(1, block, size)
+    last_place = TileLayout(1, block, size)
     size *= -(-last // block)
     places = []
     for extent in reversed(channels):
-        places.append(Placement(size))
+        places.append(TileLayout(size))
         size *= extent
     total = rows * -(-last // block) * math.prod(channels)
-    return (*map(Placement, strides), *reversed(places), last_place), total, first
+    return (*map(TileLayout, strides), *reversed(places), last_place), total, first
 
 
 PIXELS = 3
@@ -378,7 +378,7 @@ PIXELS = 3
 
 
 def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
-    """Products whose window slides: that window, by the tensors of their sums and weights."""
+    """The sliding windows of products, by the tensors of their sums and weights."""
     windows: dict[str, Window] = {}
     for compute in computes:
         found = window_of_compute(compute)

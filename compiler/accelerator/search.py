@@ -1,7 +1,7 @@
-"""How a kernel is cut into tiles: those that fit, in the order of an estimate of their cycles.
+"""Search for tile sizes: the candidates that fit, sorted by their estimated cycles.
 
-A schedule fixes the tile of every step of the kernel, and whether channels or pixels are the outer
-loop of the last one. Only legal ones are compared; the choice is deterministic.
+A candidate fixes the tile of every phase of the kernel, and whether channels or pixels are the
+outer loop of the last phase. Only legal candidates are compared. The choice is deterministic.
 """
 
 import heapq
@@ -16,24 +16,24 @@ from ..tensor import Kernel
 from .default_schedule import default_steps
 from .estimate import estimate
 from .phases import Phase, Tile, phases_of
-from .plan import Plan, make_plan, passes_tiles, tile_fits
+from .plan import TilePlan, make_plan, passes_tiles, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Tile extents of every step, loop order of the last, and the cycles estimated for it.
+    """Tile extents of every phase, the loop order of the last one, and the estimated cycles.
 
     Parameters
     ----------
     tiles
-        Per step, `(axis, extent)` of data axes and reductions.
+        For each phase, `(axis, extent)` of data axes and reductions.
     channels_outer
-        Walk all pixels for one tile of channels before the next; otherwise all channels of a tile
-        of pixels are computed and stored together.
+        Compute all pixels of one tile of channels before the next tile of channels. Otherwise, all
+        channels of a tile of pixels are computed and stored together.
     estimated_cycles
-        What `estimate` says; it may be too large or too small.
+        The result of `estimate`; it may be too large or too small.
     depth
-        Most tiles of an operand on chip at a time; 0 for as many as there is room for.
+        Maximum number of tiles of an operand on chip at a time; 0 for as many as fit.
     """
 
     tiles: tuple[tuple[tuple[str, int], ...], ...]
@@ -42,7 +42,7 @@ class Candidate:
     depth: int = 0
 
     def schedule(self, kernel: Kernel, configuration: Configuration) -> Schedule:
-        """The steps that run the kernel so.
+        """The schedule steps for this candidate.
 
         Raises
         ------
@@ -55,8 +55,8 @@ class Candidate:
         schedule.apply(*default_steps(kernel, phases, tiles, self.channels_outer, self.depth))
         return schedule
 
-    def plan(self, kernel: Kernel, configuration: Configuration) -> Plan:
-        """Where everything lies.
+    def plan(self, kernel: Kernel, configuration: Configuration) -> TilePlan:
+        """The plan for this candidate.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Candidate:
 
 
 def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 0) -> Candidate:
-    """The legal schedule with the least estimate; the first of equals.
+    """The legal candidate with the least estimate; the first of equals.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def choose_candidate(kernel: Kernel, configuration: Configuration, depth: int = 
 def likely_candidates(
     kernel: Kernel, configuration: Configuration, depth: int, count: int
 ) -> list[Candidate]:
-    """The `count` legal schedules with the least estimates, at least one; equals in order.
+    """The `count` legal candidates with the least estimates, at least one; equals keep their order.
 
     Raises
     ------
@@ -118,11 +118,11 @@ def likely_candidates(
 def legal_candidates(
     kernel: Kernel, configuration: Configuration, depth: int = 0
 ) -> Iterator[Candidate]:
-    """Every schedule considered that fits the scratchpads; the lowering takes any of them."""
+    """Every candidate that fits the scratchpads; the lowering accepts all of them."""
     steps = phases_of(kernel)
     last = steps[-1]
     for tiles in _all_tiles(steps, kernel, configuration):
-        # With all channels in one tile both orders are the same walk.
+        # If one tile has all channels, both orders are the same.
         cut = any(tiles[-1][axis] < last.extents[axis] for axis in last.channels)
         for channels_outer in (False, True) if cut else (False,):
             plan = make_plan(kernel, steps, tiles, channels_outer, depth, configuration)
@@ -138,7 +138,7 @@ def legal_candidates(
 def _all_tiles(
     steps: tuple[Phase, ...], kernel: Kernel, configuration: Configuration
 ) -> Iterator[tuple[Tile, ...]]:
-    """Tiles of all steps: those of the last, and of the others to match."""
+    """Tiles of all phases: those of the last phase, and matching tiles of the others."""
     passing = [passes_tiles(steps, index) for index in range(len(steps) - 1)]
     together = [step for step, passes in zip(steps, [*passing, True], strict=True) if passes]
     lane = max(_lane_unit(step, configuration) for step in together)
@@ -164,7 +164,7 @@ def _all_tiles(
 
 
 def _rows_for(step: Phase, reader: Phase, tile: Tile) -> int:
-    """Rows by which a reader's tiles advance through a step's activation."""
+    """Rows by which a reader's tiles advance through a phase's activation."""
     row = reader.pixels[1]
     read = next(read for read in reader.activations if read.tensor == step.name)
     return max(1, min(tile[row] * read.index[1].coefficient(row), step.extents[step.pixels[1]]))
@@ -173,7 +173,7 @@ def _rows_for(step: Phase, reader: Phase, tile: Tile) -> int:
 def _rolling_tiles(
     step: Phase, rows: int, chunks: list[Tile], configuration: Configuration
 ) -> list[Tile]:
-    """Tiles of a step whose rows roll: some rows, whole, and as many channels as fit."""
+    """Tiles of a rolling phase: some whole rows, and as many channels as fit."""
     n, y, x = step.pixels
     *outer, inner = step.channels
     sizes = _steps(step.extents[inner], _lane_unit(step, configuration))
@@ -189,7 +189,7 @@ def _rolling_tiles(
 
 
 def _lane_unit(step: Phase, configuration: Configuration) -> int:
-    """Channels that a tile of a step is a multiple of."""
+    """A tile of a phase has a multiple of this number of channels."""
     if step.window is not None:
         return max(configuration.lanes_in, configuration.lanes_out)
     return configuration.lanes_out if step.product else configuration.vector_lanes
@@ -203,7 +203,7 @@ def _fitting(
 
 
 def _chunks(step: Phase, kernel: Kernel, configuration: Configuration) -> list[Tile]:
-    """Tiles of the reductions: the lane axis in equal chunks, all others whole."""
+    """Tiles of the reductions: equal chunks of the lane axis; the other axes are whole."""
     whole = step.reductions
     patches = [kernel.tensors[read.tensor].patches for read in step.streams]
     if not step.reduced or any(one is not None and not one.whole_pixels for one in patches):
@@ -214,7 +214,7 @@ def _chunks(step: Phase, kernel: Kernel, configuration: Configuration) -> list[T
 
 
 def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
-    """Tiles of the last step's data axes: channels by whole lanes, rows, or parts of one row."""
+    """Tiles of the last phase's data axes: whole lanes of channels; rows, or parts of one row."""
     extents = step.extents
     *outer, inner = step.channels
     if any(extents[axis] > 1 for axis in outer):
@@ -232,7 +232,7 @@ def _data_tiles(step: Phase, lane: int, may_cut_rows: bool) -> Iterator[Tile]:
 
 
 def _steps(extent: int, unit: int = 1) -> list[int]:
-    """Tile extents worth trying: the fewest units for each number of tiles."""
+    """Tile extents to try: for each number of tiles, the fewest units per tile."""
     units = -(-extent // unit)
     sizes = {-(-units // count) * unit for count in range(1, min(units, 64) + 1)} | {unit}
     return sorted((min(size, extent) for size in sizes), reverse=True)

@@ -1,8 +1,8 @@
-"""Windows that slide along a row: how a depthwise convolution meets the instruction's taps.
+"""Windows that slide along a row: the mapping of a depthwise convolution to GEMM's taps.
 
-The instruction streams a row's pixels and multiplies the last few by one tap each. A window wider
-than the taps is taken in groups that accumulate; sums whose pixels are not all there yet, and those
-between two strides, fall into accumulator rows that nobody reads.
+The instruction streams the pixels of a row and multiplies each of the last few by one tap. A window
+wider than the taps is split into groups that accumulate. Incomplete sums, and sums between two
+strides, go to accumulator rows that no instruction reads.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Window:
     Parameters
     ----------
     column, tap
-        The data axis and the reduction axis that move along a row.
+        The data axis and the reduction axis along a row.
     stride, dilation
-        Pixels by which each moves.
+        Pixels per index of `column` and of `tap`.
     span
         Pixels from the window's first to its last.
     """
@@ -37,7 +37,7 @@ class Window:
         return min(self.span, configuration.depthwise_taps)
 
     def groups(self, configuration: Configuration) -> tuple[int, int]:
-        """How many groups of taps cover the window, and pixels from one to the next."""
+        """The number of groups of taps in a window, and the pixels from one group to the next."""
         rest = self.span - self.taps(configuration)
         if not rest:
             return 1, 0
@@ -47,12 +47,12 @@ class Window:
         return count, rest // (count - 1)
 
     def steps(self, width: int, configuration: Configuration) -> int:
-        """Pixels that are streamed for a row of `width` outputs."""
+        """Number of pixels to stream for a row of `width` outputs."""
         return (width - 1) * self.stride + self.taps(configuration)
 
 
 def window_of(compute: Compute, found: Match) -> Window | None:
-    """The window of a compute that keeps channels apart; None where it has another form."""
+    """The window of a depthwise compute; None for other computes."""
     (_, data), (_, weights) = found.reads
     reductions = {axis.name for axis in compute.reductions}
     channel = ((compute.axes[-1].name, 1),)
@@ -75,5 +75,5 @@ def _reads_taps(weights, tap: str) -> bool:
 
 
 def lane_channels(configuration: Configuration) -> int:
-    """Channels that one weight tile of a window works on."""
+    """Number of channels in one weight tile of a window."""
     return min(configuration.lanes_in, configuration.lanes_out)

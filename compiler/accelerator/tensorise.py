@@ -1,9 +1,9 @@
-"""Tensorisation: a compute over a tile becomes instructions whose loop nests it matches.
+"""Tensorisation: replace a compute over a tile by instructions.
 
-The compute's expression is matched against the laws that `isa.patterns` declares. Lanes take the
-innermost part of an axis; every other part of every axis becomes a loop whose strides follow from
-where the operands lie; loops are fused, sorted into the instruction's nests, and those that are too
-many are unrolled into several instructions. Nothing here knows an instruction by name.
+The compute's expression must match a law in `isa.patterns`. The lanes take the innermost part of an
+axis. Every other part of every axis becomes a loop, whose strides follow from the layout of the
+operands. Loops are fused and assigned to the instruction's nests; loops that do not fit are
+unrolled into several instructions. Nothing here knows an instruction by name.
 """
 
 import itertools
@@ -25,19 +25,19 @@ from .sliding import Window, window_of
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Instructions for a tile wherever its operands lie: all but their addresses.
+    """Instructions for a tile without the addresses of its operands.
 
     Parameters
     ----------
     family, settings, nests
-        The instruction, its fields and its loops.
+        The instruction family, its fields and its loops.
     operands
-        Per operand that is used: its tensor, the elements of one address step, and steps from
-        where the tensor lies to where the instruction begins.
+        For each operand in use: its tensor, the elements per address step, and the steps from the
+        tensor's first element to the instruction's first element.
     tables
-        Operands that are the number of a table, with the tensor.
+        Operands that are table numbers, with their tensors.
     variants
-        Address steps and fields by which each instruction differs.
+        For each instruction, the address steps and fields in which it differs.
     """
 
     family: type[Instruction]
@@ -48,7 +48,7 @@ class Form:
     variants: tuple[Mapping[str, int], ...]
 
     def at(self, buffers: Mapping[str, Buffer]) -> list[Instruction]:
-        """The instructions for operands that lie in these buffers."""
+        """The instructions for operands in these buffers."""
         bases = {operand.name: 0 for operand in self.family.operands}
         for name, (tensor, granule, steps) in self.operands.items():
             bases[name] = _divide(buffers[tensor].base, granule, tensor) + steps
@@ -79,7 +79,7 @@ def form_of(
     configuration: Configuration,
     accumulate: bool = False,
 ) -> Form:
-    """What computes one tile.
+    """The instructions that compute one tile, without addresses.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ def form_of(
     tile
         Extent of every axis inside the tile, reductions included.
     buffers
-        How every tensor's tile lies, the output's included; where does not matter.
+        The layout of every tensor's tile, including the output's. Their addresses are ignored.
     accumulate
-        Add to the output instead of overwriting it (the later chunks of a split reduction).
+        Add to the output instead of overwriting it, for later chunks of a split reduction.
 
     Raises
     ------
     CompileError
-        When no instruction matches, or an operand lies where the instruction cannot reach it.
+        When no instruction matches, or the instruction cannot reach an operand.
     """
     places = {name: buffer.memory for name, buffer in buffers.items()}
     pattern, found = find_pattern(compute, places, patterns_of(configuration))
@@ -150,7 +150,7 @@ def form_of(
 def _sliding_parts(
     window: Window, tile, family, bound, buffers, granules, configuration
 ) -> list[Part]:
-    """The stream along a row, innermost, and the groups of taps."""
+    """The innermost loop that streams a row, and the loop over groups of taps."""
     stream, weights, sums = map(family.operand_of, (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR))
 
     def pixel(operand: str) -> int:

@@ -1,7 +1,7 @@
-"""Copies of a loop program as LOADs and STOREs.
+"""Lower the copies of a loop program to LOADs and STOREs.
 
-Constants are packed as one LOAD wants them: weights in tiles, a bias beside its scale. What else
-the kernel is given lies where `DramTensor` says, perhaps as a part of something larger.
+Constants are packed for a single LOAD: weights in tiles, each bias next to its scale. A
+`DramTensor` gives the place of any other tensor in memory, which may be a part of a larger one.
 """
 
 import itertools
@@ -13,37 +13,37 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, transfer, transfer_problem
 from ..te.instances import Instance
-from ..te.nodes import Copy
+from ..te.nodes import TransferNest
 from ..te.program import Program
 from ..tensor import Tensor
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
 from .dma import Box, DramTensor, load_box, load_bytes, load_patches, store_box
 from .layout import row_major
-from .scratchpads import Buffers, Placed
+from .scratchpads import BufferPlacer, Placed
 from .weights import pack_weights
 
 
 class Transfers:
-    """Makes the instructions of one copy after the other.
+    """Makes the instructions of each copy in turn.
 
     Parameters
     ----------
     program
-        What is lowered.
+        The program to lower.
     buffers
-        Where its buffers lie.
+        The places of its buffers.
     dram
-        Tensors in main memory, by the value that they are or else by name. Elements of more than a
-        byte have their bytes as one more dimension.
+        Tensors in main memory, by their graph value, or by name without one. For elements of
+        several bytes, the bytes are one more dimension.
     pool
-        Takes the constants.
+        Collects the constants.
     """
 
     def __init__(
         self,
         program: Program,
-        buffers: Buffers,
+        buffers: BufferPlacer,
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
     ) -> None:
@@ -57,17 +57,17 @@ class Transfers:
         self.held: dict[str, DramTensor] = {}
         """Activations in main memory as the program sees them."""
         self.pairs: dict[int, bytes] = {}
-        """Constant pairs that lie in PARAM, by first element."""
+        """Constant pairs in PARAM, by first element."""
 
     def instructions(self, instance: Instance, placed: Mapping[str, Placed]) -> list[Instruction]:
-        """LOADs or STOREs of a copy; none for a buffer that holds everything already.
+        """LOADs or STOREs of a copy; none for a buffer that already holds the data.
 
         Raises
         ------
         CompileError
-            When no unit moves data that way.
+            When no unit can make the copy.
         """
-        assert isinstance(instance.node, Copy)
+        assert isinstance(instance.node, TransferNest)
         source, target = instance.node.source, instance.nest.stage
         ways = (
             placed[source].memory if source in placed else Memory.DRAM,
@@ -95,12 +95,12 @@ class Transfers:
         return list(self._load(source, instance.box, self._room(instance, target), place))
 
     def _room(self, instance: Instance, name: str) -> Box:
-        """The box that a buffer is laid out for."""
+        """The box that determines a buffer's layout."""
         buffer = instance.buffers[name]
         return buffer.box if self.buffers.fixed is not None else buffer.held
 
     def _store(self, instance: Instance, place: Placed) -> list[Instruction]:
-        assert isinstance(instance.node, Copy)
+        assert isinstance(instance.node, TransferNest)
         if place.memory is Memory.ACC and self.buffers.fixed is None:
             raise CompileError(
                 f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
@@ -118,7 +118,7 @@ class Transfers:
         return stores
 
     def _load(self, name: str, box: Box, room: Box, place: Placed) -> Iterator[Instruction]:
-        """A box of bytes into a buffer that is laid out for another."""
+        """Load a box of bytes into a buffer with the layout of a larger box."""
         source, tensor = self._in_dram(name), self.program.tensors[name]
         for piece, offset in dense_pieces(box, room):
             local = place.base + offset
@@ -155,7 +155,7 @@ class Transfers:
     def _load_lanes(
         self, box: Box, room: Box, source: DramTensor, tensor: Tensor, place: Placed
     ) -> list[Instruction]:
-        """A part of a buffer of weights, one block of lanes after the other."""
+        """Load a part of a weight buffer, one block of lanes after the other."""
         *outer, _, _ = room
         found: list[Instruction] = []
         lanes = self.limits.lanes_in, self.limits.lanes_out
@@ -184,7 +184,7 @@ class Transfers:
         room = self._room(instance, target)
         if any(low < 0 or high > size for (low, high), size in zip(box, tensor.shape, strict=True)):
             raise CompileError(
-                f"copy of `{name}` to `{target}`: PARAM has no padding; keep the index inside of "
+                f"copy of `{name}` to `{target}`: PARAM has no padding; keep the index inside "
                 f"[{', '.join(map(str, tensor.shape))}]"
             )
         partners = self.buffers.partners.get(target, (target,))
@@ -212,7 +212,7 @@ class Transfers:
         return found
 
     def _load_pairs(self, names: set[str], box: Box, place: Placed) -> list[Instruction]:
-        """Constants side by side in one LOAD; whichever copy comes second has nothing to do."""
+        """Load two interleaved constants at once; the second of their copies then does nothing."""
         values: dict[str, np.ndarray] = {}
         for name in names:
             data = self.program.kernel.constants[name]
@@ -226,7 +226,7 @@ class Transfers:
         return [*load_bytes(address, len(data), Memory.PARAM, place.base * 8, self.limits)]
 
     def _in_dram(self, name: str) -> DramTensor:
-        """A tensor in main memory; a constant is put there when it is first asked for."""
+        """A tensor in main memory; a constant is added at its first use."""
         tensor = self.program.tensors[name]
         data = self.program.kernel.constants.get(name)
         if data is not None:
@@ -239,21 +239,21 @@ class Transfers:
 
 
 def in_dram(tensor: Tensor, base: int) -> DramTensor:
-    """A tensor alone in main memory; elements of several bytes have them as one more dimension."""
+    """A separate tensor in main memory; bytes of wider elements are one more dimension."""
     size = np.dtype(tensor.dtype).itemsize
     return DramTensor(base, (*tensor.shape, size) if size > 1 else tensor.shape)
 
 
-def _copies(block) -> Iterator[Copy]:
+def _copies(block) -> Iterator[TransferNest]:
     for node in block:
-        if isinstance(node, Copy):
+        if isinstance(node, TransferNest):
             yield node
         elif hasattr(node, "body"):
             yield from _copies(node.body)
 
 
 def _clipped(box: Box, domain: Box) -> Box:
-    """The part of a box inside another."""
+    """The intersection of two boxes."""
     return tuple(
         (max(low, least), min(high, most))
         for (low, high), (least, most) in zip(box, domain, strict=True)
@@ -261,11 +261,11 @@ def _clipped(box: Box, domain: Box) -> Box:
 
 
 def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:
-    """Cut a box into pieces that lie without gaps in a dense buffer of `room`.
+    """Cut a box into pieces that are contiguous in a dense buffer of `room`.
 
     Yields
     ------
-    Each piece, and where its first element lies.
+    Each piece, and the place of its first element.
     """
     if box == room:
         yield box, 0
@@ -275,7 +275,7 @@ def dense_pieces(box: Box, room: Box) -> Iterator[tuple[Box, int]]:
 
 
 def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
-    """The parts of a box that are one element in all dimensions before a position."""
+    """The parts of a box that have one element in each dimension before a position."""
     strides = row_major(room)
     for starts in itertools.product(*(range(*pair) for pair in box[:position])):
         piece = (*((start, start + 1) for start in starts), *box[position:])
@@ -286,7 +286,7 @@ def _cut(box: Box, room: Box, position: int) -> Iterator[tuple[Box, int]]:
 def _every_other(
     memory: int, local: int, count: int, limits: Configuration
 ) -> Iterator[Instruction]:
-    """Words that follow each other in main memory, every second one in PARAM."""
+    """Load words that are contiguous in main memory to every second word of PARAM."""
     most = 1 << limits.extent_bits
     for start in range(0, count, most):
         base = memory + 4 * start, local + 8 * start
@@ -295,7 +295,7 @@ def _every_other(
 
 
 def _padded(data: np.ndarray, box: Box, room: Box, pad: int) -> np.ndarray:
-    """A box of a constant in a buffer of `room`; what lies outside of the constant is padding."""
+    """A box of a constant in a buffer of `room`; elements outside the constant are padding."""
     if box == room and all(
         low >= 0 and high <= size for (low, high), size in zip(box, data.shape, strict=True)
     ):

@@ -1,8 +1,8 @@
-"""Weights in WGT: the one place that knows in which order their bytes lie.
+"""Layout of weights in WGT; no other module knows the order of their bytes.
 
-A weight tile is `lanes_in` rows of `lanes_out` bytes. Inputs and outputs, the last two dimensions,
-are cut into lanes. Tiles are ordered by block of outputs, then block of inputs, then the dimensions
-before those, so that the tiles that one GEMM takes follow each other.
+A weight tile is `lanes_in` rows of `lanes_out` bytes. The last two dimensions, inputs and outputs,
+are cut into lanes. Tiles are ordered by block of outputs, then block of inputs, then the leading
+dimensions. So the tiles of one GEMM are contiguous.
 """
 
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .layout import Placement
+from .layout import TileLayout
 from .sliding import Window, lane_channels
 
 
 @dataclass(frozen=True, slots=True)
 class WeightLayout:
-    """Where the elements of a box of weights lie.
+    """Layout of a box of weights.
 
     Parameters
     ----------
     places
-        Per dimension, in bytes from the first one.
+        For each dimension, the layout in bytes from the first element.
     tiles
-        How many weight tiles the box takes.
+        Number of weight tiles in the box.
     taps
-        For a window that slides, where each of its columns lies.
+        For a sliding window, the place of each of its columns.
     """
 
-    places: tuple[Placement, ...]
+    places: tuple[TileLayout, ...]
     tiles: int
     taps: tuple[int, ...] = ()
 
@@ -43,13 +43,13 @@ def weight_layout(
     Parameters
     ----------
     extents
-        Of the box: any dimensions, then inputs and outputs. For a window that slides, rows, columns
-        and channels.
+        Extents of the box: any dimensions, then inputs and outputs. For a sliding window: rows,
+        columns and channels.
 
     Raises
     ------
     CompileError
-        When channels of a window are not whole blocks, or inputs or outputs are missing.
+        When the channels of a window are not whole blocks, or inputs or outputs are missing.
     """
     if window is not None:
         return _sliding_layout(extents, window, configuration)
@@ -62,12 +62,12 @@ def weight_layout(
     *outer, inputs, outputs = extents
     places, size = [], lanes_in * lanes_out
     for extent in reversed(outer):
-        places.append(Placement(size))
+        places.append(TileLayout(size))
         size *= extent
     places.reverse()
     blocks = -(-inputs // lanes_in)
-    places.append(Placement(lanes_out, lanes_in, size))
-    places.append(Placement(1, lanes_out, size * blocks))
+    places.append(TileLayout(lanes_out, lanes_in, size))
+    places.append(TileLayout(1, lanes_out, size * blocks))
     tiles = size * blocks * -(-outputs // lanes_out) // (lanes_in * lanes_out)
     return WeightLayout(tuple(places), tiles)
 
@@ -85,15 +85,15 @@ def _sliding_layout(
     for column in range(columns):
         pixel = column * window.dilation
         group = next(g for g in range(count) if g * step <= pixel < g * step + width)
-        # The newest pixel meets the first row of a tile.
+        # The first row of a tile multiplies the newest pixel.
         taps.append(group * area + (group * step + width - 1 - pixel) * configuration.lanes_out)
     line = count * area
-    places = Placement(line), Placement(0), Placement(1, block, rows * line)
+    places = TileLayout(line), TileLayout(0), TileLayout(1, block, rows * line)
     return WeightLayout(places, channels // block * rows * count, tuple(taps))
 
 
 def pack_weights(weights: np.ndarray, window: Window | None, configuration: Configuration) -> bytes:
-    """The bytes of a box of weights int8[...] as they lie in WGT; lanes that are left are zero."""
+    """The bytes of a box of weights int8[...] in their order in WGT; unused lanes are zero."""
     layout = weight_layout(weights.shape, window, configuration)
     data = np.zeros(layout.tiles * configuration.lanes_in * configuration.lanes_out, np.int8)
     if window is None:
@@ -103,7 +103,7 @@ def pack_weights(weights: np.ndarray, window: Window | None, configuration: Conf
     return data.tobytes()
 
 
-def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[Placement]) -> None:
+def _place(data: np.ndarray, first: int, values: np.ndarray, places: Sequence[TileLayout]) -> None:
     """Write values to their places in `data`."""
     shape: list[int] = []
     strides: list[int] = []

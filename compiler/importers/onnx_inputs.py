@@ -21,7 +21,7 @@ Fixed = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class InputOverrides:
+class ImportSettings:
     """What the caller says of the model's inputs."""
 
     batch: int
@@ -31,7 +31,7 @@ class InputOverrides:
 
 
 def check_overrides(
-    inputs: Iterable[onnx.ValueInfoProto], name: str, overrides: InputOverrides
+    inputs: Iterable[onnx.ValueInfoProto], name: str, settings: ImportSettings
 ) -> None:
     """Refuse values for inputs, and extents for dimensions, that the model does not have.
 
@@ -41,7 +41,7 @@ def check_overrides(
         For the first of them.
     """
     known = {value.name for value in inputs}
-    unknown = sorted({*overrides.fixed} - known)
+    unknown = sorted({*settings.fixed} - known)
     if unknown:
         raise ImportModelError(
             f"model `{name}`: expected inputs of the model to fix, got `{unknown[0]}`; its inputs "
@@ -49,7 +49,7 @@ def check_overrides(
         )
     extents = [extent for value in inputs for extent in value.type.tensor_type.shape.dim]
     open_ = dict.fromkeys(extent.dim_param for extent in extents if extent.dim_param)
-    unknown = sorted({*overrides.dims} - {*open_})
+    unknown = sorted({*settings.dims} - {*open_})
     if unknown:
         raise ImportModelError(
             f"model `{name}`: expected an open dimension of the model, got `{unknown[0]}`; its "
@@ -58,7 +58,7 @@ def check_overrides(
 
 
 def import_input(
-    builder: Builder, value: onnx.ValueInfoProto, name: str, overrides: InputOverrides
+    builder: Builder, value: onnx.ValueInfoProto, name: str, settings: ImportSettings
 ) -> str:
     """Add an input to a graph, or the constant that it is fixed at; return its name there.
 
@@ -67,14 +67,14 @@ def import_input(
     ImportModelError
         If its type, its extents or what it is fixed at do not fit.
     """
-    if value.name not in overrides.fixed:
-        return builder.input(Value(value.name, _input_type(value, name, overrides)))
+    if value.name not in settings.fixed:
+        return builder.input(Value(value.name, _input_type(value, name, settings)))
     where = f"model `{name}`: input `{value.name}`"
     kind = value.type.tensor_type
     dtype = ELEMENT_TYPES.get(kind.elem_type)
     if dtype is None:
-        return builder.input(Value(value.name, _input_type(value, name, overrides)))
-    given = np.asarray(overrides.fixed[value.name])
+        return builder.input(Value(value.name, _input_type(value, name, settings)))
+    given = np.asarray(settings.fixed[value.name])
     data = given.astype(DTYPES[dtype])
     extents = [d.dim_value for d in kind.shape.dim]
     fits = not kind.HasField("shape") or (
@@ -89,8 +89,8 @@ def import_input(
     return builder.constant(data, value.name, exact=True)
 
 
-def _input_type(value: onnx.ValueInfoProto, name: str, overrides: InputOverrides) -> TensorType:
-    where, batch = f"model `{name}`: input `{value.name}`", overrides.batch
+def _input_type(value: onnx.ValueInfoProto, name: str, settings: ImportSettings) -> TensorType:
+    where, batch = f"model `{name}`: input `{value.name}`", settings.batch
     kind = value.type.tensor_type
     cause = KINDS.get(value.type.WhichOneof("value") or "")
     if kind.elem_type == onnx.TensorProto.STRING:
@@ -114,8 +114,8 @@ def _input_type(value: onnx.ValueInfoProto, name: str, overrides: InputOverrides
             shape.append(dimension.dim_value)
         elif dimension.HasField("dim_value") and dimension.dim_value == 0:
             shape.append(0)
-        elif dimension.dim_param in overrides.dims:
-            shape.append(overrides.dims[dimension.dim_param])
+        elif dimension.dim_param in settings.dims:
+            shape.append(settings.dims[dimension.dim_param])
         elif axis == 0:
             shape.append(batch)
         else:

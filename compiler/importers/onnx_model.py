@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import CompileError, ImportModelError
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from .onnx_dispatch import import_nodes, unsupported
-from .onnx_inputs import Fixed, InputOverrides, check_overrides, import_input
+from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input
 from .onnx_reader import printable
 from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
@@ -76,7 +76,7 @@ def import_onnx(
     model = _parse(data, name)
     opsets = _opsets(model, name)
     try:
-        return _import_graph(model, name, opsets, InputOverrides(batch, fixed, dims, folder))
+        return _import_graph(model, name, opsets, ImportSettings(batch, fixed, dims, folder))
     except ImportModelError as error:
         error.args = (printable(str(error)),)
         raise
@@ -169,33 +169,33 @@ def _refuse_unsupported(model: onnx.ModelProto, scope: ImportScope) -> None:
 
 
 def _import_graph(
-    model: onnx.ModelProto, name: str, opsets: dict[str, int], overrides: InputOverrides
+    model: onnx.ModelProto, name: str, opsets: dict[str, int], settings: ImportSettings
 ) -> Graph:
     builder, proto = Builder(name), model.graph
     functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in model.functions}
     names: dict[str, Named] = {}
     scope = ImportScope(
-        builder, f"model `{name}`", opsets, functions, import_nodes, names, overrides.folder
+        builder, f"model `{name}`", opsets, functions, import_nodes, names, settings.folder
     )
     _refuse_unsupported(model, scope)
-    check_overrides(proto.input, name, overrides)
+    check_overrides(proto.input, name, settings)
     for tensor in proto.initializer:
-        if tensor.name in overrides.fixed:
+        if tensor.name in settings.fixed:
             continue  # it was the input's default
         if tensor.name in names:
             raise ImportModelError(
                 f"model `{name}`: initialiser `{tensor.name}`: expected once, got a second one; "
                 "rename one of them"
             )
-        array = read_tensor(tensor, f"{scope.where}: initialiser `{tensor.name}`", overrides.folder)
+        array = read_tensor(tensor, f"{scope.where}: initialiser `{tensor.name}`", settings.folder)
         names[tensor.name] = builder.constant(array, tensor.name, exact=True)
     for tensor in proto.sparse_initializer:
         where = f"{scope.where}: initialiser `{tensor.values.name}`"
-        array = read_sparse(tensor, where, overrides.folder)
+        array = read_sparse(tensor, where, settings.folder)
         names[tensor.values.name] = builder.constant(array, tensor.values.name)
     for value in proto.input:
         if value.name not in names:
-            names[value.name] = import_input(builder, value, name, overrides)
+            names[value.name] = import_input(builder, value, name, settings)
     scope.import_nodes(scope, proto.node)
     for value in proto.output:
         if value.name not in names:

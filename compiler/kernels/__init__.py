@@ -1,8 +1,8 @@
-"""Operators as tensor expressions: the one place that knows them by name.
+"""Operators as tensor expressions; no other code of the target knows operators by name.
 
-`build_kernel` turns a graph node into a `Kernel`; a new operator is one more builder here. Those
-that only move values need none: what they give lies where it is stored (`..tensor_placement`).
-Channels are padded to the machine's block, `channel_block`, as they lie in memory.
+`build_kernel` turns a graph node into a `Kernel`. A new operator needs one more builder here. An
+operator that only moves values needs none: its result gets a place in memory
+(`..tensor_placement`). Channels in memory are padded to the machine's block, `channel_block`.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def build_kernel(
     Parameters
     ----------
     images
-        Values that lie in memory as images, each read by one convolution.
+        Values stored in memory as images; one convolution reads each.
     gather
         Whether a strided 1x1 convolution loads only the pixels that it uses.
 

@@ -1,32 +1,32 @@
-"""What kernel builders share: padded tensors, the requantising epilogue, windows."""
+"""Helpers for kernel builders: padded tensors, the requantising epilogue, windows."""
 
 import numpy as np
 
 from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Constant, Expression, Op
+from ...isa.expressions import Affine, Call, Expression, Literal, Op
 from ..graph import Graph
 from ..tensor import Axis, Tensor
 
 OWN_NAMES = frozenset({"acc", "bias", "scale", "table", "w"})
-"""Tensors that kernels make; an activation may have such a name too."""
+"""Names that kernels give to tensors; an activation may have the same name."""
 
 
 def channel_block(configuration: Configuration) -> int:
-    """Channels of every activation in memory are a multiple of this."""
+    """The number of channels of every activation in memory is a multiple of this."""
     return max(configuration.lanes_in, configuration.lanes_out)
 
 
 def padded(count: int, block: int) -> int:
-    """The next multiple of `block`."""
+    """Round up to a multiple of `block`."""
     return -(-count // block) * block
 
 
 def activation(
     name: str, graph: Graph, configuration: Configuration, pad: int = 0, *, again: bool = False
 ) -> Tensor:
-    """A graph value int8[N, H, W, C] as it lies in memory, channels padded.
+    """The tensor of a graph value int8[N, H, W, C] in memory, with padded channels.
 
-    `again` gives a second tensor of a value that a kernel reads as two operands.
+    `again` makes a second tensor, for a value that a kernel reads as two operands.
     """
     *outer, channels = graph.types[name].shape
     shape = (*outer, padded(channels, channel_block(configuration)))
@@ -35,7 +35,7 @@ def activation(
 
 
 def tensor_name(value: str) -> str:
-    """What kernels call a graph value: its name, unless that may mean another tensor."""
+    """The tensor name of a graph value: its own name, unless another tensor may have it."""
     return f"value {value}" if value in OWN_NAMES or " " in value else value
 
 
@@ -45,12 +45,12 @@ def axes_of(tensor: Tensor) -> tuple[Axis, ...]:
 
 
 def pointwise_index() -> tuple[Affine, ...]:
-    """The index of the element being computed."""
+    """The index of the computed element."""
     return tuple(Affine.of(**{axis: 1}) for axis in "nyxc")
 
 
 def window(strides, dilations, pads) -> tuple[Affine, Affine]:
-    """Row and column that a sliding window reads, with axes y, x, ky, kx."""
+    """Row and column that a window reads, with axes y, x, ky, kx."""
     top, left = pads[0], pads[1]
     return (
         Affine.of(-top, y=strides[0], ky=dilations[0]),
@@ -59,9 +59,9 @@ def window(strides, dilations, pads) -> tuple[Affine, Affine]:
 
 
 def epilogue(total: Expression, zero_point: int, low: int, high: int) -> Expression:
-    """Zero point, saturation and clamp around a requantised total."""
-    shifted = Call(Op.ADD, (total, Constant(zero_point)))
-    return Call(Op.CLAMP, (shifted, Constant(low), Constant(high)))
+    """Add the zero point to a requantised total, saturate and clamp."""
+    shifted = Call(Op.ADD, (total, Literal(zero_point)))
+    return Call(Op.CLAMP, (shifted, Literal(low), Literal(high)))
 
 
 def requantised(total: Expression, bias: Expression, scale: Expression) -> Expression:
@@ -70,7 +70,7 @@ def requantised(total: Expression, bias: Expression, scale: Expression) -> Expre
 
 
 def scalars(bias: int, scale: float, channels: int) -> dict[str, np.ndarray]:
-    """A bias and a scale repeated for every channel, as PARAM wants them."""
+    """A bias and a scale, repeated for every channel as PARAM needs them."""
     return {
         "bias": np.full(channels, bias, dtype=np.int32),
         "scale": np.full(channels, scale, dtype=np.float32),

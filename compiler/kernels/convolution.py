@@ -1,7 +1,8 @@
-"""Convolution, depthwise convolution and dense layers: one expression.
+"""One expression for convolutions, depthwise convolutions and dense layers.
 
-Grouped convolutions whose groups fit a channel block become block-diagonal ones: per block of
-channels, a small dense convolution with zeros between groups. Other group counts become dense ones.
+A grouped convolution whose groups fit a channel block becomes block-diagonal: for each block of
+channels, a small dense convolution with zeros between groups. Other grouped convolutions become
+dense.
 """
 
 import numpy as np
@@ -33,10 +34,10 @@ def convolution(
 ) -> Kernel:
     """`acc[n,y,x,o] = sum x[n, window(y, ky), window(x, kx), i] * w[0,ky,kx,i,o]`.
 
-    A block-diagonal convolution has an axis `s` over channel blocks beside `o`, and reads
-    `x[.., s*step + i] * w[s,ky,kx,i,o]`. One that keeps channels apart, on a machine that can, is
-    `x[.., o] * w[ky,kx,o]`. With an `image`, `x` are windows gathered from it; `gather` lets a
-    strided 1x1 convolution read a tensor of the pixels that it uses.
+    A block-diagonal convolution also has an axis `s` over channel blocks, and reads
+    `x[.., s*step + i] * w[s,ky,kx,i,o]`. A depthwise convolution, on a machine that supports it,
+    is `x[.., o] * w[ky,kx,o]`. With an `image`, `x` has the windows gathered from it. With
+    `gather`, a strided 1x1 convolution reads a tensor of only the pixels that it uses.
     """
     attributes = node.attributes
     assert isinstance(attributes, QConv)
@@ -87,12 +88,12 @@ def _finished(
     w: np.ndarray,
     channels: dict[str, int],
 ) -> Kernel:
-    """The kernel of a product: summed, then requantised by channel.
+    """The kernel of a product: a sum that is requantised per channel.
 
     Parameters
     ----------
     operands, w
-        The tensors that are multiplied, data first, and the weights' values.
+        The two factors, data first, and the values of the weights.
     channels
         Channel axes of the result with their extents.
     """
@@ -133,8 +134,8 @@ def _finished(
 def expand_groups(weights: np.ndarray, channels_in: int, groups: int, block: int) -> np.ndarray:
     """Weights int8[KH, KW, Ci/groups, Co] as int8[blocks, KH, KW, ci, co], zeros between groups.
 
-    Depthwise weights with one output per channel become `Ci / block` diagonal blocks; all others
-    one block of all channels.
+    Depthwise weights with one output per channel become `Ci / block` diagonal blocks. All other
+    weights become one block of all channels.
     """
     kh, kw, per_group, channels_out = weights.shape
     if groups == 1:

@@ -1,7 +1,7 @@
 """Residual addition and look-ups."""
 
 from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Constant, Op, Read
+from ...isa.expressions import Affine, Call, Literal, Op, Read
 from ..graph import Graph, Node, QAdd
 from ..tensor import Compute, Kernel, Tensor
 from .common import activation, axes_of, epilogue, pointwise_index, requantised, scalars
@@ -13,14 +13,14 @@ def add(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     assert isinstance(attributes, QAdd)
     first, second = node.inputs[:2]
     a = activation(first, graph, configuration)
-    # Operands of their own lie in banks of their own: `x + x` reads both at once.
+    # Separate operands get separate banks, so that `x + x` can read both at once.
     b = activation(second, graph, configuration, again=first == second)
     out = activation(node.output.name, graph, configuration)
     axes = axes_of(out)
     ma, mb = attributes.multipliers
     terms = (
-        Call(Op.MULTIPLY, (a[pointwise_index()], Constant(ma))),
-        Call(Op.MULTIPLY, (b[pointwise_index()], Constant(mb))),
+        Call(Op.MULTIPLY, (a[pointwise_index()], Literal(ma))),
+        Call(Op.MULTIPLY, (b[pointwise_index()], Literal(mb))),
     )
     constants = scalars(attributes.constant, attributes.scale, out.shape[3])
     bias, scale = Tensor("bias", "int32", out.shape[3:]), Tensor("scale", "float32", out.shape[3:])

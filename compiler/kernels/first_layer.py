@@ -1,9 +1,9 @@
-"""Convolutions of images with few channels: a window's pixels fill the lanes together.
+"""Convolutions of images with few channels: several pixels of a window fill the lanes.
 
-With 3 channels, a 16-lane machine would multiply 13 zeros of 16. Here LOAD gathers, for every
-output pixel, the bytes of the window next to each other: in memory the pixels of a window's row
-are one run, and runs of neighbouring windows overlap. The image lies in memory without padding
-channels and with a border, so that every run is whole.
+With 3 channels, 13 of 16 lanes would multiply zeros. Instead, LOAD gathers the bytes of each output
+pixel's window next to each other. In memory, the pixels of a window's row are one run, and the runs
+of neighbouring windows overlap. The image in memory has no padding channels, but it has a border,
+so that every run is whole.
 """
 
 import math
@@ -21,7 +21,7 @@ from .common import activation, channel_block, padded, widen
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """How a network's input lies in memory: channels as they are, and a border.
+    """Layout of a network's input in memory: unpadded channels and a border.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ class Image:
     border
         Pixels above, left, below and right.
     fill
-        Value of the border.
+        Value of the border's elements.
     whole_windows
-        Whether all rows of a window are gathered together, or one by one.
+        Whether all rows of a window are gathered together; otherwise one row at a time.
     """
 
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class Image:
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """With the border."""
+        """Shape with the border."""
         n, height, width, channels = self.shape
         top, left, bottom, right = self.border
         return n, top + height + bottom, left + width + right, channels
@@ -51,12 +51,12 @@ class Image:
 def find_images(
     graph: Graph, nodes: Sequence[Node], inputs: Sequence[str], configuration: Configuration
 ) -> dict[str, Image]:
-    """The inputs whose only reader is a convolution that gains by gathering windows.
+    """The inputs whose only reader is a convolution that is faster with gathered windows.
 
     Parameters
     ----------
     nodes, inputs
-        Of one accelerated segment; the host writes the inputs.
+        Nodes and inputs of an accelerated segment; the host writes the inputs.
     """
     images = {}
     for name in inputs:
@@ -80,7 +80,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
     run = kw * channels
 
     def cycles(rows: int) -> float:
-        """Per output pixel, of the busier of GEMM and LOAD; runs are not aligned to beats."""
+        """Cycles per output pixel of the busier of GEMM and LOAD; runs are not beat-aligned."""
         tiles = -(-kh // rows) * -(-rows * run // lanes)
         loads = rows * (run / bus + 1.5) * (1 if rows == kh else conv.strides[0])
         return max(tiles * blocks, loads)
@@ -95,7 +95,7 @@ def _image(node: Node, graph: Graph, configuration: Configuration) -> Image | No
 
 
 def gathered_pixels(conv: QConv, node: Node, graph: Graph, configuration: Configuration) -> Tensor:
-    """The pixels that a 1x1 convolution with a stride reads, int8[N, OH, OW, C], and no others."""
+    """Only the pixels that a strided 1x1 convolution reads, int8[N, OH, OW, C]."""
     x = activation(node.inputs[0], graph, configuration)
     rows, columns = conv.strides
     n, height, width, _ = node.output.type.shape
@@ -114,7 +114,7 @@ def gathered_pixels(conv: QConv, node: Node, graph: Graph, configuration: Config
 def gathered_window(
     conv: QConv, image: Image, name: str, weights: np.ndarray, out_width: int, configuration
 ) -> tuple[Tensor, np.ndarray, Affine]:
-    """What stands for the image in the convolution's expression.
+    """Replace the image in the convolution's expression by gathered windows.
 
     Parameters
     ----------

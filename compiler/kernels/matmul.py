@@ -1,11 +1,10 @@
-"""Matrix products of two activations: the second one takes the place of weights.
+"""Matrix products of two activations: the second operand replaces the weights.
 
-Zero points are subtracted by the array itself. `(a - za) * (b - zb)` is a sum of products, and the
-constants among their factors are what lies outside of a tensor, its padding: `-za` and `-zb`.
-Either an axis of its own leads each operand off its edge, and padding meets padding too. Or one
-axis leads off the edge of `b` in the beginning and of `a` in the end, and both operands must be
-there more than once. The sums are exact both ways, at the price of more products; a zero point of 0
-costs none.
+The array itself subtracts the zero points. `(a - za) * (b - zb)` expands to a sum of products. The
+constant factors `-za` and `-zb` are read as padding, from outside the tensors. There are two forms.
+With two axes, each axis leads one operand off its edge, and padding is also multiplied by padding.
+With one axis, `b` is off its edge at the start and `a` at the end, and both operands must be loaded
+more than once. Both forms are exact and need more products. A zero point of 0 costs nothing.
 """
 
 import math
@@ -19,14 +18,14 @@ from ..tensor import Axis, Compute, Kernel, Tensor, View
 from .common import epilogue, padded, requantised, scalars, tensor_name
 
 ROWS, CHANNELS = 2, 3
-"""Axes of an activation."""
+"""Axis names of an activation."""
 
 
 def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     """`acc[n,h,m,o] = sum a[n,h,p,m,i] * b[n,h,q,i,o]`, over i, and over p and q for zero points.
 
-    With one axis for both zero points, it is `a[n,h,p,m,i] * b[n,h,p - r,i,o]`, where the padding
-    of `b` is read `r` times.
+    With one axis for both zero points, the product is `a[n,h,p,m,i] * b[n,h,p - r,i,o]`, and the
+    padding of `b` is read `r` times.
     """
     operator = node.attributes
     assert isinstance(operator, QMatMul)
@@ -46,8 +45,8 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
     turns = (Axis("p", 1 + p + q),) if one_axis else (Axis("p", 1 + p), Axis("q", 1 + q))
     times_a, times_b = (1 + q, 1 + p) if one_axis else (1, 1)
 
-    # Lanes beyond the depth may hold anything in memory, since they meet the padding of `b`. Where
-    # that is not zero, they are read as padding too, and what they add is known.
+    # Lanes beyond the depth are undefined in memory, and are multiplied by the padding of `b`. If
+    # that padding is not zero, they are read as padding too, so that their sum is known.
     whole_rows = not joined_a and not pad_b
     a = Tensor(
         f"rows of {node.inputs[0]}",
@@ -67,8 +66,8 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
         node.inputs[1],
         view=_view(joined_b, depth if operator.transposed else columns, inner),
     )
-    # Known sums: what padding alone has added beyond the depth, and the product of the zero points
-    # where padding does not meet padding.
+    # Known sums: the products of padding beyond the depth, and the product of the zero points if
+    # no padding is multiplied by padding.
     known = -(reduced - depth) * math.prod(turn.extent for turn in turns) * pad_a * pad_b
     if one_axis:
         known += depth * zero_points[0] * zero_points[1]
@@ -117,9 +116,9 @@ def matmul(node: Node, graph: Graph, configuration: Configuration) -> Kernel:
 def _prefers_one_axis(
     p: int, q: int, m: int, depth: int, columns: int, configuration: Configuration
 ) -> bool:
-    """Whether fewer products are worth loading both operands again, for each other's padding.
+    """Whether fewer products outweigh loading both operands again.
 
-    `p` and `q` tell how often the padding of `a` and `b` is read.
+    `p` and `q` are the numbers of times that the padding of `a` and `b` is read.
     """
     if not p or not q:
         return False
@@ -133,22 +132,22 @@ def _prefers_one_axis(
 
 
 def passes(operator: QMatMul) -> int:
-    """How often rows of `a` meet a tile of `b`: once themselves, otherwise for zero points."""
+    """How often rows of `a` are multiplied by a tile of `b`: once, and again for zero points."""
     return 1 + sum(_padding(zero)[0] for zero in (operator.zero_point_a, operator.zero_point_b))
 
 
 def _padding(zero_point: int) -> tuple[int, int]:
-    """How often an operand's padding is read, and what it is: together minus the zero point."""
+    """How often an operand's padding is read, and its value: in total minus the zero point."""
     if zero_point == 0:
         return 0, 0
-    # 128 is no int8: half of it is added twice.
+    # 128 does not fit int8, so half of it is added twice.
     return (2, 64) if zero_point == -128 else (1, -zero_point)
 
 
 def _view(joined: bool, width: int, inner: tuple[tuple[int, int], tuple[int, int]]) -> View:
-    """Image, head, the same once more, and an operand's two dimensions.
+    """A view of an operand: image, head, repetition, and the operand's two dimensions.
 
-    `width` are the channels of a head.
+    `width` is the number of channels of a head.
     """
     head = (CHANNELS, width) if joined else (1, 1)
     return View(((0, 1), head, (0, 0), *inner))

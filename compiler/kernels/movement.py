@@ -1,4 +1,4 @@
-"""Copies from place to place, where a value cannot lie in both from the beginning."""
+"""Copies between places in memory, for a value that cannot be stored in both at once."""
 
 from dataclasses import dataclass, replace
 
@@ -9,21 +9,21 @@ from .common import activation, axes_of, pointwise_index, tensor_name
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """A value, and the names in main memory of where it lies and of where it shall lie too."""
+class TensorCopy:
+    """A copy of a value; `source` and `target` name its places in main memory."""
 
     value: str
     source: str
     target: str
 
 
-def copy(wanted: Copy, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
-    """`target = source`; what that brings about depends on where the two lie.
+def copy(wanted: TensorCopy, node: Node, graph: Graph, configuration: Configuration) -> Kernel:
+    """`target = source`; the places of the two determine the transfers.
 
     Parameters
     ----------
     node
-        The concatenation or the like that the copy belongs to.
+        The node that needs the copy, such as a concatenation.
     """
     value = activation(wanted.value, graph, configuration)
     x, out = (

@@ -1,13 +1,13 @@
 """Average and maximum over sliding windows."""
 
 from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Constant, Op, Reduction
+from ...isa.expressions import Affine, Call, Literal, Op, Reduction
 from ..graph import Graph, Node, QAvgPool, QMaxPool
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .common import activation, axes_of, epilogue, requantised, scalars, window
 
 LOWEST = -128
-"""What maximum pooling pads with."""
+"""The padding value of maximum pooling."""
 
 
 def _windowed(attributes, dilations):
@@ -46,8 +46,8 @@ def maximum_pool(node: Node, graph: Graph, configuration: Configuration) -> Kern
         Op.CLAMP,
         (
             Reduction(Op.MAXIMUM, x[index]),
-            Constant(attributes.low),
-            Constant(attributes.high),
+            Literal(attributes.low),
+            Literal(attributes.high),
         ),
     )
     return Kernel(

@@ -1,6 +1,6 @@
-"""Turn a dense layer behind a flatten into a window over the whole image: no data moves.
+"""Turn a dense layer after a flatten into a window over the whole image, so that no data move.
 
-The flattened order of the weights' rows is put back into [KH, KW, C], from either layout.
+The rows of the weights are reordered to [KH, KW, C], from either layout of the image.
 """
 
 from ..graph import Graph
@@ -49,5 +49,5 @@ def absorb(
 
 
 def absorb_flatten(graph: Graph) -> Graph:
-    """Let dense layers read the image that an accelerated operator made, without Reshape."""
+    """Let dense layers read the image of an accelerated operator directly, without Reshape."""
     return rewrite(graph, absorb)

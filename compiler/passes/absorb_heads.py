@@ -1,7 +1,7 @@
-"""Let matrix products read and write heads where they lie: attention needs no data moves for them.
+"""Let matrix products read and write heads in place, so that attention moves no data for them.
 
-A network reshapes channels to heads and transposes them to the front, for each operand, and back
-for the result. A QMatMul takes heads side by side in the channels, and a transposed operand.
+A network reshapes channels to heads and transposes the heads to the front, for each operand, and
+back for the result. A QMatMul accepts heads side by side in the channels, and a transposed operand.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ SWAP_BOTH = ops.Transpose((0, 2, 3, 1))
 """[N, rows, heads, channels] -> [N, heads, channels, rows]."""
 
 KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
-"""Transposes that the attributes can say, of the first and of the second operand."""
+"""Transposes that the attributes can express, for the first and the second operand."""
 
 
 def _absorbed(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str, index: int) -> str:
@@ -106,5 +106,5 @@ def turn_earlier(site: Site, moved: ops.Transpose, flat: ops.Reshape, product: s
 
 
 def absorb_heads(graph: Graph) -> Graph:
-    """Drop Transposes around QMatMul in favour of what its attributes can say."""
+    """Replace Transposes around QMatMul by its attributes."""
     return rewrite(graph, absorb_first, absorb_second, absorb_result, turn_earlier)

@@ -1,4 +1,4 @@
-"""Let windows pad for themselves: a Pad with the window's own padding value becomes its pads."""
+"""Merge Pad into windows: a Pad with the window's own padding value becomes its pads."""
 
 from dataclasses import replace
 
@@ -7,10 +7,10 @@ from ..graph import operators as ops
 from ..rewriting import Site, op, rewrite, rule, value
 
 LOWEST = -128
-"""What a QMaxPool pads with."""
+"""The padding value of a QMaxPool."""
 
 INTEGER = (ops.QConv, ops.QAvgPool, ops.QMaxPool)
-"""Windows of [N, H, W, C]; those of floats have either layout."""
+"""Windows of [N, H, W, C]; float windows may have either layout."""
 
 Window = ops.QConv | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.AveragePool
 
@@ -40,7 +40,7 @@ def absorb(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
 
 
 def padding_of(window: Window) -> float:
-    """Return what a window's own padding counts as."""
+    """Return the value of a window's own padding."""
     if isinstance(window, (ops.QConv, ops.QAvgPool)):
         return window.zero_point_x
     return LOWEST if isinstance(window, ops.QMaxPool) else 0

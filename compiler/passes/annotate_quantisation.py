@@ -1,6 +1,6 @@
-"""Write on integer values what their numbers stand for, where only a Dequantize below tells.
+"""Annotate integer values with the quantisation that only a later Dequantize gives.
 
-Graph inputs come without quantisation from ONNX; reports and the requantising passes want it.
+ONNX graph inputs have no quantisation, but reports and the requantising passes need it.
 """
 
 from ..graph import Graph, Node, Quantisation, TensorType, Value
@@ -9,11 +9,11 @@ from .patterns import quantisation_of
 from .shift_unsigned import OFFSET
 
 KEEPING = (ops.Reshape, ops.Transpose, ops.Shift, ops.Slice, ops.Gather, ops.MaxPool, ops.Concat)
-"""Operators whose operands have the quantisation of their result (Shift: moved by 128)."""
+"""Operators whose operands have the quantisation of the result (Shift: offset by 128)."""
 
 
 def annotate_quantisation(graph: Graph) -> Graph:
-    """Give integer values without quantisation that of the per-tensor Dequantize they reach."""
+    """Give integer values without quantisation that of the per-tensor Dequantize after them."""
     found: dict[str, Quantisation] = {}
     for node in reversed(graph.nodes):
         x = node.inputs[0]

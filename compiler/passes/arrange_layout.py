@@ -1,7 +1,7 @@
-"""Let layout changes meet and vanish: Transpose sinks below elementwise operators and cancels.
+"""Cancel layout changes: Transpose sinks below elementwise operators until it meets its inverse.
 
-The recognised operators stand between Transposes from ONNX's channels-first layout and back. All
-move towards the outputs, merge, and what still moves data at the end is the host's.
+Each recognised operator stands between a Transpose from ONNX's channels-first layout and one back.
+All of them move towards the outputs and merge. The host runs those that remain.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ from .patterns import TO_FIRST
 Permutation = tuple[int, ...]
 
 TRANSPOSED = op(ops.Transpose, value("x"), capture="turn")
-"""A Transpose, as the operand of what it sinks below."""
+"""A Transpose that sinks below its user."""
 
 
 def inverse(permutation: Permutation) -> Permutation:
@@ -83,8 +83,8 @@ def sink_below_add(
 ) -> str | None:
     """QAdd(Transpose(a, p), b) -> Transpose(QAdd(a, Transpose(b, inverse p)), p).
 
-    Where b is no such Transpose, only the one to channels first sinks: the other way round would
-    undo it again.
+    If b is not such a Transpose, only a Transpose to channels first sinks. A rule for the other
+    direction would undo this one.
     """
     first = turn[0] if turn[0] == turn[1] else ops.Transpose(TO_FIRST)
     if first is None or first not in turn:
@@ -121,12 +121,12 @@ SINKING = (
     *(sink_below_elementwise, sink_below_quantisation, sink_below_add, sink_below_cut),
     sink_below_concat,
 )
-"""Rules that bring layout changes towards the outputs and together."""
+"""Rules that move layout changes towards the outputs and merge them."""
 
 
 def arrange_layout(graph: Graph) -> Graph:
     """Sink, merge and drop Transpose and Reshape.
 
-    Of an image of one pixel a Transpose is a Reshape, which would not sink: all sink before.
+    A Transpose of a one-pixel image is a Reshape, which cannot sink. So all Transposes sink first.
     """
     return rewrite(rewrite(graph, *SINKING), transpose_to_reshape, *SINKING)

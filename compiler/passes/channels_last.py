@@ -1,8 +1,8 @@
-"""Lay the host's float images out as its kernels read them: [N, H, W, C].
+"""Store the host's float images in the layout of its kernels: [N, H, W, C].
 
-Every convolution and pool of float32 gets a Transpose ahead and one behind. Those behind sink below
-what works element by element or along axes, and vanish at the next one ahead. What an operator
-computes keeps its bits, but reductions may add in another order.
+Every float32 convolution and pool gets a Transpose before it and one after it. The latter sinks
+below operators that work element by element or along axes, until the next Transpose cancels it.
+Results keep their bits, but reductions may add in another order.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ WINDOW_TO_LAST = (2, 3, 1, 0)
 FIRST = ops.Transpose(TO_FIRST)
 
 IMAGE = op(FIRST, value("image"))
-"""[N, C, H, W] that a Transpose makes of `image`."""
+"""A Transpose of `image` to [N, C, H, W]."""
 
 
 @rule(
@@ -41,7 +41,7 @@ def change_layout(site: Site, window: ops.Conv | ops.MaxPool | ops.AveragePool) 
 
 
 def _moved(site: Site, name: str, permutation: tuple[int, ...]) -> str:
-    """Emit a Transpose; a constant is moved at once."""
+    """Emit a Transpose; a constant is transposed at compile time."""
     if site.is_constant(name):
         return site.constant(site.data(name).transpose(permutation), f"{name}.last")
     return site.emit(ops.Transpose(permutation), name)
@@ -72,7 +72,7 @@ def _is_held(site: Site, name: str) -> bool:
 
 
 def _broadcast(site: Site, name: str) -> str:
-    """Return for [N, H, W, C] what is broadcast to [N, C, H, W]."""
+    """Return the channels-last form of a value that broadcasts to [N, C, H, W]."""
     shape = site.shape_of(name)
     if site.elements_of(name) == 1:
         return name

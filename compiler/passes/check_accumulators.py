@@ -1,7 +1,8 @@
-"""Prove for every layer that its accumulators requantise exactly on the machine.
+"""Prove for every layer that the machine requantises its accumulators exactly.
 
-The machine saturates magnitudes of 2**24 and more, which equals the binary32 definition for scales
-of at least 2**-16 (see `isa.numbers.requantise`). Below, the accumulators must stay smaller.
+The machine saturates magnitudes of 2**24 and more. For scales of at least 2**-16, this equals the
+binary32 definition (see `isa.numbers.requantise`). For smaller scales, the accumulators must stay
+below 2**24.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..graph import operators as ops
 
 
 def check_accumulators(graph: Graph) -> Graph:
-    """Return the graph as it is, or refuse it.
+    """Return the graph unchanged, or refuse it.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Bring clamps into one form, Relu or one Clip, directly behind the layer that they can join.
+"""Normalise clamps to a Relu or one Clip, directly after the layer that they can join.
 
-A clamp next to its layer costs nothing on the accelerator, and it tells the quantiser which part of
-the layer's range matters.
+A clamp next to its layer costs nothing on the accelerator. It also shows the quantiser which part
+of the layer's range matters.
 """
 
 from ..graph import Graph
@@ -10,14 +10,14 @@ from ..rewriting import Site, number, op, rewrite, rule, value
 from .patterns import Clamp, clamp_limits, clamp_of, clamped, is_clamp, is_float32
 
 LARGEST = 3.4028234663852886e38
-"""Largest finite binary32 number: a Clip's limit that limits nothing."""
+"""Largest finite binary32 number; as a Clip's limit it has no effect."""
 
 MOVES = (ops.MaxPool, ops.Reshape, ops.Transpose, ops.Slice)
-"""Operators that pick elements of one tensor by order or place, so that clamps commute."""
+"""Operators that select elements by order or position, so that clamps commute with them."""
 
 
 def _clamp(low: float, high: float) -> ops.Unary:
-    """Return the operator of two limits; infinite ones are written as the largest numbers."""
+    """Return the operator for two limits; infinite limits become the largest numbers."""
     if low == 0 and high >= LARGEST:
         return ops.Unary("Relu")
     return ops.Unary("Clip", (max(low, -LARGEST), min(high, LARGEST)))
@@ -42,7 +42,7 @@ def name_limits(site: Site, bound: ops.Binary, x: str, limit: float) -> str | No
 
 @rule(op(ops.Unary, clamped(value("x")), capture="outer", where=is_clamp, result=is_float32))
 def merge_clamps(site: Site, outer: ops.Unary, clamps: tuple[ops.Unary, ...], x: str) -> str | None:
-    """Clamps in a row -> one; limits that limit nothing -> none."""
+    """Consecutive clamps -> one clamp; clamps without effect -> none."""
     inner = clamp_of(clamps)
     both = Clamp(*clamp_limits(outer)).after((inner.low, inner.high))
     if both.low <= -LARGEST and both.high >= LARGEST:
@@ -61,7 +61,7 @@ def merge_clamps(site: Site, outer: ops.Unary, clamps: tuple[ops.Unary, ...], x:
     )
 )
 def hoist_clamp(site: Site, clamp: ops.Unary, move: ops.Operator, x: str) -> str | None:
-    """clamp(move(x)) -> move(clamp(x)), where nothing else reads x or the moved x."""
+    """clamp(move(x)) -> move(clamp(x)), if nothing else reads x or the moved x."""
     return site.emit(move, site.emit(clamp, x), label=site.node("move").name)
 
 

@@ -1,8 +1,8 @@
 """Fold products and sums with constants, such as batch normalisation, into weights and biases.
 
-The importer writes BatchNormalization as Mul and Add. Behind a convolution or dense layer they fold
-always; ahead of one a product folds always, a sum only where no padding stands in between, since
-padding is zero after the sum.
+The importer writes BatchNormalization as Mul and Add. After a convolution or dense layer, both
+always fold. Before one, a product always folds, but a sum folds only without padding in between,
+because padding is zero after the sum.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from .patterns import is_float32
 
 @dataclass(frozen=True, slots=True)
 class ScaleAndOffset:
-    """What Add, Sub, Mul or Div with a constant makes of x: `factor * x + offset` per channel.
+    """The effect of Add, Sub, Mul or Div with a constant: `factor * x + offset` per channel.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ Layer = ops.Conv | ops.MatMul
 
 
 def is_matrix(kind: TensorType) -> bool:
-    """Tell whether a type is that of a dense layer's weights."""
+    """Tell whether a type fits a dense layer's weights."""
     return len(kind.shape) == 2
 
 
@@ -154,12 +154,12 @@ def scale_and_offset(
     constant : str
         The constant.
     axis, channels, rank : int
-        Where the channels of the variable are, how many, and its rank.
+        Channel axis of the variable, number of channels, and rank.
 
     Returns
     -------
     ScaleAndOffset or None
-        None where the constant varies along another axis, or the function is no such one.
+        None if the constant varies along another axis, or the function has another form.
     """
     values = _per_channel(site.data(constant), axis, channels, rank)
     if values is None or not isinstance(function.attributes, ops.Binary):
@@ -178,7 +178,7 @@ def scale_and_offset(
 
 
 def _per_channel(data: np.ndarray, axis: int, channels: int, rank: int) -> np.ndarray | None:
-    """Return a constant as float64[channels]; None where it varies along another axis."""
+    """Return a constant as float64[channels]; None if it varies along another axis."""
     if data.ndim > rank:
         return None
     shape = (1,) * (rank - data.ndim) + data.shape
@@ -191,7 +191,7 @@ def _per_channel(data: np.ndarray, axis: int, channels: int, rank: int) -> np.nd
 
 
 def _emit(site: Site, x: str, weights: np.ndarray, bias: np.ndarray) -> str:
-    """Emit the layer with new weights and bias; the sum behind a dense layer is an Add."""
+    """Emit the layer with new weights and bias; the bias of a dense layer is an Add."""
     layer = site.node("layer")
     label = layer.name
     w = site.constant(weights.astype(np.float32), f"{label}.weights")
@@ -219,5 +219,5 @@ def fold_batch_normalisation(graph: Graph) -> Graph:
 
 
 def fold_into_convolutions(graph: Graph) -> Graph:
-    """Merge them into convolutions alone: what dense layers have beside them stays as it is."""
+    """Merge per-channel products and sums into convolutions only, not into dense layers."""
     return rewrite(graph, *FOLD_CONVOLUTIONS)

@@ -1,7 +1,7 @@
-"""Compute at compile time what depends on constants only.
+"""Evaluate nodes at compile time if all their inputs are constant.
 
-Dequantize is left alone at first, since weights are recognised as integers with a scale;
-`fold_dequantize` folds what is left of them for the host's float operators.
+`fold_constants` keeps Dequantize, because patterns recognise weights as integers with a scale.
+Later, `fold_dequantize` folds the rest for the host's float operators.
 """
 
 from ..graph import Graph, evaluate_operator

@@ -1,4 +1,4 @@
-"""Fold tables away: one that only clamps joins its producer's clamp, two in a row become one."""
+"""Fold tables: a table that only clamps joins its producer's clamp; two tables become one."""
 
 from dataclasses import replace
 
@@ -42,5 +42,5 @@ def clamp(site: Site, layer: ops.QConv | ops.QAdd, x: str, table: str) -> str | 
 
 
 def fold_tables(graph: Graph) -> Graph:
-    """Fold QLut into the only operator above it where that is exact."""
+    """Fold QLut into its producer, if it is the only reader and the result is exact."""
     return rewrite(graph, compose, clamp)

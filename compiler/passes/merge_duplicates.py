@@ -1,4 +1,4 @@
-"""Compute once what is written twice: nodes of equal attributes and inputs become one."""
+"""Eliminate common subexpressions: merge nodes with equal attributes and inputs."""
 
 from ..graph import Graph, Node, Output, drop_unused
 

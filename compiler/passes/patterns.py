@@ -1,4 +1,4 @@
-"""Patterns that passes share: quantised values, clamps behind a layer, constants; and layouts."""
+"""Shared patterns of passes: quantised values, clamps after a layer, constants, layouts."""
 
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ def is_per_tensor(operator: ops.Quantize | ops.Dequantize) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Clamp:
-    """Limits that Relu and Clip set, in real numbers."""
+    """The limits of Relu and Clip, as real numbers."""
 
     low: float = -np.inf
     high: float = np.inf
@@ -52,8 +52,8 @@ class Clamp:
     def bounds(self, target: ops.Quantize) -> tuple[int, int]:
         """Return the limits as integers of `target`.
 
-        Exact: quantising is monotone, so clamping before it equals clamping after it by the
-        quantised limits.
+        This is exact: quantisation is monotone, so a clamp before it equals a clamp after it with
+        the quantised limits.
         """
         limits = np.array([self.low, self.high], dtype=np.float32)
         with np.errstate(invalid="ignore"):
@@ -61,7 +61,7 @@ class Clamp:
         return int(low), int(high)
 
     def after(self, inner: tuple[float, ...]) -> "Clamp":
-        """Return both clamps as one: what `inner` lets through is clamped by this one."""
+        """Return the composition of two clamps: `inner` first, then this one."""
         low, high = np.clip(inner, self.low, self.high)
         return Clamp(float(low), float(high))
 
@@ -72,13 +72,13 @@ def is_clamp(operator: ops.Unary) -> bool:
 
 
 def clamp_limits(operator: ops.Operator) -> tuple[float, ...]:
-    """Return the lowest and highest value that Relu or Clip gives."""
+    """Return the smallest and largest result of Relu or Clip."""
     assert isinstance(operator, ops.Unary), "Relu and Clip are functions of one value"
     return operator.parameters if operator.kind == "Clip" else (0.0, np.inf)
 
 
 def clamp_of(operators: tuple[ops.Operator, ...]) -> Clamp:
-    """Return clamps in a row, the last one first, as one."""
+    """Return the composition of consecutive clamps, given last first."""
     clamp = Clamp()
     for operator in operators:
         clamp = clamp.after(clamp_limits(operator))
@@ -89,7 +89,7 @@ CLAMP = op(ops.Unary, value(), where=is_clamp)
 
 
 def clamped(inner: GraphPattern) -> GraphPattern:
-    """Describe a value behind any number of clamps, which `clamps` captures."""
+    """Describe a value after any number of clamps, which `clamps` captures."""
     return repeated(CLAMP, inner, "clamps")
 
 
@@ -97,9 +97,9 @@ def clamped(inner: GraphPattern) -> GraphPattern:
 
 
 def quantised(inner: GraphPattern) -> NodePattern:
-    """Describe a per-tensor Quantize to int8, `target`, of a value behind `clamps`.
+    """Describe a per-tensor Quantize to int8, `target`, of a value after `clamps`.
 
-    A tensor of no elements is left alone: the accelerator has no loops of no steps.
+    An empty tensor does not match, because the accelerator has no loops without iterations.
     """
     return op(
         ops.Quantize,
@@ -126,18 +126,18 @@ def quantisation_of(target: ops.Quantize | ops.Dequantize) -> Quantisation:
 
 
 def result_of(site: Site) -> tuple[Quantisation, tuple[int, int]]:
-    """Return the quantisation of what `quantised` has found, and its limits as integers."""
+    """Return the quantisation of a match of `quantised`, and its limits as integers."""
     target = site["target"]
     return quantisation_of(target), clamp_of(site["clamps"]).bounds(target)
 
 
 def scale_of(site: Site, x: str) -> Quantisation:
-    """Return the quantisation of what `dequantised(x)` has found."""
+    """Return the quantisation of a match of `dequantised(x)`."""
     return quantisation_of(site[f"{x}_scale"])
 
 
 def known(capture: str) -> GraphPattern:
-    """Describe a constant float32 value, perhaps a dequantised one; see `known_data`."""
+    """Describe a constant float32 value, possibly dequantised; see `known_data`."""
     held = op(ops.Dequantize, value(constant=True), value=capture)
     return either(value(capture, constant=True, where=is_float32), held)
 
@@ -146,7 +146,7 @@ _KNOWN = known("name")
 
 
 def known_data(view: GraphView, name: str) -> np.ndarray | None:
-    """Return a constant float32 array, quantised or not; None for any other value."""
+    """Return a constant float32 array, quantised or not; None for other values."""
     match = first_match(_KNOWN, view, name)
     if match is None or not match.nodes:
         return None if match is None else view.data(name)
@@ -164,13 +164,13 @@ def known_number(view: GraphView, name: str) -> np.float32 | None:
 
 
 def to_image(site: Site, x: str, label: str = "") -> str:
-    """Emit a reshape of any tensor to rank 4, its last axis kept (nothing for rank 4)."""
+    """Emit a reshape of any tensor to rank 4 that keeps the last axis; none for rank 4."""
     shape = site.shape_of(x)
     return x if len(shape) == 4 else site.emit(ops.Reshape(image_shape(shape)), x, label=label)
 
 
 def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return [N, 1, middle, C] for a shape: first axis, the middle ones in one, last axis."""
+    """Return [N, 1, middle, C] for a shape: first axis, product of the middle axes, last axis."""
     channels = shape[-1] if shape else 1
     first = shape[0] if len(shape) > 1 else 1
     middle = int(np.prod(shape[1:-1], dtype=np.int64)) if len(shape) > 2 else 1
@@ -178,7 +178,7 @@ def image_shape(shape: tuple[int, ...]) -> tuple[int, int, int, int]:
 
 
 def reshaped(site: Site, x: str, shape: tuple[int, ...], label: str = "") -> str:
-    """Emit a reshape; nothing where the value has the shape."""
+    """Emit a reshape, unless the value already has the shape."""
     return x if site.shape_of(x) == shape else site.emit(ops.Reshape(shape), x, label=label)
 
 

@@ -1,9 +1,9 @@
 """Recognise a constant added to each channel of a quantised value -> a 1x1 convolution of channels.
 
-Quantisers that look at one operator at a time leave a layer's bias behind the layer, with a change
-of scale of its own. What is added becomes an integer in units of input scale over weight, rounded
-as the bias of any layer is; each channel takes the weight whose rounding changes the fewest of its
-256 results, mostly none.
+Some quantisers handle one operator at a time. They leave a layer's bias after the layer, with a
+scale of its own. Here, the bias becomes an integer in units of input scale over weight, rounded
+like the bias of any layer. Each channel takes the weight whose rounding changes the fewest of its
+256 results, usually none.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from .patterns import (
 LARGEST_WEIGHT = 127
 
 MOST_MISSES = 2
-"""Inputs, of 256, for which a channel may differ from the definition, by one."""
+"""Number of the 256 inputs for which a channel may differ from the definition, by one."""
 
 
 X = dequantised("x", constant=False)
@@ -39,7 +39,7 @@ def recognise(site: Site, x: str, terms: str) -> str | None:
     """Quantize(clamps(Add(Dequantize(x), constant))) -> QConv(x), a weight and a bias a channel."""
     addends, shape, label = known_data(site.view, terms), site.shape_of(x), site.node("add").name
     if addends is None or addends.size == 1 or not shape:
-        return None  # one number makes a table, which is exact
+        return None  # a single number becomes a table, which is exact
     if not addends.size == addends.shape[-1] == shape[-1]:
         return None
     given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
@@ -69,9 +69,9 @@ def fit_biases(
     Parameters
     ----------
     terms : float32[C]
-        What is added to each channel.
+        The addend of each channel.
     x, y : Quantisation
-        Of the value and of the result.
+        Quantisations of the value and of the result.
     low, high : int
         Limits of the result.
 

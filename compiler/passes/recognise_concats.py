@@ -1,7 +1,7 @@
 """Recognise concatenations of integers: Concat of int8 -> QConcat.
 
-Dequantize, Concat, Quantize has become Concat of integers before (`sink_dequantize`), with a
-Quantize behind each Dequantize; where the two differ, they become a table of all 256 values.
+`sink_dequantize` already turned Dequantize, Concat, Quantize into a Concat of integers, with a
+Quantize after each Dequantize. If the two differ, they become a table of all 256 values.
 """
 
 from ..graph import Graph

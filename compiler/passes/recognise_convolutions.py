@@ -38,7 +38,7 @@ LAYER = either(
 )
 
 Term = tuple[str, tuple[int, ...]]
-"""A part of a bias: a value, and the shape that it may broadcast to."""
+"""A part of a bias: a value, and the shape to which it may broadcast."""
 
 HELD = value("held", constant=True)
 TERM = either(HELD, op(ops.Dequantize, HELD, capture="scaling"))
@@ -111,7 +111,7 @@ def recognise(
 
 
 def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
-    """Return `float32(float32(x * w) / y)`, raised to the smallest normal number where below.
+    """Return `float32(float32(x * w) / y)`, but at least the smallest normal number.
 
     A scale below 2**-126 brings every accumulator to 0, so raising it changes nothing.
 
@@ -133,8 +133,8 @@ def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
 def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
     """Return the sum of the bias terms as int64[Co] in units of input scale times weight scale.
 
-    An int32 bias quantised with that product (as converters do) is taken as it is; any other one
-    is rounded to the nearest integer. None where a term does not broadcast.
+    An int32 bias that is quantised with that product, as by converters, is used unchanged. Any
+    other bias is rounded to the nearest integer. Returns None if a term does not broadcast.
     """
     total = np.zeros(len(unit), dtype=np.int64)
     for name, shape in terms:
@@ -155,7 +155,7 @@ def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Tell whether an array of `shape` broadcasts to `target`, leading ones aside."""
+    """Tell whether an array of `shape` broadcasts to `target`, ignoring leading ones."""
     rank = max(len(shape), len(target))
     padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (shape, target)]
     return all(size in (1, wanted) for size, wanted in zip(*padded, strict=True))

@@ -1,8 +1,8 @@
 """Recognise quantised products of two activations: two Dequantize, MatMul, Quantize -> QMatMul.
 
-A constant factor behind the product, such as the one over a square root in attention, is part of
-the scale. Products that broadcast one operand over images or heads stay on the host, and so do
-those whose sums the machine might not requantise exactly.
+A constant factor after the product, such as the inverse square root in attention, becomes part of
+the scale. A product stays on the host if it broadcasts one operand over images or heads, or if the
+machine might not requantise its sums exactly.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ PRODUCT = op(
 
 
 def _scaled(product: GraphPattern) -> GraphPattern:
-    """Describe a value, perhaps times or over a `factor`."""
+    """Describe a value that may be multiplied or divided by a `factor`."""
     times = op(ops.Binary("Mul"), product, known("factor"), commutative=True)
     over = op(ops.Binary("Div"), product, known("factor"), capture="divides")
     return either(product, times, over)
@@ -75,7 +75,7 @@ TURNED = op(ops.Transpose, value("x", where=lambda kind: len(kind.shape) == 3), 
 
 
 def _turned_late(site: Site, name: str) -> str:
-    """Transpose(x) of rank 3 -> Transpose(Reshape(x)), one image: what `absorb_heads` looks for."""
+    """Transpose(x) of rank 3 -> Transpose(Reshape(x)), one image, a form for `absorb_heads`."""
     match = first_match(TURNED, site.view, name)
     if match is None:
         return name
@@ -86,7 +86,7 @@ def _turned_late(site: Site, name: str) -> str:
 
 
 def _exact(depth: int, a: Quantisation, b: Quantisation, scale: float) -> bool:
-    """Whether every sum fits int32, and is requantised as binary32 would; see `numbers`."""
+    """Whether every sum fits int32 and is requantised as in binary32; see `numbers`."""
     widest = [max(127 - one.zero_point, 128 + one.zero_point) for one in (a, b)]
     largest = depth * widest[0] * widest[1]
     return largest < EXACT_LIMIT or (largest < 2**31 and scale >= SMALL_SCALE)

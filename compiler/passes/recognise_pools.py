@@ -1,6 +1,6 @@
 """Recognise quantised pools: Dequantize, AveragePool, Quantize -> QAvgPool; MaxPool -> QMaxPool.
 
-Averages over different numbers of elements (padding that does not count) stay on the host.
+Averages over varying numbers of elements (padding that does not count) stay on the host.
 """
 
 from ..graph import Graph
@@ -10,7 +10,7 @@ from ..rewriting import Site, op, rewrite, rule, value
 from .patterns import channels_first, dequantised, is_int8, quantised, result_of, scale_of
 
 LARGEST_WINDOW = 1 << 16
-"""Elements of a window from which its sum could leave the range that requantises exactly."""
+"""From this number of elements, a window's sum may leave the exactly requantised range."""
 
 
 def is_even(pool: ops.AveragePool) -> bool:

@@ -1,7 +1,7 @@
 """Recognise resizing by copies: Gather that repeats each row or column of int8 -> QResize.
 
-The importer has worked out which element each one of the result takes, whatever the model calls
-the mode; only where that is a copy of each pixel as often as any other is it a QResize.
+For every mode, the importer lists the source element of each result element. The node is a QResize
+only if every pixel is copied the same number of times.
 """
 
 import numpy as np
@@ -34,7 +34,7 @@ def recognise(
     image: str | None,
     inner: ops.QResize | None,
 ) -> str | None:
-    """Gather(x, each row or column several times) -> QResize(x), together with one above."""
+    """Gather(x, each row or column several times) -> QResize(x); merges with a QResize above."""
     shape, data = site.shape_of(site.root.inputs[0]), site.data(indices)
     size = shape[gather.axis]
     factor = data.size // max(size, 1)

@@ -11,7 +11,7 @@ CHANNELS = 1
 
 @rule(op(ops.Slice, value("x"), capture="cut", result=is_int8))
 def recognise(site: Site, cut: ops.Slice, x: str) -> str | None:
-    """Slice(x) -> QSlice(x), where it takes neighbouring channels."""
+    """Slice(x) -> QSlice(x), if the channels are adjacent."""
     if 0 in site.shape or len(site.shape) != len(TO_LAST) or cut.steps[CHANNELS] != 1:
         return None
     starts, stops, steps = (

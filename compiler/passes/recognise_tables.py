@@ -1,7 +1,7 @@
 """Recognise functions of one int8: any elementwise float subgraph between Dequantize and Quantize.
 
-The subgraph is evaluated on all 256 values, so the table is exact whatever stands in it: one
-activation, a composed one such as `x * sigmoid(x)`, or a mere change of scale.
+The subgraph is evaluated on all 256 values, so the table is exact for any subgraph: an activation,
+a composition such as `x * sigmoid(x)`, or only a change of scale.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ BEFORE_RESHAPES = repeated(op(ops.Reshape, value()), value("name"))
 
 @rule(quantised(value()))
 def recognise(site: Site, target: ops.Quantize) -> str | None:
-    """Quantize(f(Dequantize(x))) -> QLut(x, table of f); nothing at all where f changes nothing."""
+    """Quantize(f(Dequantize(x))) -> QLut(x, table of f), or x if f is the identity."""
     (given,) = site.root.inputs
     x = _source(site.view, given, site.root.output.type.elements)
     if x is None:
@@ -36,10 +36,10 @@ def recognise(site: Site, target: ops.Quantize) -> str | None:
 
 
 def _source(view: GraphView, given: str, elements: int) -> str | None:
-    """Return the int8 value that all of the subgraph is a function of, if there is one.
+    """Return the only int8 value on which the subgraph depends, if there is one.
 
-    Where paths end at different values, those computed elementwise themselves are followed further
-    up: `x * quantised sigmoid(x)` has one source.
+    If paths end at different values, the search continues above those that are elementwise results:
+    `x * quantised sigmoid(x)` has one source.
     """
     found = _leaves(view, given, elements)
     while found is not None and len(found) > 1:
@@ -59,9 +59,9 @@ def _source(view: GraphView, given: str, elements: int) -> str | None:
 def _leaves(view: GraphView, name: str, elements: int, through: bool = False) -> set[str] | None:
     """Return the int8 values at which a float subgraph begins; None if it is not elementwise.
 
-    All have as many elements as the result, so that nothing is broadcast but single numbers, and
-    may be reshaped on the way. With `through`, `name` is an int8 value itself and the search goes
-    on above it.
+    Each has as many elements as the result, so only single numbers are broadcast. Reshapes on the
+    way are allowed. With `through`, `name` is itself an int8 value and the search continues above
+    it.
     """
     name = _before_reshapes(view, name)
     kind = view.types[name]

@@ -1,4 +1,4 @@
-"""Make every quantised tensor int8: uint8 minus 128, its zero point minus 128; nothing is rounded.
+"""Make every quantised tensor int8: subtract 128 from uint8 and zero point, without rounding.
 
 The graph's uint8 inputs and outputs keep their type through a Shift on the host.
 """
@@ -12,12 +12,12 @@ from .patterns import is_int8, is_uint8
 from .sink_dequantize import MOVES
 
 OFFSET = 128
-"""uint8 value of what int8 calls 0."""
+"""The uint8 value that corresponds to 0 in int8."""
 
 SHIFT = ops.Shift()
 
 TO_UNSIGNED = op(ops.Shift, value("x", where=is_int8))
-"""A Shift to uint8: only such ones sink."""
+"""A Shift to uint8; only these sink."""
 
 
 def _moved(points: tuple[int, ...]) -> tuple[int, ...]:
@@ -33,7 +33,7 @@ def shift_quantize(site: Site, target: ops.Quantize, x: str) -> str | None:
 
 @rule(op(ops.Dequantize, value("x", where=is_uint8), capture="scaling"))
 def shift_dequantize(site: Site, scaling: ops.Dequantize, x: str) -> str | None:
-    """Dequantize(uint8) -> Dequantize(Shift(uint8)); a constant is shifted at once."""
+    """Dequantize(uint8) -> Dequantize(Shift(uint8)); a constant is shifted at compile time."""
     if site.is_constant(x):
         signed = site.constant((site.data(x) ^ 0x80).view("int8"), f"{x}.int8")
     else:
@@ -72,7 +72,7 @@ def shift_pool(site: Site, pool: ops.MaxPool, x: str) -> str | None:
 
 
 def shift_unsigned(graph: Graph) -> Graph:
-    """Replace uint8 by int8 wherever it is quantised, moved or dequantised."""
+    """Replace uint8 by int8 wherever values are quantised, moved or dequantised."""
     return rewrite(
         *(graph, shift_quantize, shift_dequantize, cancel),
         *(sink, sink_below_concat, sink_below_pad, shift_pool),

@@ -1,7 +1,7 @@
-"""Move elements as integers: Dequantize goes below what moves, Quantize above.
+"""Move elements as integers: Dequantize sinks below movements, Quantize rises above them.
 
-All rules are exact: both are elementwise and monotone. They bring Dequantize and Quantize next to
-the operator that computes, so that patterns need no exceptions for moves in between.
+All rules are exact, because Dequantize and Quantize are elementwise and monotone. Afterwards, both
+are next to the computing operator, so patterns need not allow for movements in between.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from ..rewriting import Site, each, op, repeated, rewrite, rule, value
 from .patterns import is_per_tensor
 
 MOVES = (ops.Reshape, ops.Transpose, ops.Slice, ops.Gather, ops.MaxPool)
-"""Operators that pick elements and compute nothing."""
+"""Operators that select elements and compute nothing."""
 
 DEQUANTIZED = op(ops.Dequantize, value("x"), capture="scaling")
 
@@ -21,7 +21,7 @@ PARTS = op(
     each(repeated(op(ops.Unary, value()), op(ops.Dequantize))),
     capture="concat",
 )
-"""Parts that are functions of integers, element by element."""
+"""Parts that are elementwise functions of integers."""
 
 
 @rule(op(MOVES, DEQUANTIZED, ..., capture="move"))

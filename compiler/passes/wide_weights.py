@@ -1,8 +1,9 @@
-"""Weights that take nine bits once their zero point is subtracted, as sums of int8 weights.
+"""Nine-bit weights as sums of int8 weights.
 
-Models with uint8 weights have zero points in the middle of the range, TFLite's older ones for
-example, and what is left reaches past int8. A convolution of it is one of as many copies of the
-input, side by side in the channels, with the terms as their weights: `x * w = x * a + x * b`.
+Some models, such as TFLite's older ones, have uint8 weights with zero points in the middle of the
+range. Without the zero point, such a weight may exceed int8. It is split into int8 terms. The
+convolution then reads copies of the input, side by side in the channels, with one term per copy:
+`x * w = x * a + x * b`.
 """
 
 import numpy as np
@@ -12,12 +13,12 @@ from ..accumulators import SMALL_SCALE, accumulator_bounds
 
 
 def split_weights(weights: np.ndarray) -> list[np.ndarray]:
-    """Return int8 arrays of the weights' shape whose sum they are; one where they fit.
+    """Return int8 arrays whose sum is the weights; a single array if the weights fit int8.
 
     Parameters
     ----------
     weights : int16[...]
-        From -255 to 255: two terms, or three beyond 254.
+        From -255 to 255; values beyond 254 need three terms, others two at most.
     """
     terms, rest = [], weights.astype(np.int16)
     while not terms or rest.any():

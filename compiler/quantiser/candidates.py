@@ -28,7 +28,7 @@ MIN_GAIN_DB = 0.05
 
 
 @dataclass(slots=True)
-class Candidate:
+class QuantisationCandidate:
     """One way to quantise a network, and its noise.
 
     Attributes
@@ -66,7 +66,7 @@ def best_candidate(
     batches: Batches,
     options: QuantiserOptions,
     progress: Progress,
-) -> Candidate:
+) -> QuantisationCandidate:
     """Try all ways that the options allow, and return the one with the least noise.
 
     Parameters
@@ -110,7 +110,7 @@ def best_candidate(
         other = equalise(graph, links, statistics.peaks)
         sources.append((other, calibrate(other, points, batches)))
     methods = tuple(METHODS) if options.method == AUTO else (options.method,)
-    found: list[Candidate] = []
+    found: list[QuantisationCandidate] = []
     for source, statistics in sources:
         for method in methods:
             progress(f"quantising, ranges by {method}")
@@ -128,14 +128,16 @@ def best_candidate(
 
 def _candidate(
     graph: Graph, points: Points, statistics: ActivationStatistics, method: str, batches: Batches
-) -> Candidate:
+) -> QuantisationCandidate:
     quantisations = choose_quantisations(points, statistics, method)
     inserted = insert_quantisation(graph, points, quantisations)
     end_db = end_noise(graph, inserted, points, batches)
-    return Candidate(graph, points, statistics, quantisations, inserted, method, end_db=end_db)
+    return QuantisationCandidate(
+        graph, points, statistics, quantisations, inserted, method, end_db=end_db
+    )
 
 
-def _corrected(plain: Candidate, batches: Batches) -> Candidate:
+def _corrected(plain: QuantisationCandidate, batches: Batches) -> QuantisationCandidate:
     """Return a candidate with corrected biases."""
     graph, points = plain.source, plain.points
     corrections = correct_biases(plain.inserted, points, plain.statistics.means, batches)

@@ -7,7 +7,7 @@ import numpy as np
 from .. import frontend
 from ..graph import Graph
 from .batches import Batches
-from .candidates import Candidate, Progress, best_candidate
+from .candidates import Progress, QuantisationCandidate, best_candidate
 from .float_layer import FloatLayer, origin
 from .measure import (
     Agreement,
@@ -116,7 +116,7 @@ def quantise(
 
 
 def _loses_too_much(
-    graph: Graph, best: Candidate, batches: Batches, options: QuantiserOptions
+    graph: Graph, best: QuantisationCandidate, batches: Batches, options: QuantiserOptions
 ) -> bool:
     if best.end_db < options.least_end_db:
         return True
@@ -129,12 +129,12 @@ def _loses_too_much(
 
 def _rescue(
     graph: Graph,
-    best: Candidate,
+    best: QuantisationCandidate,
     kept: tuple[str, ...],
     batches: Batches,
     options: QuantiserOptions,
     progress: Progress,
-) -> tuple[dict[str, str], Candidate] | None:
+) -> tuple[dict[str, str], QuantisationCandidate] | None:
     """Return the noisiest layer to float, alone or with the layers that it reads.
 
     Returns the layers, value of the first node -> name, and the new candidate; None where nothing
@@ -159,7 +159,7 @@ def _rescue(
     return None
 
 
-def _read_by(best: Candidate, reader: FloatLayer) -> list[FloatLayer]:
+def _read_by(best: QuantisationCandidate, reader: FloatLayer) -> list[FloatLayer]:
     """Return the layers whose outputs a layer reads."""
     sources = {origin(best.source, name) for name in reader.inputs}
     return [layer for layer in best.points.layers if layer.output in sources]

@@ -1,8 +1,9 @@
 """Tensor expressions and schedules: declare a kernel in index notation, then transform its loops.
 
-`docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`; a `Schedule` is a list
-of checked steps whose `program` is a tree of loops, which `interpret` runs literally and
-`instances` walks as a machine would, and `lower` turns into a checked program of the accelerator.
+`docs/schedules.md` is the guide. Declarations build the compiler's `Kernel`. A `Schedule` is a list
+of checked steps, and its `program` is a tree of loops. `interpret` runs the loops literally,
+`instances` walks them as a machine would, and `lower` turns them into a checked program of the
+accelerator.
 """
 
 from importlib import import_module
@@ -38,7 +39,7 @@ from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope
 from .stages import Kind, ScheduleError
 from .steps import Step, parse_step
 from .storage_steps import Arena, Precede, Roll
-from .values import Operand, Value, clamp, lookup, maximum, minimum, requantise
+from .values import DeclaredTensor, TensorExpression, clamp, lookup, maximum, minimum, requantise
 from .values import maximum_over as max
 from .values import sum_over as sum
 
@@ -53,6 +54,7 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "ComputeRoot",
+    "DeclaredTensor",
     "DotProduct",
     "Executable",
     "Fuse",
@@ -60,7 +62,6 @@ __all__ = [
     "Instance",
     "InterpretError",
     "Kind",
-    "Operand",
     "Outcome",
     "Parallelise",
     "Pipeline",
@@ -74,9 +75,9 @@ __all__ = [
     "SetScope",
     "Split",
     "Step",
+    "TensorExpression",
     "Tensorise",
     "Unroll",
-    "Value",
     "Vectorise",
     "apply",
     "axes",
@@ -114,11 +115,11 @@ __all__ = [
 ]
 
 _LOWERING = {"Executable": "executable", "Outcome": "executable", "lower": "lower_kernel"}
-"""Names of the accelerator's target, which itself is built on this package."""
+"""Names of the accelerator target, which imports this package; so they are loaded late."""
 
 
 def __getattr__(name: str) -> object:
-    """Load a name of the accelerator's target when it is first used."""
+    """Load a name of the accelerator target at its first use."""
     if name not in _LOWERING:
         raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
     return getattr(import_module(f"..accelerator.{_LOWERING[name]}", __name__), name)

@@ -1,4 +1,4 @@
-"""Arithmetic on `Affine`: what declarations and bounds inference need of it."""
+"""Arithmetic on `Affine` for declarations and bounds inference."""
 
 from collections.abc import Callable, Mapping
 
@@ -25,7 +25,7 @@ def total(*parts: Affine | int) -> Affine:
 
 
 def scaled(affine: Affine, factor: int) -> Affine:
-    """Every coefficient and the constant times `factor`."""
+    """Multiply every coefficient and the constant by `factor`."""
     if factor == 1:
         return affine
     if not factor:
@@ -34,12 +34,12 @@ def scaled(affine: Affine, factor: int) -> Affine:
 
 
 def renamed(affine: Affine, name_of: Callable[[str], str]) -> Affine:
-    """With other names for its variables, which must stay different."""
+    """Rename the variables; the new names must be distinct."""
     return Affine(tuple(sorted((name_of(k), v) for k, v in affine.terms)), affine.constant)
 
 
 def value_of(affine: Affine, values: Mapping[str, int]) -> int:
-    """The number that it is for given variables."""
+    """Evaluate for given values of the variables."""
     result = affine.constant
     for name, factor in affine.terms:
         result += factor * values[name]

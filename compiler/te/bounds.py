@@ -1,9 +1,9 @@
-"""Bounds inference: the box of each stage, the extents of its loops, and what they bind.
+"""Bounds inference: the box of each stage, the extents of its loops, and their bindings.
 
 Consumers are planned before producers. A stage computed inside a consumer's loop covers the box
-that its readers touch in one iteration of it: every variable bound there is fixed, every other one
-ranges over its interval. Boxes are exact for affine indices of split loops. A fused loop is known
-only where it is fixed as a whole; otherwise both its axes count in full.
+that its readers touch in one iteration: each variable bound there is fixed, and each other variable
+ranges over its interval. Boxes are exact for affine indices of split loops. If the variable of a
+fused loop is not fixed, the box takes the full extent of both axes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,10 +19,10 @@ from .stages import Division, Fusion, Place, Stage, State
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What values a variable takes: `value` + 0..`extent`-1, inside what its guards let through.
+    """The values of a variable: `value` + 0..`extent`-1, limited by its guards.
 
-    `base` is where its axis starts and `size` how many values that has; `limits` are the elements
-    that exist, for the variable of an axis.
+    `base` is the start of its axis and `size` the number of the axis' values. For the variable of
+    an axis, `limits` are the elements that exist.
     """
 
     value: Affine
@@ -33,8 +33,8 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
-    """A variable that becomes known: how, unless it is a loop's own, and what must hold of it."""
+class VariableBinding:
+    """A variable that becomes known: its `Let`, unless a loop binds it, and its conditions."""
 
     loop: str
     let: Let | None
@@ -42,38 +42,38 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """A stage with numbers.
+class StagePlan:
+    """The inferred bounds of a stage.
 
     Parameters
     ----------
     stage
-        What is planned.
+        The stage.
     starts
-        Where each axis starts, reductions at zero.
+        Start of each axis; reductions start at zero.
     sizes
-        How many values each axis takes.
+        Number of values of each axis.
     extents
-        Of every loop that ever was, those now split or fused included.
+        Extent of every loop, including loops that were split or fused.
     bindings
-        For 0, 1, 2, ... open loops: what becomes known then.
+        For 0, 1, 2, ... open loops, the variables that become known.
     outside
         Variables bound around the whole nest.
     rolling
-        Where the stage rolls through a ring of rows.
+        The ring of rows, if the stage rolls.
     """
 
     stage: Stage
     starts: Mapping[str, Affine]
     sizes: Mapping[str, int]
     extents: Mapping[str, int]
-    bindings: tuple[tuple[Binding, ...], ...]
+    bindings: tuple[tuple[VariableBinding, ...], ...]
     outside: frozenset[str]
     rolling: Rolling | None = None
 
     @property
     def box(self) -> tuple[Interval, ...]:
-        """What is computed, per dimension."""
+        """The box that is computed, per dimension."""
         return tuple(Interval(self.starts[axis], self.sizes[axis]) for axis in self.stage.axes)
 
     def bound(self, opened: int) -> frozenset[str]:
@@ -90,7 +90,7 @@ class Plan:
 class Bounds:
     """The plans of all stages, and the definitions of all variables."""
 
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
 
     def known(self, place: Place | None) -> frozenset[str]:
@@ -101,7 +101,7 @@ class Bounds:
         return plan.bound(plan.stage.loops.index(place.loop) + 1)
 
     def interval(self, affine: Affine, fixed: frozenset[str]) -> Interval:
-        """Between which values an index lies while some variables are fixed."""
+        """The interval of an index while some variables are fixed."""
         low, extent = Affine((), affine.constant), 1
         for name, factor in affine.terms:
             part = Interval(variable(name), 1) if name in fixed else self._range(name, fixed)
@@ -111,7 +111,7 @@ class Bounds:
         return Interval(low, extent)
 
     def behind(self, indices: Iterable[Affine]) -> set[str]:
-        """The variables that indices depend on, also through where the axes of others start."""
+        """The variables that indices depend on, directly or through the starts of axes."""
         found: set[str] = set()
         names = [name for affine in indices for name, _ in affine.terms]
         while names:
@@ -170,7 +170,7 @@ def infer_bounds(state: State) -> Bounds:
 def _hulls(
     stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]
 ) -> list[Interval | None]:
-    """Per dimension the least interval that all readers touch."""
+    """The least interval that contains all elements read, per dimension."""
     parts = [
         bounds.touched(reader.name, read, stage.domain, fixed)
         for reader in state.readers(stage.name)
@@ -181,7 +181,7 @@ def _hulls(
 
 
 def _required(stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str]) -> list[Interval]:
-    """The hull of what all readers touch, inside what exists."""
+    """The hull of all elements that readers touch and that exist."""
     box = []
     for hull, (low, high) in zip(_hulls(stage, state, bounds, fixed), stage.domain, strict=True):
         if hull is None or hull.extent >= high - low:
@@ -192,7 +192,7 @@ def _required(stage: Stage, state: State, bounds: Bounds, fixed: frozenset[str])
 
 
 def _hull(ranges: list[Interval]) -> Interval | None:
-    """The least interval around all, None where that depends on variables."""
+    """The least interval around all intervals; None if it depends on variables."""
     terms = ranges[0].low.terms
     if any(part.low.terms != terms for part in ranges):
         return None
@@ -202,7 +202,7 @@ def _hull(ranges: list[Interval]) -> Interval | None:
 
 
 def clipped(interval: Interval, limits: tuple[int, int] | None) -> Interval:
-    """Cut to what exists, where the interval does not move; never empty."""
+    """Limit an interval to the elements that exist, if it does not move; never empty."""
     if limits is None or interval.low.terms:
         return interval
     low = min(max(interval.low.constant, limits[0]), limits[1] - 1)
@@ -224,10 +224,10 @@ def _plan(
     limits = dict(zip(stage.axes, stage.domain, strict=True))
     extents = loop_extents(stage, sizes)
     needs = _needs(stage)
-    levels: list[list[Binding]] = [[] for _ in range(len(stage.loops) + 1)]
+    levels: list[list[VariableBinding]] = [[] for _ in range(len(stage.loops) + 1)]
 
     def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
-        """Define the variable of a loop, `reach` values from its axis' start on."""
+        """Define the variable of a loop that takes `reach` values from the start of its axis."""
         start, size = starts.get(loop, Affine()), extents[loop]
         name = qualified(stage.name, loop)
         value = total(value, start)
@@ -235,7 +235,7 @@ def _plan(
         bounds.definitions[name] = Definition(value, extent, start, size, limits.get(loop))
         let = None if leaf else Let(name, value, digit)
         conditions = _conditions(name, start, size, reach, limits.get(loop), bounds)
-        levels[needs[loop]].append(Binding(loop, let, conditions))
+        levels[needs[loop]].append(VariableBinding(loop, let, conditions))
 
     for loop in stage.loops:
         bind(loop, Affine(), None, extents[loop], leaf=True)
@@ -251,13 +251,13 @@ def _plan(
                 digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
                 bind(loop, Affine(), digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
-    bounds.plans[stage.name] = Plan(stage, starts, sizes, extents, bindings, outside, rolling)
+    bounds.plans[stage.name] = StagePlan(stage, starts, sizes, extents, bindings, outside, rolling)
 
 
 def _conditions(
     name: str, start: Affine, size: int, reach: int, limits: tuple[int, int] | None, bounds: Bounds
 ) -> tuple[Condition, ...]:
-    """What must be checked of a variable that takes `reach` values from `start` on."""
+    """The conditions to check for a variable that takes `reach` values from `start`."""
     span = bounds.interval(start, frozenset())
     lowest, highest = span.low.constant, span.low.constant + span.extent - 1 + min(reach, size)
     low = limits[0] if limits and lowest < limits[0] else None
@@ -274,7 +274,7 @@ def _conditions(
 
 
 def loop_extents(stage: Stage, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Extents of all loops, from those of the axes."""
+    """Extents of all loops, derived from the extents of the axes."""
     extents = dict(sizes)
     for relation in stage.relations:
         if isinstance(relation, Division):
@@ -287,7 +287,7 @@ def loop_extents(stage: Stage, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _needs(stage: Stage) -> dict[str, int]:
-    """How many loops must be open until a loop or axis is known."""
+    """The number of open loops from which on a loop or axis is known."""
     needs = {loop: position + 1 for position, loop in enumerate(stage.loops)}
     for relation in reversed(stage.relations):
         if isinstance(relation, Division):
@@ -297,11 +297,11 @@ def _needs(stage: Stage) -> dict[str, int]:
     return needs
 
 
-def spans(plan: Plan, opened: int) -> dict[str, int] | None:
+def spans(plan: StagePlan, opened: int) -> dict[str, int] | None:
     """Size per axis of the box that the loops inside the outermost `opened` ones cover.
 
-    None where what they cover is no box: an outer part of a split loop without the inner part, or
-    a part of a fused loop.
+    Returns None if they do not cover a box: for the outer part of a split loop without the inner
+    part, or for a part of a fused loop.
     """
     stage = plan.stage
     free = {loop: plan.extents[loop] for loop in stage.loops[opened:]}

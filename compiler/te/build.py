@@ -1,21 +1,21 @@
-"""From a schedule's state to its loop program."""
+"""Build the loop program of a schedule's state."""
 
 from collections.abc import Iterator
 
 from ...isa.expressions import Affine, Expression, Op, Read
 from ..tensor import Tensor, element_type
 from .affine import variable
-from .bounds import Bounds, Plan, infer_bounds, spans
+from .bounds import Bounds, StagePlan, infer_bounds, spans
 from .nodes import (
     Allocate,
+    Assign,
     Block,
-    Copy,
+    For,
     Guard,
-    Instruction,
-    Loop,
+    InstructionNest,
     Nest,
     Node,
-    Store,
+    TransferNest,
     Update,
     qualified,
 )
@@ -26,12 +26,12 @@ from .tensorised import mnemonic_of
 
 
 def build_program(state: State, bounds: Bounds | None = None) -> Program:
-    """The loop program: one nest per stage at the root, the others where they are computed.
+    """The loop program: a nest per stage, at the root or at the stage's `compute_at` loop.
 
     Parameters
     ----------
     bounds
-        Those of the state, where they are known.
+        The state's bounds, if they are known.
     """
     body = _Builder(state, bounds or infer_bounds(state)).root()
     return Program(state.kernel, state.tensors, state.domains, body)
@@ -55,7 +55,7 @@ class _Builder:
         )
 
     def placed(self, stage: Stage, slots: int) -> Iterator[Node]:
-        """The buffer of a stage and its nest; a ring exists already."""
+        """The buffer of a stage and its nest; a ring is already allocated."""
         plan = self.bounds.plans[stage.name]
         if plan.rolling is None:
             origin = tuple(part.low for part in plan.box)
@@ -72,8 +72,8 @@ class _Builder:
         )
 
 
-def _ring(plan: Plan) -> Allocate:
-    """The buffer of a stage that rolls: it lives as long as the program."""
+def _ring(plan: StagePlan) -> Allocate:
+    """The buffer of a rolling stage; it lives as long as the program."""
     stage = plan.stage
     origin = tuple(Affine((), low) for low, _ in stage.domain)
     shape = tuple(high - low for low, high in stage.domain)
@@ -81,9 +81,9 @@ def _ring(plan: Plan) -> Allocate:
 
 
 class _StageBuilder:
-    """Builds the nest of one stage, from the outside in; `slots` is what `pipeline` asks for."""
+    """Builds the nest of one stage from the outside in; `slots` comes from `pipeline`."""
 
-    def __init__(self, builder: _Builder, plan: Plan, slots: int) -> None:
+    def __init__(self, builder: _Builder, plan: StagePlan, slots: int) -> None:
         self.builder, self.plan, self.stage = builder, plan, plan.stage
         self.slots = [slots]
         for loop in self.stage.loops:
@@ -93,7 +93,7 @@ class _StageBuilder:
         self.wrapped = self.wrapper_position()
 
     def wrapper_position(self) -> int | None:
-        """Where the instruction starts, or the transfer of a copy."""
+        """Position of the loop at which the instruction starts, or the transfer of a copy."""
         stage = self.stage
         if stage.instruction:
             return stage.loops.index(stage.instruction)
@@ -107,7 +107,7 @@ class _StageBuilder:
         return position
 
     def level(self, opened: int) -> Block:
-        """What stands inside the outermost `opened` loops."""
+        """The nodes inside the outermost `opened` loops."""
         content: list[Node] = []
         if opened:
             attached = self.builder.state.attached(self.stage.name, self.stage.loops[opened - 1])
@@ -116,14 +116,14 @@ class _StageBuilder:
         inner = self.rest(opened)
         if opened == self.wrapped:
             if self.stage.source:
-                inner = (Copy(self.stage.source, inner),)
+                inner = (TransferNest(self.stage.source, inner),)
             else:
                 mnemonic = mnemonic_of(self.stage, self.builder.state, self.builder.bounds)
-                inner = (Instruction(mnemonic, inner),)
+                inner = (InstructionNest(mnemonic, inner),)
         return self.bound(opened, (*content, *inner))
 
     def bound(self, opened: int, content: Block) -> Block:
-        """With what becomes known once so many loops are open."""
+        """Add the bindings and guards that apply once `opened` loops are open."""
         for binding in reversed(self.plan.bindings[opened]):
             if binding.conditions:
                 content = (Guard(binding.conditions, content),)
@@ -140,9 +140,9 @@ class _StageBuilder:
             return (self.partial(opened), *loop, *self.finish(opened))
         return loop
 
-    def loop(self, position: int, body: Block) -> Loop:
+    def loop(self, position: int, body: Block) -> For:
         name = self.stage.loops[position]
-        return Loop(
+        return For(
             qualified(self.stage.name, name),
             self.plan.starts.get(name, Affine()),
             self.plan.extents[name],
@@ -153,7 +153,7 @@ class _StageBuilder:
         )
 
     def named(self, tree: Expression) -> Expression:
-        """An expression over axes as one over variables."""
+        """Rewrite an expression over axes as an expression over variables."""
         return with_names(tree, lambda axis: qualified(self.stage.name, axis))
 
     def element(self, tensor: str) -> Read:
@@ -165,7 +165,7 @@ class _StageBuilder:
 
     @property
     def partial_name(self) -> str:
-        """Tensor of the unfinished sums."""
+        """The tensor of partial sums."""
         reduction = reduction_of(self.stage.body)
         name = f"{self.stage.name}.{'sum' if reduction.op is Op.ADD else 'max'}"
         while name in self.builder.state.tensors:
@@ -175,14 +175,14 @@ class _StageBuilder:
     def statement(self) -> Node:
         stage = self.stage
         if not stage.reductions:
-            return Store(self.element(stage.name), self.named(stage.body))
+            return Assign(self.element(stage.name), self.named(stage.body))
         reduction = reduction_of(stage.body)
         target = self.partial_name if stage.nested else stage.name
         first = tuple(qualified(stage.name, axis.name) for axis in stage.reductions)
         return Update(self.element(target), reduction.op, self.named(reduction.body), first)
 
     def partial(self, opened: int) -> Allocate:
-        """The buffer of unfinished sums inside so many loops."""
+        """The buffer of partial sums inside the outermost loops."""
         fixed = self.plan.bound(opened)
         box = [
             self.builder.bounds.interval(variable(qualified(self.stage.name, axis)), fixed)
@@ -195,11 +195,11 @@ class _StageBuilder:
         return Allocate(tensor, REGISTER, tuple(part.low for part in box), shape, 1)
 
     def finish(self, opened: int) -> Block:
-        """The data loops from a position on, again, around what is done with the sums."""
+        """Repeat the data loops from a position on, around the use of the sums."""
         if opened == len(self.stage.loops):
             sums = self.element(self.partial_name)
             value = with_reduction(self.named(self.stage.body), sums)
-            return (Store(self.element(self.stage.name), value),)
+            return (Assign(self.element(self.stage.name), value),)
         if self.stage.reduces(self.stage.loops[opened]):
             return self.finish(opened + 1)
         return (self.loop(opened, self.bound(opened + 1, self.finish(opened + 1))),)

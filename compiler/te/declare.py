@@ -1,4 +1,4 @@
-"""Tensors, stages and kernels: a declaration becomes the compiler's own data, checked."""
+"""Declarations: tensors, stages and kernels, checked and turned into compiler data."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ from ...errors import CompileError
 from ...isa.expressions import Call, Expression, Op, Reduction, reads_of
 from ..tensor import Axis, Compute, Kernel, Tensor
 from .index import AxisUse, Index, merge_uses
-from .values import LIMITS, Operand, Value, bare_axis, value_from
+from .values import LIMITS, DeclaredTensor, TensorExpression, bare_axis, value_from
 
 FLOAT32_MAX = (1 << 128) - (1 << 104)
 """The largest finite binary32 number; its negative is the pad of a maximum."""
 
 
-def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand:
-    """A tensor that the kernel is given: an input, or a constant where `kernel` has its values.
+def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> DeclaredTensor:
+    """A tensor given to the kernel: an input, or a constant if `kernel` gets its values.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand
     shape
         Elements per dimension.
     pad
-        What reads outside of it give.
+        The value of elements outside the tensor.
     """
     if dtype not in (*LIMITS, "float32"):
         raise CompileError(
@@ -42,28 +42,28 @@ def tensor(name: str, dtype: str, shape: Sequence[int], pad: int = 0) -> Operand
     low, high = LIMITS.get(dtype, (-FLOAT32_MAX, FLOAT32_MAX))
     if not low <= pad <= high:
         raise CompileError(f"tensor `{name}`: pad {pad} does not fit {dtype} ({low}..{high})")
-    return Operand(Tensor(name, dtype, sizes, pad))
+    return DeclaredTensor(Tensor(name, dtype, sizes, pad))
 
 
 def compute(
-    name: str, dtype: str, axes: Sequence[Index], value: Value | int, pad: int = 0
-) -> Operand:
+    name: str, dtype: str, axes: Sequence[Index], value: TensorExpression | int, pad: int = 0
+) -> DeclaredTensor:
     """A stage: every element of a new tensor, `name[axes] = value`.
 
     Parameters
     ----------
     name, dtype, pad
-        Of the tensor, as for `tensor`; the value is cut to the dtype.
+        Name, type and pad value of the tensor, as for `tensor`. The value wraps to the dtype.
     axes
         Data axes, one per dimension; their extents are the shape.
     value
-        An expression with at most one reduction, of float32 numbers where the dtype is float32, of
-        integers elsewhere.
+        An expression with at most one reduction: of float32 numbers if the dtype is float32, of
+        integers otherwise.
 
     Raises
     ------
     CompileError
-        When axes or types do not fit together, naming the stage.
+        When axes or types do not fit together; the message names the stage.
     """
     value = value_from(value, f"compute `{name}`")
     data = tuple(_data_axis(name, axis) for axis in axes)
@@ -98,12 +98,12 @@ def compute(
     stage = Compute(result, data, over, value.tree)
     _refuse_padding(stage, value.tree, value.operands)
     sources = tuple(dict.fromkeys(value.operands))
-    return Operand(result, stage, sources)
+    return DeclaredTensor(result, stage, sources)
 
 
 def kernel(
     name: str,
-    output: Operand,
+    output: DeclaredTensor,
     constants: Mapping[str, np.ndarray] | None = None,
 ) -> Kernel:
     """All stages that an output needs, in order.
@@ -111,11 +111,11 @@ def kernel(
     Parameters
     ----------
     name
-        What messages call it.
+        The kernel's name in messages.
     output
         The last stage.
     constants
-        Values of those given tensors that are known at compile time, by name.
+        Values of the tensors that are known at compile time, by name.
 
     Raises
     ------
@@ -124,13 +124,13 @@ def kernel(
     """
     if output.stage is None:
         raise CompileError(f"kernel `{name}`: `{output.tensor.name}` is given, not computed")
-    operands: dict[str, Operand] = {}
+    operands: dict[str, DeclaredTensor] = {}
     _collect(output, operands, name)
     tensors = {operand.tensor.name: operand.tensor for operand in operands.values()}
     values = {}
     for key, given in (constants or {}).items():
         if key not in tensors or operands[key].stage is not None:
-            raise CompileError(f"kernel `{name}`: constant `{key}` is no given tensor of it")
+            raise CompileError(f"kernel `{name}`: constant `{key}` is not one of its tensors")
         array = np.asarray(given)
         expected = tensors[key]
         if array.shape != expected.shape or array.dtype != expected.dtype:
@@ -159,8 +159,8 @@ def _data_axis(stage: str, index: Index) -> Axis:
     return Axis(name, use.extent)
 
 
-def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[Operand]) -> None:
-    """Scales of `requantise` have no pad value."""
+def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[DeclaredTensor]) -> None:
+    """Refuse padded scales: scales of `requantise` have no pad value."""
     if isinstance(tree, Reduction):
         _refuse_padding(stage, tree.body, operands)
     if not isinstance(tree, Call):
@@ -182,7 +182,7 @@ def _refuse_padding(stage: Compute, tree: Expression, operands: Sequence[Operand
                 )
 
 
-def _collect(operand: Operand, found: dict[str, Operand], kernel_name: str) -> None:
+def _collect(operand: DeclaredTensor, found: dict[str, DeclaredTensor], kernel_name: str) -> None:
     for source in operand.sources:
         _collect(source, found, kernel_name)
     known = found.setdefault(operand.tensor.name, operand)

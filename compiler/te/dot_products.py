@@ -1,4 +1,4 @@
-"""Whether a nest is a processor's dot product: two whole loops around a sum of products."""
+"""Match a nest with a processor's dot product: two whole loops around a sum of products."""
 
 from ...isa.expressions import Call, Op, Read
 from .bounds import Bounds
@@ -10,12 +10,12 @@ from .stages import REGISTER, Division, ScheduleError, Stage, State
 def dot_product_of(
     stage: Stage, state: State, processor: Processor, bounds: Bounds, doing: str
 ) -> DotProduct:
-    """The instruction that the nest of a stage is, from its loop `instruction` inward.
+    """The instruction that matches the nest of a stage from its loop `instruction` inward.
 
     Raises
     ------
     ScheduleError
-        When it is none, with what the processor has.
+        When no instruction matches; the message lists the processor's instructions.
     """
     loops = stage.loops[stage.loops.index(stage.instruction) :]
     extents = tuple(bounds.plans[stage.name].extents[loop] for loop in loops)
@@ -33,14 +33,14 @@ def dot_product_of(
         for one in processor.instructions
     )
     raise ScheduleError(
-        f"{doing}: the loops {', '.join(loops)} of {' x '.join(map(str, extents))} are no "
+        f"{doing}: the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
         f"instruction of `{processor.name}` ({known or 'it has none'}); split a data loop by the "
-        "lanes and a reduction loop by the taps, without a rest, and sum a[tap] * b[lane, tap]"
+        "lanes and a reduction loop by the taps, without a remainder, and sum a[tap] * b[lane, tap]"
     )
 
 
 def _factors(stage: Stage) -> tuple[Read, Read] | None:
-    """The two reads whose products are summed."""
+    """The two reads whose product is summed."""
     if not has_reduction(stage.body):
         return None
     reduction = reduction_of(stage.body)
@@ -52,12 +52,12 @@ def _factors(stage: Stage) -> tuple[Read, Read] | None:
 
 
 def _private(stage: Stage) -> bool:
-    """Whether the sums lie in registers, where lanes beyond the end do no harm."""
+    """Whether the sums are in registers, where extra lanes do no harm."""
     return stage.nested or stage.scope == REGISTER
 
 
 def _whole(stage: Stage, bounds: Bounds, loop: str) -> bool:
-    """Whether no block of the loop is cut off."""
+    """Whether all blocks of the loop are whole."""
     extents = bounds.plans[stage.name].extents
     while True:
         found = [r for r in stage.relations if isinstance(r, Division) and loop in r.parts]
@@ -73,7 +73,7 @@ def _fused(relation) -> tuple[str, ...]:
 
 
 def _operands_follow(stage: Stage, factors: tuple[Read, Read], lane: str, tap: str) -> bool:
-    """Whether `a` moves with the tap alone, and `b` with both, element by element."""
+    """Whether `a` moves with the tap only, and `b` with lane and tap, element by element."""
     if stage.reduces(lane) or not stage.reduces(tap):
         return False
     (lane_axis,), (tap_axis,) = stage.origins(lane), stage.origins(tap)

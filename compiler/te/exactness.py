@@ -1,15 +1,15 @@
-"""Where an instruction does not do what its law alone says: what it saturates, and what it skips.
+"""Limits of an instruction that its law does not express.
 
-A law is matched as an expression. The machine saturates whatever it writes as int8, takes a result
-for ACC before anything that follows the bias, multiplies by constants only what lies in ACT, takes
-each operand from a tensor of its own, and knows no padding. Stages for which that makes a
-difference are refused.
+A law is matched as an expression, but the machine has more rules. It saturates every result that it
+writes as int8. It writes a result to ACC before constants, requantisation and clamp. It multiplies
+only ACT operands by constants. It takes each operand from a separate tensor, and it has no padding.
+A stage is refused if one of these rules changes its value.
 """
 
 from collections.abc import Iterator
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Call, Constant, Expression, Match, Op, Read, Reduction
+from ...isa.expressions import Call, Expression, Literal, Match, Op, Read, Reduction
 from ...isa.instructions import Instruction
 from .bounds import Bounds
 from .stages import ScheduleError, Stage, State
@@ -24,17 +24,17 @@ def check_exact(
     Parameters
     ----------
     found
-        How the stage matches the law of `family`.
+        The match of the stage with the law of `family`.
 
     Raises
     ------
     ScheduleError
-        Saying what differs.
+        Says what differs.
     """
     mnemonic = family.mnemonic
     if stage.output.dtype == "int8" and not is_int8(stage.body, state):
         raise ScheduleError(
-            f"{doing}: {mnemonic} saturates to int8, and `{stage.name}` keeps the low bits of its "
+            f"{doing}: {mnemonic} saturates to int8, but `{stage.name}` keeps the low bits of its "
             "value; clamp it"
         )
     _check_reads(stage, state, bounds, found, mnemonic, doing)
@@ -53,32 +53,32 @@ def check_exact(
     ]
     if wide:
         factors = [call for call in calls(stage.body) if call.op is Op.MULTIPLY]
-        part = next((c for c in factors if isinstance(c.arguments[1], Constant)), stage.body)
+        part = next((c for c in factors if isinstance(c.arguments[1], Literal)), stage.body)
         raise ScheduleError(
-            f"{doing}: {mnemonic} multiplies by constants only what lies in ACT, and `{wide[0]}` "
-            f"lies in ACC; make `{part}` a stage that no instruction does"
+            f"{doing}: {mnemonic} multiplies only operands in ACT by constants, but `{wide[0]}` "
+            f"lies in ACC; make `{part}` a separate stage without `tensorise`"
         )
     if stage.scope == Memory.ACC.name and family.finishes(fields):
         raise ScheduleError(
-            f"{doing}: ACC takes a result before constants are added, requantisation and clamp, "
-            f"and `{stage.name}` lies there; make it an int8 stage in ACT"
+            f"{doing}: ACC receives a result before added constants, requantisation and clamp, "
+            f"but `{stage.name}` lies in ACC; make it an int8 stage in ACT"
         )
 
 
 def _check_reads(
     stage: Stage, state: State, bounds: Bounds, found: Match, mnemonic: str, doing: str
 ) -> None:
-    """Operands are whole tensors, one each, and what lies outside of them is not there."""
+    """Refuse repeated operands and reads outside a tensor: instructions have no padding."""
     seen: set[str] = set()
     rings = {one.name for one in state.stages if one.ahead is not None}
     for _, read in found.reads:
         if read.tensor in seen:
             raise ScheduleError(
-                f"{doing}: {mnemonic} takes each operand from a tensor of its own, and "
+                f"{doing}: {mnemonic} takes each operand from a separate tensor, but "
                 f"`{stage.name}` reads `{read.tensor}` twice; declare a second tensor for it"
             )
         seen.add(read.tensor)
-        if read.tensor in rings:  # which have a border
+        if read.tensor in rings:  # rings include the border
             continue
         domain = state.domains[read.tensor]
         if any(low == high for low, high in domain):  # an empty tensor is never read
@@ -89,13 +89,13 @@ def _check_reads(
             if first < low or end > high:
                 raise ScheduleError(
                     f"{doing}: `{read}` reaches {first}..{end - 1} where `{read.tensor}` has "
-                    f"{low}..{high - 1}, and {mnemonic} knows no padding; `cache_read` makes a "
-                    "copy with its border"
+                    f"{low}..{high - 1}, but {mnemonic} has no padding; use `cache_read` for a "
+                    "copy with a border"
                 )
 
 
 def calls(tree: Expression) -> Iterator[Call]:
-    """All calls inside an expression."""
+    """All calls in an expression."""
     if isinstance(tree, Call):
         yield tree
         for argument in tree.arguments:
@@ -105,10 +105,10 @@ def calls(tree: Expression) -> Iterator[Call]:
 
 
 def is_int8(tree: Expression, state: State) -> bool:
-    """Whether a value lies in -128..127 by its form."""
+    """Whether the form of a value guarantees -128..127."""
     if isinstance(tree, Read):
         return state.tensors[tree.tensor].dtype == "int8"
-    if isinstance(tree, Constant):
+    if isinstance(tree, Literal):
         low, high = LIMITS["int8"]
         return low <= tree.value <= high
     if isinstance(tree, Reduction):

@@ -1,32 +1,32 @@
-"""How much of each scope a loop program holds at once."""
+"""Memory use of a loop program, by scope."""
 
 import math
 from collections import Counter
 
 import numpy as np
 
-from .nodes import Allocate, Block, Let, Store, Update
+from .nodes import Allocate, Assign, Block, Let, Update
 from .program import Program
 
 
 def footprint(program: Program) -> dict[str, int]:
-    """Most bytes in use at a time, by scope: of every buffer all slots, from allocation on.
+    """Maximum bytes in use at a time, by scope; a buffer counts with all slots from its allocation.
 
-    What the kernel is given is not counted. Whether an accelerator's scratchpads can hold it also
-    depends on rows and banks, which a lowering decides.
+    Inputs and constants of the kernel do not count. Whether the buffers fit an accelerator's
+    scratchpads also depends on rows and banks, which the lowering decides.
     """
     return dict(_block_bytes(program.body))
 
 
 def _elements(node: Allocate) -> int:
-    """Elements of one slot."""
+    """Number of elements in one slot."""
     if node.rolling is None:
         return math.prod(node.shape)
     return node.rolling.elements
 
 
 def _block_bytes(block: Block) -> Counter[str]:
-    """Buffers of a block live to its end; those of inner blocks take turns."""
+    """Buffers of a block live to its end; those of its inner blocks are never alive together."""
     own: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for node in block:
@@ -34,6 +34,6 @@ def _block_bytes(block: Block) -> Counter[str]:
             size = np.dtype(node.tensor.dtype).itemsize
             own[node.scope] += max(node.slots, 1) * size * _elements(node)
             most |= own
-        elif not isinstance(node, (Let, Store, Update)):
+        elif not isinstance(node, (Let, Assign, Update)):
             most |= own + _block_bytes(node.body)
     return most

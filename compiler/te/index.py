@@ -10,7 +10,7 @@ from .affine import scaled, total, variable
 
 @dataclass(frozen=True, slots=True)
 class AxisUse:
-    """An axis that occurs in an index or a value: its extent, and whether it is reduced over."""
+    """A use of an axis in an index or a value: its extent, and whether it is a reduction axis."""
 
     extent: int
     reduced: bool
@@ -18,14 +18,14 @@ class AxisUse:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An affine index over declared axes; `axes` and `reduce_axes` make the first ones.
+    """An affine index over declared axes; `axes` and `reduce_axes` create axes.
 
-    Indices are added to each other and to whole numbers, and multiplied by whole numbers.
+    An index may be added to an index or a whole number, and multiplied by a whole number.
 
     Raises
     ------
     CompileError
-        By every operation whose result is not affine.
+        When the result of an operation is not affine.
     """
 
     affine: Affine
@@ -78,7 +78,7 @@ class Index:
 
 
 def merge_uses(*parts: Mapping[str, AxisUse]) -> dict[str, AxisUse]:
-    """All axes that occur in several parts.
+    """The axes of several parts together.
 
     Raises
     ------

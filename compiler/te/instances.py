@@ -1,8 +1,8 @@
-"""Walk a loop program as a machine would: which transfer or instruction comes next, and on what.
+"""Walk a loop program as a machine would: all transfers and instructions, in order.
 
-For a lowering that runs all loops around transfers and instructions at compile time. An `Instance`
-answers, with numbers: which stage, which elements, where its operands lie, and whether a sum goes
-on from an earlier one.
+A lowering uses this to run all loops around transfers and instructions at compile time. An
+`Instance` gives the stage, the elements, the buffers of the operands, and whether it adds to an
+earlier partial sum.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +13,14 @@ from ..accelerator.dma import Box
 from .affine import value_of
 from .nodes import (
     Allocate,
+    Assign,
     Block,
-    Copy,
+    For,
     Guard,
-    Instruction,
+    InstructionNest,
     Let,
-    Loop,
     Nest,
-    Store,
+    TransferNest,
     Update,
     holds,
     let_value,
@@ -42,11 +42,11 @@ class Buffered(NamedTuple):
     allocate
         Its tensor, scope and slots.
     box
-        Which elements of the tensor it has room for.
+        The elements of the tensor for which it has room.
     held
-        Those of them that exist.
+        The elements of the box that exist.
     slot
-        Whose turn it is, 0 to `allocate.slots` - 1; 0 where slots are not limited.
+        The current slot, 0 to `allocate.slots` - 1; 0 if slots are not limited.
     """
 
     allocate: Allocate
@@ -62,37 +62,37 @@ class Instance:
     Parameters
     ----------
     nest
-        Its stage: axes, compute (None for a transfer), and the loop it is computed in.
+        The nest of its stage: axes, compute (None for a transfer), and the loop around it.
     node
-        What to do: a `Copy` or an `Instruction`.
+        The transfer or the instruction.
     ranges
-        Elements of every axis, reductions included; tails are cut off already.
+        Elements of every axis, reductions included, without the cut-off tails.
     accumulate
-        Whether earlier instances hold a part of the reduction.
+        Whether earlier instances computed a part of the reduction.
     buffers
-        All buffers that exist now, by tensor; what the kernel is given has none.
+        All buffers that exist now, by tensor. The kernel's inputs and constants have none.
     """
 
     nest: Nest
-    node: Copy | Instruction
+    node: TransferNest | InstructionNest
     ranges: Mapping[str, Range]
     accumulate: bool
     buffers: Mapping[str, Buffered]
 
     @property
     def box(self) -> Box:
-        """The elements of the stage's tensor that are written."""
+        """The elements of the stage's tensor that it writes."""
         return tuple(self.ranges[axis] for axis in self.nest.axes)
 
     @property
     def tile(self) -> dict[str, int]:
-        """Extent of every axis, as tensorisation takes it."""
+        """Extent of every axis, for tensorisation."""
         return {axis: high - low for axis, (low, high) in self.ranges.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """A ring of rows has come forward: rows `first` up to `last` are there, but for padding."""
+    """A ring of rows has advanced: it now has rows `first` up to `last`, except the padding."""
 
     stage: str
     rolling: Rolling
@@ -108,7 +108,7 @@ def instances(program: Program) -> Iterator[Instance]:
     ScheduleError
         When a stage is neither a copy nor tensorised.
     CompileError
-        When a stage rolls and its reader goes back.
+        When the reader of a rolling stage goes back.
     """
     yield from (event for event in walk(program) if isinstance(event, Instance))
 
@@ -120,19 +120,19 @@ def _never(_: str) -> bool:
 def walk(
     program: Program, present: Callable[[str], bool] = _never
 ) -> Iterator[Instance | Buffered | Rolled]:
-    """The same, and between them every buffer when it is allocated and every step of a ring.
+    """All transfers and instructions, all allocations of buffers, and all steps of rings.
 
     Parameters
     ----------
     present
-        Whether the buffer of a copy, just allocated, holds everything already; its transfer is then
-        left out.
+        Whether the newly allocated buffer of a copy already holds the data. If so, its transfer is
+        omitted.
     """
-    yield from _Walk(program, present).block(program.body, None)
+    yield from _InstanceWalk(program, present).block(program.body, None)
 
 
-class _Walk:
-    """Counts how often each buffer was allocated."""
+class _InstanceWalk:
+    """The walk of a program; it counts the allocations of each buffer."""
 
     def __init__(self, program: Program, present: Callable[[str], bool]) -> None:
         self.domains, self.present = program.domains, present
@@ -146,15 +146,15 @@ class _Walk:
         values = self.values
         for node in block:
             kind = type(node)
-            if kind is Loop:
-                assert isinstance(node, Loop)
+            if kind is For:
+                assert isinstance(node, For)
                 yield from self.loop(node, nest)
             elif kind is Let:
                 assert isinstance(node, Let)
                 values[node.variable] = let_value(node, values)
-            elif kind is Copy or kind is Instruction:
+            elif kind is TransferNest or kind is InstructionNest:
                 assert nest is not None
-                assert isinstance(node, (Copy, Instruction))
+                assert isinstance(node, (TransferNest, InstructionNest))
                 yield from self.instance(nest, node)
             elif kind is Guard:
                 assert isinstance(node, Guard)
@@ -170,13 +170,13 @@ class _Walk:
                 if node.compute is not None or not self.present(node.stage):
                     yield from self.block(node.body, node)
             else:
-                assert isinstance(node, (Store, Update))
+                assert isinstance(node, (Assign, Update))
                 raise ScheduleError(
                     f"stage `{node.target.tensor}` is computed element by element; "
                     "tensorise it, or leave it to a target that runs loops"
                 )
 
-    def loop(self, node: Loop, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
+    def loop(self, node: For, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
         values, rolling = self.values, node.rolling
         if rolling is None:
             start = value_of(node.start, values)
@@ -204,7 +204,7 @@ class _Walk:
         ]
         return Buffered(node, box, tuple(held), turn % node.slots if node.slots else 0)
 
-    def instance(self, nest: Nest, node: Copy | Instruction) -> Iterator[Instance]:
+    def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> Iterator[Instance]:
         region = self.regions.get(id(node))
         if region is None:
             region = self.regions[id(node)] = _Region(nest, node)
@@ -216,17 +216,19 @@ class _Walk:
         yield Instance(nest, node, ranges, later, dict(self.buffers))
 
 
-def region(nest: Nest, node: Copy | Instruction, values: Mapping[str, int]) -> dict[str, Range]:
+def region(
+    nest: Nest, node: TransferNest | InstructionNest, values: Mapping[str, int]
+) -> dict[str, Range]:
     """The elements of every axis that the loops of a transfer or an instruction cover.
 
     Parameters
     ----------
     nest
-        The stage's.
+        The stage's nest.
     node
-        Inside it.
+        A node inside the nest.
     values
-        Of all variables bound around the node.
+        Values of all variables bound around the node.
 
     Returns
     -------
@@ -238,21 +240,21 @@ def region(nest: Nest, node: Copy | Instruction, values: Mapping[str, int]) -> d
 class _Region:
     """The loops, bindings and guards inside a transfer or an instruction, outermost first."""
 
-    def __init__(self, nest: Nest, node: Copy | Instruction) -> None:
+    def __init__(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
         names = (*nest.axes, *(axis.name for axis in nest.reductions))
         self.names = tuple((name, qualified(nest.stage, name)) for name in names)
-        self.steps: list[Loop | Let | Guard] = []
+        self.steps: list[For | Let | Guard] = []
         for inner in nodes(node.body):
-            if isinstance(inner, (Store, Update)):
+            if isinstance(inner, (Assign, Update)):
                 break
-            if isinstance(inner, (Loop, Let, Guard)):
+            if isinstance(inner, (For, Let, Guard)):
                 self.steps.append(inner)
 
     def at(self, values: Mapping[str, int]) -> dict[str, Range]:
         """The ranges for values of all variables bound around the node."""
-        found = _Ranges(values)
+        found = _VariableRanges(values)
         for step in self.steps:
-            if isinstance(step, Loop):
+            if isinstance(step, For):
                 start = value_of(step.start, values)
                 found[step.variable] = (start, start + step.extent)
             elif isinstance(step, Let):
@@ -262,8 +264,8 @@ class _Region:
         return {name: found[variable] for name, variable in self.names}
 
 
-class _Ranges(dict[str, Range]):
-    """Ranges of variables; of one that is bound around the node, its value alone."""
+class _VariableRanges(dict[str, Range]):
+    """Ranges of variables; a variable bound around the node has a single value."""
 
     def __init__(self, values: Mapping[str, int]) -> None:
         super().__init__()
@@ -274,20 +276,20 @@ class _Ranges(dict[str, Range]):
         return value, value + 1
 
 
-def _let_range(let: Let, found: _Ranges) -> Range:
+def _let_range(let: Let, found: _VariableRanges) -> Range:
     low = high = let.value.constant
     for name, factor in let.value.terms:
         first, end = found[name]
         ends = (factor * first, factor * (end - 1))
         low, high = low + min(ends), high + max(ends)
     if let.digit is not None:
-        # A fused loop stands inside a box as a whole, so its digits take all their values.
+        # A box contains a fused loop as a whole, so its digits take all their values.
         high += let.digit.modulus - 1
     return low, high + 1
 
 
-def _cut(guard: Guard, found: _Ranges) -> None:
-    """Take from a variable what a guard forbids; everything else in its conditions is fixed."""
+def _cut(guard: Guard, found: _VariableRanges) -> None:
+    """Remove the values of a variable that a guard forbids; all else in the guard is fixed."""
     for condition in guard.conditions:
         moving = [n for n, _ in condition.value.terms if found[n][1] - found[n][0] != 1]
         name = moving[0] if moving else condition.value.terms[0][0]

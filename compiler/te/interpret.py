@@ -1,8 +1,8 @@
-"""Run a loop program literally, so that a wrong bound is seen and not hidden.
+"""Run a loop program literally, so that a wrong bound is an error and not hidden.
 
-Every buffer has just the elements that it was given, all of them poisoned: reading one that was
-never written, or leaving the buffer, is an error. Parallel and vectorised loops run in a shuffled
-order. For small shapes: an element costs tens of microseconds.
+Every buffer has only its allocated elements, and all of them start as poison. It is an error to
+read an element that was never written, or to access an element outside the buffer. Parallel and
+vectorised loops run in random order. Use small shapes: an element takes tens of microseconds.
 """
 
 import operator
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from ...errors import CompileError, InputError
-from ...isa.expressions import Call, Constant, Expression, Op, Read, Real
+from ...isa.expressions import Call, Expression, Literal, Op, Read, Real
 from ...isa.numbers import INT8_MAX, INT8_MIN, requantise
 from ..tensor import REALS
 from .affine import value_of
-from .nodes import Allocate, Block, Guard, Let, Loop, Node, Store, Update, holds, let_value
+from .nodes import Allocate, Assign, Block, For, Guard, Let, Node, Update, holds, let_value
 from .program import Program
 from .rolling import Rows
 from .stages import Kind
@@ -25,22 +25,22 @@ Values = dict[str, int]
 
 
 class InterpretError(CompileError):
-    """A loop program uses what it has not computed, or leaves a buffer: a bug of the schedule."""
+    """A loop program reads an uncomputed element, or an element outside a buffer."""
 
 
 class Area:
-    """A buffer while it exists: elements, which of them are written, and where the box starts.
+    """A live buffer: its elements, which of them are written, and the start of its box.
 
     Parameters
     ----------
     name
-        Its tensor.
+        Name of the tensor.
     elements
         The memory, of the box's shape.
     origin
         Tensor coordinates of the first element.
     written
-        Whether all elements hold something from the start.
+        Whether all elements have values from the start.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Area:
         self.written = np.full(elements.shape, written)
 
     def place(self, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Position of an element, which must lie inside."""
+        """Position of an element, which must be inside the buffer."""
         place = tuple(i - start for i, start in zip(index, self.origin, strict=True))
         if any(not 0 <= i < size for i, size in zip(place, self.elements.shape, strict=True)):
             raise InterpretError(
@@ -60,21 +60,21 @@ class Area:
         return place
 
     def read(self, index: tuple[int, ...]) -> int | float:
-        """An element that was written."""
+        """Read an element, which must be written."""
         place = self.place(index)
         if not self.written[place]:
-            raise InterpretError(f"`{self.name}`{list(index)} is read and was never written")
+            raise InterpretError(f"`{self.name}`{list(index)} is read but was never written")
         return self.elements[place].item()
 
     def write(self, index: tuple[int, ...], value: int) -> None:
-        """Cut a value to the type and keep it."""
+        """Write an element; the value wraps to the type."""
         place = self.place(index)
         self.elements[place] = cut(value, self.elements.dtype)
         self.written[place] = True
 
 
 def cut(value: int, dtype: np.dtype) -> int:
-    """The low bits of a value, as a number of an integer type."""
+    """Wrap a value to an integer type."""
     bits = 8 * dtype.itemsize
     return wrapped(value, bits) if dtype.kind == "i" else value & ((1 << bits) - 1)
 
@@ -86,16 +86,16 @@ def wrapped(value: int, bits: int) -> int:
 
 
 def interpret(program: Program, inputs: Mapping[str, np.ndarray], seed: int = 0) -> np.ndarray:
-    """What the loops compute.
+    """Run a loop program.
 
     Parameters
     ----------
     program
-        Of a schedule.
+        The program of a schedule.
     inputs
-        Arrays for the kernel's inputs, in their tensors' shapes and types.
+        Arrays for the kernel's inputs, with the shapes and types of their tensors.
     seed
-        Of the order of parallel loops.
+        Seed for the order of parallel loops.
 
     Returns
     -------
@@ -104,7 +104,7 @@ def interpret(program: Program, inputs: Mapping[str, np.ndarray], seed: int = 0)
     Raises
     ------
     InterpretError
-        When the program reads what was never written, or leaves a buffer.
+        When the program reads an element that was never written, or leaves a buffer.
     InputError
         When an input is missing or does not fit.
     """
@@ -138,7 +138,7 @@ class _Interpreter:
         self.rows = Rows()
 
     def run(self, block: Block, values: Values) -> None:
-        """Run a block; what it binds and allocates is gone after it."""
+        """Run a block; its variables and buffers exist until its end."""
         for node in block:
             self.step(node, values)
         for node in block:
@@ -148,7 +148,7 @@ class _Interpreter:
                 del self.areas[node.tensor.name]
 
     def step(self, node: Node, values: Values) -> None:
-        if isinstance(node, Loop):
+        if isinstance(node, For):
             numbers = self.numbers(node, values)
             if node.kind in (Kind.PARALLEL, Kind.VECTORISED):
                 self.random.shuffle(numbers)
@@ -165,7 +165,7 @@ class _Interpreter:
             origin = tuple(value_of(affine, values) for affine in node.origin)
             elements = np.zeros(node.shape, dtype=node.tensor.dtype)
             self.areas[node.tensor.name] = Area(node.tensor.name, elements, origin, written=False)
-        elif isinstance(node, Store):
+        elif isinstance(node, Assign):
             value = self.value(node.value, values)
             self.write(node.target, value, values)
         elif isinstance(node, Update):
@@ -173,8 +173,8 @@ class _Interpreter:
         else:
             self.run(node.body, values)
 
-    def numbers(self, node: Loop, values: Values) -> list[int]:
-        """The iterations of a loop; what a ring of rows drops for them is there no more."""
+    def numbers(self, node: For, values: Values) -> list[int]:
+        """The iterations of a loop; rows that a ring drops for them become poison."""
         rolling = node.rolling
         if rolling is None:
             start = value_of(node.start, values)
@@ -206,7 +206,7 @@ class _Interpreter:
             area.write(index, value)
 
     def area(self, tensor: str) -> Area:
-        """The buffer that a tensor has now."""
+        """The current buffer of a tensor."""
         if tensor not in self.areas:
             raise InterpretError(f"`{tensor}` has no buffer where it is used")
         return self.areas[tensor]
@@ -214,7 +214,7 @@ class _Interpreter:
     # Expressions ---------------------------------------------------------------------------------
 
     def value(self, tree: Expression, values: Values) -> int | float:
-        if isinstance(tree, (Constant, Real)):
+        if isinstance(tree, (Literal, Real)):
             return tree.value
         if isinstance(tree, Read):
             return self.element(tree, values)
@@ -259,4 +259,4 @@ def apply(op: Op, parts: list[int | float]) -> int | float:
 
 
 _ARITHMETIC = {Op.ADD: operator.add, Op.MULTIPLY: operator.mul, Op.MAXIMUM: max, Op.MINIMUM: min}
-"""What integers and float32 numbers share."""
+"""Operations on both integers and float32 numbers."""

@@ -1,43 +1,43 @@
-"""Operations of VECTOR in declarations: a law over values, in the form that the machine matches."""
+"""Operations of VECTOR in declarations: a law over values, in the form of `isa.patterns`."""
 
 from collections.abc import Mapping
 
-from ...isa.expressions import Call, Constant, Expression, Immediate, Slot
+from ...isa.expressions import Call, Expression, Immediate, Literal, Slot
 from ...isa.vector_operations import Operation
-from .values import Value, combine, value_from
+from .values import TensorExpression, combine, value_from
 
 
 def apply(
     operation: Operation,
-    a: Value | int,
-    b: Value | int = 0,
+    a: TensorExpression | int,
+    b: TensorExpression | int = 0,
     a_multiplier: int = 1,
     b_multiplier: int = 1,
-) -> Value:
-    """What an operation of VECTOR makes of its operands.
+) -> TensorExpression:
+    """Apply an operation of VECTOR to operands.
 
     Parameters
     ----------
     operation
         One of `Configuration.operations`; `Configuration.operation` finds it by name.
     a, b
-        The operands; `b` matters only where the law reads it.
+        The operands; `b` matters only if the law reads it.
     a_multiplier, b_multiplier
         Fields that the law may read.
 
     Raises
     ------
     CompileError
-        When an operand is no integer, or holds a reduction and the law reads it twice.
+        When an operand is not an integer, or when the law reads an operand with a reduction twice.
     """
-    given: dict[str, Value | int] = {"a": a, "b": b}
+    given: dict[str, TensorExpression | int] = {"a": a, "b": b}
     given |= {"a_multiplier": a_multiplier, "b_multiplier": b_multiplier}
     values = {name: value_from(value, f"`{operation.name}`") for name, value in given.items()}
     return _filled(operation.tree, values)
 
 
-def _filled(tree: Expression, values: Mapping[str, Value]) -> Value:
-    if isinstance(tree, Constant):
+def _filled(tree: Expression, values: Mapping[str, TensorExpression]) -> TensorExpression:
+    if isinstance(tree, Literal):
         return value_from(tree.value, "a law")
     if isinstance(tree, Slot):
         return values[tree.operand]

@@ -1,4 +1,4 @@
-"""What holds of every schedule, checked after each step."""
+"""The rules for every schedule, checked after each step."""
 
 from collections.abc import Sequence
 
@@ -11,21 +11,21 @@ from .tensorised import check_tensorised
 
 
 def check_state(state: State, doing: str) -> Bounds | None:
-    """Refuse a state that has no loop program of the kernel's meaning.
+    """Refuse a state without a loop program that computes the kernel.
 
     Parameters
     ----------
     doing
-        The step that led there, for the message.
+        The step that led to the state, for the message.
 
     Returns
     -------
-    The bounds, where they had to be inferred.
+    The bounds, if they had to be inferred.
 
     Raises
     ------
     ScheduleError
-        Naming stage and loop.
+        Names the stage and the loop.
     """
     read = {stage.name: {one.tensor for one in stage.reads()} for stage in state.stages}
     for stage in state.stages:
@@ -58,7 +58,7 @@ def _check_vectorised(stage: Stage, doing: str) -> None:
 
 
 def _check_place(stage: Stage, readers: Sequence[Stage], state: State, doing: str) -> None:
-    """All readers of a stage stand inside the loop that it is computed in."""
+    """All readers of a stage must be inside the loop in which it is computed."""
     if stage.place is None:
         return
     consumer = state.stage(stage.place.consumer, doing)
@@ -76,7 +76,7 @@ def _check_place(stage: Stage, readers: Sequence[Stage], state: State, doing: st
 
 
 def _check_ring(stage: Stage, state: State, doing: str) -> None:
-    """A ring of rows lies in ACT, and one stage that advances reads it."""
+    """A ring of rows must be in ACT and have one reader, which advances."""
     readers = state.readers(stage.name)
     if stage.place is None or len(readers) != 1 or stage.scope != Memory.ACT.name:
         raise ScheduleError(
@@ -108,7 +108,7 @@ def _check_forward(stage: Stage, state: State, bounds: Bounds, doing: str) -> No
 
 
 def _restarting(stage: Stage, state: State, bounds: Bounds) -> list[tuple[str, int, Kind]]:
-    """Loops around a stage from the outermost on, without those that a ring goes on through."""
+    """Loops around a stage, outermost first, without loops in which its ring continues."""
     found: list[tuple[str, int, Kind]] = []
     kept: set[str] | None = None
     while stage.place is not None:
@@ -128,7 +128,7 @@ def _restarting(stage: Stage, state: State, bounds: Bounds) -> list[tuple[str, i
 
 
 def _stands_inside(reader: Stage, consumer: str, position: int, state: State, doing: str) -> bool:
-    """Whether a stage is computed in a loop of the consumer, at that position or further in."""
+    """Whether a stage is computed in a loop of the consumer at or inside that position."""
     while reader.place is not None:
         around = state.stage(reader.place.consumer, doing)
         if around.name == consumer:
@@ -138,7 +138,7 @@ def _stands_inside(reader: Stage, consumer: str, position: int, state: State, do
 
 
 def _check_finish(stage: Stage, consumer: Stage, doing: str) -> None:
-    """What is read after a reduction must be computed outside of it."""
+    """A stage that is read after a reduction must be computed outside the reduction."""
     if any(read.tensor == stage.name for read in _read_after(consumer.body)):
         loop = consumer.loops[consumer.first_reduction]
         raise ScheduleError(

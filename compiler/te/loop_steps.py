@@ -8,7 +8,7 @@ from .steps import Step
 
 
 def _refuse_inside(stage: Stage, loop: str, doing: str) -> None:
-    """Loops of an instruction stay as they are."""
+    """Refuse to change a loop inside an instruction."""
     if stage.instruction and stage.loops.index(loop) >= stage.loops.index(stage.instruction):
         raise ScheduleError(
             f"{doing}: `{loop}` lies inside the instruction of `{stage.name}` that starts at "
@@ -17,7 +17,7 @@ def _refuse_inside(stage: Stage, loop: str, doing: str) -> None:
 
 
 def _refuse_marked(state: State, stage: Stage, loop: str, doing: str) -> None:
-    """A loop that goes away must carry nothing."""
+    """Refuse to remove a loop with a kind, a depth, or an attached stage."""
     _refuse_inside(stage, loop, doing)
     kind = stage.kind(loop)
     if kind is not Kind.SERIAL:
@@ -32,7 +32,7 @@ def _refuse_marked(state: State, stage: Stage, loop: str, doing: str) -> None:
 
 
 def _refuse_taken(stage: Stage, names: tuple[str, ...], doing: str) -> None:
-    """A loop has one meaning for good, also after it is gone."""
+    """Refuse a name that a loop of the stage has or had."""
     taken = {*stage.axes, *(axis.name for axis in stage.reductions)}
     for relation in stage.relations:
         new = (relation.fused,) if isinstance(relation, Fusion) else relation.parts
@@ -46,9 +46,9 @@ def _refuse_taken(stage: Stage, names: tuple[str, ...], doing: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Split(Step):
-    """Cut a loop into `loop.o` over whole blocks of `factor` and `loop.i` inside a block.
+    """Split a loop into `loop.o` over blocks of `factor` and `loop.i` inside a block.
 
-    A factor that does not divide the extent is legal; the last block is guarded.
+    The factor need not divide the extent; a guard cuts off the last block.
     """
 
     name: ClassVar[str] = "split"
@@ -57,7 +57,7 @@ class Split(Step):
     factor: int
 
     def apply(self, state: State) -> State:
-        """Put the two loops in the place of the one."""
+        """Replace the loop by two loops."""
         stage = state.stage(self.stage, str(self))
         position = stage.position(self.loop, str(self))
         _refuse_marked(state, stage, self.loop, str(self))
@@ -73,7 +73,7 @@ class Split(Step):
 
 @dataclass(frozen=True, slots=True)
 class Fuse(Step):
-    """Make one loop `outer_inner` of two neighbours."""
+    """Fuse two neighbouring loops into one loop `outer_inner`."""
 
     name: ClassVar[str] = "fuse"
     stage: str
@@ -81,12 +81,12 @@ class Fuse(Step):
     inner: str
 
     def apply(self, state: State) -> State:
-        """Put the one loop in the place of the two."""
+        """Replace the two loops by one loop."""
         stage = state.stage(self.stage, str(self))
         position = stage.position(self.outer, str(self))
         if stage.position(self.inner, str(self)) != position + 1:
             raise ScheduleError(
-                f"{self}: `{self.inner}` must stand right inside `{self.outer}`; the loops of "
+                f"{self}: `{self.inner}` must be directly inside `{self.outer}`; the loops of "
                 f"`{self.stage}` are {', '.join(stage.loops)}; reorder them first"
             )
         for loop in (self.outer, self.inner):
@@ -94,7 +94,7 @@ class Fuse(Step):
         if stage.reduces(self.outer) != stage.reduces(self.inner):
             raise ScheduleError(
                 f"{self}: a data loop and a reduction loop of `{self.stage}` cannot be one; fuse "
-                "loops of one sort"
+                "loops of one kind"
             )
         relation = Fusion(self.outer, self.inner)
         _refuse_taken(stage, (relation.fused,), str(self))
@@ -106,14 +106,14 @@ class Fuse(Step):
 
 @dataclass(frozen=True, slots=True)
 class Reorder(Step):
-    """Put the loops named into the order given; they share the positions they had."""
+    """Reorder the named loops among the positions that they occupy."""
 
     name: ClassVar[str] = "reorder"
     stage: str
     loops: tuple[str, ...]
 
     def apply(self, state: State) -> State:
-        """Permute; loops that are not named stay where they are."""
+        """Permute the named loops; the others keep their positions."""
         stage = state.stage(self.stage, str(self))
         positions = sorted(stage.position(loop, str(self)) for loop in self.loops)
         if len(set(positions)) < len(positions):
@@ -137,7 +137,7 @@ def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) 
         raise ScheduleError(f"{step}: `{step.loop}` is {known.value} already; choose another loop")
     if step.loop in dict(stage.depths):
         raise ScheduleError(
-            f"{step}: `{step.loop}` is pipelined, so it is run in order; choose another loop"
+            f"{step}: `{step.loop}` is pipelined, so it runs in order; choose another loop"
         )
     return state.with_stage(replace(stage, kinds=(*stage.kinds, (step.loop, kind))))
 
@@ -154,7 +154,7 @@ def _refuse_reduction(step: "Vectorise | Parallelise", state: State) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Unroll(Step):
-    """Write out the iterations of a loop."""
+    """Unroll a loop: write out its iterations."""
 
     name: ClassVar[str] = "unroll"
     stage: str
@@ -167,7 +167,7 @@ class Unroll(Step):
 
 @dataclass(frozen=True, slots=True)
 class Vectorise(Step):
-    """Run the iterations of the innermost loop at once, for data loops."""
+    """Vectorise the innermost data loop: run all its iterations at once."""
 
     name: ClassVar[str] = "vectorise"
     stage: str
@@ -181,7 +181,7 @@ class Vectorise(Step):
 
 @dataclass(frozen=True, slots=True)
 class Parallelise(Step):
-    """Run the iterations of a data loop in any order or at once."""
+    """Parallelise a data loop: run its iterations in any order, or at once."""
 
     name: ClassVar[str] = "parallelise"
     stage: str
@@ -195,7 +195,7 @@ class Parallelise(Step):
 
 @dataclass(frozen=True, slots=True)
 class Pipeline(Step):
-    """Give `depth` slots to every buffer computed inside a loop, so that iterations overlap."""
+    """Pipeline a loop: give `depth` slots to every buffer inside, so that iterations overlap."""
 
     name: ClassVar[str] = "pipeline"
     stage: str
@@ -203,7 +203,7 @@ class Pipeline(Step):
     depth: int
 
     def apply(self, state: State) -> State:
-        """Note the depth; a later step may change it."""
+        """Set the depth; a later step may change it."""
         stage = state.stage(self.stage, str(self))
         stage.position(self.loop, str(self))
         _refuse_inside(stage, self.loop, str(self))
@@ -212,8 +212,8 @@ class Pipeline(Step):
         kind = stage.kind(self.loop)
         if kind is not Kind.SERIAL:
             raise ScheduleError(
-                f"{self}: `{self.loop}` is {kind.value}, and iterations overlap only where they "
-                "come one after the other; pipeline a serial loop"
+                f"{self}: `{self.loop}` is {kind.value}, but iterations overlap only if they run "
+                "one after the other; pipeline a serial loop"
             )
         depths = {**dict(stage.depths), self.loop: self.depth}
         return state.with_stage(replace(stage, depths=tuple(depths.items())))

@@ -1,8 +1,8 @@
 """The nodes of a loop program: loops, buffers, statements.
 
-A variable is named `stage:loop`, so that nests inside each other never confuse theirs. Indices are
-affine in variables that are bound further out; what a split or fused loop means for its axis is a
-`Let`. Every buffer is a box of its tensor and keeps the tensor's coordinates.
+A variable is named `stage:loop`, so the names of nested nests never clash. Indices are affine in
+variables that are bound further out. A `Let` computes an axis from its split or fused loops. Every
+buffer is a box of its tensor and keeps the tensor's coordinates.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,10 +22,10 @@ def qualified(stage: str, loop: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
-    """`variable` from `start`, `extent` times; `depth` slots for the buffers inside.
+class For:
+    """`extent` iterations of `variable` from `start`; buffers inside have `depth` slots.
 
-    A loop with a `rolling` runs only over the tiles that its reader needs and that are not there.
+    A loop with a `rolling` computes only the tiles that its reader needs and that the ring lacks.
     """
 
     variable: str
@@ -39,7 +39,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`variable // divisor % modulus`; for a leading digit the remainder changes nothing."""
+    """`variable // divisor % modulus`; a leading digit needs no remainder."""
 
     variable: str
     divisor: int
@@ -49,7 +49,7 @@ class Digit:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """`variable = value`, plus a digit of a fused loop; binds to the end of the block."""
+    """`variable = value`, plus a digit of a fused loop; valid to the end of the block."""
 
     variable: str
     value: Affine
@@ -58,7 +58,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`low <= value < high`; None bounds nothing."""
+    """`low <= value < high`; None means no bound."""
 
     value: Affine
     low: int | None
@@ -67,7 +67,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The body where all conditions hold, nothing elsewhere: tails and borders."""
+    """Run the body if all conditions hold; guards cut off tails and borders."""
 
     conditions: tuple[Condition, ...]
     body: "Block"
@@ -75,21 +75,21 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """A buffer to the end of the block: the box of `shape` at `origin` of a tensor.
+    """Allocate a buffer to the end of the block: a tensor's box of `shape` at `origin`.
 
     Parameters
     ----------
     tensor
-        What it holds; its name is the buffer's.
+        The tensor that it holds; the buffer has the tensor's name.
     scope
-        A scratchpad, main memory, or `REGISTER` for the sums of a reduction that is not finished.
+        A scratchpad, main memory, or `REGISTER` for the partial sums of a reduction.
     origin, shape
-        The box; elements that lie outside the tensor's domain are never used.
+        The box; elements outside the tensor's domain are never used.
     slots
-        Copies that take turns, so that one is filled while another is read; 0 for as many as the
-        scratchpad has room for.
+        Number of copies used in rotation, so that one is filled while another is read; 0 for as
+        many as fit the scratchpad.
     rolling
-        Where the buffer is a ring of rows.
+        The ring, if the buffer is a ring of rows.
     """
 
     tensor: Tensor
@@ -107,7 +107,7 @@ class Nest:
     Parameters
     ----------
     stage
-        Its name, which is its tensor's.
+        Name of the stage and of its tensor.
     axes
         Its data axes.
     reductions
@@ -115,9 +115,9 @@ class Nest:
     domain
         Elements of its tensor that exist.
     compute
-        What it computes, None for a copy.
+        The expression of the stage; None for a copy.
     place
-        The loop it is computed in, None at the root.
+        The loop in which it is computed; None at the root.
     """
 
     stage: str
@@ -130,7 +130,7 @@ class Nest:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Assign:
     """`target = value`."""
 
     target: Read
@@ -139,7 +139,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """`target` combined with `value`, or overwritten where all variables of `first` are zero."""
+    """Combine `target` with `value`; overwrite it when all variables of `first` are zero."""
 
     target: Read
     op: Op
@@ -148,22 +148,22 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """Loops over a box of `source`, nothing else inside: one transfer."""
+class TransferNest:
+    """Loops over a box of `source` without other nodes: one transfer."""
 
     source: str
     body: "Block"
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
-    """Loops over a box that are one instruction, with its mnemonic."""
+class InstructionNest:
+    """Loops over a box that together are one instruction, with its mnemonic."""
 
     mnemonic: str
     body: "Block"
 
 
-Node = Loop | Let | Guard | Allocate | Nest | Store | Update | Copy | Instruction
+Node = For | Let | Guard | Allocate | Nest | Assign | Update | TransferNest | InstructionNest
 Block = tuple[Node, ...]
 
 
@@ -171,12 +171,12 @@ def nodes(block: Block) -> Iterator[Node]:
     """All nodes in the order of the text."""
     for node in block:
         yield node
-        if not isinstance(node, (Let, Allocate, Store, Update)):
+        if not isinstance(node, (Let, Allocate, Assign, Update)):
             yield from nodes(node.body)
 
 
 def let_value(node: Let, values: Mapping[str, int]) -> int:
-    """What a `Let` binds."""
+    """The value that a `Let` binds."""
     value = value_of(node.value, values)
     if node.digit is not None:
         value += values[node.digit.variable] // node.digit.divisor % node.digit.modulus
@@ -184,7 +184,7 @@ def let_value(node: Let, values: Mapping[str, int]) -> int:
 
 
 def holds(condition: Condition, values: Mapping[str, int]) -> bool:
-    """Whether a condition of a guard is true."""
+    """Whether a condition of a guard holds."""
     value = value_of(condition.value, values)
     return (condition.low is None or condition.low <= value) and (
         condition.high is None or value < condition.high

@@ -1,7 +1,7 @@
-"""What a schedule may ask of a general processor: registers, and dot products on vectors.
+"""A general processor as a target of schedules: registers, and dot products on vectors.
 
-Where a schedule is meant for a processor, buffers lie in main memory or in its registers, and
-`tensorise` makes two loops, lanes and taps, one of the instructions declared here.
+In a schedule for a processor, buffers are in main memory or in registers. `tensorise` replaces two
+loops, over lanes and taps, by one of the instructions declared here.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class DotProduct:
     lanes, taps
         Extents of the two loops.
     pairs
-        Element types of `a` and `b` for which it is exact.
+        Element types of `a` and `b` for which the instruction is exact.
     """
 
     mnemonic: str
@@ -29,14 +29,14 @@ class DotProduct:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A general processor, as far as a schedule sees it.
+    """The properties of a general processor that schedules use.
 
     Parameters
     ----------
     name
         For messages.
     instructions
-        What `tensorise` chooses from.
+        The instructions from which `tensorise` chooses.
     """
 
     name: str

@@ -10,16 +10,16 @@ from ..tensor import Kernel, Tensor
 from .affine import renamed
 from .nodes import (
     Allocate,
+    Assign,
     Block,
     Condition,
-    Copy,
+    For,
     Guard,
-    Instruction,
+    InstructionNest,
     Let,
-    Loop,
     Nest,
     Node,
-    Store,
+    TransferNest,
     Update,
 )
 from .stages import Kind
@@ -34,11 +34,11 @@ class Program:
     Parameters
     ----------
     kernel
-        What it computes.
+        The kernel.
     tensors
         Every tensor, copies included.
     domains
-        Elements of every tensor that exist; reads outside give its pad value.
+        Existing elements of every tensor; reads outside give its pad value.
     body
         The nests at the root.
     """
@@ -56,7 +56,7 @@ class Program:
 
 
 def with_names(tree: Expression, name_of) -> Expression:
-    """An expression with other names for the variables of its indices."""
+    """Rename the variables in the indices of an expression."""
     if isinstance(tree, Read):
         return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
     if isinstance(tree, Call):
@@ -91,13 +91,13 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
         yield f"allocate {node.tensor.name}: {element}{where} in {node.scope}{slots}"
     elif isinstance(node, Let):
         yield f"{short(node.variable)} = {_let(node, short)}"
-    elif isinstance(node, Store):
+    elif isinstance(node, Assign):
         yield f"{tree(node.target)} = {tree(node.value)}"
     elif isinstance(node, Update):
         first = " = ".join(map(short, node.first))
         sign = "+=" if node.op is Op.ADD else "max="
         yield f"{tree(node.target)} {sign} {tree(node.value)}  # = where {first} = 0"
-    elif isinstance(node, Loop):
+    elif isinstance(node, For):
         start = shown(node.start)
         end = shown(Affine(node.start.terms, node.start.constant + node.extent))
         span = end if start == "0" else f"{start}, {end}"
@@ -113,10 +113,10 @@ def _lines(node: Node, stage: str) -> Iterator[str]:
     elif isinstance(node, Nest):
         yield f"compute {node.stage}:"
         stage, body = node.stage, node.body
-    elif isinstance(node, Copy):
+    elif isinstance(node, TransferNest):
         yield f"copy {node.source}:"
         body = node.body
-    elif isinstance(node, Instruction):
+    elif isinstance(node, InstructionNest):
         yield f"instruction {node.mnemonic}:"
         body = node.body
     for inner in body:

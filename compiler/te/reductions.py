@@ -1,10 +1,10 @@
-"""The reduction inside an expression."""
+"""Queries about the reduction inside an expression."""
 
 from ...isa.expressions import Call, Expression, Reduction
 
 
 def reduction_of(tree: Expression) -> Reduction:
-    """The one reduction inside an expression."""
+    """The only reduction inside an expression."""
     if isinstance(tree, Reduction):
         return tree
     if isinstance(tree, Call):
@@ -15,14 +15,14 @@ def reduction_of(tree: Expression) -> Reduction:
 
 
 def has_reduction(tree: Expression) -> bool:
-    """Whether a reduction is inside."""
+    """Whether an expression contains a reduction."""
     if isinstance(tree, Call):
         return any(map(has_reduction, tree.arguments))
     return isinstance(tree, Reduction)
 
 
 def with_reduction(tree: Expression, value: Expression) -> Expression:
-    """The expression with something in the place of its reduction."""
+    """Replace the reduction of an expression."""
     if isinstance(tree, Reduction):
         return value
     if isinstance(tree, Call):

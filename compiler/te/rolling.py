@@ -1,8 +1,8 @@
-"""Rolling stages: the ring of rows that a stage needs to be computed as its reader advances.
+"""Rolling stages: a stage computes rows into a ring while its reader advances.
 
-Rows lie in a ring of `ring` places. A reader takes windows of rows as one contiguous block, also
-where the ring ends: the first `overhang` places lie there a second time, behind the end. `ring` is
-a multiple of the rows by which the reader advances, so that no window reaches further than that.
+The ring has `ring` places for rows. A reader needs each window of rows as one contiguous block,
+even at the end of the ring. So a copy of the first `overhang` places follows the last place. `ring`
+is a multiple of the rows by which the reader advances, so no window exceeds the overhang.
 """
 
 import math
@@ -28,20 +28,20 @@ class Rolling:
     ahead
         Rows by which the stage runs ahead of its reader.
     first, until
-        The rows that the reader needs now, half-open, padding included.
+        Half-open range of rows that the reader needs now, padding included.
     others
-        Where the dimensions before it begin; the ring starts anew when one of them moves.
+        Starts of the dimensions before it; the ring restarts when one of them changes.
     limit
-        The row that the reader never goes beyond.
+        The end of the rows that the reader ever needs.
     advance, span
         Rows by which the reader advances, and rows that it needs at a time.
     extents
-        Of the stage's tensor, per dimension.
+        Extents of the stage's tensor, per dimension.
     borders
-        Elements of padding that the reader needs before and behind each dimension.
+        Elements of padding that the reader needs before and after each dimension.
     ring, overhang
-        Places for rows, and how many of them lie a second time behind the end, so that the rows
-        that a reader needs are always contiguous.
+        Number of places for rows, and number of places that are repeated after the end, so that
+        the rows for a reader are always contiguous.
     """
 
     dimension: int
@@ -70,19 +70,19 @@ class Rolling:
 
     @property
     def whole(self) -> bool:
-        """Whether every row keeps its place, so that no row is ever computed again."""
+        """Whether every row has its own place, so that no row is computed twice."""
         return self.ring >= self.rows
 
     @property
     def row_elements(self) -> int:
-        """Elements of a row, padding included."""
+        """Number of elements in a row, padding included."""
         inner = zip(self.extents, self.borders, strict=True)
         sizes = [before + extent + behind for extent, (before, behind) in inner]
         return math.prod(sizes[self.dimension + 1 :])
 
     @property
     def elements(self) -> int:
-        """Elements of the whole buffer."""
+        """Number of elements in the whole buffer."""
         return (self.ring + self.overhang) * self.row_elements
 
     def tiles(self, first: int, last: int) -> range:
@@ -91,14 +91,14 @@ class Rolling:
         return range(-(-max(first, 0) // self.tile), -(-min(last, self.height) // self.tile))
 
     def due(self, done: int, until: int) -> int:
-        """The row up to which whole tiles are computed, or padding filled, for a reader.
+        """The row up to which tiles are computed, or padding is filled, for a reader.
 
         Parameters
         ----------
         done
-            The row up to which that has been done.
+            The row up to which this was done before.
         until
-            The row up to which the reader needs them.
+            The row up to which the reader needs rows.
         """
         until = min(until, self.limit)
         more = max(self.ahead, self.tile - 1)
@@ -106,7 +106,7 @@ class Rolling:
         return max(done, min((until + more) // self.tile * self.tile, max(until, end)))
 
     def places(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Where the rows `first` up to `last` are written: `(first, last, place)` per piece."""
+        """The places for the rows `first` up to `last`, as `(first, last, place)` per piece."""
         top = self.borders[self.dimension][0]
         while first < last:
             index = first + top
@@ -119,18 +119,18 @@ class Rolling:
             first = until
 
     def place(self, row: int) -> int:
-        """Where the reader finds the rows that begin with a row."""
+        """The place at which the reader finds the rows from a row on."""
         return (row + self.borders[self.dimension][0]) % self.ring
 
 
 class Rows:
-    """How far every rolling stage has come, while a program is walked or run."""
+    """The progress of every rolling stage during a walk or a run of a program."""
 
     def __init__(self) -> None:
         self._done: dict[str, tuple[tuple[int, ...], int]] = {}
 
     def advance(self, stage: str, rolling: Rolling, values: Mapping[str, int]) -> tuple[int, int]:
-        """The rows that a rolling stage adds now, padding included: from, and up to.
+        """The half-open range of rows that a rolling stage adds now, padding included.
 
         Raises
         ------
@@ -155,19 +155,19 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`extent` whole numbers from `low` on."""
+    """A range of `extent` whole numbers from `low`."""
 
     low: Affine
     extent: int
 
 
 def rolled_axis(stage: Stage) -> tuple[str, int]:
-    """The axis along which a stage rolls, and the rows that one iteration computes.
+    """The axis along which a stage rolls, and the rows per iteration.
 
     Raises
     ------
     ScheduleError
-        When its outermost loop does not walk over tiles of one data axis.
+        When its outermost loop is not over tiles of one data axis.
     """
     loop = stage.loops[0]
     for axis in stage.axes:
@@ -187,7 +187,7 @@ def rolled_axis(stage: Stage) -> tuple[str, int]:
 
 
 def ring_rows(advance: int, span: int, ahead: int, rows: int) -> tuple[int, int]:
-    """Places of a ring, deep enough to fill while it is read, and of its overhang.
+    """Places of a ring that can be filled while it is read, and places of its overhang.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def ring_rows(advance: int, span: int, ahead: int, rows: int) -> tuple[int, int]
     ahead
         Rows that are computed before they are needed.
     rows
-        All that there are; a ring is not larger.
+        Total number of rows, which limits the ring.
     """
     ring = advance * -(-(span + ahead) // advance)
     overhang = max(0, span - advance)
@@ -204,14 +204,14 @@ def ring_rows(advance: int, span: int, ahead: int, rows: int) -> tuple[int, int]
 
 
 def ring_of(stage: Stage, needed: Sequence[Interval], ever: Sequence[Interval]) -> Rolling:
-    """The ring of a stage that rolls.
+    """The ring of a rolling stage.
 
     Parameters
     ----------
     needed
-        What its reader needs in one iteration of the loop that the stage is computed in.
+        The box that its reader needs in one iteration of the loop around the stage.
     ever
-        What its reader needs in all iterations.
+        The box that its reader needs in all iterations.
 
     Raises
     ------

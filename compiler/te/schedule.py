@@ -1,7 +1,7 @@
-"""A schedule: a kernel, and the steps that say how its loops are run.
+"""A schedule: a kernel, and the steps that transform its loops.
 
-The steps are the schedule: `str` writes them, `parse` replays them. Each is checked before it is
-taken, so that every schedule that exists has a loop program with the kernel's meaning.
+The steps are the whole schedule: `str` writes them, and `parse` replays them. Each step is checked
+before it takes effect. So every schedule has a loop program that computes the kernel.
 """
 
 from ...isa.configuration import Configuration
@@ -21,22 +21,22 @@ from .storage_steps import Arena, Precede, Roll
 class Schedule:
     """Steps on the loops of a kernel; every stage starts as a full loop nest at the root.
 
-    Loops are named after axes: `y` split becomes `y.o` and `y.i`, `y` and `x` fused `y_x`. A stage
-    is named after the tensor that it defines. A step that is refused changes nothing.
+    Loops are named after axes: `y` splits into `y.o` and `y.i`; `y` and `x` fuse into `y_x`. A
+    stage has the name of the tensor that it defines. A refused step changes nothing.
 
     Parameters
     ----------
     kernel
-        What is computed.
+        The kernel.
     configuration
-        The machine, which `tensorise` needs.
+        The machine; `tensorise` needs it.
     processor
-        A general processor in its place.
+        A general processor instead of the machine.
 
     Raises
     ------
     ScheduleError
-        By every step that is illegal where it stands.
+        When a step is illegal at its position.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Schedule:
         configuration: Configuration | None = None,
         processor: Processor | None = None,
     ) -> "Schedule":
-        """Replay the steps of a text, one a line; empty lines and `#` comments are passed over."""
+        """Replay the steps of a text, one per line; empty lines and `#` comments are ignored."""
         schedule = cls(kernel, configuration, processor)
         lines = (line for line in text.splitlines() if line.strip())
         schedule.apply(*(parse_step(line) for line in lines if not line.lstrip().startswith("#")))
         return schedule
 
     def apply(self, *steps: Step) -> None:
-        """Take steps, all of them or none; the state after the last one must be legal."""
+        """Apply all of the steps, or none; the state after the last step must be legal."""
         states = self._states[:]
         for step in steps:
             states.append((step, step.apply(states[-1][1])))
@@ -78,7 +78,7 @@ class Schedule:
                 bounds = check_state(state, str(step))
                 break
             except ScheduleError as error:
-                fault = error  # of the first step after which nothing mends it
+                fault = error  # the first step after which the state stays illegal
         if fault is not None:
             raise fault
         self._states, self._bounds = states, bounds
@@ -86,43 +86,43 @@ class Schedule:
     # Steps -------------------------------------------------------------------------------------
 
     def split(self, stage: str, loop: str, factor: int) -> tuple[str, str]:
-        """Cut a loop into blocks of `factor`; the names of the outer and the inner loop."""
+        """Split a loop into blocks of `factor`; return the names of the outer and inner loops."""
         self.apply(Split(stage, loop, factor))
         return Division(loop, factor).parts
 
     def fuse(self, stage: str, outer: str, inner: str) -> str:
-        """Make one loop of two neighbours; its name."""
+        """Fuse two neighbouring loops; return the name of the fused loop."""
         self.apply(Fuse(stage, outer, inner))
         return Fusion(outer, inner).fused
 
     def reorder(self, stage: str, *loops: str) -> None:
-        """Put the loops named into this order, at the positions that they share."""
+        """Reorder the named loops among the positions that they occupy."""
         self.apply(Reorder(stage, loops))
 
     def unroll(self, stage: str, loop: str) -> None:
-        """Write out a loop's iterations."""
+        """Unroll a loop: write out its iterations."""
         self.apply(Unroll(stage, loop))
 
     def vectorise(self, stage: str, loop: str) -> None:
-        """Run the innermost loop's iterations at once."""
+        """Vectorise the innermost loop: run its iterations at once."""
         self.apply(Vectorise(stage, loop))
 
     def parallelise(self, stage: str, loop: str) -> None:
-        """Run a data loop's iterations in any order."""
+        """Parallelise a data loop: run its iterations in any order."""
         self.apply(Parallelise(stage, loop))
 
     def pipeline(self, stage: str, loop: str, depth: int) -> None:
-        """Give every buffer inside a loop `depth` slots."""
+        """Pipeline a loop: give every buffer inside it `depth` slots."""
         self.apply(Pipeline(stage, loop, depth))
 
     def cache_read(self, tensor: str, scope: str, reader: str) -> str:
-        """Copy what a stage reads of a tensor into a scope; the name of the copy."""
+        """Copy the elements that a stage reads into a scope; return the name of the copy."""
         self.apply(CacheRead(tensor, scope, reader))
         stages = self.stages
         return stages[[stage.name for stage in stages].index(reader) - 1].name
 
     def cache_write(self, stage: str, scope: str) -> str:
-        """Compute a stage into a scope and copy from there; the name of the computing stage."""
+        """Compute a stage in a scope, then copy it; return the name of the computing stage."""
         self.apply(CacheWrite(stage, scope))
         return next(old.source for old in self.stages if old.name == stage)
 
@@ -135,26 +135,26 @@ class Schedule:
         self.apply(ComputeRoot(stage))
 
     def set_scope(self, stage: str, scope: str) -> None:
-        """Say where a stage's output lies."""
+        """Set the memory of a stage's output."""
         self.apply(SetScope(stage, scope))
 
     def tensorise(self, stage: str, loop: str) -> None:
-        """From a loop inward, let the nest be one instruction."""
+        """Replace the nest from a loop inward by one instruction."""
         self.apply(Tensorise(stage, loop))
 
     def arena(self) -> None:
-        """Let buffers take turns in all the room that their scratchpad has."""
+        """Let buffers share all the room of their scratchpad in turns."""
         self.apply(Arena())
 
     def roll(self, stage: str, ahead: int) -> None:
-        """Keep a stage's rows in a ring, computed so many rows ahead of its reader."""
+        """Keep a stage's rows in a ring, computed `ahead` rows before its reader needs them."""
         self.apply(Roll(stage, ahead))
 
     def precede(self, stage: str, other: str) -> None:
-        """Start a stage before another one that is computed in the same loop."""
+        """Start a stage before another stage that is computed in the same loop."""
         self.apply(Precede(stage, other))
 
-    # What has become of the kernel -------------------------------------------------------------
+    # The resulting program --------------------------------------------------------------------
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -168,15 +168,15 @@ class Schedule:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether buffers take turns in the arenas of their scratchpads."""
+        """Whether buffers share their scratchpads as arenas."""
         return self._states[-1][1].arena
 
     def program(self) -> Program:
-        """The loops that the steps lead to."""
+        """The loop program after all steps."""
         return build_program(self._states[-1][1], self._bounds)
 
     def history(self) -> list[tuple[str, str]]:
-        """Each step's text with the text of the program after it; the plain program comes first."""
+        """The text of each step with the program after it, starting with the plain program."""
         return [
             ("" if step is None else str(step), str(build_program(state)))
             for step, state in self._states

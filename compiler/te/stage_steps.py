@@ -1,4 +1,4 @@
-"""Steps on whole stages: copies, where a stage is computed, where it lies, instructions."""
+"""Steps on whole stages: caches, `compute_at`, scopes, and instructions."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,25 +18,25 @@ ELEMENTS = {
     "PARAM": ("int32", "float32"),
     "ACC": ("int32",),
 }
-"""What the elements of a scratchpad are; main memory takes all."""
+"""The element types of each scratchpad; main memory holds all types."""
 
 
 def check_scope(doing: str, scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
-    """Refuse scopes that do not exist or hold other elements."""
+    """Refuse a scope that does not exist or holds other element types."""
     if scope not in scopes:
         raise ScheduleError(f"{doing}: there is no scope `{scope}`; scopes are {', '.join(scopes)}")
     held = ELEMENTS.get(scope, (tensor.dtype,))
     if tensor.dtype not in held:
         fitting = [name for name in scopes if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
         raise ScheduleError(
-            f"{doing}: `{tensor.name}` is {tensor.dtype}, and {scope} holds {' or '.join(held)}; "
+            f"{doing}: `{tensor.name}` is {tensor.dtype}, but {scope} holds {' or '.join(held)}; "
             f"choose {' or '.join(fitting)}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRead(Step):
-    """Copy what one stage reads of a tensor into `tensor.scope`, with the padding it needs."""
+    """Copy the elements that a stage reads into `tensor.scope`, with the padding it needs."""
 
     name: ClassVar[str] = "cache_read"
     tensor: str
@@ -44,7 +44,7 @@ class CacheRead(Step):
     reader: str
 
     def apply(self, state: State) -> State:
-        """Put the copy stage before the reader."""
+        """Insert the copy stage before the reader."""
         reader = state.stage(self.reader, str(self))
         reads = [read for read in reader.reads() if read.tensor == self.tensor]
         if not reads:
@@ -98,7 +98,7 @@ def _unused(name: str, state: State) -> str:
 
 
 def _read_domain(reader: Stage, reads: list[Read], whole: Box) -> Box:
-    """The hull of all elements that a stage reads, those outside of the tensor included."""
+    """The hull of all elements that a stage reads, including elements outside the tensor."""
     ranges = dict(zip(reader.axes, reader.domain, strict=True))
     ranges |= {axis.name: (0, axis.extent) for axis in reader.reductions}
     box = list(whole) if not reads[0].index else []
@@ -114,7 +114,7 @@ def _read_domain(reader: Stage, reads: list[Read], whole: Box) -> Box:
 
 
 def _axis_names(reader: Stage, read: Read, rank: int) -> tuple[str, ...]:
-    """The reader's names where a dimension follows one of its axes, data axes before others."""
+    """Axis names from the reader for dimensions that one of its axes indexes; data axes first."""
     names: list[str] = []
     for dimension in range(rank):
         affine = read.index[dimension] if read.index else Affine()
@@ -140,14 +140,14 @@ def _redirected(tree: Expression, old: str, new: str) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class CacheWrite(Step):
-    """Compute a stage into `stage.scope`; the stage itself becomes a copy of that."""
+    """Compute a stage in `stage.scope`; the stage itself becomes a copy of the result."""
 
     name: ClassVar[str] = "cache_write"
     stage: str
     scope: str
 
     def apply(self, state: State) -> State:
-        """Put the computing stage before the copy; loops of both are the plain ones."""
+        """Insert the computing stage before the copy; both get plain loops."""
         stage = state.stage(self.stage, str(self))
         check_scope(str(self), self.scope, stage.output, state.scopes)
         reductions = tuple(axis.name for axis in stage.reductions)
@@ -163,7 +163,7 @@ class CacheWrite(Step):
                 "make `cache_write` the first step on a stage"
             )
         if stage.source:
-            raise ScheduleError(f"{self}: `{self.stage}` is a copy; cache what computes")
+            raise ScheduleError(f"{self}: `{self.stage}` is a copy; cache a computing stage")
         name = _unused(f"{self.stage}.{self.scope}", state)
         output = replace(stage.output, name=name, value="")
         computing = replace(stage, output=output, cached=True, scope=self.scope)
@@ -182,7 +182,7 @@ class CacheWrite(Step):
 
 @dataclass(frozen=True, slots=True)
 class ComputeAt(Step):
-    """Compute a stage inside a loop of a consumer: in every iteration, the box needed there."""
+    """Compute a stage inside a loop of a consumer: each iteration computes the box it needs."""
 
     name: ClassVar[str] = "compute_at"
     stage: str
@@ -190,7 +190,7 @@ class ComputeAt(Step):
     loop: str
 
     def apply(self, state: State) -> State:
-        """Move the stage's nest; that all readers can see it is checked for the whole state."""
+        """Move the stage's nest; `legality` then checks that all readers are inside the loop."""
         stage = state.stage(self.stage, str(self))
         consumer = state.stage(self.consumer, str(self))
         consumer.position(self.loop, str(self))
@@ -221,7 +221,7 @@ class ComputeRoot(Step):
 
 @dataclass(frozen=True, slots=True)
 class SetScope(Step):
-    """Let a stage's output lie in a scratchpad, or in main memory."""
+    """Store a stage's output in a scratchpad, or in main memory."""
 
     name: ClassVar[str] = "set_scope"
     stage: str
@@ -246,14 +246,14 @@ class SetScope(Step):
 
 @dataclass(frozen=True, slots=True)
 class Tensorise(Step):
-    """From a loop inward, let the nest be one instruction."""
+    """Replace the nest from a loop inward by one instruction."""
 
     name: ClassVar[str] = "tensorise"
     stage: str
     loop: str
 
     def apply(self, state: State) -> State:
-        """Mark the loop; that an instruction does it is checked for the whole state."""
+        """Mark the loop; `legality` then checks that an instruction matches."""
         stage = state.stage(self.stage, str(self))
         stage.position(self.loop, str(self))
         if stage.source:

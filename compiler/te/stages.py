@@ -1,7 +1,7 @@
-"""What a schedule has made of a kernel so far: its stages, their loops, scopes and places.
+"""The state of a kernel under a schedule: its stages, their loops, scopes and places.
 
-Everything is frozen; a step makes a new `State`. Loops are symbolic here: a stage knows how its
-loops came from its axes, and their extents follow when bounds are inferred.
+All data are frozen, and a step makes a new `State`. Loops are symbolic here: a stage records how
+its loops derive from its axes. Bounds inference then gives their extents.
 """
 
 from collections.abc import Mapping
@@ -16,21 +16,21 @@ from ..tensor import Axis, Compute, Kernel, Tensor
 from .processor import Processor
 
 SCOPES = tuple(memory.name for memory in Memory)
-"""Where a stage's output may lie: main memory and the contract's scratchpads."""
+"""The scopes of a stage's output: main memory and the scratchpads."""
 
 REGISTER = "REGISTER"
-"""Scope of the sums of a reduction whose result the same stage goes on with.
+"""Scope of the sums of a reduction whose result the same stage processes further.
 
-On a processor also of what a schedule keeps there: boxes of constant size, indexed by constants.
+On a processor, a schedule may also keep buffers here: boxes of constant size with constant indices.
 """
 
 
 class ScheduleError(CompileError):
-    """A step of a schedule is illegal where it stands, or its text is none."""
+    """A step is illegal at its position in the schedule, or its text is not a step."""
 
 
 class Kind(Enum):
-    """How the iterations of a loop are run."""
+    """The way in which a loop runs its iterations."""
 
     SERIAL = ""
     UNROLLED = "unrolled"
@@ -57,7 +57,7 @@ class Division:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """Both."""
+        """Names of the outer and the inner loop."""
         return self.outer, self.inner
 
 
@@ -93,31 +93,31 @@ class Stage:
     axes
         Data axes, one per dimension.
     domain
-        Which elements exist, half-open per dimension. A copy for a reader includes the border of
-        padding that the reader needs, in the coordinates of the tensor that it copies.
+        Half-open range of existing elements, per dimension. A copy for a reader includes the border
+        of padding that the reader needs, in the coordinates of the copied tensor.
     reductions
         Reduction axes.
     body
-        What an element is.
+        The expression of an element.
     source
-        The tensor that a copy stage copies, empty for other stages.
+        The tensor that a copy stage copies; empty for other stages.
     cached
         Whether `cache_read` or `cache_write` fixed the scope.
     scope
-        Where the output lies.
+        The memory of the output.
     loops
-        From the outermost to the innermost.
+        The loops, outermost first.
     relations
-        How loops came from others, in order.
+        The splits and fusions that made the loops, in order.
     kinds, depths
-        Loops that are not serial, and those that are pipelined.
+        The kinds of loops that are not serial, and the depths of pipelined loops.
     place
-        Where it is computed, None for a loop nest of its own.
+        The loop in which it is computed; None for a nest at the root.
     instruction
-        The outermost loop of the nest that is one instruction, empty if none is.
+        The outermost loop of the instruction; empty without one.
     ahead
-        For a stage that rolls through a ring of rows: how many rows it is computed ahead of its
-        reader. None for a stage that does not roll.
+        For a rolling stage, the number of rows that it computes ahead of its reader. None for other
+        stages.
     """
 
     output: Tensor
@@ -138,36 +138,36 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """Its output's name."""
+        """Name of its output."""
         return self.output.name
 
     @property
     def compute(self) -> Compute:
-        """The stage as a compute, for stages that are no copies."""
+        """The compute of a stage that is not a copy."""
         data = tuple(Axis(n, high) for n, (_, high) in zip(self.axes, self.domain, strict=True))
         return Compute(self.output, data, self.reductions, self.body)
 
     @property
     def nested(self) -> bool:
-        """Whether something remains to be done with the result of its reduction."""
+        """Whether it processes the result of its reduction further."""
         return bool(self.reductions) and not isinstance(self.body, Reduction)
 
     @property
     def first_reduction(self) -> int:
-        """Position of its outermost reduction loop, the number of its loops without one."""
+        """Position of its outermost reduction loop; without one, the number of loops."""
         positions = [i for i, loop in enumerate(self.loops) if self.reduces(loop)]
         return min(positions, default=len(self.loops))
 
     def kind(self, loop: str) -> Kind:
-        """How a loop is run."""
+        """The kind of a loop."""
         return dict(self.kinds).get(loop, Kind.SERIAL)
 
     def depth(self, loop: str) -> int:
-        """Slots that `pipeline` asks for inside a loop, 1 without."""
+        """Slots per buffer inside a loop, from `pipeline`; 1 by default."""
         return dict(self.depths).get(loop, 1)
 
     def origins(self, loop: str) -> frozenset[str]:
-        """The axes that a loop walks over."""
+        """The axes from which a loop derives."""
         for relation in reversed(self.relations):
             if isinstance(relation, Division) and loop in (relation.outer, relation.inner):
                 return self.origins(relation.parent)
@@ -176,16 +176,16 @@ class Stage:
         return frozenset({loop})
 
     def reduces(self, loop: str) -> bool:
-        """Whether it is a reduction loop; no loop is both."""
+        """Whether a loop is a reduction loop; no loop mixes data and reduction axes."""
         return not self.origins(loop).isdisjoint(axis.name for axis in self.reductions)
 
     def position(self, loop: str, doing: str) -> int:
-        """Where a loop stands, 0 the outermost.
+        """Position of a loop; the outermost loop has 0.
 
         Raises
         ------
         ScheduleError
-            When there is no such loop, listing those that exist.
+            When there is no such loop; the message lists the loops.
         """
         if loop not in self.loops:
             raise ScheduleError(
@@ -195,26 +195,26 @@ class Stage:
         return self.loops.index(loop)
 
     def reads(self) -> tuple[Read, ...]:
-        """Everything that it reads."""
+        """All its reads."""
         return reads_of(self.body)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All stages, producers before consumers, and the machine they are meant for.
+    """All stages, producers before consumers, and their target machine.
 
     Parameters
     ----------
     kernel
-        What is scheduled.
+        The kernel.
     configuration
-        The machine; without one there is no tensorisation.
+        The machine; tensorisation needs it.
     stages
-        The kernel's, and the copies that steps made.
+        The kernel's stages, and the copies that steps made.
     processor
-        A general processor in the place of the machine.
+        A general processor instead of the machine.
     arena
-        Whether buffers take turns in all the room that their scratchpad has.
+        Whether buffers share all the room of their scratchpad in turns.
     """
 
     kernel: Kernel
@@ -225,16 +225,16 @@ class State:
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Where a stage's output may lie."""
+        """The scopes that a stage's output may have."""
         return SCOPES if self.processor is None else (Memory.DRAM.name, REGISTER)
 
     def stage(self, name: str, doing: str) -> Stage:
-        """The stage of a name.
+        """The stage with a name.
 
         Raises
         ------
         ScheduleError
-            When there is none, listing those that exist.
+            When there is none; the message lists the stages.
         """
         for stage in self.stages:
             if stage.name == name:
@@ -245,7 +245,7 @@ class State:
         )
 
     def with_stage(self, stage: Stage) -> "State":
-        """A changed stage in the place of the old one."""
+        """Replace a stage by a changed one."""
         return replace(
             self, stages=tuple(stage if old.name == stage.name else old for old in self.stages)
         )
@@ -255,7 +255,7 @@ class State:
         return tuple(s for s in self.stages if any(read.tensor == tensor for read in s.reads()))
 
     def attached(self, stage: str, loop: str | None = None) -> tuple[Stage, ...]:
-        """The stages computed inside the loops of another, or inside one loop of it."""
+        """The stages computed inside the loops of another stage, or inside one of them."""
         return tuple(
             s
             for s in self.stages
@@ -271,25 +271,25 @@ class State:
 
     @property
     def domains(self) -> Mapping[str, Box]:
-        """Which elements of every tensor exist."""
+        """The existing elements of every tensor."""
         whole = {name: whole_box(tensor.shape) for name, tensor in self.kernel.tensors.items()}
         return {**whole, **{stage.name: stage.domain for stage in self.stages}}
 
     def scope(self, tensor: str) -> str:
-        """Where a tensor lies; what a kernel is given lies in main memory."""
+        """The memory of a tensor; inputs and constants are in main memory."""
         scopes = {stage.name: stage.scope for stage in self.stages}
         return scopes.get(tensor, Memory.DRAM.name)
 
 
 def whole_box(shape: tuple[int, ...]) -> Box:
-    """All elements of a shape."""
+    """The domain that contains all elements of a shape."""
     return tuple((0, extent) for extent in shape)
 
 
 def initial_state(
     kernel: Kernel, configuration: Configuration | None, processor: Processor | None = None
 ) -> State:
-    """Every stage a full loop nest of its own, reductions innermost."""
+    """The initial state: every stage is a full nest at the root, reductions innermost."""
     stages = []
     for compute in kernel.stages:
         axes = tuple(axis.name for axis in compute.axes)

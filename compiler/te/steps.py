@@ -1,7 +1,7 @@
-"""Steps on schedules: what all have in common, and their text.
+"""Schedule steps: their base class and their text.
 
-A step is frozen data and a rule. `apply` refuses what is illegal and otherwise gives the state
-after it; what must hold after any step is checked in one place, `legality.check_state`.
+A step is frozen data and a rule. `apply` refuses an illegal step and otherwise returns the new
+state. `legality.check_state` checks the rules that hold after every step.
 """
 
 import json
@@ -22,7 +22,7 @@ _ARGUMENT = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\"|[^\s,()\"]+)\s*(,|$)")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a schedule; its fields are whole numbers, names, and last maybe several names."""
+    """One step of a schedule; its fields are whole numbers and names; the last may be a tuple."""
 
     name: ClassVar[str] = ""
 
@@ -37,7 +37,7 @@ class Step:
         Raises
         ------
         ScheduleError
-            When the step is illegal there.
+            When the step is illegal in this state.
         """
 
     @property
@@ -59,12 +59,12 @@ def _argument_text(value: str | int) -> str:
 
 
 def parse_step(line: str) -> Step:
-    """The step that a line of text says.
+    """Parse a step from a line of text.
 
     Raises
     ------
     ScheduleError
-        When the line is none, saying what is expected.
+        When the line is not a step; the message says what is expected.
     """
     match = _LINE.fullmatch(line)
     family = STEPS.get(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""Steps on buffers: the arena, rings of rows, and which of several stages starts first."""
+"""Steps on buffers: the arena, rings of rows, and the order in which stages start."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -9,16 +9,16 @@ from .steps import Step
 
 @dataclass(frozen=True, slots=True)
 class Arena(Step):
-    """Let buffers take turns in all the room that their scratchpad has.
+    """Let buffers share all the room of their scratchpad in turns.
 
-    A copy that still lies there is not made again. `pipeline` then limits how many slots a buffer
-    takes; without it there is no limit.
+    A copy whose data are still there is not repeated. `pipeline` limits the number of slots of a
+    buffer; without it, there is no limit.
     """
 
     name: ClassVar[str] = "arena"
 
     def apply(self, state: State) -> State:
-        """Note it."""
+        """Set the flag of the state."""
         if state.processor is not None:
             raise ScheduleError(f"{self}: a processor has no scratchpads; leave the step out")
         return replace(state, arena=True)
@@ -26,11 +26,11 @@ class Arena(Step):
 
 @dataclass(frozen=True, slots=True)
 class Roll(Step):
-    """Keep a stage's rows in a ring: each is computed once, `ahead` rows before its reader.
+    """Keep a stage's rows in a ring: each row is computed once, `ahead` rows before its reader.
 
-    The rows are what the stage's outermost loop walks over. In every iteration of the loop that it
-    is computed in, the rows that its reader needs and that are not there yet are computed, by whole
-    iterations. Padding that the reader needs lies around them.
+    The stage's outermost loop is over the rows. Each iteration of the loop around the stage
+    computes the rows that the reader needs and that the ring lacks, in whole iterations of the
+    stage. The ring includes the padding that the reader needs.
     """
 
     name: ClassVar[str] = "roll"
@@ -38,7 +38,7 @@ class Roll(Step):
     ahead: int
 
     def apply(self, state: State) -> State:
-        """Note it; that the rows advance is checked for the whole state."""
+        """Mark the stage; `legality` then checks that the rows advance."""
         stage = state.stage(self.stage, str(self))
         if state.processor is not None:
             raise ScheduleError(f"{self}: a processor has no rings of rows; leave the step out")
@@ -53,14 +53,14 @@ class Roll(Step):
 
 @dataclass(frozen=True, slots=True)
 class Precede(Step):
-    """Start a stage before another one that is computed in the same loop."""
+    """Start a stage before another stage that is computed in the same loop."""
 
     name: ClassVar[str] = "precede"
     stage: str
     other: str
 
     def apply(self, state: State) -> State:
-        """Move the stage; what it reads and what is computed inside it must not come later."""
+        """Move the stage; its inputs and the stages computed inside it must not come later."""
         stage, other = (state.stage(name, str(self)) for name in (self.stage, self.other))
         first, last = state.stages.index(other), state.stages.index(stage)
         if first >= last:

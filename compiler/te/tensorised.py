@@ -1,4 +1,4 @@
-"""Whether a nest is one instruction: operands in place, tiles that fill lanes, whole boxes."""
+"""Check that a nest is one instruction: operands in place, full lanes, whole boxes."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from ...isa.patterns import Pattern, patterns_of
 from ..accelerator.matching import find_pattern, lane_axes
 from ..accelerator.sliding import window_of
 from .affine import variable
-from .bounds import Bounds, Plan, spans
+from .bounds import Bounds, StagePlan, spans
 from .dot_products import dot_product_of
 from .exactness import check_exact
 from .nodes import qualified
@@ -17,12 +17,12 @@ from .stages import Fusion, ScheduleError, Stage, State
 
 
 def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
-    """The instruction that computes a stage from where its operands lie.
+    """The instruction that computes a stage, given the memories of its operands.
 
     Raises
     ------
     CompileError
-        When there is none, or an operand lies elsewhere.
+        When there is none, or an operand is in the wrong memory.
     """
     names = (stage.name, *(read.tensor for read in stage.reads()))
     places = {name: Memory[state.scope(name)] for name in names}
@@ -30,7 +30,7 @@ def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
 
 
 def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
-    """The name of the instruction that a tensorised stage is."""
+    """The mnemonic of a tensorised stage's instruction."""
     if state.processor is not None:
         return dot_product_of(stage, state, state.processor, bounds, stage.name).mnemonic
     pattern, _ = pattern_of(stage, state)
@@ -38,7 +38,7 @@ def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
 
 
 def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> None:
-    """Refuse a nest that is no instruction.
+    """Refuse a nest that is not an instruction.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
     Raises
     ------
     ScheduleError
-        Saying what does not match.
+        Says what does not match.
     """
     text = f"tensorise({stage.name}, {stage.instruction})"
     if doing != text:
-        doing = f"{doing}: `{text}` would not hold any more"
+        doing = f"{doing}: `{text}` would no longer hold"
     opened = stage.loops.index(stage.instruction)
     for inside in stage.loops[opened:]:
         for attached in state.attached(stage.name, inside):
@@ -73,8 +73,8 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> 
     tile = spans(plan, opened)
     if tile is None:
         raise ScheduleError(
-            f"{doing}: the loops {', '.join(stage.loops[opened:])} cover no box; the inner part of "
-            "a split or fused loop must be inside where its outer part is"
+            f"{doing}: the loops {', '.join(stage.loops[opened:])} do not cover a box; if the "
+            "outer part of a split or fused loop is inside, its inner part must be inside too"
         )
     family = pattern.family
     outside = [loop for loop in stage.loops[:opened] if stage.reduces(loop)]
@@ -100,11 +100,11 @@ def _check_window(
     stage: Stage,
     state: State,
     found: Match,
-    plan: Plan,
+    plan: StagePlan,
     bounds: Bounds,
     tile: Mapping[str, int],
 ) -> None:
-    """A window that slides along a row stands inside the instruction as a whole."""
+    """The instruction must contain all of a sliding window."""
     window, configuration = window_of(stage.compute, found), state.configuration
     assert window is not None
     assert configuration is not None
@@ -124,7 +124,7 @@ def _check_window(
 
 
 def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) -> None:
-    """Every operand must follow exactly the lanes that the instruction gives it, one by one."""
+    """Every operand must move with exactly the lanes of its law, one element per lane."""
     mnemonic = pattern.family.mnemonic
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
         for slot, read in found.reads:
@@ -137,7 +137,7 @@ def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) ->
             if follows != wanted:
                 shown = ", ".join(("..", *slot.lanes))
                 raise ScheduleError(
-                    f"{doing}: {mnemonic} takes `{slot.operand}` as [{shown}], and `{axis}` does "
+                    f"{doing}: {mnemonic} takes `{slot.operand}` as [{shown}], but `{axis}` does "
                     f"not move `{read}` like its lane `{lane}`; give the tensor another order of "
                     "dimensions"
                 )
@@ -145,7 +145,7 @@ def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) ->
 
 def _check_lane(
     doing: str,
-    plan: Plan,
+    plan: StagePlan,
     bounds: Bounds,
     axis: str,
     tile: Mapping[str, int],
@@ -153,14 +153,14 @@ def _check_lane(
     taker: str,
     parameter: str,
 ) -> None:
-    """Every tile of the axis must start at a multiple of the lanes and be one long."""
+    """Every tile of the axis must start at a multiple of the lanes, and have such an extent."""
     needed = f"{taker} `{axis}` in lanes of {lanes} (`{parameter}`)"
     whole = plan.stage.compute.extents[axis]
     if whole % lanes:
-        raise ScheduleError(f"{doing}: {needed}, and its extent is {whole}; declare it padded")
+        raise ScheduleError(f"{doing}: {needed}, but its extent is {whole}; declare it padded")
     if tile[axis] % lanes:
         raise ScheduleError(
-            f"{doing}: {needed}, and the tile has {tile[axis]}; split `{axis}` by a multiple of "
+            f"{doing}: {needed}, but the tile has {tile[axis]}; split `{axis}` by a multiple of "
             f"{lanes} and keep the inner loop inside"
         )
     fixed = plan.bound(plan.stage.loops.index(plan.stage.instruction))
@@ -169,13 +169,13 @@ def _check_lane(
     ends = [plan.extents[loop] for loop in _cut_loops(plan, axis)]
     if any(step % lanes for step in (*steps, *ends)):
         raise ScheduleError(
-            f"{doing}: {needed}, and some tiles start or end inside a lane block; split `{axis}` "
+            f"{doing}: {needed}, but some tiles start or end inside a lane block; split `{axis}` "
             f"by multiples of {lanes}"
         )
 
 
-def _cut_loops(plan: Plan, axis: str) -> list[str]:
-    """Loops of an axis that its splits do not divide, so that the last block is cut off."""
+def _cut_loops(plan: StagePlan, axis: str) -> list[str]:
+    """Loops whose last block is cut off, because a split does not divide the extent."""
     cut = []
     for relation in plan.stage.relations:
         if isinstance(relation, Fusion) or axis not in plan.stage.origins(relation.parent):

@@ -1,14 +1,14 @@
-"""Values over axes: elements of tensors and the operations on them, as a user writes them.
+"""Expressions over axes: tensor elements and operations on them, as a user writes them.
 
-What is built is the contract's own expression tree. `Operand` and `Value` only carry operators and
-what a declaration is checked with: which axes occur, which tensors are read, what is an integer.
+The result is an expression tree of `isa.expressions`. `DeclaredTensor` and `TensorExpression` add
+the operators, and the facts that checks need: the axes, the tensors, and the type.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import CompileError
-from ...isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real, Reduction
+from ...isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real, Reduction
 from ..tensor import Axis, Compute, Tensor
 from .index import AxisUse, Index, merge_uses
 from .reductions import reduction_of
@@ -21,28 +21,28 @@ LIMITS = {
     "int64": (-(1 << 63), (1 << 63) - 1),
     "bool": (0, 1),
 }
-"""Smallest and largest value of the integer types."""
+"""Smallest and largest value of each integer type."""
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """A declared tensor; indexing it gives a `Value`.
+class DeclaredTensor:
+    """A declared tensor; indexing it gives a `TensorExpression`.
 
     Parameters
     ----------
     tensor
         Name, type, shape and pad value.
     stage
-        How it is computed, None for what a kernel is given.
+        The compute that defines it; None for inputs and constants.
     sources
         The operands that the stage reads.
     """
 
     tensor: Tensor
     stage: Compute | None = None
-    sources: tuple["Operand", ...] = ()
+    sources: tuple["DeclaredTensor", ...] = ()
 
-    def __getitem__(self, index: "Index | int | tuple[Index | int, ...]") -> "Value":
+    def __getitem__(self, index: "Index | int | tuple[Index | int, ...]") -> "TensorExpression":
         parts = index if isinstance(index, tuple) else (index,)
         uses: dict[str, AxisUse] = {}
         affines = []
@@ -58,107 +58,107 @@ class Operand:
                     "axes times whole numbers, plus a whole number"
                 )
         read = self.tensor[tuple(affines)]
-        return Value(read, uses, (self,), real=self.tensor.dtype == "float32")
+        return TensorExpression(read, uses, (self,), real=self.tensor.dtype == "float32")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
-    """An expression and what it depends on; `+`, `-` and `*` of integers are 32-bit and wrap.
+class TensorExpression:
+    """An expression and its dependencies; `+`, `-` and `*` of integers are 32-bit and wrap.
 
     Parameters
     ----------
     tree
         The expression.
     uses
-        Axes that occur and are not reduced over inside it.
+        The free axes, which the expression does not reduce over.
     operands
-        Tensors that it reads.
+        The tensors that it reads.
     over
-        Axes of the reduction inside it, None without one.
+        Axes of the reduction inside it; None without one.
     real
         Whether it is a binary32 number.
     """
 
     tree: Expression
     uses: Mapping[str, AxisUse]
-    operands: tuple[Operand, ...]
+    operands: tuple[DeclaredTensor, ...]
     over: tuple[Axis, ...] | None = None
     real: bool = False
 
-    def __add__(self, other: "Value | float") -> "Value":
+    def __add__(self, other: "TensorExpression | float") -> "TensorExpression":
         return combine(Op.ADD, self, other)
 
     __radd__ = __add__
 
-    def __mul__(self, other: "Value | float") -> "Value":
+    def __mul__(self, other: "TensorExpression | float") -> "TensorExpression":
         return combine(Op.MULTIPLY, self, other)
 
     __rmul__ = __mul__
 
-    def __neg__(self) -> "Value":
+    def __neg__(self) -> "TensorExpression":
         return self * -1
 
-    def __sub__(self, other: "Value | float") -> "Value":
+    def __sub__(self, other: "TensorExpression | float") -> "TensorExpression":
         return self + -other
 
-    def __rsub__(self, other: float) -> "Value":
+    def __rsub__(self, other: float) -> "TensorExpression":
         return -self + other
 
-    def __truediv__(self, other: "Value | float") -> "Value":
+    def __truediv__(self, other: "TensorExpression | float") -> "TensorExpression":
         return combine(Op.DIVIDE, self, other)
 
-    def __rtruediv__(self, other: float) -> "Value":
+    def __rtruediv__(self, other: float) -> "TensorExpression":
         return combine(Op.DIVIDE, other, self)
 
     def __str__(self) -> str:
         return str(self.tree)
 
 
-def combine(op: Op, *arguments: Value | float) -> Value:
-    """A call of integers or of float32 numbers; numbers become constants of the same sort.
+def combine(op: Op, *arguments: TensorExpression | float) -> TensorExpression:
+    """An operation on integers or on float32 numbers; numbers become constants of that type.
 
     Raises
     ------
     CompileError
-        When integers and float32 numbers meet, an operation does not take what it is given, or two
-        arguments hold a reduction each.
+        When an operation mixes integers and float32 numbers or does not accept its arguments, or
+        when two arguments contain different reductions.
     """
     values = [value_from(argument, f"`{op.value}`") for argument in arguments]
     real = any(value.real for value in values)
     if real and op not in _EITHER:
         shown = next(value for value in values if value.real)
-        raise CompileError(f"`{op.value}` takes integers, and `{shown}` is float32")
+        raise CompileError(f"`{op.value}` takes integers, but `{shown}` is float32")
     if real or op is Op.DIVIDE:
         values = [_as_real(value, op) for value in values]
     return call(op, values, real=real and op not in (Op.LESS, Op.EQUAL))
 
 
 _EITHER = (Op.ADD, Op.MULTIPLY, Op.MAXIMUM, Op.MINIMUM, Op.LESS, Op.EQUAL, Op.DIVIDE)
-"""Operations on float32 numbers; all but the last take integers as well."""
+"""Operations on float32 numbers; all except the last also take integers."""
 
 
-def _as_real(value: Value, op: Op) -> Value:
+def _as_real(value: TensorExpression, op: Op) -> TensorExpression:
     """An operand beside a float32 number."""
     if value.real:
         return value
-    if isinstance(value.tree, Constant):
+    if isinstance(value.tree, Literal):
         return replace(value, tree=Real(float(value.tree.value)), real=True)
     raise CompileError(
         f"`{op.value}` of float32 numbers and the integer `{value}`; convert that with `real`"
     )
 
 
-def maximum(a: Value | float, b: Value | float) -> Value:
+def maximum(a: TensorExpression | float, b: TensorExpression | float) -> TensorExpression:
     """The larger of two values."""
     return combine(Op.MAXIMUM, a, b)
 
 
-def minimum(a: Value | float, b: Value | float) -> Value:
+def minimum(a: TensorExpression | float, b: TensorExpression | float) -> TensorExpression:
     """The smaller of two values."""
     return combine(Op.MINIMUM, a, b)
 
 
-def clamp(value: Value, low: int, high: int) -> Value:
+def clamp(value: TensorExpression, low: int, high: int) -> TensorExpression:
     """Saturate to int8 and limit to `low`..`high`, which lie in -128..127."""
     smallest, largest = LIMITS["int8"]
     if not smallest <= low <= high <= largest:
@@ -169,53 +169,53 @@ def clamp(value: Value, low: int, high: int) -> Value:
     return combine(Op.CLAMP, value, low, high)
 
 
-def requantise(value: Value, scale: Value) -> Value:
+def requantise(value: TensorExpression, scale: TensorExpression) -> TensorExpression:
     """`round_half_even(float32(value) * scale)`, saturated as `isa.numbers.requantise` does."""
     if value.real:
-        raise CompileError(f"requantise takes an integer value, and `{value}` is float32")
-    if not isinstance(scale, Value) or not (scale.real and isinstance(scale.tree, Read)):
+        raise CompileError(f"requantise takes an integer value, but `{value}` is float32")
+    if not isinstance(scale, TensorExpression) or not (scale.real and isinstance(scale.tree, Read)):
         raise CompileError(f"requantise takes its scale from a float32 tensor, not `{scale}`")
     return call(Op.REQUANTISE, [value, scale])
 
 
-def lookup(table: Operand, value: Value) -> Value:
-    """`table[value + 128]`, for an int8 table of 256 elements and a value of -128..127."""
+def lookup(table: DeclaredTensor, value: TensorExpression) -> TensorExpression:
+    """`table[value + 128]`, for a table int8[256] and a value in -128..127."""
     if table.tensor.shape != (256,) or table.tensor.dtype != "int8":
         raise CompileError(
             f"lookup takes a table of int8[256]; `{table.tensor.name}` is "
             f"{table.tensor.dtype}{list(table.tensor.shape)}"
         )
-    return call(Op.LOOKUP, [Value(Read(table.tensor.name, ()), {}, (table,)), value])
+    return call(Op.LOOKUP, [TensorExpression(Read(table.tensor.name, ()), {}, (table,)), value])
 
 
-def sum_over(value: Value, over: Index | Sequence[Index]) -> Value:
-    """The 32-bit sum of a value over reduction axes; it wraps."""
+def sum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
+    """The sum of a value over reduction axes; it wraps at 32 bits."""
     return _reduce(Op.ADD, value, over)
 
 
-def maximum_over(value: Value, over: Index | Sequence[Index]) -> Value:
+def maximum_over(value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
     """The largest value over reduction axes."""
     return _reduce(Op.MAXIMUM, value, over)
 
 
-def value_from(argument: object, what: str) -> Value:
-    """A value, or a number as one: whole numbers are integers, others float32."""
-    if isinstance(argument, Value):
+def value_from(argument: object, what: str) -> TensorExpression:
+    """Convert to an expression: whole numbers become integers, other numbers float32."""
+    if isinstance(argument, TensorExpression):
         return argument
     if isinstance(argument, float):
-        return Value(Real(argument), {}, (), real=True)
+        return TensorExpression(Real(argument), {}, (), real=True)
     if isinstance(argument, int) and not isinstance(argument, bool):
         low, high = LIMITS["int32"]
         if not low <= argument <= high:
             raise CompileError(f"constant {argument} does not fit int32")
-        return Value(Constant(argument), {}, ())
+        return TensorExpression(Literal(argument), {}, ())
     if isinstance(argument, Index):
-        raise CompileError(f"{what} takes tensor elements; the index `{argument}` is none")
+        raise CompileError(f"{what} takes tensor elements; `{argument}` is an index")
     raise CompileError(f"{what} takes tensor elements and whole numbers, not `{argument}`")
 
 
-def call(op: Op, values: list[Value], real: bool = False) -> Value:
-    """A call whose arguments fit the operation; `real` says what it gives.
+def call(op: Op, values: list[TensorExpression], real: bool = False) -> TensorExpression:
+    """A call with checked arguments; `real` says whether the result is float32.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def call(op: Op, values: list[Value], real: bool = False) -> Value:
         raise CompileError(
             f"`{op.value}` of two reductions, `{values[0]}` and `{values[1]}`; make a stage of one"
         )
-    return Value(
+    return TensorExpression(
         Call(op, tuple(value.tree for value in values)),
         merge_uses(*(value.uses for value in values)),
         tuple(operand for value in values for operand in value.operands),
@@ -236,12 +236,14 @@ def call(op: Op, values: list[Value], real: bool = False) -> Value:
     )
 
 
-def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
+def _reduce(op: Op, value: TensorExpression, over: Index | Sequence[Index]) -> TensorExpression:
     what = "sum" if op is Op.ADD else "max"
-    if not isinstance(value, Value):
+    if not isinstance(value, TensorExpression):
         raise CompileError(f"`{what}` takes a value, not `{value}`")
     if value.over is not None:
-        raise CompileError(f"`{what}` of `{value}`, which is a reduction already; make it a stage")
+        raise CompileError(
+            f"`{what}` of `{value}`, which already contains a reduction; make it a stage"
+        )
     reductions = []
     for index in over if isinstance(over, Sequence) else (over,):
         name, use = bare_axis(index, f"`{what}`")
@@ -255,11 +257,13 @@ def _reduce(op: Op, value: Value, over: Index | Sequence[Index]) -> Value:
     known = {axis.name: AxisUse(axis.extent, reduced=True) for axis in reductions}
     merge_uses(known, value.uses)
     kept = {name: use for name, use in value.uses.items() if name not in known}
-    return Value(Reduction(op, value.tree), kept, value.operands, tuple(reductions), value.real)
+    return TensorExpression(
+        Reduction(op, value.tree), kept, value.operands, tuple(reductions), value.real
+    )
 
 
 def bare_axis(index: object, what: str) -> tuple[str, AxisUse]:
-    """Name and use of an index that is one axis alone."""
+    """Name and use of an index that is a single axis."""
     if isinstance(index, Index) and len(index.uses) == 1:
         ((name, use),) = index.uses.items()
         if index.affine == Affine(((name, 1),)):

@@ -6,7 +6,7 @@ from .gemm import Gemm
 from .load import Load
 from .store import Store
 from .transfers import fill_memory, transfer, transfer_problem
-from .vector import Combine, Reduce, Vector
+from .vector import Combine, ReduceMode, Vector
 
 FAMILIES: tuple[type[Instruction], ...] = (Load, Gemm, Vector, Store, Sync, Halt)
 
@@ -20,7 +20,7 @@ __all__ = [
     "Load",
     "Loop",
     "Operand",
-    "Reduce",
+    "ReduceMode",
     "Role",
     "Store",
     "Sync",

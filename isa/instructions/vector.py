@@ -13,7 +13,7 @@ from ..vector_operations import Combine, Operation, code_bits
 from .common import Access, Instruction, Loop, Operand, Role, Unit, slice_count
 
 
-class Reduce(IntEnum):
+class ReduceMode(IntEnum):
     """The reduction of the reduce loops."""
 
     SUM = 0
@@ -93,7 +93,7 @@ class Vector(Instruction):
     a_from_acc: bool = False
     to_acc: bool = False
     combine: Operation = Combine.A
-    reduce: Reduce = Reduce.SUM
+    reduce: ReduceMode = ReduceMode.SUM
     a_multiplier: int = 1
     b_multiplier: int = 1
     bias: bool = False
@@ -117,7 +117,7 @@ class Vector(Instruction):
                 f"vector: `combine` must be an operation, such as `Combine.ADD` or one of "
                 f"`Configuration.operations`, not {self.combine!r}"
             )
-        object.__setattr__(self, "reduce", Reduce(self.reduce))
+        object.__setattr__(self, "reduce", ReduceMode(self.reduce))
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:

@@ -47,10 +47,10 @@ class PathStep:
 
 def critical_path(timing: Timing) -> list[PathStep]:
     """The steps that determine the duration of the program, in order of time."""
-    return _Walk(timing).run()
+    return _PathWalk(timing).run()
 
 
-class _Walk:
+class _PathWalk:
     """Walk from the end back to the start; `now` is the first cycle already explained."""
 
     def __init__(self, timing: Timing) -> None:

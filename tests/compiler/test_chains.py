@@ -13,12 +13,12 @@ from dataclasses import replace
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.accelerator.plan import Plan
+from tilewright.compiler.accelerator.plan import TilePlan
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
-from tilewright.flows.verify.fuzz.graph_specs import Number, Shape, Sketch, Step, realise
+from tilewright.flows.verify.fuzz.graph_specs import NodeSpec, Number, Shape, Sketch, realise
 from tilewright.isa.configuration import PRESETS, Configuration
 
 PLAIN: dict[str, Number] = {
@@ -47,7 +47,7 @@ class Drawing:
         height, width = chance.choice(SHAPES)
         channels = chance.choice((1, 3, 5, 8, 13, 16, 21))
         self.inputs: list[Shape] = [(chance.choice((1, 1, 2)), height, width, channels)]
-        self.steps: list[Step] = []
+        self.steps: list[NodeSpec] = []
 
     def sketch(self) -> Sketch:
         """What has been drawn, its last value shown."""
@@ -57,7 +57,7 @@ class Drawing:
     def then(self, kind: str, *others: int, **numbers: Number) -> None:
         """A step that reads the last value, or the first input where there is none."""
         last = len(self.inputs) + len(self.steps) - 1 if self.steps else 0
-        self.steps.append(Step(kind, (last, *others), numbers))
+        self.steps.append(NodeSpec(kind, (last, *others), numbers))
 
     def conv(self, channels: int, groups: Number = 1, **window: Number) -> None:
         """A convolution, or a depthwise one where `groups` is 0."""
@@ -160,7 +160,7 @@ def chains(seeds: range) -> Iterator[tuple[int, Sketch]]:
 class Seen(Counter[str]):
     """Counts what the plans of lowered kernels have in them."""
 
-    def add(self, plan: Plan, configuration: Configuration) -> None:
+    def add(self, plan: TilePlan, configuration: Configuration) -> None:
         """Count one plan."""
         self["fused"] += len(plan.phases) > 1
         self["channels outer"] += plan.channels_outer
@@ -254,9 +254,9 @@ def test_many_chains_keep_their_meaning(seen):
     assert [name for name in EXPECTED if seen[name] < 10] == [], seen
 
 
-def every_schedule(sketch: Sketch, configuration: Configuration, monkeypatch) -> Iterator[Plan]:
+def every_schedule(sketch: Sketch, configuration: Configuration, monkeypatch) -> Iterator[TilePlan]:
     """Run a chain with each of the first legal schedules of the kernel that all of it becomes."""
-    plans: list[Plan] = []
+    plans: list[TilePlan] = []
     whole = len(sketch.steps)
     for place in range(0, 60, 3):
         plans.clear()

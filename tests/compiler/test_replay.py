@@ -116,7 +116,7 @@ REFUSALS = {
     "half a block of lanes": (
         ("split(conv2.qconv.ACT, o, 32)", "split(conv2.qconv.ACT, o, 4)"),
         "schedule of layer `conv2`: tensorise(acc, n): gemm takes `o` in lanes of 8 (`lanes_out`), "
-        "and the tile has 4; split `o` by a multiple of 8 and keep the inner loop inside",
+        "but the tile has 4; split `o` by a multiple of 8 and keep the inner loop inside",
     ),
     "a loop that there is not": (
         ("compute_at(w.WGT, acc, i.o)", "compute_at(w.WGT, acc, z)"),

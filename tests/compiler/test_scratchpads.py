@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.compiler.accelerator.arena import Arena
-from tilewright.compiler.accelerator.regions import Demand, divide_act
+from tilewright.compiler.accelerator.arena import ScratchpadArena
+from tilewright.compiler.accelerator.regions import RegionRequest, divide_act
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 
 CONFIGURATION = PRESETS["8x8"].replace(name="small-banks", act_banks=8, act_depth=16)
@@ -32,7 +32,7 @@ def requests(draw):
     return size, pieces
 
 
-def take(arena: Arena, *asked) -> tuple[int, bool]:
+def take(arena: ScratchpadArena, *asked) -> tuple[int, bool]:
     """First unit of a piece, and whether it is missing; a piece that is given lives."""
     piece, missing = arena.take(*asked)
     assert piece.alive
@@ -43,7 +43,7 @@ def take(arena: Arena, *asked) -> tuple[int, bool]:
 def test_a_piece_is_found_again_unless_something_was_put_over_it(case):
     """Each unit of the arena is compared with what was last written there."""
     size, pieces = case
-    arena, held = Arena(size), [object()] * size
+    arena, held = ScratchpadArena(size), [object()] * size
     for key, wanted, within in pieces:
         low, high = within or (0, size)
         base, missing = take(arena, (key, wanted) if key else None, wanted, within)
@@ -61,7 +61,7 @@ def test_a_piece_is_found_again_unless_something_was_put_over_it(case):
 @given(case=requests())
 def test_pieces_of_an_arena_never_overlap(case):
     size, pieces = case
-    arena = Arena(size)
+    arena = ScratchpadArena(size)
     for key, wanted, within in pieces:
         take(arena, (key, wanted) if key else None, wanted, within)
         spans = sorted((piece.base, piece.end) for piece in arena.pieces)
@@ -72,7 +72,7 @@ def test_pieces_of_an_arena_never_overlap(case):
 def test_no_place_was_not_used_for_longer_nor_comes_before_one_as_old(case, row):
     """Every place of a region is compared, by the latest use of its units."""
     size, pieces = case
-    arena, used = Arena(size, row=row), [0] * size
+    arena, used = ScratchpadArena(size, row=row), [0] * size
     for clock, (key, wanted, within) in enumerate(pieces, 1):
         low, high = within or (0, size)
         starts = [s for s in range(low, high - wanted + 1) if s % row == 0]
@@ -89,7 +89,7 @@ def test_no_place_was_not_used_for_longer_nor_comes_before_one_as_old(case, row)
 
 
 def test_the_place_that_was_not_used_for_longest_is_taken():
-    arena = Arena(9)
+    arena = ScratchpadArena(9)
     assert [take(arena, key, 3)[0] for key in "abc"] == [0, 3, 6]
     assert take(arena, "a", 3) == (0, False)
     assert take(arena, "d", 3) == (3, True)
@@ -98,7 +98,7 @@ def test_the_place_that_was_not_used_for_longest_is_taken():
 
 
 def test_a_piece_outside_the_region_that_is_asked_for_is_not_found():
-    arena = Arena(8)
+    arena = ScratchpadArena(8)
     take(arena, "a", 2, (0, 4))
     assert take(arena, "a", 2, (4, 8)) == (4, True)
     assert take(arena, "a", 2, (0, 4)) == (0, False)
@@ -106,13 +106,13 @@ def test_a_piece_outside_the_region_that_is_asked_for_is_not_found():
 
 def test_pieces_begin_where_rows_do():
     """What one kernel leaves in parts of a row does not shift what the next one brings."""
-    arena = Arena(32, row=8)
+    arena = ScratchpadArena(32, row=8)
     assert [take(arena, key, 6)[0] for key in "abcd"] == [0, 8, 16, 24]
     assert take(arena, "e", 12, (8, 32)) == (8, True)
 
 
 def test_a_piece_without_a_key_is_always_new():
-    arena = Arena(4)
+    arena = ScratchpadArena(4)
     assert take(arena, None, 2) == (0, True)
     assert take(arena, None, 2) == (2, True)
     assert take(arena, None, 2) == (0, True)
@@ -120,14 +120,14 @@ def test_a_piece_without_a_key_is_always_new():
 
 def test_a_place_among_thousands_of_pieces_is_found_in_no_time():
     """Each piece that is put into a full arena takes the place of the one put there first."""
-    arena, started = Arena(1000), time.process_time()
+    arena, started = ScratchpadArena(1000), time.process_time()
     assert [take(arena, key, 1)[0] for key in range(3000)] == [*range(1000)] * 3
     assert time.process_time() - started < 20
 
 
-DEMANDS = st.lists(
+REQUESTS = st.lists(
     st.builds(
-        lambda least, more: Demand(least, least + more),
+        lambda least, more: RegionRequest(least, least + more),
         st.integers(1, 3 * BANK),
         st.integers(0, 3 * BANK),
     ),
@@ -136,17 +136,17 @@ DEMANDS = st.lists(
 )
 
 
-@given(demands=DEMANDS, may_share=st.integers(1, 2))
-def test_regions_are_disjoint_large_enough_and_in_banks_of_their_own(demands, may_share):
-    regions = divide_act(tuple(demands), may_share, CONFIGURATION)
+@given(requests=REQUESTS, may_share=st.integers(1, 2))
+def test_regions_are_disjoint_large_enough_and_in_banks_of_their_own(requests, may_share):
+    regions = divide_act(tuple(requests), may_share, CONFIGURATION)
     row = CONFIGURATION.row_bytes(Memory.ACT)
     if not regions:
-        alone = [max(1, -(-demand.least // BANK)) for demand in demands]
+        alone = [max(1, -(-request.least // BANK)) for request in requests]
         assert sum(alone) > CONFIGURATION.act_banks
         return
-    assert len(regions) == len(demands)
-    for (low, high), demand in zip(regions, demands, strict=True):
-        assert high - low >= demand.least
+    assert len(regions) == len(requests)
+    for (low, high), request in zip(regions, requests, strict=True):
+        assert high - low >= request.least
         assert low % row == high % row == 0
     assert regions[0][0] == 0
     assert regions[-1][1] <= CONFIGURATION.size_bytes(Memory.ACT)
@@ -160,17 +160,21 @@ def test_regions_are_disjoint_large_enough_and_in_banks_of_their_own(demands, ma
 
 @pytest.mark.parametrize("may_share", [1, 2])
 def test_buffers_that_all_fit_alone_get_all_they_want(may_share):
-    demands = (Demand(BANK, 2 * BANK), Demand(1, BANK), Demand(5, 2 * BANK))
-    regions = divide_act(demands, may_share, CONFIGURATION)
+    requests = (RegionRequest(BANK, 2 * BANK), RegionRequest(1, BANK), RegionRequest(5, 2 * BANK))
+    regions = divide_act(requests, may_share, CONFIGURATION)
     sizes = [high - low for low, high in regions]
     assert sizes == [5 * BANK, BANK, 2 * BANK]
 
 
 def test_the_last_two_share_banks_where_there_are_too_few():
     few: Configuration = CONFIGURATION.replace(act_banks=2)
-    demands = (Demand(BANK, BANK), Demand(BANK // 4, BANK // 2), Demand(BANK // 4, BANK // 2))
-    assert divide_act(demands, 1, few) == ()
-    assert divide_act(demands, 2, few) == (
+    requests = (
+        RegionRequest(BANK, BANK),
+        RegionRequest(BANK // 4, BANK // 2),
+        RegionRequest(BANK // 4, BANK // 2),
+    )
+    assert divide_act(requests, 1, few) == ()
+    assert divide_act(requests, 2, few) == (
         (0, BANK),
         (BANK, BANK + BANK // 2),
         (BANK + BANK // 2, 2 * BANK),
@@ -178,7 +182,7 @@ def test_the_last_two_share_banks_where_there_are_too_few():
 
 
 def test_what_something_is_put_over_is_not_alive():
-    arena = Arena(4)
+    arena = ScratchpadArena(4)
     first, second = arena.take("a", 2)[0], arena.take("b", 2)[0]
     arena.clear(1, 2)
     assert (first.alive, second.alive) == (False, True)

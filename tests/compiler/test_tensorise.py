@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.layout import Buffer, Placement, dense
+from tilewright.compiler.accelerator.layout import Buffer, TileLayout, dense
 from tilewright.compiler.accelerator.tensorise import find_pattern, tensorise
 from tilewright.compiler.tensor import Axis, Compute, Kernel, Tensor, evaluate
 from tilewright.errors import CompileError
@@ -34,8 +34,8 @@ def test_a_matrix_product_written_by_hand_runs_as_gemm():
     compute, tensors = matrix_product(6, 8, 12)
     buffers = {
         "a": Buffer(Memory.ACT, 0, dense({"m": 6, "i": 8})),
-        "b": Buffer(Memory.WGT, 0, {"i": Placement(4, 4, 16), "o": Placement(1, 4, 32)}),
-        "c": Buffer(Memory.ACC, 0, {"m": Placement(12), "o": Placement(1)}),
+        "b": Buffer(Memory.WGT, 0, {"i": TileLayout(4, 4, 16), "o": TileLayout(1, 4, 32)}),
+        "c": Buffer(Memory.ACC, 0, {"m": TileLayout(12), "o": TileLayout(1)}),
     }
     (gemm,) = tensorise(compute, {"m": 6, "i": 8, "o": 12}, buffers, CONFIGURATION)
     assert isinstance(gemm, Gemm)
@@ -60,7 +60,7 @@ def test_later_chunks_of_a_reduction_accumulate():
     compute, _ = matrix_product(6, 4, 4)
     buffers = {
         "a": Buffer(Memory.ACT, 0, dense({"m": 6, "i": 4})),
-        "b": Buffer(Memory.WGT, 0, {"i": Placement(4), "o": Placement(1)}),
+        "b": Buffer(Memory.WGT, 0, {"i": TileLayout(4), "o": TileLayout(1)}),
         "c": Buffer(Memory.ACC, 0, dense({"m": 6, "o": 4})),
     }
     tile = {"m": 6, "i": 4, "o": 4}
@@ -98,7 +98,7 @@ def test_an_operand_in_the_wrong_memory_is_refused():
     compute, _ = matrix_product(6, 4, 4)
     buffers = {
         "a": Buffer(Memory.WGT, 0, dense({"m": 6, "i": 4})),
-        "b": Buffer(Memory.WGT, 0, {"i": Placement(4), "o": Placement(1)}),
+        "b": Buffer(Memory.WGT, 0, {"i": TileLayout(4), "o": TileLayout(1)}),
         "c": Buffer(Memory.ACC, 0, dense({"m": 6, "o": 4})),
     }
     with pytest.raises(CompileError) as caught:

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In
 from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.hardware.vector_datapath import VectorDatapath, constants_layout
 from tilewright.isa.configuration import Configuration
-from tilewright.isa.instructions import Reduce
+from tilewright.isa.instructions import ReduceMode
 from tilewright.isa.numbers import quantise_output
 from tilewright.isa.vector_operations import Operation
 
@@ -110,7 +110,7 @@ class Stimuli:
         return {
             **{name: int(rng.integers(2)) for name in flags},
             "combine": int(rng.integers(len(self.operations))),
-            "reduce": int(rng.choice(list(Reduce))),
+            "reduce": int(rng.choice(list(ReduceMode))),
             "a_multiplier": int(rng.integers(-(2**15), 2**15)),
             "b_multiplier": int(rng.integers(-(2**15), 2**15)),
             "zero_point": int(rng.integers(-128, 128)),
@@ -196,7 +196,7 @@ def reduce_steps(
     pairs = zip(a.flat, b.flat, strict=True)
     x = [law_by_python(operation.law, {"a": p, "b": q, **fields}) for p, q in pairs]
     x = np.array(x, dtype=np.int32).reshape(a.shape)
-    if constants["reduce"] == Reduce.MAX:
+    if constants["reduce"] == ReduceMode.MAX:
         return x.max(axis=0)
     return x.astype(np.int64).sum(axis=0).astype(np.int32)
 
@@ -238,7 +238,7 @@ def test_random_instructions_follow_the_law(datapath, idle):
     assert_outputs(datapath, stimuli)
 
 
-@pytest.mark.parametrize("reduce", list(Reduce), ids=lambda code: code.name)
+@pytest.mark.parametrize("reduce", list(ReduceMode), ids=lambda code: code.name)
 def test_every_operation_runs_without_bubbles(datapath, reduce):
     codes = range(len(datapath[0].operations))
     stimuli = Stimuli(datapath[0], seed=5, cycles=1_000 * len(codes))

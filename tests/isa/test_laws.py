@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import IsaError
 from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
-from tilewright.isa.expressions import Call, Constant, Op, Slot
+from tilewright.isa.expressions import Call, Literal, Op, Slot
 from tilewright.isa.laws import ARRAYS, RANGES, Range, evaluate
 from tilewright.isa.read_law import read_law
 from tilewright.isa.vector_operations import NAMES, OPERATIONS
@@ -68,12 +68,12 @@ def test_ranges_hold_all_values_between_their_ends(data):
 
 
 def test_differences_and_absolute_values_are_sums_and_maxima():
-    minus_b = Call(Op.MULTIPLY, (B, Constant(-1)))
+    minus_b = Call(Op.MULTIPLY, (B, Literal(-1)))
     difference = Call(Op.ADD, (A, minus_b))
     assert read_law("a - b", NAMES) == difference
-    negative = Call(Op.MULTIPLY, (difference, Constant(-1)))
+    negative = Call(Op.MULTIPLY, (difference, Literal(-1)))
     assert read_law("abs(a - b)", NAMES) == Call(Op.MAXIMUM, (difference, negative))
-    assert read_law("a - 3", NAMES) == Call(Op.ADD, (A, Constant(-3)))
+    assert read_law("a - 3", NAMES) == Call(Op.ADD, (A, Literal(-3)))
     assert isinstance(A, Slot)
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
-from tilewright.isa.instructions import Combine, Gemm, Loop, Reduce, Vector
+from tilewright.isa.instructions import Combine, Gemm, Loop, ReduceMode, Vector
 from tilewright.isa.legality import gemm_faults, instruction_faults, vector_faults
 from tilewright.isa.pipeline import GEMM_REVISIT_STEPS
 from tilewright.isa.semantics import Machine
@@ -102,7 +102,7 @@ strides = st.integers(-3, 3)
     maps=st.lists(st.tuples(st.integers(2, 4), strides, strides, strides), max_size=2),
     reduces=st.lists(st.tuples(st.integers(2, 3), strides, strides), max_size=2),
     combine=st.sampled_from((Combine.A, Combine.ADD, Combine.MAX)),
-    reduce=st.sampled_from(Reduce),
+    reduce=st.sampled_from(ReduceMode),
     seed=st.integers(0, 1000),
 )
 def test_a_vector_that_is_accepted_may_read_everything_before_it_writes(

@@ -6,9 +6,9 @@ from tilewright.isa.configuration import PRESETS
 from tilewright.isa.expressions import (
     Affine,
     Call,
-    Constant,
     Hole,
     Immediate,
+    Literal,
     Match,
     Maybe,
     Op,
@@ -18,7 +18,7 @@ from tilewright.isa.expressions import (
     matches,
     reads_of,
 )
-from tilewright.isa.instructions import Combine, Reduce
+from tilewright.isa.instructions import Combine, ReduceMode
 from tilewright.isa.patterns import GEMM, PATTERNS, VECTOR
 
 C = Affine.of(c=1)
@@ -71,7 +71,7 @@ def test_a_sum_is_a_bias_or_a_second_operand():
 
 
 def test_multipliers_become_immediates():
-    terms = tuple(Call(Op.MULTIPLY, (x, Constant(n))) for x, n in ((A, 7), (B, -9)))
+    terms = tuple(Call(Op.MULTIPLY, (x, Literal(n))) for x, n in ((A, 7), (B, -9)))
     found = fields_of(VECTOR.body, Call(Op.ADD, terms))
     assert (found["a_multiplier"], found["b_multiplier"]) == (7, -9)
 
@@ -79,12 +79,12 @@ def test_multipliers_become_immediates():
 def test_the_whole_epilogue_is_one_instruction():
     bias, scale, table = Read("bias", (C,)), Read("scale", (C,)), Read("table", ())
     total = Call(Op.ADD, (Reduction(Op.MAXIMUM, A), bias))
-    shifted = Call(Op.ADD, (Call(Op.REQUANTISE, (total, scale)), Constant(5)))
-    tree = Call(Op.LOOKUP, (table, Call(Op.CLAMP, (shifted, Constant(-9), Constant(90)))))
+    shifted = Call(Op.ADD, (Call(Op.REQUANTISE, (total, scale)), Literal(5)))
+    tree = Call(Op.LOOKUP, (table, Call(Op.CLAMP, (shifted, Literal(-9), Literal(90)))))
     found = first_match(VECTOR.body, tree)
     assert found is not None
     values = dict(found.fields)
-    assert values["reduce"] == Reduce.MAX
+    assert values["reduce"] == ReduceMode.MAX
     assert (values["bias"], values["scale"], values["lookup"]) == (1, 1, 1)
     assert (values["zero_point"], values["low"], values["high"]) == (5, -9, 90)
     bound = {slot.operand: read for slot, read in found.reads}
@@ -97,13 +97,13 @@ def test_missing_steps_of_the_epilogue_clear_their_flags():
 
 
 def test_steps_in_another_order_do_not_match():
-    early = Call(Op.ADD, (Call(Op.CLAMP, (A, Constant(-9), Constant(90))), Constant(5)))
+    early = Call(Op.ADD, (Call(Op.CLAMP, (A, Literal(-9), Literal(90))), Literal(5)))
     assert first_match(VECTOR.body, early) is None
 
 
 def test_maybe_prefers_the_larger_form():
     pattern = Maybe("taken", Call(Op.ADD, (Hole(), Immediate("n"))), Slot("a"))
-    assert fields_of(pattern, Call(Op.ADD, (A, Constant(3)))) == {"taken": 1, "n": 3}
+    assert fields_of(pattern, Call(Op.ADD, (A, Literal(3)))) == {"taken": 1, "n": 3}
     assert fields_of(pattern, A) == {"taken": 0}
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tilewright.errors import ProgramError
 from tilewright.isa.configuration import PRESETS, Memory
-from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Reduce, Store, Vector
+from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, ReduceMode, Store, Vector
 from tilewright.isa.numbers import quantise_output
 from tilewright.isa.semantics import Machine
 
@@ -114,7 +114,7 @@ def test_max_pooling_is_a_reduction(machine):
     base = act.shape[0] // 2
     machine.execute(
         Vector(
-            reduce=Reduce.MAX,
+            reduce=ReduceMode.MAX,
             dst=base,
             a=0,
             map_loops=(Loop(4, (4, 16, 0, 0)), Loop(4, (1, 2, 0, 0))),

@@ -27,8 +27,8 @@ from tilewright.isa import (
     parse_program,
 )
 from tilewright.isa.configuration import Configuration
-from tilewright.isa.expressions import Affine, Call, Constant, Immediate, Op, Read, Slot, matches
-from tilewright.isa.instructions import Combine, Halt, Loop, Reduce
+from tilewright.isa.expressions import Affine, Call, Immediate, Literal, Op, Read, Slot, matches
+from tilewright.isa.instructions import Combine, Halt, Loop, ReduceMode
 from tilewright.isa.laws import ARRAYS, evaluate
 from tilewright.isa.manual import manual
 from tilewright.isa.patterns import PATTERNS, patterns_of
@@ -104,7 +104,7 @@ def test_a_machine_with_an_impossible_operation_is_refused(text, sentence):
 def test_a_factor_must_fit_its_multiplier():
     with pytest.raises(IsaError, match="is not a sum of two products"):
         Operation("square", "a * a")
-    assert Operation("square", "max(a, 0) * min(max(a, 0), 255)").products[0][1] != Constant(1)
+    assert Operation("square", "max(a, 0) * min(max(a, 0), 255)").products[0][1] != Literal(1)
 
 
 def test_other_kinds_of_lists_are_refused():
@@ -225,10 +225,10 @@ def test_an_operand_that_stands_twice_in_a_law_is_one_tensor():
     vector = patterns_of(MACHINE)[-1]
 
     def difference(left: Read, right: Read) -> Call:
-        return Call(Op.ADD, (left, Call(Op.MULTIPLY, (right, Constant(-1)))))
+        return Call(Op.ADD, (left, Call(Op.MULTIPLY, (right, Literal(-1)))))
 
     def absolute(one: Call, other: Call) -> Call:
-        return Call(Op.MAXIMUM, (one, Call(Op.MULTIPLY, (other, Constant(-1)))))
+        return Call(Op.MAXIMUM, (one, Call(Op.MULTIPLY, (other, Literal(-1)))))
 
     (match,) = matches(vector.body, absolute(difference(x, y), difference(x, y)))
     assert {slot.operand: read for slot, read in match.reads} == {"a": x, "b": y}
@@ -239,7 +239,7 @@ def _filled(tree, reads):
     if isinstance(tree, Slot):
         return reads[tree.operand]
     if isinstance(tree, Immediate):
-        return Constant(9)
+        return Literal(9)
     if isinstance(tree, Call):
         return Call(tree.op, tuple(_filled(part, reads) for part in tree.arguments))
     return tree
@@ -270,7 +270,7 @@ def test_some_law_takes_a_field_for_what_it_is_and_multiplies_nothing_with_it():
 
 
 def test_shrinking_takes_the_plainest_operation():
-    program = (Vector(dst=0, a=0, b=2000, combine=DIFFERENCE, reduce=Reduce.MAX), Halt())
+    program = (Vector(dst=0, a=0, b=2000, combine=DIFFERENCE, reduce=ReduceMode.MAX), Halt())
     least, _ = shrink(program, MACHINE, 64, lambda other: isinstance(other[0], Vector))
     assert isinstance(least, Vector)
     assert least.combine == Combine.A

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS, Memory
-from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, Reduce, Store, Vector
+from tilewright.isa.instructions import Combine, Gemm, Halt, Load, Loop, ReduceMode, Store, Vector
 from tilewright.isa.semantics import SCRATCHPADS, Machine
 from tilewright.sim.functional import FunctionalMachine, reads_results, runs_overlap
 from tilewright.sim.native import NATIVE_FLAGS
@@ -115,7 +115,7 @@ def test_gemm_sums_wrap_like_the_accumulators(configuration, depthwise):
 
 
 @pytest.mark.parametrize("combine", MORE.operations, ids=lambda operation: operation.name)
-@pytest.mark.parametrize("reduce", list(Reduce))
+@pytest.mark.parametrize("reduce", list(ReduceMode))
 def test_vector_equals_its_definition_from_any_state(combine, reduce):
     for seed in range(24):
         draw = np.random.default_rng([seed, MORE.operations.index(combine), reduce])

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from ....isa.expressions import reads_of
-from ...te.nodes import Allocate, Block, Guard, Let, Loop, Store, Update
+from ...te.nodes import Allocate, Assign, Block, For, Guard, Let, Update
 from ...te.program import Program
 from .environment import Environment
 
 
 def middle_of(
-    node: Loop, inside: Callable[[int, int], Environment], program: Program
+    node: For, inside: Callable[[int, int], Environment], program: Program
 ) -> tuple[int, int]:
     """First and last iteration of the middle part of a loop.
 
@@ -50,7 +50,7 @@ def undecided(block: Block, env: Environment, program: Program) -> int:
             else:
                 symbol = f"{node.variable}#"
                 env = env.counting(node.variable, value, symbol, 0, node.digit.modulus - 1)
-        elif isinstance(node, Loop):
+        elif isinstance(node, For):
             symbol = f"{node.variable}#"
             inner = env.counting(
                 node.variable, env.resolved(node.start), symbol, 0, node.extent - 1
@@ -61,7 +61,7 @@ def undecided(block: Block, env: Environment, program: Program) -> int:
             count += known.count(None)
             if False not in known:
                 count += undecided(node.body, env, program)
-        elif isinstance(node, (Store, Update)):
+        elif isinstance(node, (Assign, Update)):
             for read in reads_of(node.value):
                 domain = program.domains.get(read.tensor, ())
                 for affine, (low, high) in zip(read.index, domain, strict=False):

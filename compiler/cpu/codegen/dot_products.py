@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from ....errors import CompileError
 from ....isa.expressions import Call, Read
-from ...te.nodes import Guard, Instruction, Let, Loop, Node, Update
+from ...te.nodes import For, Guard, InstructionNest, Let, Node, Update
 from .areas import CodeBuffer
 from .emitter import I8, I16, I32, TYPES, Emitter, LlvmType, LlvmValue
 from .environment import Environment, without
@@ -19,7 +19,7 @@ AHEAD_BYTES = 4096
 """Prefetch distance; from 1024 on it makes little difference."""
 
 
-def emit_dot_product(node: Instruction, env: Environment, values: Values) -> None:
+def emit_dot_product(node: InstructionNest, env: Environment, values: Values) -> None:
     """Emit the instruction for a nest of two loops.
 
     Raises
@@ -29,11 +29,11 @@ def emit_dot_product(node: Instruction, env: Environment, values: Values) -> Non
         `b` lane by lane with the taps of each lane side by side.
     """
     (lanes,) = node.body
-    assert isinstance(lanes, Loop)
+    assert isinstance(lanes, For)
     lane, tap = "lane", "tap"
     env = env.counting(lanes.variable, env.resolved(lanes.start), lane, 0, lanes.extent - 1)
     taps, env = _inner(lanes.body, env)
-    assert isinstance(taps, Loop)
+    assert isinstance(taps, For)
     env = env.counting(taps.variable, env.resolved(taps.start), tap, 0, taps.extent - 1)
     update, env = _inner(taps.body, env)
     assert isinstance(update, Update)

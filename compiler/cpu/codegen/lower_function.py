@@ -14,16 +14,16 @@ from ....isa.expressions import Affine, Read
 from ...te.affine import total, variable
 from ...te.nodes import (
     Allocate,
+    Assign,
     Block,
     Condition,
-    Copy,
+    For,
     Guard,
-    Instruction,
+    InstructionNest,
     Let,
-    Loop,
     Nest,
     Node,
-    Store,
+    TransferNest,
     Update,
     nodes,
 )
@@ -96,22 +96,22 @@ class Function:
 
     def node(self, node: Node, env: Environment, mask: Mask) -> None:
         """Emit a node that binds nothing."""
-        if isinstance(node, Loop):
+        if isinstance(node, For):
             self.loop(node, env, mask)
         elif isinstance(node, Guard):
             self.where(node.conditions, partial(self.block, node.body, env), env, mask)
-        elif isinstance(node, Store):
+        elif isinstance(node, Assign):
             self.store(node, env, mask)
         elif isinstance(node, Update):
             before = self.values.element(node.target, env, mask)
             value = self.values.combined(node.op, before, node.value, env, mask)
             self.write(node.target, value, env, mask)
-        elif isinstance(node, Instruction):
+        elif isinstance(node, InstructionNest):
             emit_dot_product(node, env, self.values)
-        elif isinstance(node, (Nest, Copy)):
+        elif isinstance(node, (Nest, TransferNest)):
             self.block(node.body, env, mask)
 
-    def store(self, node: Store, env: Environment, mask: Mask) -> None:
+    def store(self, node: Assign, env: Environment, mask: Mask) -> None:
         """Store an element if it exists; in clipped tiles some do not."""
 
         def stored(mask: Mask) -> None:
@@ -176,7 +176,7 @@ class Function:
         self.memory.symbols[symbol] = found
         return env.counting(node.variable, value, symbol, 0, digit.modulus - 1)
 
-    def loop(self, node: Loop, env: Environment, mask: Mask) -> None:
+    def loop(self, node: For, env: Environment, mask: Mask) -> None:
         """Emit a loop as scheduled.
 
         A vectorised loop runs serially if it is fused or each lane has a stage of its own.
@@ -188,7 +188,7 @@ class Function:
             return env.counting(node.variable, start, symbol, low, high)
 
         alone = not any(
-            isinstance(inner, (Loop, Allocate)) or (isinstance(inner, Let) and inner.digit)
+            isinstance(inner, (For, Allocate)) or (isinstance(inner, Let) and inner.digit)
             for inner in nodes(node.body)
         )
         if node.kind is Kind.VECTORISED and extent > 1 and alone:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from ....isa.expressions import Affine
-from ...te.nodes import Loop
+from ...te.nodes import For
 from .cut import middle_of
 from .emitter import I64, POINTER, LlvmValue
 from .environment import Environment
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def emit_parallel(
     outer: "Function",
-    node: Loop,
+    node: For,
     env: Environment,
     symbol: str,
     start: Affine,
@@ -82,7 +82,7 @@ def _inside(
 
 
 def _emit_body(
-    inner: "Function", body: ir.Function, node: Loop, env: Environment, symbol: str, start: Affine
+    inner: "Function", body: ir.Function, node: For, env: Environment, symbol: str, start: Affine
 ) -> None:
     """Emit the iterations from `begin` to `end`; those of the middle have code of their own."""
     builder, (_, begin, end) = inner.builder, body.args

@@ -6,7 +6,7 @@ from typing import TypeGuard
 import numpy as np
 from llvmlite import ir
 
-from ....isa.expressions import Affine, Call, Constant, Expression, Op, Read, Real
+from ....isa.expressions import Affine, Call, Expression, Literal, Op, Read, Real
 from ....isa.numbers import EXACT_LIMIT, INT8_MAX, INT8_MIN, SATURATED
 from .areas import CodeBuffer
 from .emitter import (
@@ -52,7 +52,7 @@ class Values:
 
     def value(self, tree: Expression, env: Environment, mask: Mask) -> LlvmValue:
         """The value of an expression: a scalar if it is the same in all lanes."""
-        if isinstance(tree, Constant):
+        if isinstance(tree, Literal):
             return I32(tree.value)
         if isinstance(tree, Real):
             return number_of(FLOAT, tree.value)

@@ -94,14 +94,14 @@ class BatchedProduct(HeadProduct):
         s.parallelise("out", parallel)
         return KernelSchedule(s)
 
-    def _declared(self, packed: bool, moved: bool) -> te.Operand:
+    def _declared(self, packed: bool, moved: bool) -> te.DeclaredTensor:
         """The product, with copies of the operands that need them."""
         images, heads = self.images, self.heads
         a, b = (te.tensor(name, one.dtype, one.shape) for name, one in self.operands.items())
         n, h, x, o = te.axes(n=images, h=heads, x=self.rows, o=self.columns)
         (t,) = te.reduce_axes(t=self.inner)
 
-        def right_of(n, h, t, o) -> te.Value:
+        def right_of(n, h, t, o) -> te.TensorExpression:
             return b[self.placed(1, n, h, *self.second(t, o))]
 
         left, right = a[self.placed(0, n, h, x, t)], right_of(n, h, t, o)

@@ -103,7 +103,7 @@ class ByteProductPlanner:
         s.vectorise(stage, lanes)
         s.parallelise(stage, s.fuse(stage, "n", "h"))
 
-    def _declared(self) -> tuple[te.Operand, dict[str, np.ndarray]]:
+    def _declared(self) -> tuple[te.DeclaredTensor, dict[str, np.ndarray]]:
         """The last stage, and tables of ones."""
         p, taps, shift = self.product, self.taps, self.way.shift
         a, b = (te.tensor(name, "int8", one.shape) for name, one in p.operands.items())
@@ -135,7 +135,7 @@ class ByteProductPlanner:
             computed = narrowed(computed, p.placed(2, *"nhmc"), p.columns)
         return computed, constants
 
-    def _column_sums(self, ones: te.Operand, packed: te.Operand) -> te.Operand:
+    def _column_sums(self, ones: te.DeclaredTensor, packed: te.DeclaredTensor) -> te.DeclaredTensor:
         """The part of each column's sum that stems from the zero point of `a`."""
         p = self.product
         n, h, c = te.axes(n=p.images, h=p.heads, c=self.columns)
@@ -144,7 +144,7 @@ class ByteProductPlanner:
         factor = -(p.zero_points[0] + self.way.shift)
         return te.compute("columns", "int32", (n, h, c), total * factor)
 
-    def _row_sums(self, left: te.Operand, table: te.Operand) -> te.Operand:
+    def _row_sums(self, left: te.DeclaredTensor, table: te.DeclaredTensor) -> te.DeclaredTensor:
         """The part of each row's sum that stems from the zero point of `b`, in all lanes."""
         p = self.product
         n, h, m, c = te.axes(n=p.images, h=p.heads, m=p.rows, c=self.lanes)

@@ -131,7 +131,7 @@ class ByteWinogradPlanner(TilePlanner):
 
     # Declaration ---------------------------------------------------------------------------------
 
-    def declared(self) -> te.Operand:
+    def declared(self) -> te.DeclaredTensor:
         """Bordered image, changed tiles, products, and the sums changed back."""
         c = self.conv
         rows, columns = (TILE * tiles + POINTS - TILE for tiles in (self.down, self.across))
@@ -157,7 +157,9 @@ class ByteWinogradPlanner(TilePlanner):
         axes = (n, ty, dy, tx, dx, o)
         return te.compute("out", c.output.dtype, axes, self.finished(total, axes))
 
-    def finished(self, total: te.Value, axes: tuple[te.Index, ...]) -> te.Value:
+    def finished(
+        self, total: te.TensorExpression, axes: tuple[te.Index, ...]
+    ) -> te.TensorExpression:
         """The result for 576 times a sum."""
         c, o = self.conv, axes[-1]
         total = total * _INVERSE_OF_9 + te.tensor("bias", "int32", (c.channels_out,))[o]

@@ -149,7 +149,7 @@ class DepthwiseConvolution(ChannelWindows, WeightedWindows):
             return False
         return target.registers == 32 and self.size_out[1] >= (14 if self.quantised is None else 28)
 
-    def _declared(self) -> te.Operand:
+    def _declared(self) -> te.DeclaredTensor:
         operands, q = self.operands, self.quantised
         x = te.tensor("x", operands["x"].dtype, self.image, pad=self.pad)
         real = q is None or self.narrow

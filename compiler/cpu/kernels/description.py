@@ -7,7 +7,7 @@ import numpy as np
 
 from ....errors import CompileError
 from ... import te
-from ...te import Value
+from ...te import TensorExpression
 from ..codegen.layout import Layout, Tiles
 from ..target import CpuTarget
 
@@ -76,7 +76,7 @@ class Description:
         return constants
 
 
-ACTIVATIONS: Mapping[str, Callable[[Value], Value]] = {
+ACTIVATIONS: Mapping[str, Callable[[TensorExpression], TensorExpression]] = {
     "": lambda x: x,
     "relu": lambda x: te.maximum(x, 0.0),
     "relu6": lambda x: te.minimum(te.maximum(x, 0.0), 6.0),
@@ -89,7 +89,7 @@ ACTIVATIONS: Mapping[str, Callable[[Value], Value]] = {
 """Activations that can follow a float32 kernel, none first."""
 
 
-def activated(value: Value, activation: str, where: str) -> Value:
+def activated(value: TensorExpression, activation: str, where: str) -> TensorExpression:
     """A float32 value with its activation.
 
     Raises

@@ -98,7 +98,7 @@ class DirectPlanner:
             prepared["bias"] = bias.astype(np.int32)
         return prepared
 
-    def declared(self) -> te.Operand:
+    def declared(self) -> te.DeclaredTensor:
         """The convolution over rows of runs, and what follows."""
         c = self.conv
         images, height, width, channels = c.image
@@ -133,7 +133,9 @@ class DirectPlanner:
         computed = te.compute(self.name, c.output.dtype, axes, self.finished(total, axes))
         return computed if self.name == "out" else narrowed(computed, "nyxo", c.channels_out)
 
-    def finished(self, total: te.Value, axes: tuple[te.Index, ...]) -> te.Value:
+    def finished(
+        self, total: te.TensorExpression, axes: tuple[te.Index, ...]
+    ) -> te.TensorExpression:
         """The result for a sum."""
         c, o, real = self.conv, axes[-1], self.conv.quantised is None
         total = total + te.tensor("bias", "float32" if real else "int32", (self.channels,))[o]
@@ -145,7 +147,7 @@ class DirectPlanner:
         return c.added.added(value, other[axes]) if c.added else value
 
 
-def narrowed(computed: te.Operand, names: Sequence[str], columns: int) -> te.Operand:
+def narrowed(computed: te.DeclaredTensor, names: Sequence[str], columns: int) -> te.DeclaredTensor:
     """The first columns of a stage that has whole vectors of them, its axes by their names."""
     extents = (*computed.tensor.shape[:-1], columns)
     axes = te.axes(**dict(zip(names, extents, strict=True)))

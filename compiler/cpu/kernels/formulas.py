@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from ....errors import CompileError
 from ....isa.expressions import Call, Expression, Op, Real
 from ... import te
-from ...te import Value
+from ...te import TensorExpression
 from ...te.values import combine
 
 Formula = str | float | tuple
@@ -20,33 +20,33 @@ WHOLE = 8388608.0
 """From 2**23 on, float32 numbers are whole."""
 
 
-def _single(value: Value) -> Value:
+def _single(value: TensorExpression) -> TensorExpression:
     return te.single(value) if value.real else value
 
 
-def _add(a: Value, b: Value) -> Value:
+def _add(a: TensorExpression, b: TensorExpression) -> TensorExpression:
     return _single(a + b)
 
 
-def _sub(a: Value, b: Value) -> Value:
+def _sub(a: TensorExpression, b: TensorExpression) -> TensorExpression:
     return _add(a, _neg(b))
 
 
-def _mul(a: Value, b: Value) -> Value:
+def _mul(a: TensorExpression, b: TensorExpression) -> TensorExpression:
     return _single(a * b)
 
 
-def _neg(x: Value) -> Value:
+def _neg(x: TensorExpression) -> TensorExpression:
     return _single(-x)
 
 
-def _truth(value: Value) -> Value:
+def _truth(value: TensorExpression) -> TensorExpression:
     """1 if a value is not 0, NaNs included."""
     zero = 0.0 if value.real else 0
     return combine(Op.XOR, te.equal(value, zero), 1)
 
 
-def _max(a: Value, b: Value) -> Value:
+def _max(a: TensorExpression, b: TensorExpression) -> TensorExpression:
     """The larger value; NaN if either is; the second if both are equal."""
     zero = _known(b)
     if _known(a) is None and zero == 0 and math.copysign(1.0, zero) > 0:
@@ -54,21 +54,24 @@ def _max(a: Value, b: Value) -> Value:
     return _first_where(te.less(b, a), a, b, te.maximum)
 
 
-def _min(a: Value, b: Value) -> Value:
+def _min(a: TensorExpression, b: TensorExpression) -> TensorExpression:
     """The smaller value; NaN if either is; the second if both are equal."""
     return _first_where(te.less(a, b), a, b, te.minimum)
 
 
 def _first_where(
-    first: Value, a: Value, b: Value, extreme: Callable[[Value, Value], Value]
-) -> Value:
+    first: TensorExpression,
+    a: TensorExpression,
+    b: TensorExpression,
+    extreme: Callable[[TensorExpression, TensorExpression], TensorExpression],
+) -> TensorExpression:
     """`a` if the condition holds, else `b`; NaN if either is. `te`'s own extreme if equal."""
     if not (a.real or b.real) or _known(a) is not None or _known(b):
         return extreme(a, b)
     return te.select(first, a, te.select(te.equal(a, a), b, a))
 
 
-def _known(value: Value) -> float | None:
+def _known(value: TensorExpression) -> float | None:
     """The value of a float32 constant, with which `te`'s minimum and maximum are NumPy's.
 
     They return the other operand if it is a NaN, or if both are equal, which only shows for zeros.
@@ -76,46 +79,48 @@ def _known(value: Value) -> float | None:
     return value.tree.value if isinstance(value.tree, Real) else None
 
 
-def _limit(x: Value, low: Value, high: Value) -> Value:
+def _limit(x: TensorExpression, low: TensorExpression, high: TensorExpression) -> TensorExpression:
     """`np.clip`; `x` itself where it equals a limit."""
     bounded = te.select(te.less(x, low), low, x)
     return te.select(te.less(high, bounded), high, bounded)
 
 
-def _abs(x: Value) -> Value:
+def _abs(x: TensorExpression) -> TensorExpression:
     if not x.real:
         return te.select(te.less(x, 0), -x, x)
     return te.select(te.less(0.0, x), x, _sub(te.constant(0.0), x))
 
 
-def _sign(x: Value) -> Value:
+def _sign(x: TensorExpression) -> TensorExpression:
     zero, one = (te.constant(0.0), te.constant(1.0)) if x.real else (te.constant(0), te.constant(1))
     rest = te.select(te.equal(x, zero), zero, x)
     return te.select(te.less(zero, x), one, te.select(te.less(x, zero), -one, rest))
 
 
-def _whole(x: Value, change: Callable[[Value], Value]) -> Value:
+def _whole(
+    x: TensorExpression, change: Callable[[TensorExpression], TensorExpression]
+) -> TensorExpression:
     """A rounded number with its sign of zero; large numbers and NaNs stay as they are."""
     found = change(te.real(te.rounded(x)))
     signed = te.select(te.equal(found, 0.0), te.single(x * 0.0), found)
     return te.select(te.less(_abs(x), WHOLE), signed, x)
 
 
-def _floor(x: Value) -> Value:
+def _floor(x: TensorExpression) -> TensorExpression:
     return _whole(x, lambda near: te.select(te.less(x, near), near - 1.0, near))
 
 
-def _ceil(x: Value) -> Value:
+def _ceil(x: TensorExpression) -> TensorExpression:
     return _whole(x, lambda near: te.select(te.less(near, x), near + 1.0, near))
 
 
-def _expm1(x: Value) -> Value:
+def _expm1(x: TensorExpression) -> TensorExpression:
     """`exp(x) - 1` for `x <= 0`, computed from `tanh(x / 2)`."""
     half = te.tanh(x * 0.5)
     return half * 2.0 / (1.0 - half)
 
 
-def _softplus(x: Value) -> Value:
+def _softplus(x: TensorExpression) -> TensorExpression:
     """`log(1 + exp(x))`, corrected for the rounding of the logarithm's argument.
 
     Source: W. Kahan's log1p, in N. Higham, Accuracy and Stability of Numerical Algorithms, 1.14.1.
@@ -126,13 +131,13 @@ def _softplus(x: Value) -> Value:
     return _max(x, te.constant(0.0)) + te.select(te.equal(above, 1.0), small, small * ratio)
 
 
-def _finite(x: Value) -> Value:
+def _finite(x: TensorExpression) -> TensorExpression:
     """The number limited to 2**20 in magnitude; 0 for NaN."""
     number = te.select(te.equal(x, x), x, 0.0)
     return te.minimum(float(1 << 20), te.maximum(-float(1 << 20), number))
 
 
-OPERATIONS: Mapping[str, Callable[..., Value]] = {
+OPERATIONS: Mapping[str, Callable[..., TensorExpression]] = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,
@@ -175,7 +180,7 @@ bits. `expm1` takes no positive numbers. `finite` limits numbers to 2**20.
 """
 
 
-def value_of(formula: Formula, read: Mapping[str, Value]) -> Value:
+def value_of(formula: Formula, read: Mapping[str, TensorExpression]) -> TensorExpression:
     """Build the value of a formula from those of its operands.
 
     Raises

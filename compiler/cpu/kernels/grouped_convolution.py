@@ -125,7 +125,7 @@ class GroupedPlanner:
                 prepared[name] = prepared[name].reshape(groups, -1)
         return prepared
 
-    def _declared(self) -> te.Operand:
+    def _declared(self) -> te.DeclaredTensor:
         c, groups = self.conv, self.groups
         wide = max(self.part, self.target.lanes)
         image = (*c.image[:3], groups, c.channels_in // groups)

@@ -55,14 +55,14 @@ class PlanarConvolution(DenseWindows):
         w = panels((self.channels_in, *self.kernel, self.channels_out), panel)
         return KernelSchedule(s, {"w": w, "bias": Layout.plain(w.shape[-1:])})
 
-    def _bordered(self, image: te.Operand) -> te.Operand:
+    def _bordered(self, image: te.DeclaredTensor) -> te.DeclaredTensor:
         """The image with its border, as far as windows cover it."""
         high, wide = self.span
         axes = n, i, y, x = te.axes(pn=self.batch, pi=self.channels_in, py=high, px=wide)
         element = image[n, i, y - self.pads[0], x - self.pads[1]]
         return te.compute("padded", "float32", axes, element)
 
-    def _declared(self) -> te.Operand:
+    def _declared(self) -> te.DeclaredTensor:
         image = te.tensor("x", "float32", self.image)
         window = (self.channels_in, *self.kernel, self.channels_out)
         w, bias = te.tensor("w", "float32", window), te.tensor("bias", "float32", window[3:])

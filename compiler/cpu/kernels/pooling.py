@@ -43,7 +43,9 @@ class PoolingWindow(ChannelWindows):
         """The array that the kernel computes."""
         return Array(self.dtype, (self.batch, *self.size_out, self.channels))
 
-    def read(self, pad: int) -> tuple[te.Value, tuple[te.Index, ...], tuple[te.Index, ...]]:
+    def read(
+        self, pad: int
+    ) -> tuple[te.TensorExpression, tuple[te.Index, ...], tuple[te.Index, ...]]:
         """An element under a window, the axes of the output, and those of the window."""
         source = te.tensor("x", self.dtype, self.operands["x"].shape, pad=pad)
         rows, columns = self.size_out
@@ -122,7 +124,7 @@ class Pooling(PoolingWindow):
         s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s)
 
-    def _declared(self) -> te.Operand:
+    def _declared(self) -> te.DeclaredTensor:
         element, axes, over = self.read(0 if self.average else -FLOAT32_MAX)
         if not self.average:
             return te.compute("out", "float32", axes, te.max(element, over=over))
@@ -170,7 +172,7 @@ class BytePooling(PoolingWindow):
         s.parallelise("out", s.fuse("out", "n", "y"))
         return KernelSchedule(s)
 
-    def _declared(self) -> te.Operand:
+    def _declared(self) -> te.DeclaredTensor:
         q = self.quantised
         read, axes, over = self.read(-128 if self.scale is None else q.zero_point_in)
         if self.scale is None:

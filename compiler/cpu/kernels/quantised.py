@@ -46,7 +46,9 @@ class Requantisation:
         """The zero point that the sums still contain."""
         return 0 if self.folded else self.zero_point_in
 
-    def requantised(self, total: te.Value, scale: te.Value) -> te.Value:
+    def requantised(
+        self, total: te.TensorExpression, scale: te.TensorExpression
+    ) -> te.TensorExpression:
         """A sum, in int32 or exactly in float32, as a byte of the output."""
         if self.guarded:
             scaled = te.requantise(total, scale)
@@ -54,7 +56,7 @@ class Requantisation:
             scaled = te.rounded((total if total.real else te.real(total)) * scale)
         return self.limited(scaled + self.zero_point_out)
 
-    def limited(self, value: te.Value) -> te.Value:
+    def limited(self, value: te.TensorExpression) -> te.TensorExpression:
         """A value clamped to the limits; if they are in the wrong order, `high` wins."""
         smallest, largest = (0, 255) if self.dtype_out == "uint8" else (-128, 127)
         return te.minimum(te.maximum(value, max(self.low, smallest)), min(self.high, largest))
@@ -81,7 +83,7 @@ class Residual:
     scale: float
     quantised: Requantisation
 
-    def added(self, own: te.Value, other: te.Value) -> te.Value:
+    def added(self, own: te.TensorExpression, other: te.TensorExpression) -> te.TensorExpression:
         """The byte."""
         first, second = map(float, self.multipliers)
         total = te.real(own) * first + (te.real(other) * second + float(self.constant))

@@ -10,22 +10,22 @@ from ... import te
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 
-Part = Callable[[str, int], te.Value]
+Part = Callable[[str, int], te.TensorExpression]
 """Element of an operand's gate, by name and position."""
 
 
-def _lstm_cell(part: Part) -> te.Value:
+def _lstm_cell(part: Part) -> te.TensorExpression:
     """`sigmoid(f) * cell + sigmoid(i) * tanh(c)`."""
     i, f, c = (part("gates", gate) for gate in (0, 2, 3))
     return te.sigmoid(f) * part("cell", 0) + te.sigmoid(i) * te.tanh(c)
 
 
-def _lstm_state(part: Part) -> te.Value:
+def _lstm_state(part: Part) -> te.TensorExpression:
     """`sigmoid(o) * tanh(cell)` of the new cell state."""
     return te.sigmoid(part("gates", 1)) * te.tanh(part("cell", 0))
 
 
-def _gru_state(part: Part) -> te.Value:
+def _gru_state(part: Part) -> te.TensorExpression:
     """`h + z * (state - h)` with `z = sigmoid(xz + rz)`, `h = tanh(xh + sigmoid(xr + rr) * rh)`."""
     (xz, xr, xh), (rz, rr, rh) = ([part(name, gate) for gate in range(3)] for name in "xr")
     new = te.tanh(xh + te.sigmoid(xr + rr) * rh)
@@ -33,7 +33,7 @@ def _gru_state(part: Part) -> te.Value:
     return (1.0 - kept) * new + kept * part("state", 0)
 
 
-UPDATES: Mapping[str, tuple[Mapping[str, int], Callable[[Part], te.Value]]] = {
+UPDATES: Mapping[str, tuple[Mapping[str, int], Callable[[Part], te.TensorExpression]]] = {
     "lstm_cell": ({"gates": 4, "cell": 1}, _lstm_cell),
     "lstm_state": ({"gates": 4, "cell": 1}, _lstm_state),
     "gru_state": ({"x": 3, "r": 3, "state": 1}, _gru_state),

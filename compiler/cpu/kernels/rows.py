@@ -15,7 +15,7 @@ from ...te.stages import REGISTER
 from ..target import CpuTarget
 from .description import Array, Description, KernelSchedule
 
-Change = Callable[[te.Value], te.Value]
+Change = Callable[[te.TensorExpression], te.TensorExpression]
 
 
 class RowKernel(Description):
@@ -41,7 +41,7 @@ class RowKernel(Description):
         """The array that the kernel computes."""
         return Array("float32", self.shape)
 
-    def x(self, pad: int = 0) -> te.Operand:
+    def x(self, pad: int = 0) -> te.DeclaredTensor:
         """The operand."""
         return te.tensor("x", "float32", self.shape, pad=pad)
 
@@ -85,7 +85,9 @@ class RowSoftmax(RowKernel):
             largest = _reduced_across(x, "largest", te.max)
         grown = te.compute("grown", "float32", axes, te.exp(x[axes] - largest[row]))
         if alone:
-            total = _reduced(grown, "total", self.columns, width, te.sum, te.Value.__add__)
+            total = _reduced(
+                grown, "total", self.columns, width, te.sum, te.TensorExpression.__add__
+            )
         else:
             total = _reduced_across(grown, "total", te.sum)
         whole = total[r, one]
@@ -140,12 +142,12 @@ class LayerNormalisation(RowKernel):
         share = 1.0 / self.columns
         centred, whole = x, ()
         if self.centred:
-            total = _reduced(x, "total", self.columns, width, te.sum, te.Value.__add__)
+            total = _reduced(x, "total", self.columns, width, te.sum, te.TensorExpression.__add__)
             mean = te.compute("mean", "float32", (r1, one), total[r1, one] * share)
             centred = te.compute("centred", "float32", (r, c), x[r, c] - mean[r, 0])
             whole = ("centred",)
         squares = _reduced(
-            centred, "squares", self.columns, width, te.sum, te.Value.__add__, _square
+            centred, "squares", self.columns, width, te.sum, te.TensorExpression.__add__, _square
         )
         spread = te.sqrt(squares[r1, one] * share + self.epsilon)
         factor = te.compute("factor", "float32", (r1, one), 1.0 / spread)
@@ -212,14 +214,16 @@ class RowReduction(RowKernel):
             "reduction", out, ("most", "marks") if extreme else ("total",), target
         )
 
-    def _total(self, width: int) -> te.Operand:
+    def _total(self, width: int) -> te.DeclaredTensor:
         """Sums of all rows, `width` elements at once; of rows side by side where that is 0."""
         change = _square if self.kind in ("squares", "length") else _same
         if not width:
             return _reduced_across(self.x(), "total", te.sum, change)
-        return _reduced(self.x(), "total", self.columns, width, te.sum, te.Value.__add__, change)
+        return _reduced(
+            self.x(), "total", self.columns, width, te.sum, te.TensorExpression.__add__, change
+        )
 
-    def _extreme(self, width: int, r: te.Index, one: te.Index) -> te.Value:
+    def _extreme(self, width: int, r: te.Index, one: te.Index) -> te.TensorExpression:
         """The largest number of a row; for the smallest, that of the negated numbers.
 
         Maxima drop NaNs, and the padding at the end of a row is finite. A second sum therefore
@@ -229,20 +233,20 @@ class RowReduction(RowKernel):
         x = self.x(-sign * FLOAT32_MAX)
         lowest, none = -sign * math.inf, te.constant(math.nan)
 
-        def signed(value: te.Value) -> te.Value:
+        def signed(value: te.TensorExpression) -> te.TensorExpression:
             return value if sign > 0 else -value
 
-        def mark(value: te.Value) -> te.Value:
+        def mark(value: te.TensorExpression) -> te.TensorExpression:
             lost = te.select(te.equal(value, lowest), te.constant(1.0), te.constant(0.0))
             return te.select(te.equal(value, value), lost, none)
 
         most = _reduced(x, "most", self.columns, width, te.max, te.maximum, signed)
-        marks = _reduced(x, "marks", self.columns, width, te.sum, te.Value.__add__, mark)
+        marks = _reduced(x, "marks", self.columns, width, te.sum, te.TensorExpression.__add__, mark)
         found, marked = signed(most[r, one]), marks[r, one]
         found = te.select(te.equal(marked, float(self.columns)), te.constant(lowest), found)
         return te.select(te.equal(marked, marked), found, none)
 
-    def _extreme_across(self, r: te.Index, i: te.Index) -> te.Value:
+    def _extreme_across(self, r: te.Index, i: te.Index) -> te.TensorExpression:
         """The same for rows side by side: a second sum is NaN if the row has one."""
         sign = 1.0 if self.kind == "max" else -1.0
         most = _reduced_across(self.x(), "most", te.max, lambda x: x * sign)
@@ -255,23 +259,23 @@ class RowReduction(RowKernel):
         return most[r, i] * sign + marks[r, i]
 
 
-def _same(value: te.Value) -> te.Value:
+def _same(value: te.TensorExpression) -> te.TensorExpression:
     return value
 
 
-def _square(value: te.Value) -> te.Value:
+def _square(value: te.TensorExpression) -> te.TensorExpression:
     return value * value
 
 
 def _reduced(
-    source: te.Operand,
+    source: te.DeclaredTensor,
     name: str,
     columns: int,
     width: int,
-    reduce: Callable[..., te.Value],
-    combine: Callable[[te.Value, te.Value], te.Value],
+    reduce: Callable[..., te.TensorExpression],
+    combine: Callable[[te.TensorExpression, te.TensorExpression], te.TensorExpression],
     change: Change = _same,
-) -> te.Operand:
+) -> te.DeclaredTensor:
     """Stages that reduce each row to one element: blocks of `width`, then halves.
 
     `change` is applied to every element first.
@@ -291,8 +295,11 @@ def _reduced(
 
 
 def _reduced_across(
-    source: te.Operand, name: str, reduce: Callable[..., te.Value], change: Change = _same
-) -> te.Operand:
+    source: te.DeclaredTensor,
+    name: str,
+    reduce: Callable[..., te.TensorExpression],
+    change: Change = _same,
+) -> te.DeclaredTensor:
     """A stage that reduces the middle axis of [rows, columns, inner]."""
     rows, columns, inner = source.tensor.shape
     r, i = te.axes(r=rows, i=inner)
@@ -301,7 +308,7 @@ def _reduced_across(
 
 
 def _scheduled(
-    name: str, out: te.Operand, rows: Sequence[str], width: int, target: CpuTarget
+    name: str, out: te.DeclaredTensor, rows: Sequence[str], width: int, target: CpuTarget
 ) -> KernelSchedule:
     """Compute all stages inside the loop over rows; whole rows in memory, the rest in registers."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)
@@ -324,7 +331,7 @@ def _scheduled(
 
 
 def _scheduled_across(
-    name: str, out: te.Operand, stages: Sequence[str], target: CpuTarget
+    name: str, out: te.DeclaredTensor, stages: Sequence[str], target: CpuTarget
 ) -> KernelSchedule:
     """Compute all stages inside a loop over blocks of neighbours; whole rows in memory."""
     s = te.Schedule(te.kernel(name, out), processor=target.processor)

@@ -75,8 +75,12 @@ class Multiplication:
         return Multiplication(instruction, instruction.taps, 0 if direct else 128)
 
     def moved(
-        self, name: str, axes: tuple[te.Index, ...], element: te.Value, source: te.Operand
-    ) -> te.Operand:
+        self,
+        name: str,
+        axes: tuple[te.Index, ...],
+        element: te.TensorExpression,
+        source: te.DeclaredTensor,
+    ) -> te.DeclaredTensor:
         """A stage of a source's elements as they are multiplied."""
         if not self.shift:
             return te.compute(name, source.tensor.dtype, axes, element)

@@ -155,7 +155,9 @@ class WeightedWindows(Windowed):
         """Multiplications."""
         return math.prod((*self.weights[:-1], *self.output.shape))
 
-    def finished(self, total: te.Value, scale: te.Value | None) -> te.Value:
+    def finished(
+        self, total: te.TensorExpression, scale: te.TensorExpression | None
+    ) -> te.TensorExpression:
         """The result for a sum: a byte, or a number with its activation."""
         if self.quantised is None:
             return activated(total, self.activation, self.title)

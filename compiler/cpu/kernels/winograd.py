@@ -54,7 +54,7 @@ class TilePlanner:
         self.tiles = Tiles.of_image(conv.output.shape, size)
         """Layout of the output's tiles."""
 
-    def bordered(self, rows: int, columns: int, channels: int) -> te.Operand:
+    def bordered(self, rows: int, columns: int, channels: int) -> te.DeclaredTensor:
         """The image with its padding, as a stage of the given extents."""
         c = self.conv
         x = te.tensor("x", c.operands["x"].dtype, c.image, pad=c.pad)
@@ -62,7 +62,7 @@ class TilePlanner:
         element = x[n, y - c.pads[0], px - c.pads[1], ci]
         return te.compute("padded", x.tensor.dtype, axes, element)
 
-    def residual(self, axes: tuple[te.Index, ...]) -> te.Value:
+    def residual(self, axes: tuple[te.Index, ...]) -> te.TensorExpression:
         """The element that is added at a place of the tiles."""
         return te.tensor("residual", self.conv.output.dtype, self.tiles.shape)[axes]
 
@@ -84,7 +84,7 @@ class WinogradPlanner(TilePlanner):
         c = self.conv
         return c.size_out[1] >= 7 and min(c.channels_in, c.channels_out) >= 32
 
-    def declared(self) -> te.Operand:
+    def declared(self) -> te.DeclaredTensor:
         """Bordered image, changed tiles, products, and the sums changed back."""
         c = self.conv
         rows, columns = TILE * self.down + 2, TILE * self.across + 2

@@ -50,7 +50,7 @@ NAMES = ("acc", "bias", "scale", "table", "w", "a b", "again x", "x", "out", "%x
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NodeSpec:
     """One operator: its kind, the values that it reads, and its parameters by name.
 
     Values are numbered: inputs first, then the results of the steps.
@@ -60,7 +60,7 @@ class Step:
     sources: tuple[int, ...]
     numbers: dict[str, Number]
 
-    def with_number(self, name: str, value: Number) -> "Step":
+    def with_number(self, name: str, value: Number) -> "NodeSpec":
         """A copy with one parameter changed."""
         return replace(self, numbers={**self.numbers, name: value})
 
@@ -91,7 +91,7 @@ class Sketch:
     """A graph as numbers: input shapes [N, H, W, C], steps, and the values that are shown."""
 
     inputs: tuple[Shape, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[NodeSpec, ...]
     outputs: tuple[int, ...]
 
 
@@ -124,7 +124,7 @@ def _emit(builder: Builder, operator, sources: list[str], node: str, zero_point:
     return builder.emit(operator, sources, node, name, Quantisation(0.05, zero_point))
 
 
-def _conv(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _conv(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     chance = np.random.default_rng(step.one("seed"))
     channels_in = builder.types[sources[0]].shape[3]
     groups = step.one("groups")
@@ -157,7 +157,7 @@ def _conv(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     return _emit(builder, operator, [*sources, *held], name, step.one("zero_point_y"))
 
 
-def _add(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _add(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     first, second = step.pair("multipliers")
     operator = QAdd(
         multipliers=(first, second),
@@ -170,7 +170,7 @@ def _add(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     return _emit(builder, operator, sources, name, step.one("zero_point_y"))
 
 
-def _average(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _average(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     kernel = step.pair("kernel")
     if 0 in kernel:
         shape = builder.types[sources[0]].shape
@@ -189,7 +189,7 @@ def _average(builder: Builder, step: Step, sources: list[str], name: str) -> str
     return _emit(builder, operator, sources, name, step.one("zero_point_y"))
 
 
-def _maximum(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _maximum(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     operator = QMaxPool(
         kernel=step.pair("kernel"),
         strides=step.pair("strides"),
@@ -201,13 +201,13 @@ def _maximum(builder: Builder, step: Step, sources: list[str], name: str) -> str
     return _emit(builder, operator, sources, name)
 
 
-def _look_up(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _look_up(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     chance = np.random.default_rng(step.one("seed"))
     table = builder.constant(chance.integers(-128, 128, 256).astype(np.int8), f"{name}.table")
     return _emit(builder, QLut(), [*sources, table], name)
 
 
-def _dense(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _dense(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     """A window of the whole input, as an absorbed flatten gives it."""
     shape = builder.types[sources[0]].shape
     plain = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "groups": 1}
@@ -215,7 +215,7 @@ def _dense(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     return _conv(builder, whole, sources, name)
 
 
-def _product(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _product(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     """Heads are separate in a value of several rows of pixels, adjacent in others."""
     _, heads, _, channels = builder.types[sources[0]].shape
     joined = step.one("heads") > 0
@@ -234,15 +234,15 @@ def _product(builder: Builder, step: Step, sources: list[str], name: str) -> str
     return _emit(builder, operator, sources, name, step.one("zero_point_y"))
 
 
-def _join(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _join(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     return _emit(builder, QConcat(step.one("axis")), sources, name)
 
 
-def _resize(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _resize(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     return _emit(builder, QResize(step.pair("factors")), sources, name)
 
 
-def _cut(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _cut(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     """A slice of each axis between a start and an end, counted from either side."""
     shape = builder.types[sources[0]].shape
     before, after, steps = (step.quad(key) for key in ("before", "after", "steps"))
@@ -251,7 +251,7 @@ def _cut(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     return _emit(builder, QSlice(before, (n, h, w, c), steps), sources, name)
 
 
-def _host(builder: Builder, step: Step, sources: list[str], name: str) -> str:
+def _host(builder: Builder, step: NodeSpec, sources: list[str], name: str) -> str:
     """Operator that runs on the host between accelerator segments; keeps rank and type."""
     shape = builder.types[sources[0]].shape
     way = step.one("way")
@@ -272,7 +272,7 @@ def _host(builder: Builder, step: Step, sources: list[str], name: str) -> str:
     return _emit(builder, operator, sources, name)
 
 
-REALISE: dict[str, Callable[[Builder, Step, list[str], str], str]] = {
+REALISE: dict[str, Callable[[Builder, NodeSpec, list[str], str], str]] = {
     "conv": _conv,
     "dense": _dense,
     "add": _add,

@@ -8,7 +8,7 @@ import random
 from dataclasses import replace
 
 from ....errors import CompileError
-from .graph_specs import Number, Shape, Sketch, Step, realise
+from .graph_specs import NodeSpec, Number, Shape, Sketch, realise
 
 LARGEST_TENSOR = 6000
 """Largest number of elements of an activation."""
@@ -61,7 +61,7 @@ class _Drawing:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.shapes: list[Shape] = []
-        self.steps: list[Step] = []
+        self.steps: list[NodeSpec] = []
         self.inputs: tuple[Shape, ...] = ()
 
     def sketch(self) -> Sketch:
@@ -80,7 +80,7 @@ class _Drawing:
             kind = chance.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
             self._append(self._draw(kind, self._source()))
         if not self.steps:
-            self._append(Step("table", (0,), {"seed": 0}))
+            self._append(NodeSpec("table", (0,), {"seed": 0}))
         used = {source for step in self.steps for source in step.sources}
         results = range(count, len(self.shapes))
         ends = [value for value in results if value not in used]
@@ -101,7 +101,7 @@ class _Drawing:
     def _channels(self) -> int:
         return self.chance.choice((1, 2, 3, 4, 7, 8, 9, 16, 17, 31, self.chance.randint(1, 40)))
 
-    def _append(self, step: Step) -> bool:
+    def _append(self, step: NodeSpec) -> bool:
         """Keep a step whose shapes fit and stay small."""
         last = len(self.shapes)
         try:
@@ -124,12 +124,12 @@ class _Drawing:
             if self._append(self._link(part, first, newest, begun)):
                 newest = len(self.shapes) - 1
 
-    def _link(self, part: str, first: int, newest: int, begun: int) -> Step:
+    def _link(self, part: str, first: int, newest: int, begun: int) -> NodeSpec:
         chance = self.chance
         if part == "skip":
             pixels = self.shapes[newest][:3]
             alike = [i for i in (first, *range(begun, newest)) if self.shapes[i][:3] == pixels]
-            return Step("join", (newest, *alike[:1]), {"axis": 3})
+            return NodeSpec("join", (newest, *alike[:1]), {"axis": 3})
         if part == "sum":
             step = self._draw("add", newest)
             fits = self.shapes[first] == self.shapes[newest]
@@ -151,15 +151,15 @@ class _Drawing:
         newest = len(self.shapes) - 1
         return self.chance.choice((newest, newest, self.chance.randint(0, newest)))
 
-    def _draw(self, kind: str, source: int) -> Step:
+    def _draw(self, kind: str, source: int) -> NodeSpec:
         """A step of a kind that reads a value."""
         if kind == "add":
-            return Step(kind, *self._draw_add(source))
+            return NodeSpec(kind, *self._draw_add(source))
         if kind == "product":
-            return Step(kind, *self._draw_product(source))
+            return NodeSpec(kind, *self._draw_product(source))
         if kind == "join":
-            return Step(kind, *self._draw_join(source))
-        return Step(kind, (source,), self._numbers(kind, source))
+            return NodeSpec(kind, *self._draw_join(source))
+        return NodeSpec(kind, (source,), self._numbers(kind, source))
 
     def _numbers(self, kind: str, source: int) -> dict[str, Number]:
         chance = self.chance

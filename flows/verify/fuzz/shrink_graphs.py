@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ....compiler.graph import drop_unused
 from ....errors import CompileError
-from .graph_specs import Number, Shape, Sketch, Step, realise
+from .graph_specs import NodeSpec, Number, Shape, Sketch, realise
 
 PLAINEST: dict[str, int] = {
     "kernel": 1,
@@ -181,7 +181,7 @@ def _without_input(sketch: Sketch, place: int) -> Sketch:
     return Sketch(inputs, steps, tuple(moved(v) for v in sketch.outputs))
 
 
-def _plainer(step: Step) -> Iterator[Step]:
+def _plainer(step: NodeSpec) -> Iterator[NodeSpec]:
     for name, value in step.numbers.items():
         if name in ("way", "seed"):
             continue

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....isa.configuration import Configuration, Memory
-from ....isa.instructions import Instruction, Load, Loop, Reduce, Store, Vector
+from ....isa.instructions import Instruction, Load, Loop, ReduceMode, Store, Vector
 from ....isa.legality import has_faults
 from ....isa.tokens import synthesise_tokens
 from .loops import DATA_BYTES, Program
@@ -55,7 +55,7 @@ def small_sums(configuration: Configuration) -> Program:
         at = 8 * chance.randrange(DATA_BYTES // 16)
         body.append(Load(destination=Memory.PARAM, length=size, memory=at, local=0))
         for combine in configuration.operations:
-            for reduce in Reduce:
+            for reduce in ReduceMode:
                 factor = chance.choice((1, -1, 3, 32767, -32768, chance.randint(-999, 999)))
                 extent = chance.choice((1, 2, 3))
                 loops = (Loop(count // extent, (1, extent, 1, 0)),)

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from ....isa.configuration import Configuration, Memory
-from ....isa.instructions import Gemm, Instruction, Reduce, Vector
+from ....isa.instructions import Gemm, Instruction, ReduceMode, Vector
 from ....isa.numbers import requantise
 from ....isa.semantics import Machine, combine_operands, depthwise_sums, first_steps, reduce_steps
 
@@ -89,7 +89,7 @@ class _Watched(Machine):
         b = act[vector.addresses("b").reshape(-1, reductions)].astype(np.int32)
         x = combine_operands(vector, a, b if vector.combine.reads("b") else None)
         t = reduce_steps(vector, x, axis=1)
-        if vector.reduce is Reduce.SUM:
+        if vector.reduce is ReduceMode.SUM:
             self._note("vector sum wraps", x.sum(axis=1, dtype=np.int64) != t)
         param = vector.addresses("param").reshape(-1, reductions)[:, 0]
         pairs = self.view(Memory.PARAM)[param]

@@ -41,7 +41,7 @@ def window(pick: random.Random, extent: int) -> tuple[int, int, int, int, int]:
     return (size, stride, dilation, pad, outputs) if outputs > 0 else (1, 1, 1, 0, extent)
 
 
-def finished(pick: random.Random, name: str, total: te.Operand, axes) -> te.Operand:
+def finished(pick: random.Random, name: str, total: te.DeclaredTensor, axes) -> te.DeclaredTensor:
     """A stage that requantises the sums of another."""
     bias = te.tensor("bias", "int32", (axes[-1].uses[str(axes[-1])].extent,))
     scale = te.tensor("scale", "float32", bias.tensor.shape)
@@ -49,7 +49,7 @@ def finished(pick: random.Random, name: str, total: te.Operand, axes) -> te.Oper
     return te.compute(name, "int8", axes, te.clamp(value, -100, 120), pad=pick.randint(-3, 3))
 
 
-def convolution(pick: random.Random) -> te.Operand:
+def convolution(pick: random.Random) -> te.DeclaredTensor:
     """Strides, dilation and padding, then often a requantisation."""
     height, width = pick.randint(1, 5), pick.randint(1, 4)
     channels, outputs = pick.choice([1, 3, 4, 8]), pick.choice([1, 2, 4])
@@ -66,7 +66,7 @@ def convolution(pick: random.Random) -> te.Operand:
     return finished(pick, "out", total, (y, x, o)) if pick.random() < 0.7 else total
 
 
-def product(pick: random.Random) -> te.Operand:
+def product(pick: random.Random) -> te.DeclaredTensor:
     """A matrix product, perhaps of a batch, perhaps of a mirrored operand."""
     batch, rows, depth = pick.randint(1, 3), pick.randint(1, 5), pick.choice([1, 4, 6, 8])
     columns = pick.choice([2, 3, 4])
@@ -80,7 +80,7 @@ def product(pick: random.Random) -> te.Operand:
     return finished(pick, "out", total, (b, m, o)) if pick.random() < 0.7 else total
 
 
-def maximum_pool(pick: random.Random) -> te.Operand:
+def maximum_pool(pick: random.Random) -> te.DeclaredTensor:
     """The largest of a window, clamped after it or not."""
     height, channels = pick.randint(1, 7), pick.choice([1, 2, 4])
     size, stride, dilation, pad, rows = window(pick, height)
@@ -92,7 +92,7 @@ def maximum_pool(pick: random.Random) -> te.Operand:
     return te.compute("out", "int8", (y, c), value)
 
 
-def average_pool(pick: random.Random) -> te.Operand:
+def average_pool(pick: random.Random) -> te.DeclaredTensor:
     """A sum with everything that follows it in one stage."""
     height, width, channels = pick.randint(1, 5), pick.randint(1, 4), pick.choice([2, 4])
     kh, sy, dy, py, rows = window(pick, height)
@@ -107,7 +107,7 @@ def average_pool(pick: random.Random) -> te.Operand:
     return te.compute("out", "int8", (y, x, c), value)
 
 
-def elementwise(pick: random.Random) -> te.Operand:
+def elementwise(pick: random.Random) -> te.DeclaredTensor:
     """Two operands met by an operation; a look-up sometimes."""
     rows, channels = pick.randint(1, 6), pick.choice([2, 3, 4])
     y, c = te.axes(y=rows, c=channels)
@@ -129,7 +129,7 @@ def elementwise(pick: random.Random) -> te.Operand:
     return te.compute("out", pick.choice(["int8", "int32"]), (y, c), value)
 
 
-def chain(pick: random.Random) -> te.Operand:
+def chain(pick: random.Random) -> te.DeclaredTensor:
     """Three stages, the last a window over the second, beyond its border."""
     height, channels, outputs = pick.randint(2, 5), pick.choice([2, 4]), pick.choice([2, 4])
     y, o = te.axes(y=height, o=outputs)
@@ -147,7 +147,7 @@ def chain(pick: random.Random) -> te.Operand:
     return te.compute("out", "int8", (v, c), te.maximum(middle[v, c], middle[v + 1, c]))
 
 
-def diamond(pick: random.Random) -> te.Operand:
+def diamond(pick: random.Random) -> te.DeclaredTensor:
     """A stage that two others read, at different places, one of them perhaps transposed."""
     rows, columns = pick.randint(1, 5), pick.choice([2, 4])
     transposed = pick.random() < 0.4

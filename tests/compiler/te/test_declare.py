@@ -8,7 +8,7 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.tensor import Axis, evaluate
 from tilewright.errors import CompileError
-from tilewright.isa.expressions import Affine, Call, Constant, Op, Reduction
+from tilewright.isa.expressions import Affine, Call, Literal, Op, Reduction
 
 N, Y, X, C = te.axes(n=1, y=6, x=5, o=4)
 KY, KX, K = te.reduce_axes(ky=3, kx=2, i=4)
@@ -50,9 +50,9 @@ def test_a_convolution_is_the_kernel_that_its_formula_says():
 
 def test_numbers_stand_where_the_instructions_expect_them():
     element = IMAGE[N, Y, X, C]
-    assert (3 * element).tree == Call(Op.MULTIPLY, (element.tree, Constant(3)))
+    assert (3 * element).tree == Call(Op.MULTIPLY, (element.tree, Literal(3)))
     assert (5 - element).tree == Call(
-        Op.ADD, (Call(Op.MULTIPLY, (element.tree, Constant(-1))), Constant(5))
+        Op.ADD, (Call(Op.MULTIPLY, (element.tree, Literal(-1))), Literal(5))
     )
     largest = te.max(te.minimum(IMAGE[N, Y, X + KX, C], 7), over=KX)
     assert isinstance(largest.tree, Reduction)
@@ -98,7 +98,7 @@ MISTAKES = {
     ),
     "an index as an element": (
         lambda: ELEMENT + Y,
-        "`+` takes tensor elements; the index `y` is none",
+        "`+` takes tensor elements; `y` is an index",
     ),
     "an axis without extent": (
         lambda: te.axes(y=0),
@@ -149,7 +149,8 @@ MISTAKES = {
     ),
     "a reduction of a reduction": (
         lambda: te.max(te.sum(IMAGE[N, Y + KY, X, K], over=K), over=KY),
-        "`max` of `sum(image[n, ky + y, x, i])`, which is a reduction already; make it a stage",
+        "`max` of `sum(image[n, ky + y, x, i])`, which already contains a reduction; make it "
+        "a stage",
     ),
     "a reduction over nothing": (
         lambda: te.sum(IMAGE[N, Y, X, C], over=()),
@@ -202,7 +203,7 @@ MISTAKES = {
     ),
     "a constant of no tensor": (
         lambda: te.kernel("k", declared(IMAGE[N, Y, X, C]), {"w": np.zeros(4)}),
-        "kernel `k`: constant `w` is no given tensor of it",
+        "kernel `k`: constant `w` is not one of its tensors",
     ),
     "a constant of another shape": (
         lambda: te.kernel("k", declared(IMAGE[N, Y, X, C]), {"image": np.zeros(4)}),

@@ -9,13 +9,13 @@ import pytest
 from tilewright.compiler import te
 from tilewright.compiler.te.affine import value_of
 from tilewright.compiler.te.nodes import (
-    Copy,
+    Assign,
+    For,
     Guard,
-    Instruction,
+    InstructionNest,
     Let,
-    Loop,
     Nest,
-    Store,
+    TransferNest,
     Update,
     holds,
     let_value,
@@ -29,7 +29,7 @@ from .scheduled import MACHINE, PLACES, SCHEDULES, convolution
 def elements(block, nest, values, found):
     """Add the points at which statements of a nest run to `found`, data axes and reductions."""
     for node in block:
-        if isinstance(node, Loop):
+        if isinstance(node, For):
             start = value_of(node.start, values)
             for number in range(start, start + node.extent):
                 elements(node.body, nest, {**values, node.variable: number}, found)
@@ -38,7 +38,7 @@ def elements(block, nest, values, found):
         elif isinstance(node, Guard):
             if all(holds(condition, values) for condition in node.conditions):
                 elements(node.body, nest, values, found)
-        elif isinstance(node, Update) or (isinstance(node, Store) and not nest.reductions):
+        elif isinstance(node, Update) or (isinstance(node, Assign) and not nest.reductions):
             axes = (*nest.axes, *(axis.name for axis in nest.reductions))
             found.append(tuple(values[qualified(nest.stage, axis)] for axis in axes))
 
@@ -46,7 +46,7 @@ def elements(block, nest, values, found):
 def compare_regions(block, nest, values, counts):
     """Every transfer and instruction of a program: the region told against the points walked."""
     for node in block:
-        if isinstance(node, (Copy, Instruction)):
+        if isinstance(node, (TransferNest, InstructionNest)):
             points: list[tuple[int, ...]] = []
             elements(node.body, nest, values, points)
             ranges = te.region(nest, node, values)
@@ -54,7 +54,7 @@ def compare_regions(block, nest, values, counts):
             assert len(points) == len(set(points)), "a point is computed twice"
             assert set(points) == told
             counts[type(node).__name__] += 1
-        elif isinstance(node, Loop):
+        elif isinstance(node, For):
             start = value_of(node.start, values)
             for number in range(start, start + node.extent):
                 compare_regions(node.body, nest, {**values, node.variable: number}, counts)
@@ -74,8 +74,8 @@ def test_regions_are_the_points_that_the_loops_visit():
         kernel, _ = random_kernel(pick)
         schedule, _, _ = random_schedule(pick, kernel, pick.randint(5, 20))
         compare_regions(schedule.program().body, None, {}, counts)
-    assert counts["Copy"] > 500
-    assert counts["Instruction"] > 50
+    assert counts["TransferNest"] > 500
+    assert counts["InstructionNest"] > 50
 
 
 def test_a_transfer_starts_where_its_loops_cover_a_box():
@@ -91,7 +91,7 @@ def test_a_transfer_starts_where_its_loops_cover_a_box():
     )
     counts: Counter[str] = Counter()
     compare_regions(schedule.program().body, None, {}, counts)
-    assert counts["Copy"] == 7
+    assert counts["TransferNest"] == 7
 
 
 def test_regions_of_boxes_that_move_are_cut():
@@ -108,7 +108,7 @@ def test_regions_of_boxes_that_move_are_cut():
         """,
     )
     compare_regions(schedule.program().body, None, {}, counts)
-    assert counts == {"Copy": 3}
+    assert counts == {"TransferNest": 3}
     y, c = te.axes(y=6, c=4)
     (ky,) = te.reduce_axes(ky=3)
     image = te.tensor("image", "int8", (6, 4))
@@ -125,7 +125,7 @@ def test_regions_of_boxes_that_move_are_cut():
         MACHINE,
     )
     compare_regions(schedule.program().body, None, {}, counts)
-    assert counts == {"Copy": 4, "Instruction": 6}
+    assert counts == {"TransferNest": 4, "InstructionNest": 6}
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -137,7 +137,7 @@ def test_an_instance_answers_what_a_lowering_asks(name):
         inside = zip(instance.box, buffer.box, strict=True)
         assert all(b[0] <= a[0] < a[1] <= b[1] for a, b in inside)
         assert 0 <= buffer.slot < buffer.allocate.slots
-        assert (instance.nest.compute is None) == isinstance(instance.node, Copy)
+        assert (instance.nest.compute is None) == isinstance(instance.node, TransferNest)
         if instance.nest.stage == "out":
             covered.update(itertools.product(*(range(*pair) for pair in instance.box)))
     assert len(covered) == 7 * 5 * 8

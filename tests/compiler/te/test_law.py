@@ -67,7 +67,7 @@ def test_a_multiplier_takes_only_what_lies_in_act(multiplier):
     s.cache_read("third", "ACT", result)
     s.tensorise("wide", "y")
     if multiplier != 1:
-        with pytest.raises(te.ScheduleError, match="multiplies by constants only what lies in ACT"):
+        with pytest.raises(te.ScheduleError, match="multiplies only operands in ACT by constants"):
             s.tensorise(result, "y")
         return
     s.tensorise(result, "y")
@@ -88,7 +88,7 @@ def test_a_field_that_counts_as_1_in_acc_is_refused_there():
     s = te.Schedule(kernel, machine)
     s.set_scope("wide", "ACC")
     result = s.cache_write("out", "ACT")
-    with pytest.raises(te.ScheduleError, match="and `wide` lies in ACC; make"):
+    with pytest.raises(te.ScheduleError, match="but `wide` lies in ACC; make"):
         s.tensorise(result, "y")
 
 
@@ -108,5 +108,5 @@ def test_both_operands_from_one_tensor_are_refused(below):
     s = te.Schedule(kernel, MACHINE)
     result = s.cache_write("out", "ACC")
     s.cache_read("left", "ACT", result)
-    with pytest.raises(te.ScheduleError, match="takes each operand from a tensor of its own"):
+    with pytest.raises(te.ScheduleError, match="takes each operand from a separate tensor"):
         s.tensorise(result, "y")

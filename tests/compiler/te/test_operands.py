@@ -32,31 +32,31 @@ REFUSALS = {
     "an activation that depends on the output": (
         product(lambda m, k, o: WIDE[m, o, k], lambda m, k, o: B[k, o]),
         {"wide": "ACT", "b": "WGT"},
-        "gemm takes `act` as [.., i], and `o` does not move `wide.ACT[m, o, k]` like its lane "
+        "gemm takes `act` as [.., i], but `o` does not move `wide.ACT[m, o, k]` like its lane "
         "`o`; give the tensor another order of dimensions",
     ),
     "weights with the outputs first": (
         product(lambda m, k, o: A[m, k], lambda m, k, o: B[o, k]),
         {"a": "ACT", "b": "WGT"},
-        "gemm takes `wgt` as [.., i, o], and `k` does not move `b.WGT[o, k]` like its lane `i`; "
+        "gemm takes `wgt` as [.., i, o], but `k` does not move `b.WGT[o, k]` like its lane `i`; "
         "give the tensor another order of dimensions",
     ),
     "mirrored weights": (
         product(lambda m, k, o: A[m, k], lambda m, k, o: B[7 - k, o]),
         {"a": "ACT", "b": "WGT"},
-        "gemm takes `wgt` as [.., i, o], and `k` does not move `b.WGT[-1*k + 7, o]` like its lane "
+        "gemm takes `wgt` as [.., i, o], but `k` does not move `b.WGT[-1*k + 7, o]` like its lane "
         "`i`; give the tensor another order of dimensions",
     ),
     "a bias per row": (
         finish(lambda m, c: X[m, c], lambda m, c: BIAS[m]),
         {"x": "ACT", "bias": "PARAM"},
-        "vector takes `param.bias` as [.., v], and `c` does not move `bias.PARAM[m]` like its lane "
+        "vector takes `param.bias` as [.., v], but `c` does not move `bias.PARAM[m]` like its lane "
         "`v`; give the tensor another order of dimensions",
     ),
     "an operand per row": (
         finish(lambda m, c: X[m, c], lambda m, c: ROWS[m]),
         {"x": "ACT", "rows": "ACT"},
-        "vector takes `b` as [.., v], and `c` does not move `rows.ACT[m]` like its lane `v`; give "
+        "vector takes `b` as [.., v], but `c` does not move `rows.ACT[m]` like its lane `v`; give "
         "the tensor another order of dimensions",
     ),
     "a window over each channel": (

@@ -53,9 +53,9 @@ def test_what_is_no_instruction_is_refused(s: te.Schedule, extents: str) -> None
     with pytest.raises(te.ScheduleError) as error:
         s.tensorise("out", "n.i")
     assert str(error.value) == (
-        f"tensorise(out, n.i): the loops n.i, k.i of {extents} are no instruction of `small` "
+        f"tensorise(out, n.i): the loops n.i, k.i of {extents} match no instruction of `small` "
         "(dot4 takes 4 lanes and 2 taps of uint8 * int8); split a data loop by the lanes and a "
-        "reduction loop by the taps, without a rest, and sum a[tap] * b[lane, tap]"
+        "reduction loop by the taps, without a remainder, and sum a[tap] * b[lane, tap]"
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.te.nodes import Allocate, Condition, Guard, Loop, Nest, nodes
+from tilewright.compiler.te.nodes import Allocate, Condition, For, Guard, Nest, nodes
 from tilewright.compiler.tensor import Kernel, evaluate
 from tilewright.errors import InputError
 from tilewright.isa.expressions import Affine
@@ -192,18 +192,18 @@ def spoilt(change, *steps: str) -> te.Program:
 
 def test_a_loop_that_ends_early_leaves_elements_unwritten():
     def shorten(node):
-        if isinstance(node, Loop) and node.variable == "rows:y":
+        if isinstance(node, For) and node.variable == "rows:y":
             node = dataclasses.replace(node, extent=5)
         return (node,)
 
     with pytest.raises(te.InterpretError) as caught:
         te.interpret(spoilt(shorten), {"image": image()})
-    assert str(caught.value) == "`rows`[5, 0] is read and was never written"
+    assert str(caught.value) == "`rows`[5, 0] is read but was never written"
 
 
 def test_an_output_that_is_not_complete_is_refused():
     def shorten(node):
-        if isinstance(node, Loop) and node.variable == "out:y":
+        if isinstance(node, For) and node.variable == "out:y":
             node = dataclasses.replace(node, extent=5)
         return (node,)
 
@@ -234,7 +234,7 @@ def test_a_guard_that_is_missing_is_seen():
 
 def test_a_buffer_is_gone_after_its_block():
     def part(node):
-        if isinstance(node, Loop) and node.variable == "out:y.o":
+        if isinstance(node, For) and node.variable == "out:y.o":
             first = dataclasses.replace(node, body=node.body[:2])
             return (first, dataclasses.replace(node, body=node.body[2:]))
         return (node,)
@@ -255,7 +255,7 @@ def test_a_buffer_is_new_in_every_iteration():
     program = spoilt(only_first, "split(out, y, 2)", "compute_at(rows, out, y.o)")
     with pytest.raises(te.InterpretError) as caught:
         te.interpret(program, {"image": image()})
-    assert str(caught.value) == "`rows`[2, 0] is read and was never written"
+    assert str(caught.value) == "`rows`[2, 0] is read but was never written"
 
 
 def test_parallel_loops_run_in_any_order():
@@ -269,7 +269,7 @@ def test_parallel_loops_run_in_any_order():
     for kind in (te.Kind.SERIAL, te.Kind.PARALLEL):
 
         def mark(node, kind=kind):
-            if isinstance(node, Loop) and node.variable == "out:ky":
+            if isinstance(node, For) and node.variable == "out:ky":
                 node = dataclasses.replace(node, kind=kind)
             return (node,)
 
@@ -296,4 +296,4 @@ def test_inputs_must_fit():
 def test_nodes_are_listed_in_the_order_of_the_text():
     program = te.Schedule(smooth()).program()
     names = [type(node).__name__ for node in nodes(program.body)]
-    assert " ".join(names) == ("Allocate Nest Loop Loop Loop Update Allocate Nest Loop Loop Store")
+    assert " ".join(names) == ("Allocate Nest For For For Update Allocate Nest For For Assign")

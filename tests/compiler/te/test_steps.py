@@ -113,13 +113,13 @@ REFUSALS = {
     ),
     "a fusion of loops that are no neighbours": (
         ["fuse(acc, y, o)"],
-        "fuse(acc, y, o): `o` must stand right inside `y`; the loops of `acc` are n, y, x, o, ky, "
+        "fuse(acc, y, o): `o` must be directly inside `y`; the loops of `acc` are n, y, x, o, ky, "
         "kx, i; reorder them first",
     ),
     "a fusion of a data loop with a reduction loop": (
         ["fuse(acc, o, ky)"],
         "fuse(acc, o, ky): a data loop and a reduction loop of `acc` cannot be one; fuse loops of "
-        "one sort",
+        "one kind",
     ),
     "a reordering that names a loop twice": (
         ["reorder(acc, y, y)"],
@@ -151,7 +151,7 @@ REFUSALS = {
     ),
     "a mark on a pipelined loop": (
         ["pipeline(out, y, 2)", "parallelise(out, y)"],
-        "parallelise(out, y): `y` is pipelined, so it is run in order; choose another loop",
+        "parallelise(out, y): `y` is pipelined, so it runs in order; choose another loop",
     ),
     "a pipeline of depth zero": (
         ["pipeline(out, y, 0)"],
@@ -159,7 +159,7 @@ REFUSALS = {
     ),
     "a pipeline over a parallel loop": (
         ["parallelise(out, y)", "pipeline(out, y, 2)"],
-        "pipeline(out, y, 2): `y` is parallel, and iterations overlap only where they come one "
+        "pipeline(out, y, 2): `y` is parallel, but iterations overlap only if they run one "
         "after the other; pipeline a serial loop",
     ),
     "a copy of what is not read": (
@@ -173,7 +173,7 @@ REFUSALS = {
     ),
     "a scope of other elements": (
         ["set_scope(acc, ACT)"],
-        "set_scope(acc, ACT): `acc` is int32, and ACT holds int8; choose PARAM or ACC or DRAM",
+        "set_scope(acc, ACT): `acc` is int32, but ACT holds int8; choose PARAM or ACC or DRAM",
     ),
     "a copy of what is computed inside a loop": (
         ["compute_at(acc, out, y)", "cache_read(acc, ACC, out)"],
@@ -197,7 +197,7 @@ REFUSALS = {
     ),
     "a written copy of a copy": (
         ["cache_write(out, ACT)", "cache_write(out, ACT)"],
-        "cache_write(out, ACT): `out` is a copy; cache what computes",
+        "cache_write(out, ACT): `out` is a copy; cache a computing stage",
     ),
     "the output inside a loop": (
         ["compute_at(out, acc, y)"],

@@ -34,23 +34,23 @@ def test_a_gemm_may_go_on_with_an_earlier_sum():
 NO_INSTRUCTION = {
     "part of a lane block": (
         ["split(acc, o, 2)", "reorder(acc, o.o, n, y, x, o.i)"],
-        "tensorise(acc, n): gemm takes `o` in lanes of 4 (`lanes_out`), and the tile has 2; split "
+        "tensorise(acc, n): gemm takes `o` in lanes of 4 (`lanes_out`), but the tile has 2; split "
         "`o` by a multiple of 4 and keep the inner loop inside",
     ),
     "tiles across lane blocks": (
         ["split(acc, o, 6)", "split(acc, o.i, 4)", "reorder(acc, o.o, o.i.o, n, y, x, o.i.i)"],
-        "tensorise(acc, n): gemm takes `o` in lanes of 4 (`lanes_out`), and some tiles start or "
+        "tensorise(acc, n): gemm takes `o` in lanes of 4 (`lanes_out`), but some tiles start or "
         "end inside a lane block; split `o` by multiples of 4",
     ),
     "the outer part of a loop alone": (
         ["split(acc, y, 2)", "reorder(acc, y.i, n, y.o)"],
-        "tensorise(acc, n): the loops n, y.o, x, o, ky, kx, i cover no box; the inner part of a "
-        "split or fused loop must be inside where its outer part is",
+        "tensorise(acc, n): the loops n, y.o, x, o, ky, kx, i do not cover a box; if the outer "
+        "part of a split or fused loop is inside, its inner part must be inside too",
     ),
     "a part of a fused loop": (
         ["fuse(acc, y, x)", "split(acc, y_x, 3)", "reorder(acc, y_x.o, n)"],
-        "tensorise(acc, n): the loops n, y_x.i, o, ky, kx, i cover no box; the inner part of a "
-        "split or fused loop must be inside where its outer part is",
+        "tensorise(acc, n): the loops n, y_x.i, o, ky, kx, i do not cover a box; if the outer "
+        "part of a split or fused loop is inside, its inner part must be inside too",
     ),
     "a stage computed inside": (
         ["compute_at(image.ACT, acc, y)"],
@@ -91,7 +91,7 @@ INEXACT = {
     "a value that wraps": (
         lambda x, y, acc, scale, table, below: ("int8", x + y),
         "out.ACT",
-        "vector saturates to int8, and `out.ACT` keeps the low bits of its value; clamp it",
+        "vector saturates to int8, but `out.ACT` keeps the low bits of its value; clamp it",
     ),
     "an index that saturates": (
         lambda x, y, acc, scale, table, below: ("int8", te.lookup(table, x + y)),
@@ -102,30 +102,30 @@ INEXACT = {
     "a multiple of an accumulator": (
         lambda x, y, acc, scale, table, below: ("int8", clamped(acc * 3 + y * 2)),
         "out.ACT",
-        "vector multiplies by constants only what lies in ACT, and `acc.ACC` lies in ACC; make "
-        "`(acc.ACC[r, c] * 3)` a stage that no instruction does",
+        "vector multiplies only operands in ACT by constants, but `acc.ACC` lies in ACC; make "
+        "`(acc.ACC[r, c] * 3)` a separate stage without `tensorise`",
     ),
     "an accumulator that is requantised": (
         lambda x, y, acc, scale, table, below: ("int32", te.requantise(acc, scale)),
         "out.ACC",
-        "ACC takes a result before constants are added, requantisation and clamp, and `out.ACC` "
-        "lies there; make it an int8 stage in ACT",
+        "ACC receives a result before added constants, requantisation and clamp, but `out.ACC` "
+        "lies in ACC; make it an int8 stage in ACT",
     ),
     "an accumulator with a constant": (
         lambda x, y, acc, scale, table, below: ("int32", x + 5),
         "out.ACC",
-        "ACC takes a result before constants are added, requantisation and clamp, and `out.ACC` "
-        "lies there; make it an int8 stage in ACT",
+        "ACC receives a result before added constants, requantisation and clamp, but `out.ACC` "
+        "lies in ACC; make it an int8 stage in ACT",
     ),
     "a maximum with an accumulator": (
         lambda x, y, acc, scale, table, below: ("int8", te.maximum(acc, y)),
         "out.ACT",
-        "vector saturates to int8, and `out.ACT` keeps the low bits of its value; clamp it",
+        "vector saturates to int8, but `out.ACT` keeps the low bits of its value; clamp it",
     ),
     "a tensor as both operands": (
         lambda x, y, acc, scale, table, below: ("int8", te.maximum(x, below)),
         "out.ACT",
-        "vector takes each operand from a tensor of its own, and `out.ACT` reads `x.ACT` twice; "
+        "vector takes each operand from a separate tensor, but `out.ACT` reads `x.ACT` twice; "
         "declare a second tensor for it",
     ),
 }
@@ -159,7 +159,7 @@ def test_sums_are_held_to_the_same_rules():
     acc, x = te.tensor("acc", "int32", (2, 4)), te.tensor("x", "int8", (2, 4))
     for value, said in (
         (te.sum(x[r, c], over=r), "clamp it"),
-        (te.clamp(te.sum(acc[r, c] * 3 + x[r, c] * 2, over=r), -9, 9), "that no instruction does"),
+        (te.clamp(te.sum(acc[r, c] * 3 + x[r, c] * 2, over=r), -9, 9), "without `tensorise`"),
     ):
         schedule = te.Schedule(te.kernel("k", te.compute("out", "int8", (c,), value)), MACHINE)
         schedule.cache_write("out", "ACT")
@@ -184,7 +184,7 @@ def test_padding_inside_an_instruction_is_refused(window, reach):
     schedule.cache_write("out", "ACT")
     assert refused(schedule, "tensorise(out.ACT, y)") == (
         f"tensorise(out.ACT, y): `{rows[y + ky + offset, c]}` reaches {reach} where `rows` has "
-        "0..3, and vector knows no padding; `cache_read` makes a copy with its border"
+        "0..3, but vector has no padding; use `cache_read` for a copy with a border"
     )
     schedule.cache_read("rows", "ACT", "out.ACT")
     schedule.tensorise("out.ACT", "y")
@@ -214,7 +214,7 @@ def test_a_tile_that_is_cut_inside_a_lane_block_is_refused():
     schedule.split("acc", "o", 4)
     schedule.reorder("acc", "o.o", "m")
     assert refused(schedule, "tensorise(acc, m)") == (
-        "tensorise(acc, m): gemm takes `o` in lanes of 4 (`lanes_out`), and some tiles start or "
+        "tensorise(acc, m): gemm takes `o` in lanes of 4 (`lanes_out`), but some tiles start or "
         "end inside a lane block; split `o` by multiples of 4"
     )
 
@@ -231,7 +231,7 @@ def test_channels_that_fill_no_lanes_are_refused():
     steps += "cache_read(scale, PARAM, out.ACT)\ntensorise(out.ACT, y)"
     lanes = PRESETS["8x8"].vector_lanes
     assert refused(schedule, steps) == (
-        f"tensorise(out.ACT, y): vector takes `c` in lanes of {lanes} (`vector_lanes`), and its "
+        f"tensorise(out.ACT, y): vector takes `c` in lanes of {lanes} (`vector_lanes`), but its "
         "extent is 4; declare it padded"
     )
 
@@ -277,7 +277,7 @@ def test_loops_inside_an_instruction_stay(step):
         ),
         (
             "compute_at(image.ACT, acc, x)",
-            "`tensorise(acc, n)` would not hold any more: `image.ACT` is computed at `x`, inside "
+            "`tensorise(acc, n)` would no longer hold: `image.ACT` is computed at `x`, inside "
             "the instruction; compute it further out",
         ),
     ],
@@ -291,8 +291,8 @@ def test_a_move_that_breaks_the_lanes_of_an_instruction_is_refused():
     schedule = accelerated()
     schedule.tensorise("acc", "n")
     assert refused(schedule, "split(out.ACT, o, 2)\ncompute_at(acc, out.ACT, o.o)") == (
-        "compute_at(acc, out.ACT, o.o): `tensorise(acc, n)` would not hold any more: gemm takes "
-        "`o` in lanes of 4 (`lanes_out`), and the tile has 2; split `o` by a multiple of 4 and "
+        "compute_at(acc, out.ACT, o.o): `tensorise(acc, n)` would no longer hold: gemm takes "
+        "`o` in lanes of 4 (`lanes_out`), but the tile has 2; split `o` by a multiple of 4 and "
         "keep the inner loop inside"
     )
 

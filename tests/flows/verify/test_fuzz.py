@@ -15,7 +15,7 @@ from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.__main__ import fuzz, fuzz_models, main, report
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzOutcome, FuzzRunner, random_inputs
-from tilewright.flows.verify.fuzz.graph_specs import REALISE, Sketch, Step, realise
+from tilewright.flows.verify.fuzz.graph_specs import REALISE, NodeSpec, Sketch, realise
 from tilewright.flows.verify.fuzz.random_graphs import random_sketch
 from tilewright.flows.verify.fuzz.random_models import random_model
 from tilewright.flows.verify.fuzz.shrink_graphs import shrink_sketch
@@ -115,20 +115,20 @@ def outputs(sketch: Sketch, configuration: Configuration) -> dict[str, np.ndarra
 @pytest.mark.parametrize("name", ["4x4", "8x16", "16x8"])
 def test_a_value_may_be_added_to_itself(name):
     """Both operands are read in one cycle, so that each needs a bank of its own."""
-    sketch = Sketch(((1, 5, 3, 9),), (Step("add", (0, 0), ADD),), (1,))
+    sketch = Sketch(((1, 5, 3, 9),), (NodeSpec("add", (0, 0), ADD),), (1,))
     assert len(np.unique(outputs(sketch, PRESETS[name])["shown0"])) > 9
 
 
 def test_activations_may_be_called_as_the_tensors_of_a_kernel():
     """The first values are named `acc`, `bias`, `scale`, `table` and `w`."""
-    table = [Step("table", (value,), {"seed": value}) for value in range(4)]
+    table = [NodeSpec("table", (value,), {"seed": value}) for value in range(4)]
     conv = {
         "kernel": (3, 3), "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1),
         "groups": 1, "channels": 5, "seed": 1, "sparse": 0, "gain": 0, "low": -128, "high": 127,
         "zero_point_x": 3, "zero_point_y": -4,
     }  # fmt: skip
-    chain = [Step("conv", (value,), conv) for value in range(5)]
-    sums = [Step("add", (value, value + 1), ADD) for value in range(4)]
+    chain = [NodeSpec("conv", (value,), conv) for value in range(5)]
+    sums = [NodeSpec("add", (value, value + 1), ADD) for value in range(4)]
     shape = (1, 4, 4, 5)
     for steps in (table, chain, sums):
         first = 1 if steps is not sums else 2
@@ -206,10 +206,10 @@ def test_a_failing_graph_is_shrunk_to_the_operator_that_fails():
 
 def test_shrinking_keeps_both_operands_where_both_matter():
     steps = (
-        Step("table", (0,), {"seed": 1}),
-        Step("host", (0,), {"way": 1}),
-        Step("table", (1,), {"seed": 2}),
-        Step("add", (1, 3), ADD),
+        NodeSpec("table", (0,), {"seed": 1}),
+        NodeSpec("host", (0,), {"way": 1}),
+        NodeSpec("table", (1,), {"seed": 2}),
+        NodeSpec("add", (1, 3), ADD),
     )
     sketch = Sketch(((1, 4, 4, 8),), steps, (4, 2))
 
@@ -235,7 +235,7 @@ def test_an_illegal_program_is_a_failure_and_no_refusal(monkeypatch):
 
 
 def test_a_wrong_result_is_a_failure(monkeypatch):
-    graph = realise(Sketch(((1, 3, 3, 4),), (Step("table", (0,), {"seed": 3}),), (1,)))
+    graph = realise(Sketch(((1, 3, 3, 4),), (NodeSpec("table", (0,), {"seed": 3}),), (1,)))
     with FuzzRunner() as run:
         assert run(graph, PRESETS["4x4"], 1, "sim").kind == "equal"
         monkeypatch.setattr(
