@@ -1,4 +1,4 @@
-"""What `bench_cpu` makes of times: tables that mark slower kernels, means, and the peak."""
+"""The CPU kernel benchmark: tables mark slower kernels; means; the peak rate."""
 
 import json
 
