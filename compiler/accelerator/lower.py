@@ -26,8 +26,8 @@ from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .tensorise import Form, form_of
 from .transfers import Transfers
 
-CONSTANTS = {"WGT": "weights", "PARAM": "parameters", "LUT": "table"}
-"""What each scratchpad holds, as notes name it; ACT holds activations, which have names."""
+OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
+"""What a scratchpad holds, as notes say it; they say nothing for ACT, which holds activations."""
 
 
 class Emitted(NamedTuple):
@@ -54,7 +54,7 @@ class Emitted(NamedTuple):
         scope = event.buffers[stage].allocate.scope if stage in event.buffers else Memory.DRAM.name
         if scope == Memory.DRAM.name:
             return f"store `{stage}`"
-        return f"load {CONSTANTS.get(scope, f'`{event.node.source}`')}"
+        return f"load {OPERANDS.get(scope, '')}`{event.node.source}`"
 
 
 class Lowering:

@@ -156,7 +156,7 @@ def purpose(segment: TimedSegment, index: int) -> str:
     text = found[2] if found else "data"
     if text.startswith("`windows of "):
         return WINDOWS
-    return "activations" if text.startswith("`") else text
+    return "activations" if text.startswith("`") else text.partition(" `")[0]
 
 
 def _path_purposes(

@@ -198,7 +198,7 @@ def test_constant_weights_and_pairs_are_one_load_each():
 def test_every_instruction_has_a_note():
     executable = lowered(ROWS.format(depth=1))
     assert len(executable.notes) == len(executable.program)
-    assert "acc n0 y2 x0 o0 ky0 kx0 i0: gemm" in executable.notes
+    assert "y2: gemm `acc`" in executable.notes
     assert executable.notes[-1] == "end"
     lines = str(executable).splitlines()
     assert lines[-1] == "halt  # end"
@@ -218,7 +218,7 @@ def test_a_trace_shows_what_each_instruction_is_for(tmp_path):
     write_trace(tmp_path / "trace.json", [timed], "conv", "sim")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     notes = {event.get("args", {}).get("for") for event in events}
-    assert {"acc n0 y2 x0 o0 ky0 kx0 i0: gemm", "out n0 y2 x0 o0: copy `out.ACT`"} <= notes
+    assert {"y2: gemm `acc`", "y2: store `out`"} <= notes
 
 
 def test_a_box_inside_a_larger_buffer_is_cut_into_dense_pieces():

@@ -43,7 +43,7 @@ def test_inspect_names_layers_and_tiles(tilewright, artifact):
     ]
     assert any(line.startswith("# nodes `conv3`, `residual`") for line in lines)
     assert "# node `dense`" in lines
-    assert "#   load parameters" in lines
+    assert "#   load parameters `bias`" in lines
     assert "#   gemm `acc`" in lines
 
 
