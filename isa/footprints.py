@@ -185,7 +185,8 @@ def footprints_conflict(earlier: Footprint, later: Footprint) -> bool:
     later_unit, later_reads, later_writes, _, _ = later
     if unit is later_unit:
         return False
-    if (reads & later_reads) | (writes & later_writes) > 1:
+    ports = (reads & later_reads) | (writes & later_writes)
+    if ports > 1:
         return True
     shared = (reads & later_writes) | (writes & (later_reads | later_writes))
     return bool(shared) and _meeting(earlier, later) is not None

@@ -19,7 +19,7 @@ def test_comparisons_constants_operators_and_conditions_are_changed():
         "`stride == 0` becomes `stride != 0`",
         "`stride <= length` becomes `stride < length`",
         "`few is None or many is None` becomes `few is None and many is None`",
-        "`earlier.reads & later.reads` becomes `earlier.reads | later.reads`",
+        "`reads & later_reads` becomes `reads | later_reads`",
         "`if ports > 1:` becomes `if False:`",
         "`1` becomes `2`",
     ):
