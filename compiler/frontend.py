@@ -1,6 +1,6 @@
-"""The front end: from a model file to a graph whose quantised layers are exact in integers.
+"""The front end: it turns a model file into a graph whose quantised layers are exact in integers.
 
-The accelerator may run the integer operators of the result. The host runs all other operators.
+The accelerator may run the integer operators of the graph. The host runs all other operators.
 """
 
 import os
@@ -13,25 +13,25 @@ from .graph import Graph, verify
 from .importers import NOTHING, import_onnx
 
 RECIPE: tuple[Callable[[Graph], Graph], ...] = (
-    passes.eliminate_dead_code,  # initialisers that nothing reads
+    passes.eliminate_dead_code,  # initialisers without readers
     passes.fold_constants,  # shapes and reshaped weights; Dequantize stays on integers
-    passes.sink_dequantize,  # move integers, next to Quantize or below
+    passes.sink_dequantize,  # so that elements move as integers
     passes.shift_unsigned,  # one activation type: int8
     passes.sink_dequantize,  # pairs that the shifts brought together
     passes.fold_constants,  # moved or shifted weights
     passes.annotate_quantisation,  # of inputs, so that unchanged values are recognised
     passes.recognise_convolutions,  # with bias, Relu and Clip
     passes.recognise_matmuls,  # of two activations: attention
-    passes.recognise_biases,  # biases after a layer
+    passes.recognise_biases,  # biases that are added after a layer
     passes.recognise_adds,  # constants fitted on all operand pairs
     passes.recognise_pools,  # constants fitted on all sums
-    passes.recognise_tables,  # last: a table would also swallow a lone Relu after a layer
+    passes.recognise_tables,  # last: a table would also absorb a lone Relu after a layer
     passes.recognise_concats,  # integer movements, which compute nothing
-    passes.recognise_resizes,  # from the elements that each result takes
-    passes.recognise_slices,  # read where they lie
-    passes.arrange_layout,  # channels last; Transposes meet and vanish
-    passes.absorb_heads,  # matrix products read heads where they lie
-    passes.arrange_layout,  # pairs that this brought together
+    passes.recognise_resizes,  # from the source elements of each result
+    passes.recognise_slices,  # slices read in place
+    passes.arrange_layout,  # channels last; Transposes meet and cancel
+    passes.absorb_heads,  # matrix products that read heads in place
+    passes.arrange_layout,  # pairs that the previous pass brought together
     passes.absorb_flatten,  # dense layers on images
     passes.absorb_padding,  # explicit Pad
     passes.fold_tables,  # tables that only clamp
@@ -57,7 +57,7 @@ def recognise_layers(
         The imported graph.
     last : int
         Number of passes to apply; a smaller number gives an intermediate graph.
-    on_pass
+    on_pass : callable
         Called after each pass with its position, counted from 1, its name, and the graph.
 
     Raises

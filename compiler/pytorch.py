@@ -1,6 +1,6 @@
-"""PyTorch modules to graphs: `torch.onnx.export` writes ONNX in memory, and the importer reads it.
+"""Import of PyTorch modules: `torch.onnx.export` writes ONNX in memory, and the importer reads it.
 
-PyTorch is not a dependency: `from_torch` imports it when it is called.
+PyTorch is not a dependency; `from_torch` imports it when called.
 """
 
 import contextlib
@@ -33,20 +33,20 @@ def from_torch(
     Parameters
     ----------
     module : torch.nn.Module
-        Exported in evaluation mode; afterwards, all its parts have their previous modes.
+        Module to export, in evaluation mode; afterwards all its parts return to their old modes.
     example : tensor, or tuple or mapping of tensors
-        Arguments of a call, positional or by name. The graph has their shapes.
+        Arguments of a call, positional or by name. The graph takes their shapes.
     calibrate : array or mapping of arrays
-        Samples for the quantisation, [samples, ...] without the leading extent of 1 of the example;
-        for several inputs, a mapping by name. None does not quantise: the graph stays in float for
-        the host, or in int8 if the module is already quantised.
+        Samples for quantisation, [samples, ...] without the leading extent of 1 of the example; for
+        several inputs, a mapping by name. Without samples, the graph is not quantised: it stays in
+        float for the host, or in int8 if the module is already quantised.
     options : QuantiserOptions
-        Quantisation options; the defaults if not given.
+        Options of the quantisation; None for the defaults.
 
     Returns
     -------
     Graph
-        A graph as from `import_model`, ready for `compile_graph`.
+        Graph as from `import_model`, ready for `compile_graph`.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def from_torch(
     ImportModelError
         If PyTorch cannot export the module, or the module uses an unsupported feature.
     CompileError
-        If there is nothing to quantise with the samples.
+        If samples are given but there is nothing to quantise.
     InputError
         If the samples do not fit the inputs.
     """
@@ -69,22 +69,24 @@ def from_torch(
 
 
 def export_torch(module: Any, example: Any) -> bytes:
-    """Write a PyTorch module as ONNX.
+    """Convert a PyTorch module to ONNX.
 
     Parameters
     ----------
-    module, example
-        As for `from_torch`.
+    module : torch.nn.Module
+        Module to export; see `from_torch`.
+    example : tensor, or tuple or mapping of tensors
+        Arguments of a call; see `from_torch`.
 
     Returns
     -------
     bytes
-        An ONNX file; its inputs have the names of the module's arguments.
+        Contents of an ONNX file; its inputs have the names of the module's arguments.
 
     Raises
     ------
     ToolError, ImportModelError
-        As `from_torch`.
+        As for `from_torch`.
     """
     torch = _import_torch()
     name = type(module).__name__
@@ -98,11 +100,11 @@ def export_torch(module: Any, example: Any) -> bytes:
             program = torch.onnx.export(
                 module, positional, kwargs=named, dynamo=True, verbose=False
             )
-        except ImportError as error:  # onnxscript, which PyTorch asks for when it exports
+        except ImportError as error:  # onnxscript, which PyTorch needs for the export
             raise ToolError(
                 f"PyTorch: expected what it exports ONNX with, got `{error}`; {INSTALL}"
             ) from error
-        except Exception as error:  # PyTorch raises many kinds over modules that it cannot trace
+        except Exception as error:  # PyTorch raises many types for modules that it cannot trace
             raise ImportModelError(
                 f"module `{name}`: expected PyTorch to export it with these arguments, got "
                 f"`{_reason(error)}`; see that the module can be called with them, and that "
@@ -129,7 +131,7 @@ def _arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the first line of an error's original cause; PyTorch wraps it in advice."""
+    """Return the first line of an error's original cause; PyTorch adds advice around it."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
@@ -138,7 +140,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide the exporter's warnings and log lines about its internals."""
+    """Hide the exporter's warnings and log messages about its internals."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -150,7 +152,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _samples(graph: Graph, given: np.ndarray | Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return samples as [samples, *shape of the input], by input."""
+    """Return the samples of each input as [samples, *shape of the input]."""
     names = [value.name for value in graph.inputs]
     arrays = dict(given) if isinstance(given, Mapping) else dict.fromkeys(names[:1], given)
     if set(arrays) != set(names):

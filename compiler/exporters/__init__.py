@@ -1,4 +1,4 @@
-"""Exporters: graphs -> files for other tools."""
+"""Exporters: they write graphs to files for other tools."""
 
 from .onnx_qdq import check_exportable, export_onnx
 

@@ -1,8 +1,8 @@
-"""Graphs of host operators -> ONNX files, quantised ones in QDQ form.
+"""The ONNX exporter: it writes graphs of host operators, with quantised graphs in QDQ form.
 
-Every operator of the float and QDQ graph has one counterpart in operator set 20, whose semantics
-the importer and ONNX Runtime share. Integer operators of the accelerator have none: export the
-graph before its layers are recognised.
+Every operator of a float or QDQ graph has one counterpart in operator set 20, with the same
+semantics in the importer and in ONNX Runtime. The accelerator's integer operators have none, so
+export a graph before its layers are recognised.
 """
 
 from collections.abc import Callable
@@ -21,22 +21,22 @@ from .onnx_writer import Writer
 
 OPSET = 20
 IR_VERSION = 9
-"""Of ONNX 1.15, the first release with operator set 20."""
+"""IR version of ONNX 1.15, the first release with operator set 20."""
 
 NEWER = ("Swish",)
-"""Elementwise functions that the operator set lacks."""
+"""Elementwise functions that operator set 20 lacks."""
 
 Export = Callable[[Writer, Node, Any], None]
-"""Writes a node, given its operator."""
+"""Function that writes a node, given its operator."""
 
 
 def export_onnx(graph: Graph) -> onnx.ModelProto:
-    """Return a graph as an ONNX model.
+    """Convert a graph to an ONNX model.
 
     Parameters
     ----------
     graph : Graph
-        Host operators only; inputs, outputs and their names are kept.
+        Graph of host operators only; its inputs, outputs and their names are kept.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def export_onnx(graph: Graph) -> onnx.ModelProto:
 
 
 def check_exportable(graph: Graph) -> None:
-    """Refuse a graph that `export_onnx` cannot write, before anything is made of it.
+    """Reject a graph that `export_onnx` cannot write, before any output is made.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def _described(name: str, kind: TensorType) -> onnx.ValueInfoProto:
 
 
 def _plain(kind: str, **fields: str) -> Export:
-    """Write ONNX's operator `kind`; `fields` say which of ours its attributes are."""
+    """Return a writer of ONNX's operator `kind`; `fields` map its attributes to fields of ours."""
 
     def write(writer: Writer, node: Node, operator: ops.Operator) -> None:
         writer.add(node, kind, **{name: getattr(operator, ours) for name, ours in fields.items()})
@@ -107,7 +107,7 @@ def _quantisation(writer: Writer, node: Node, operator: ops.Quantize | ops.Dequa
     integers = operator.dtype if isinstance(operator, ops.Quantize) else None
     dtype = integers or writer.graph.types[node.inputs[0]].dtype
     scales, points = np.array(operator.scales, np.float32), np.array(operator.zero_points)
-    if operator.axis is None:  # scalars; else one for each channel
+    if operator.axis is None:  # scalars; otherwise one value for each channel
         scales, points = scales.reshape(()), points.reshape(())
     base = node.output.name
     scale = writer.constant(f"{base}.scale", scales, np.float32)
@@ -177,7 +177,7 @@ def _unary(writer: Writer, node: Node, operator: ops.Unary) -> None:
 def _kind(
     writer: Writer, node: Node, operator: ops.Unary | ops.Binary | ops.Reduce, **attributes: Any
 ) -> None:
-    """Write an operator by its kind, which in ONNX may be another one's attribute."""
+    """Write an operator by its kind, which in ONNX may be an attribute of another operator."""
     kind = operator.kind
     if kind in VARIANTS:
         kind, name, value = VARIANTS[kind]
@@ -233,4 +233,4 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.Softmax: _softmax,
     ops.Reduce: _reduce,
 }
-"""Operator -> what writes it."""
+"""Operator class -> function that writes it."""

@@ -1,4 +1,4 @@
-"""A model in ONNX's file format as it grows: nodes, constants, and names that fit."""
+"""A writer that collects the nodes, constants and unique names of a model in ONNX's file format."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from ..graph import Graph, Node
 
 
 class Writer:
-    """Nodes and constants of a model as it grows.
+    """The nodes and constants of a model under construction.
 
-    A value that an output shows has the output's name in the file; another value of that name,
-    such as what a layer gave before it was quantised, gets a new one.
+    In the file, a value that is an output of the graph has the name of the output. Another value
+    with that name, such as a layer's result before quantisation, gets a new name.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -34,30 +34,30 @@ class Writer:
             self.names[constant.name] = self.constant(constant.name, constant.data)
 
     def fresh(self, name: str) -> str:
-        """Return a name that nothing else has."""
+        """Return an unused name, and reserve it."""
         while name in self.taken:
             name += "_"
         self.taken.add(name)
         return name
 
     def constant(self, name: str, data: Any, dtype: Any = None) -> str:
-        """Add a constant, named `name` if that is free, and return its name in the file."""
+        """Add a constant, named `name` if it is free, and return its name in the file."""
         name = self.fresh(name)
         self.constants[name] = np.asarray(data, dtype=dtype)
         return name
 
     def inputs(self, node: Node) -> list[str]:
-        """Return the names of a node's operands in the file."""
+        """Return the names in the file of a node's operands."""
         return [self.names[name] for name in node.inputs]
 
     def add(self, node: Node, kind: str, *more: str, **attributes: Any) -> None:
-        """Add a node: operands of `node` and `more` ones, outputs of `node`."""
+        """Add a node with the operands of `node`, `more` operands, and the outputs of `node`."""
         self.write(node, kind, [*self.inputs(node), *more], **attributes)
 
     def write(self, node: Node, kind: str, inputs: Sequence[str], **attributes: Any) -> None:
-        """Add a node with outputs of `node` and operands by their names in the file."""
+        """Add a node with the outputs of `node`; operands are given by their names in the file."""
         names = [self.names[value.name] for value in node.outputs]
-        # ONNX wants one name for one node; several nodes here may come from one of a model.
+        # Node names in ONNX are unique; several nodes here may come from one node of a model.
         unique = node.name if node.name not in self.labels else f"{node.name}/{names[0]}"
         self.labels.add(unique)
         made = helper.make_node(kind, list(inputs), names, name=unique, **attributes)

@@ -1,4 +1,4 @@
-"""The graph IR: what a network computes, before anything is said about loops or the machine."""
+"""The graph IR: the computation of a network, independent of loops and of the machine."""
 
 from .build import Builder, drop_unused
 from .evaluate import (

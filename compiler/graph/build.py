@@ -1,4 +1,4 @@
-"""Building graphs: a builder that types what it emits."""
+"""A builder that grows a graph node by node and infers the type of each value."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,14 +11,14 @@ from .types import Quantisation, TensorType
 
 
 class Builder:
-    """A graph that grows; every emitted node is typed at once.
+    """A graph under construction; the builder infers the types of each node that it emits.
 
     Parameters
     ----------
     name : str
-        Of the graph.
+        Name of the graph.
     inputs : iterable of Value
-        Of the graph.
+        Inputs of the graph.
     """
 
     def __init__(self, name: str, inputs: Iterable[Value] = ()) -> None:
@@ -41,25 +41,25 @@ class Builder:
         return value.name
 
     def fresh(self, base: str) -> str:
-        """Return a name that no value has, `base` itself if it is free."""
+        """Return an unused name: `base` itself if it is free."""
         name, count = base, self._taken.get(base, 1)
         while name in self.types or name in self.reserved:
             name, count = f"{base}.{count}", count + 1
         if name != base:
-            self._taken[base] = count - 1  # all before are taken for good
+            self._taken[base] = count - 1  # all earlier suffixes stay taken
         return name
 
     def constant(self, data: np.ndarray, name: str = "constant", exact: bool = False) -> str:
-        """Add a constant and return its name; equal arrays are shared.
+        """Add a constant and return its name; equal arrays share one constant.
 
         Parameters
         ----------
         data : ndarray
-            Its elements.
+            Elements of the constant.
         name : str
             Preferred name.
         exact : bool
-            Keep the name as it is, and do not share.
+            Whether to keep the name unchanged and not share the constant.
         """
         constant = Constant(name if exact else self.fresh(name), data)
         if not exact and constant.digest in self._digests:
@@ -81,20 +81,20 @@ class Builder:
         name: str | None = None,
         quantisation: Quantisation | None = None,
     ) -> str:
-        """Append a node and return its value's name.
+        """Append a node and return the name of its value.
 
         Parameters
         ----------
         operator : Operator
-            What it computes.
+            Operation of the node.
         inputs : iterable of str
-            Values that exist.
+            Names of existing values.
         node : str
-            Name of the node, for reports.
+            Name of the node, for reports; defaults to the name of its value.
         name : str
-            Preferred name of the value, made unique; by default it follows from `node`.
+            Preferred name of the value, made unique; by default from `node` and the operator.
         quantisation : Quantisation
-            Of the value, where type inference cannot know it.
+            Quantisation of the value, if type inference cannot determine it.
 
         Raises
         ------
@@ -113,12 +113,12 @@ class Builder:
     def emit_outputs(
         self, operator: Operator, inputs: Iterable[str], node: str, names: Sequence[str]
     ) -> list[str]:
-        """Append a node of several outputs and return their names; see `emit`.
+        """Append a node with several outputs and return the names of its values; see `emit`.
 
         Parameters
         ----------
         names : sequence of str
-            Preferred names, one for each output, made unique.
+            Preferred names of the values, one for each output, made unique.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Builder:
         return [value.name for value in values]
 
     def append(self, node: Node) -> None:
-        """Append a node as it is."""
+        """Append a node unchanged."""
         self.nodes.append(node)
         for value in node.outputs:
             self.types[value.name] = value.type
@@ -160,7 +160,7 @@ class Builder:
 
 
 def drop_unused(graph: Graph) -> Graph:
-    """Drop nodes and constants that no output depends on; the inputs stay."""
+    """Drop the nodes and constants that no output depends on; keep all inputs."""
     needed = {output.value for output in graph.outputs}
     kept: list[Node] = []
     for node in reversed(graph.nodes):

@@ -1,7 +1,7 @@
-"""The reference evaluator: what a graph computes, node by node, in NumPy.
+"""The reference evaluator: it computes a graph node by node in NumPy.
 
-After quantised patterns are recognised this *is* the integer reference: every accelerator layer and
-every output has exactly these bits. Before, it is the float meaning of the model.
+Once the quantised patterns are recognised, it is the integer reference: every accelerator layer and
+every output must equal it bit for bit. Before that, it gives the float results of the model.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,12 +15,12 @@ from .operators import Accelerated
 
 
 def is_accelerated(node: Node) -> bool:
-    """Tell whether a node has an integer meaning that the accelerator may run."""
+    """Tell whether a node has an exact integer definition, so that the accelerator may run it."""
     return isinstance(node.attributes, Accelerated)
 
 
 def accelerated_nodes(graph: Graph) -> list[Node]:
-    """The nodes that the accelerator may run: those whose samples have elements."""
+    """Return the nodes that the accelerator may run; nodes on empty samples are left out."""
     return [
         node
         for node in graph.nodes
@@ -35,7 +35,7 @@ def evaluate_outputs(operator: Operator, arrays: Sequence[np.ndarray]) -> tuple[
     Raises
     ------
     CompileError
-        If the values do not suit the operator, such as an index out of range.
+        If the operator cannot compute with the values, for example if an index is out of range.
     """
     try:
         result = operator.compute(*arrays)
@@ -49,39 +49,39 @@ def evaluate_outputs(operator: Operator, arrays: Sequence[np.ndarray]) -> tuple[
 
 
 def evaluate_operator(operator: Operator, arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Apply one operator of one output to arrays."""
+    """Apply one operator with a single output to arrays."""
     (result,) = evaluate_outputs(operator, arrays)
     return result
 
 
 def evaluate_node(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a node's outputs, given those of its inputs."""
+    """Return the arrays of a node's outputs from those of its inputs."""
     return evaluate_outputs(node.attributes, arrays)
 
 
 def evaluate(
     graph: Graph, inputs: Mapping[str, np.ndarray], keep: Iterable[str] = ()
 ) -> dict[str, np.ndarray]:
-    """Compute a graph's outputs.
+    """Compute the outputs of a graph.
 
     Parameters
     ----------
     graph : Graph
-        Any stage of the front end.
+        Graph from any stage of the front end.
     inputs : mapping
-        Name of each input -> its array, of exactly the input's type and shape.
+        Name of each input -> its array. Type and shape must be exactly those of the input.
     keep : iterable of str
-        Names of further values to return.
+        Names of other values to return.
 
     Returns
     -------
     dict
-        Name of each output, and of each value in `keep` -> its array.
+        Name of each output and of each value in `keep` -> its array.
 
     Raises
     ------
     CompileError
-        If an input is missing, unknown, or of another type or shape; if `keep` names no value.
+        If an input is missing, unknown, or has another type or shape; if `keep` names no value.
     """
     check_inputs(graph, inputs)
     keep = tuple(keep)
@@ -108,12 +108,12 @@ def evaluate(
 
 
 def check_inputs(graph: Graph, inputs: Mapping[str, np.ndarray]) -> None:
-    """Refuse inputs that do not fit the graph.
+    """Reject inputs that do not fit the graph.
 
     Raises
     ------
     CompileError
-        Naming the input, what it expects and what it got.
+        If an input does not fit; the message names it, with the expected and the actual type.
     """
     names = [value.name for value in graph.inputs]
     if set(names) != set(inputs):

@@ -1,8 +1,9 @@
-"""Integer constants whose results equal a float32 definition: residual adds and average pools.
+"""Search for integer constants with which residual adds and average pools equal float32.
 
-ONNX defines both in float32: dequantise, add or average, quantise. The accelerator multiplies,
-adds and requantises integers. Here the constants are searched for which both agree on *every*
-operand; where a search ends without, the count of disagreements is returned and reported.
+ONNX defines both operators in float32: dequantise, add or average, quantise. The accelerator
+multiplies, adds and requantises integers. The search looks for constants with which both
+definitions agree on every operand. If it finds none, it returns the number of mismatches, and the
+compiler reports it.
 """
 
 from dataclasses import dataclass
@@ -13,21 +14,21 @@ from ...isa.numbers import quantise_output
 from .types import Quantisation
 
 LARGEST_MULTIPLIER = 32767
-"""Multipliers are signed 16-bit immediates."""
+"""Largest multiplier: multipliers are signed 16-bit immediates."""
 
 CANDIDATES = 400
-"""Multiplier pairs tried, best approximation first."""
+"""Number of multiplier pairs to try, best approximation first."""
 
 CRITICAL_PAIRS = 2000
-"""Operand pairs nearest to a rounding tie: they tell candidates apart."""
+"""Number of operand pairs to test first, those nearest to a rounding tie."""
 
 NEIGHBOURS = (0, 1, -1, 2, -2, 3, -3)
-"""Steps on the binary32 grid tried around the ideal scale."""
+"""Steps on the binary32 grid to try around the ideal scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddFit:
-    """Constants of a QAdd, and on how many of 65,536 operand pairs they miss the definition."""
+    """Constants of a QAdd, and how many of the 65,536 operand pairs differ from the definition."""
 
     multipliers: tuple[int, int]
     constant: int
@@ -37,7 +38,7 @@ class AddFit:
 
 @dataclass(frozen=True, slots=True)
 class AverageFit:
-    """Constants of a QAvgPool, and on how many reachable sums they miss the definition."""
+    """Constants of a QAvgPool, and how many of the reachable sums differ from the definition."""
 
     constant: int
     scale: float
@@ -45,19 +46,19 @@ class AverageFit:
 
 
 def add_definition(a: Quantisation, b: Quantisation, y: Quantisation, sign: int = 1) -> np.ndarray:
-    """Return what DequantizeLinear, Add (or Sub), QuantizeLinear give before saturation.
+    """Compute DequantizeLinear, Add (or Sub) and QuantizeLinear, before saturation.
 
     Parameters
     ----------
     a, b, y : Quantisation
-        Of the operands and the result.
+        Quantisation of the operands and of the result.
     sign : int
-        1 adds, -1 subtracts b.
+        1 adds b; -1 subtracts b.
 
     Returns
     -------
     float32[256, 256]
-        Result for a = row - 128 and b = column - 128, rounded to integers, zero point added.
+        Result for a = row - 128 and b = column - 128, rounded to integers, plus the zero point.
     """
     values = np.arange(-128, 128)
     left = (values - a.zero_point).astype(np.float32) * np.float32(a.scale)
@@ -77,17 +78,17 @@ def fit_add(
     """Find multipliers and a scale with which an integer add equals its float32 definition.
 
     The result is `requantise(a * ma + b * mb + constant, scale)`. The ratio ma / mb approximates
-    the ratio of the operands' scales; good approximations by 16-bit integers are about as exact as
-    binary32 itself, and among many of them one usually rounds every pair alike.
+    the ratio of the operands' scales. Good approximations by 16-bit integers are about as exact as
+    binary32 itself. Among many of them, one usually rounds every pair as the definition does.
 
     Parameters
     ----------
     a, b, y : Quantisation
-        Of the operands and the result.
+        Quantisation of the operands and of the result.
     low, high : int
-        Clamp of the result.
+        Limits to which the result is clamped.
     sign : int
-        1 adds, -1 subtracts b.
+        1 adds b; -1 subtracts b.
 
     Returns
     -------
@@ -126,19 +127,19 @@ def fit_add(
 def average_definition(
     sums: np.ndarray, count: int, x: Quantisation, y: Quantisation
 ) -> np.ndarray:
-    """Return what DequantizeLinear, AveragePool, QuantizeLinear give before saturation.
+    """Compute DequantizeLinear, AveragePool and QuantizeLinear, before saturation.
 
-    The mean is rounded once to float32, as if its sum were exact; a float32 sum's own rounding
-    would depend on its order.
+    The mean is rounded to float32 once, as if its sum were exact. The rounding of a float32 sum
+    would depend on the order of its terms.
 
     Parameters
     ----------
     sums : int[...]
         Sums of `x - zero_point` over a window.
     count : int
-        Elements of the window.
+        Number of elements in the window.
     x, y : Quantisation
-        Of the operand and the result.
+        Quantisation of the operand and of the result.
     """
     mean = (sums.astype(np.float64) * x.scale / count).astype(np.float32)
     return np.rint(mean / np.float32(y.scale)) + np.float32(y.zero_point)
@@ -147,21 +148,21 @@ def average_definition(
 def fit_average(
     count: int, x: Quantisation, y: Quantisation, low: int = -128, high: int = 127
 ) -> AverageFit:
-    """Find the scale with which an integer average equals its float32 definition.
+    """Find a scale with which an integer average equals its float32 definition.
 
     Parameters
     ----------
     count : int
-        Elements of the window.
+        Number of elements in the window.
     x, y : Quantisation
-        Of the operand and the result.
+        Quantisation of the operand and of the result.
     low, high : int
-        Clamp of the result.
+        Limits to which the result is clamped.
 
     Returns
     -------
     AverageFit
-        The scale nearest to the ideal one without mismatches, or else with the fewest.
+        The nearest scale to the ideal one without mismatches, or else the one with the fewest.
     """
     first, last = count * (-128 - x.zero_point), count * (127 - x.zero_point)
     sums = np.arange(first, last + 1, dtype=np.int32)
@@ -180,7 +181,7 @@ def fit_average(
 
 
 def _nearest_ties(values: np.ndarray, count: int) -> np.ndarray:
-    """Return the indices of the values nearest to k + 1/2, within reach of int8."""
+    """Return the indices of the values nearest to k + 1/2, in or near the range of int8."""
     distance = np.abs(values - np.floor(values) - 0.5)
     distance[np.abs(values) > 300] = 1.0
     if len(values) <= count:
@@ -189,7 +190,7 @@ def _nearest_ties(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _ratios(a: float, b: float, y: float) -> list[tuple[int, int]]:
-    """Return pairs of multipliers in the ratio a : b, best first, small ones first among equals."""
+    """Return multiplier pairs in the ratio a : b, best first; ties go to the smaller pair."""
     grid = np.arange(1, LARGEST_MULTIPLIER + 1, dtype=np.float64)
     firsts = np.concatenate([grid, np.rint(grid * (a / b))])
     seconds = np.concatenate([np.rint(grid * (b / a)), grid])
@@ -206,6 +207,6 @@ def _ratios(a: float, b: float, y: float) -> list[tuple[int, int]]:
 
 
 def _neighbours(ideal: float) -> list[float]:
-    """Return binary32 numbers around `ideal`, the nearest first."""
+    """Return binary32 numbers around `ideal`, nearest first."""
     bits = int(np.float32(ideal).view(np.uint32))
     return [float(np.uint32(bits + step).view(np.float32)) for step in NEIGHBOURS]

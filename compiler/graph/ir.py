@@ -1,7 +1,7 @@
-"""Graph IR: values in static single assignment, produced by nodes with typed attributes.
+"""The graph IR: values in static single assignment, and nodes with typed attributes.
 
-Everything is immutable and compared by structure; a pass returns a new graph. Weights are
-constants of the graph, named like any other value, so that a node's inputs are all names.
+All objects are immutable and compare by structure; a pass returns a new graph. Weights are
+constants of the graph. They have names like all other values, so a node's inputs are names only.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from .types import TensorType
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A name and its type, where the value is produced."""
+    """The name and type of a value that a node produces or the user supplies."""
 
     name: str
     type: TensorType
@@ -26,14 +26,14 @@ class Value:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A named array; equal to another one when name, type and bytes are.
+    """A named array; two constants are equal if their names, types and bytes are.
 
     Attributes
     ----------
     name : str
-        The value's name.
+        Name of the value.
     data : ndarray
-        Made read-only and contiguous here.
+        Elements; the constructor makes the array read-only and contiguous.
     digest : str
         First 16 hexadecimal digits of the SHA-256 of type, shape and bytes.
     """
@@ -68,7 +68,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output of the model: its name outside, and the value that it shows."""
+    """An output of the model: its external name and the value that it returns."""
 
     name: str
     value: str
@@ -81,13 +81,13 @@ class Node:
     Attributes
     ----------
     name : str
-        Of the model's node that it came from, for reports and messages; not necessarily unique.
+        Name of the model's node that it came from, for reports and messages; not always unique.
     attributes : Operator
-        What it computes: one of the dataclasses of `operators`.
+        Operation: an instance of one of the dataclasses in `operators`.
     inputs : tuple of str
-        Names of values.
+        Names of the values that it reads.
     outputs : tuple of Value
-        Produced here and nowhere else.
+        Values that it alone produces.
     """
 
     name: str
@@ -102,25 +102,25 @@ class Node:
 
     @property
     def output(self) -> Value:
-        """The only output of a node that has one."""
+        """The single output; only for nodes with one output."""
         (value,) = self.outputs
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A network: inputs, constants and nodes in topological order, and what of it is shown.
+    """A network: its inputs, its constants, its nodes in topological order, and its outputs.
 
     Attributes
     ----------
     name : str
-        The model's name.
+        Name of the model.
     inputs : tuple of Value
-        Fed by the user.
+        Inputs that the user supplies.
     outputs : tuple of Output
-        In the model's order.
+        Outputs in the order of the model.
     nodes : tuple of Node
-        Each after the nodes that it reads.
+        Nodes; each comes after the nodes whose values it reads.
     constants : tuple of Constant
         Weights, biases, scales and tables.
     """
@@ -164,7 +164,7 @@ class Graph:
         return name in self._data
 
     def data(self, name: str) -> np.ndarray:
-        """Return a constant's array (read-only).
+        """Return the array of a constant (read-only).
 
         Raises
         ------
@@ -183,17 +183,17 @@ class Graph:
         return self._producers.get(name)
 
     def users(self, name: str) -> tuple[Node, ...]:
-        """Return the nodes that read a value, in order, each once."""
+        """Return the nodes that read a value, each once, in the order of the graph."""
         return self._users.get(name, ())
 
     def is_output(self, name: str) -> bool:
-        """Tell whether a value is shown by an output of the graph."""
+        """Tell whether a value is an output of the graph."""
         return any(output.value == name for output in self.outputs)
 
     def is_private(self, name: str) -> bool:
-        """Tell whether one node alone reads a value, and no output shows it."""
+        """Tell whether exactly one node reads a value, and the value is not an output."""
         return len(self.users(name)) == 1 and not self.is_output(name)
 
     def only_user(self, name: str) -> Node | None:
-        """Return the one node that reads a private value; None for other values."""
+        """Return the only reader of a private value; None for other values."""
         return self.users(name)[0] if self.is_private(name) else None

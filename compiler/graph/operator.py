@@ -1,7 +1,7 @@
-"""The base of all operators, and the registry that finds them by name.
+"""The base class of all operators, and the registry that finds them by name.
 
-An operator is one definition: a dataclass whose fields are the attributes, the rule for the types
-of its outputs, and what it computes, in NumPy. The text form follows from the fields.
+An operator has one definition, a dataclass. Its fields are the attributes. Its methods infer the
+output types and compute the outputs in NumPy. The text form follows from the fields.
 """
 
 from collections.abc import Callable
@@ -15,19 +15,19 @@ Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
 
 OPERATORS: dict[str, type["Operator"]] = {}
-"""Every operator by its name."""
+"""Registry: name -> class of the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Base of all operators.
+    """Base class of all operators.
 
     Attributes
     ----------
     op : str
-        Name in text, reports and tables.
+        Name in the text form, reports and tables.
     arity : (int, int)
-        Fewest and most inputs.
+        Smallest and largest number of inputs.
     reads_constants : bool
         Whether all inputs but the first must be constants.
     """
@@ -37,27 +37,27 @@ class Operator:
     reads_constants: ClassVar[bool] = False
 
     def result_type(self, types: Types) -> TensorType | tuple[TensorType, ...]:
-        """Return the type of the output, or of each, for inputs of `types`; see `infer`."""
+        """Return the type of the output, or a tuple of them, for inputs of `types`; see `infer`."""
         raise NotImplementedError(self.op)
 
     def compute(self, *arrays: Any, **_: Any) -> Any:
-        """Return the output's array, or a tuple of them."""
+        """Return the array of the output, or a tuple of arrays."""
         raise NotImplementedError(self.op)
 
     def mistake(self, output: TensorType) -> str:
-        """Say what is wrong with the attributes, given the output's type; empty if nothing is."""
+        """Describe the error in the attributes, given the output's type; empty if there is none."""
         return ""
 
     def infer(self, types: Types) -> tuple[TensorType, ...]:
         """Return the types of the outputs.
 
-        Operators that only move elements pass quantisation on; Quantize and Shift set it; the
-        other integer operators leave it to their creator.
+        Operators that only move elements keep the quantisation. Quantize and Shift set it. The
+        creator of any other integer operator sets it.
 
         Raises
         ------
         CompileError
-            If the inputs do not fit the operator, or an output would be absurdly large.
+            If the inputs do not fit the operator, or an output would be too large.
         """
         low, high = self.arity
         if not low <= len(types) <= high:
@@ -70,24 +70,24 @@ class Operator:
         return tuple(map(check_size, found if isinstance(found, tuple) else (found,)))
 
     def expect(self, condition: bool, expected: str, types: Types) -> None:
-        """Refuse operands unless a condition holds.
+        """Reject operands unless a condition holds.
 
         Raises
         ------
         CompileError
-            If it does not.
+            If the condition does not hold.
         """
         if not condition:
             got = ", ".join(map(str, types))
             raise CompileError(f"`{self.op}`: expected {expected}, got {got}; correct the operands")
 
     def broadcast(self, types: Types, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape that shapes broadcast to.
+        """Return the common shape to which shapes broadcast.
 
         Raises
         ------
         CompileError
-            If they do not.
+            If the shapes do not broadcast.
         """
         rank = max(len(shape) for shape in shapes)
         extents = []
@@ -103,14 +103,14 @@ T = TypeVar("T", bound=Operator)
 
 @dataclass_transform(frozen_default=True)
 def operator(name: str, *arity: int) -> Callable[[type[T]], type[T]]:
-    """Make a class an operator: a frozen dataclass that the registry finds by `name`.
+    """Make a class an operator: a frozen dataclass, registered by `name`.
 
     Parameters
     ----------
     name : str
-        Its `op`.
+        Name of the operator, its `op`.
     arity : int
-        Number of inputs, or the fewest and the most; 1 by default.
+        Number of inputs, or the smallest and the largest number; 1 by default.
     """
 
     def define(kind: type[T]) -> type[T]:

@@ -1,4 +1,4 @@
-"""Text form of graphs: one line for each value, deterministic, read back by the parser.
+"""The text form of graphs, which the printer writes and the parser reads back.
 
     graph "kws" {
       input %x : int8[1,49,10,1] quant(0.5847, 83)
@@ -7,7 +7,8 @@
       output "Identity" = %y
     }
 
-Constants are shown by digest; their arrays stand in a side table that the parser is given.
+The text is deterministic: one line for each input, constant, node and output. It shows constants by
+their digests; the parser takes the arrays in a separate mapping.
 """
 
 import ast
@@ -37,7 +38,7 @@ OUTPUT_LINE = re.compile(rf"output ({QUOTED}) = ({NAME})")
 
 
 def print_graph(graph: Graph) -> str:
-    """Return a graph's text; equal graphs give equal text."""
+    """Return the text of a graph; equal graphs give equal text."""
     lines = [f"graph {json.dumps(graph.name)} {{"]
     lines += [f"  input {_name(v.name)} : {_type(v.type)}" for v in graph.inputs]
     lines += [
@@ -49,19 +50,19 @@ def print_graph(graph: Graph) -> str:
 
 
 def parse_graph(text: str, constants: Mapping[str, np.ndarray]) -> Graph:
-    """Read a graph's text.
+    """Parse the text of a graph.
 
     Parameters
     ----------
     text : str
-        What `print_graph` wrote, or a person in the same form.
+        Output of `print_graph`, or text that a person wrote in the same form.
     constants : mapping
-        Name of a constant -> its array.
+        Name of each constant -> its array.
 
     Raises
     ------
     CompileError
-        Naming the line that is not of the form, or the constant that is missing or another one.
+        If a line is malformed, or a constant is missing or has another digest.
     """
     lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     header = re.fullmatch(rf"graph ({QUOTED}) \{{", lines[0][1]) if lines else None
@@ -159,7 +160,7 @@ def _operator(number: int, op: str, attributes: str) -> Operator:
 
 
 class _Numbers(ast.NodeTransformer):
-    """Reads `inf` and `nan`, which Python prints by name."""
+    """A transformer that replaces the names `inf` and `nan`, which Python prints, with numbers."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:  # the name that `ast` asks for
         return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
@@ -175,7 +176,7 @@ def _constant(number: int, match: re.Match[str], arrays: Mapping[str, np.ndarray
         )
     array = arrays[name]
     if array.dtype.kind == "V" and array.dtype.itemsize == np.dtype(DTYPES[kind.dtype]).itemsize:
-        array = array.view(DTYPES[kind.dtype])  # what `.npy` files make of types that NumPy lacks
+        array = array.view(DTYPES[kind.dtype])  # `.npy` stores types that NumPy lacks as raw bytes
     constant = Constant(name, array)
     if constant.digest != digest:
         raise CompileError(

@@ -1,4 +1,4 @@
-"""Types of tensors: element type, static shape and, where known, quantisation."""
+"""Types of tensors: element type, static shape and, if known, quantisation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -45,25 +45,25 @@ NUMBERS = (*FLOATS, *INTEGERS)
 
 NARROW_FLOATS = ("float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
                  "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")  # fmt: skip
-"""Floats that are computed in float32 and rounded once."""
+"""Float types that are computed in float32 and rounded once."""
 
 LARGEST_BYTES = 1 << 31
-"""Largest tensor: what one tensor of a protobuf file can hold."""
+"""Size limit of a tensor, in bytes: the most that a protobuf file can hold in one tensor."""
 
 LARGEST_MADE_BYTES = 1 << 28
-"""Largest constant that is not in the model's file but made at import."""
+"""Size limit, in bytes, of a constant that the importer computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """What the integers of a tensor stand for: `real = scale * (integer - zero_point)`.
+    """The meaning of a tensor's integers: `real = scale * (integer - zero_point)`.
 
     Attributes
     ----------
     scale : float
-        Positive, finite, exactly a binary32 number.
+        Real value of one step: positive, finite, and exact in binary32.
     zero_point : int
-        Within the range of the tensor's element type.
+        Integer that stands for zero, in the range of the tensor's element type.
     """
 
     scale: float
@@ -72,16 +72,16 @@ class Quantisation:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type, shape and, where known, quantisation of a value.
+    """Element type, shape and, if known, quantisation of a value.
 
     Attributes
     ----------
     dtype : str
-        A key of `DTYPES`.
+        Element type: a key of `DTYPES`.
     shape : tuple of int
         Extents, all static; () is a scalar.
     quantisation : Quantisation or None
-        Of a per-tensor quantised activation; None for weights, floats and unknown integers.
+        For activations quantised per tensor; None for weights, floats and unknown integers.
     """
 
     dtype: str
@@ -94,7 +94,7 @@ class TensorType:
         return math.prod(self.shape)
 
     def reshaped(self, shape: tuple[int, ...]) -> "TensorType":
-        """Return the type with another shape; quantisation is kept."""
+        """Return the type with another shape and the same quantisation."""
         return TensorType(self.dtype, shape, self.quantisation)
 
     def __str__(self) -> str:
@@ -105,12 +105,12 @@ Types = Sequence[TensorType]
 
 
 def check_size(kind: TensorType, most: int = LARGEST_BYTES) -> TensorType:
-    """Return a type whose tensor takes at most `most` bytes.
+    """Return a type unchanged if its tensor takes at most `most` bytes.
 
     Raises
     ------
     CompileError
-        If it takes more.
+        If the tensor takes more.
     """
     size = kind.elements * np.dtype(DTYPES.get(kind.dtype, np.float64)).itemsize
     if size > most:
@@ -122,5 +122,5 @@ def check_size(kind: TensorType, most: int = LARGEST_BYTES) -> TensorType:
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """Return narrow floats as float32, anything else as it is."""
+    """Convert narrow floats to float32; return any other array unchanged."""
     return x.astype(np.float32) if str(x.dtype) in NARROW_FLOATS else x

@@ -1,6 +1,6 @@
-"""The verifier: every rule that a graph keeps, checked in one place.
+"""The verifier: it checks all rules of the graph IR in one place.
 
-A broken rule is a mistake in a pass or a hand-written graph; the message names the place.
+A violation is a mistake in a pass or in a hand-written graph. The message names the place.
 """
 
 from ...errors import CompileError
@@ -11,20 +11,20 @@ from .types import DTYPES, TensorType, check_size
 def verify(graph: Graph, after: str = "") -> Graph:
     """Check a graph and return it.
 
-    Names are produced once and before they are read, types follow from attributes, attributes are
-    in range, and integer operators have constant weights.
+    Each name is produced once, before it is read. Types follow from the attributes. Attributes are
+    in range. The weights of integer operators are constants.
 
     Parameters
     ----------
     graph : Graph
-        To check.
+        Graph to check.
     after : str
-        What made it (a pass), for the message.
+        Name of the pass that made the graph, for the message.
 
     Raises
     ------
     CompileError
-        Naming the graph, the node, what was expected and what it has.
+        If the graph breaks a rule; the message names the node, and the expected and actual values.
     """
     where = f"graph `{graph.name}`" + (f" after `{after}`" if after else "")
     known: set[str] = set()

@@ -1,4 +1,4 @@
-"""Importers: files of other tools -> graph IR."""
+"""Importers: they read model files of other tools into the graph IR."""
 
 from .onnx_model import NOTHING, import_onnx
 from .refusals import NeedsInputError, RefusedError

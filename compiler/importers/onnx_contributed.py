@@ -1,7 +1,7 @@
-"""What ONNX Runtime's optimiser writes: operators of the domain `com.microsoft`.
+"""Importers of the operators that ONNX Runtime's optimiser adds, in the domain `com.microsoft`.
 
-Each is imported as the operators that it was fused from, so that the passes see those. Source: ONNX
-Runtime, documentation of the contributed operators.
+Each operator is imported as the operators from which it was fused, so that the passes recognise
+those. Source: ONNX Runtime, documentation of the contributed operators.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from .onnx_products import (
 )
 
 ACTIVATIONS = ("HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh")
-"""Activations of FusedConv; their parameters come in Unary's order."""
+"""Activations of FusedConv; their parameters are in the same order as in Unary."""
 
 
 def import_fused_conv(node: OnnxNode) -> str:
-    """FusedConv -> Conv, [Add], an activation."""
+    """Import FusedConv as Conv, an optional Add, and an activation."""
     operands = [node.input(index) for index in range(3 if node.has(2) else 2)]
     result = import_conv(node.as_operator("Conv", *operands))
     if node.has(3):
@@ -47,7 +47,7 @@ def import_fused_conv(node: OnnxNode) -> str:
 
 
 def import_biased_gelu(node: OnnxNode) -> str:
-    """FastGelu, BiasGelu -> [Add], Gelu, by tanh if it is to be fast."""
+    """Import FastGelu (by tanh) and BiasGelu as an optional Add, and Gelu."""
     x = node.input(0)
     if node.has(1):
         x = node.binary("Add", x, node.input(1), f"{node.result}.sum")
@@ -55,7 +55,7 @@ def import_biased_gelu(node: OnnxNode) -> str:
 
 
 def import_quick_gelu(node: OnnxNode) -> str:
-    """QuickGelu -> Swish: x * sigmoid(alpha * x)."""
+    """Import QuickGelu as Swish: x * sigmoid(alpha * x)."""
     alpha = node.attribute("alpha", float(np.float32(1.702)))
     return node.emit(ops.Unary("Swish", (alpha,)), [node.input(0)])
 
@@ -73,4 +73,4 @@ CONTRIBUTED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[
     ("com.microsoft", "SkipSimplifiedLayerNormalization"): import_layer_normalisation,
     ("", "SimplifiedLayerNormalization"): import_layer_normalisation,
 }
-"""(domain, operator) -> its importer."""
+"""(domain, operator) -> importer."""

@@ -1,4 +1,4 @@
-"""Branches and loops: taken, inlined and unrolled at import, where the graph says how often."""
+"""Branches and loops: the importer inlines branches, and unrolls loops of known length."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .onnx_node import OnnxNode
 from .onnx_scope import Named
 
 MAX_ITERATIONS = 10_000
-"""Most times that a loop is unrolled."""
+"""Largest number of iterations that a loop is unrolled to."""
 
 
 def _graph(node: OnnxNode, name: str) -> onnx.GraphProto:
@@ -21,7 +21,7 @@ def _graph(node: OnnxNode, name: str) -> onnx.GraphProto:
 
 
 def import_if(node: OnnxNode) -> list[Named]:
-    """If with a known condition -> the nodes of one branch; else of both, and Where."""
+    """Import If: one branch if the condition is known, else both branches and Where."""
     known = node.known(node.input(0))
     if known is not None:
         return _branch(node, "then_branch" if known.all() else "else_branch")
@@ -50,7 +50,7 @@ def _branch(node: OnnxNode, name: str) -> list[Named]:
 
 
 def import_loop(node: OnnxNode) -> list[Named]:
-    """Loop with a known number of iterations -> a copy of its body for each."""
+    """Import Loop, with a known number of iterations, as one copy of its body for each."""
     limit = int(node.constant(0).ravel()[0]) if node.has(0) else MAX_ITERATIONS + 1
     going = bool(node.constant(1).all()) if node.has(1) else True
     body = _graph(node, "body")
@@ -80,7 +80,7 @@ def import_loop(node: OnnxNode) -> list[Named]:
 
 
 def _tensors(node: OnnxNode, values: list[Named]) -> list[str]:
-    """Return values that must be tensors."""
+    """Return the values, and reject sequences: all must be tensors."""
     found = [value for value in values if isinstance(value, str)]
     if len(found) != len(values):
         node.fail("tensors to stack", "a sequence", "export the model again")
@@ -88,7 +88,7 @@ def _tensors(node: OnnxNode, values: list[Named]) -> list[str]:
 
 
 def _stack(node: OnnxNode, parts: list[str], axis: int, declared: onnx.ValueInfoProto) -> str:
-    """Emit the join of values along a new axis."""
+    """Emit the values stacked along a new axis."""
     if not parts:
         node.refuse("loops without iterations", f"`{declared.name}` of none", "drop the loop")
     rank = len(node.builder.types[parts[0]].shape)
@@ -102,7 +102,7 @@ def _stack(node: OnnxNode, parts: list[str], axis: int, declared: onnx.ValueInfo
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What a Scan reads and writes: an axis and a direction for each scanned value."""
+    """Operands and results of a Scan: an axis and a direction for each scanned value."""
 
     body: onnx.GraphProto
     axes: tuple[int, ...]
@@ -112,7 +112,7 @@ class _Scan:
 
 
 def import_scan(node: OnnxNode) -> list[str]:
-    """Scan -> its body for each slice of the scanned operands; in set 8, for each sample."""
+    """Import Scan as one copy of its body for each slice; in set 8, also for each sample."""
     body, scanned = _graph(node, "body"), node.attribute("num_scan_inputs", 0)
     first = 0 if node.opset >= 9 else 1
     count = len(node.proto.input) - first - scanned
@@ -135,7 +135,7 @@ def import_scan(node: OnnxNode) -> list[str]:
 def _scan_batch(
     node: OnnxNode, body: onnx.GraphProto, operands: list[str], count: int, outputs: int
 ) -> list[str]:
-    """Scan as of operator set 8: the first axis of all operands is the batch's."""
+    """Import Scan of operator set 8, where the first axis of every operand is the batch."""
     if node.has(0):
         node.refuse("sequences of several lengths", "`sequence_lens`", "convert the model")
     scanned = len(operands) - count
@@ -151,7 +151,7 @@ def _scan_batch(
 
 
 def _scan(node: OnnxNode, scan: _Scan, states: list[str], operands: list[str]) -> list[str]:
-    """Emit the body for each slice; return the last states and the stacked results."""
+    """Emit the body for each slice; return the final states and the stacked results."""
     shapes = [node.builder.types[x].shape for x in operands]
     if len(scan.axes) != len(operands) or len(scan.backwards) != len(operands):
         node.fail(
@@ -187,21 +187,21 @@ def _scan(node: OnnxNode, scan: _Scan, states: list[str], operands: list[str]) -
 
 
 def _row(node: OnnxNode, x: str, axis: int, index: int) -> str:
-    """Emit element `index` along `axis`, without that axis."""
+    """Emit element `index` along `axis`, and remove that axis."""
     shape = node.builder.types[x].shape
     part = node.part(x, axis, index, index + 1, f"{x}.{index}")
     return node.reshape(part, shape[:axis] + shape[axis + 1 :], f"{x}.{index}.row")
 
 
 def import_optional(node: OnnxNode) -> str:
-    """Optional of a value, OptionalGetElement -> the value itself."""
+    """Import Optional of a value and OptionalGetElement as the value itself."""
     if "type" in node.attributes and not node.has(0):
         node.refuse("optional values", "an empty one", "take it out of the model")
     return node.input(0)
 
 
 def import_has_element(node: OnnxNode) -> str:
-    """OptionalHasElement -> a constant: whether there is a value stands in the graph."""
+    """Import OptionalHasElement as a constant; the graph itself shows whether there is a value."""
     return node.array(np.array(node.has(0)))
 
 
@@ -213,4 +213,4 @@ CONTROL_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str | Sequence[Name
     ("", "OptionalGetElement"): import_optional,
     ("", "OptionalHasElement"): import_has_element,
 }
-"""(domain, operator) -> its importer."""
+"""(domain, operator) -> importer."""

@@ -1,6 +1,7 @@
-"""Which way a node is imported: an importer of ours, its definition by others, or the library.
+"""The choice of how to import a node: by our importer, the library, or ONNX's own definition.
 
-Where several could, the first of these that does not decline is taken.
+They are tried in that order. The first that does not decline the node imports it. A function of the
+model comes before all of them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,16 +17,16 @@ from .onnx_scope import ImportScope, Key, Named, key_of, schema_of
 from .refusals import CAUSES
 
 MAX_NODES = 100_000
-"""Most nodes of a graph, its loops unrolled and its functions expanded."""
+"""Largest number of nodes in a graph, after loops are unrolled and functions expanded."""
 
 
 def import_nodes(scope: ImportScope, nodes: Iterable[onnx.NodeProto]) -> None:
-    """Import nodes in order and give their results names in the scope.
+    """Import nodes in order and enter the names of their results in the scope.
 
     Raises
     ------
     ImportModelError
-        If a node is not as it should be or not supported.
+        If a node is invalid or not supported.
     """
     names = scope.own_names
     for proto in nodes:
@@ -46,14 +47,14 @@ def import_node(node: OnnxNode) -> list[Named]:
     Raises
     ------
     ImportModelError
-        If the node is not as it should be or not supported.
+        If the node is invalid or not supported.
     """
     try:
         return _import(node)
     except MemoryError:
         node.refuse("tensors beyond this machine's memory", "one of them", "make it smaller")
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        # What no importer looks for: the traceback (`-v`) tells which rule the file breaks.
+        # No importer expects this error; the traceback (`-v`) shows what the file violates.
         detail = " ".join(f"{type(error).__name__}: {error}".split())
         node.fail("operands and attributes as ONNX has them", f"`{detail}`", "export it again")
 
@@ -78,7 +79,7 @@ def _import(node: OnnxNode) -> list[Named]:
 def unsupported(
     nodes: Iterable[onnx.NodeProto], scope: ImportScope
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield operator, node and cause of all that cannot be imported, branches included."""
+    """Yield operator, node and cause for all unsupported nodes, including those in branches."""
     for node in nodes:
         key = key_of(node)
         if not _is_supported(key, scope):

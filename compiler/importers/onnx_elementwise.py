@@ -1,6 +1,6 @@
-"""Elementwise operators -> Unary and Binary, and casts between element types.
+"""Importers of elementwise operators as Unary and Binary, and of casts between element types.
 
-The tables say what ONNX calls the kinds of Unary, Binary and Reduce; the exporter reads them too.
+The tables map the kinds of Unary, Binary and Reduce to ONNX's names. The exporter uses them too.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from .onnx_tensors import ELEMENT_TYPES
 LARGEST = float(np.finfo(np.float32).max)
 
 STRING = 8
-"""ONNX's number of the element type string."""
+"""ONNX's number of the string element type."""
 
 PARAMETERS: dict[str, dict[str, float]] = {
     "Celu": {"alpha": 1.0},
@@ -30,7 +30,7 @@ PARAMETERS: dict[str, dict[str, float]] = {
     "Swish": {"alpha": 1.0},
     "ThresholdedRelu": {"alpha": 1.0},
 }
-"""Kind -> its attributes and their defaults, in the order of `Unary.parameters`."""
+"""Kind -> its attributes with their defaults, in the order of `Unary.parameters`."""
 
 VARIANTS: dict[str, tuple[str, str, str | int]] = {
     "BitShiftLeft": ("BitShift", "direction", "LEFT"),
@@ -40,14 +40,14 @@ VARIANTS: dict[str, tuple[str, str, str | int]] = {
     "LastArgMax": ("ArgMax", "select_last_index", 1),
     "LastArgMin": ("ArgMin", "select_last_index", 1),
 }
-"""Kinds that in ONNX are a value of an attribute of another operator."""
+"""Kind -> operator of ONNX with the attribute and value that select this kind."""
 
 DEFAULTS: dict[str, str | int] = {"approximate": "none", "fmod": 0, "select_last_index": 0}
-"""Attribute that tells variants apart -> its default, which is the operator's own kind."""
+"""Attribute that selects a variant -> its default, which selects the operator's own kind."""
 
 
 def kind_of(node: OnnxNode) -> str:
-    """Return the kind of Unary, Binary or Reduce that a node is."""
+    """Return the kind of Unary, Binary or Reduce that corresponds to a node."""
     kind = {"Sum": "Add"}.get(node.proto.op_type, node.proto.op_type)
     variants = {(name, value): own for own, (op, name, value) in VARIANTS.items() if op == kind}
     if not variants:
@@ -64,7 +64,7 @@ def kind_of(node: OnnxNode) -> str:
 
 
 def import_unary(node: OnnxNode) -> str:
-    """Elementwise functions of one tensor -> Unary."""
+    """Import elementwise functions of one tensor as Unary."""
     kind = kind_of(node)
     known = PARAMETERS.get(kind, {}).items()
     parameters = tuple(float(node.attribute(name, default)) for name, default in known)
@@ -72,7 +72,7 @@ def import_unary(node: OnnxNode) -> str:
 
 
 def import_binary(node: OnnxNode) -> str:
-    """Elementwise functions of two (or more, for Max, Min and Sum) tensors -> Binary."""
+    """Import elementwise functions of two tensors (or more, for Max, Min and Sum) as Binary."""
     result, *others = node.inputs()
     for operand in others:
         result = node.binary(kind_of(node), result, operand)
@@ -80,7 +80,7 @@ def import_binary(node: OnnxNode) -> str:
 
 
 def import_clip(node: OnnxNode) -> str:
-    """Clip, its limits as attributes (operator set 6) or inputs (11) -> Unary, or Max and Min."""
+    """Import Clip as Unary, or as Max and Min; limits are attributes up to operator set 10."""
     if node.opset < 11:
         low, high = node.attribute("min", -LARGEST), node.attribute("max", LARGEST)
         return node.emit(ops.Unary("Clip", (low, high)), [node.input(0)])
@@ -96,7 +96,7 @@ def import_clip(node: OnnxNode) -> str:
 
 
 def import_power(node: OnnxNode) -> str:
-    """Pow, the exponent of any type -> Binary of the base's type, or in float64."""
+    """Import Pow as Binary in the base's type, or in float64 if the exponent's type requires it."""
     base, exponent = (node.type(index).dtype for index in (0, 1))
     common = base if exponent in (base, *INTEGERS) else "float64"
     operands = [node.cast(x, common, f"{x}.cast") for x in node.inputs()]
@@ -104,7 +104,7 @@ def import_power(node: OnnxNode) -> str:
 
 
 def import_cast(node: OnnxNode) -> str | None:
-    """Cast -> Cast; one that saturates, to the narrowest floats, is left to ONNX's reference."""
+    """Import Cast as Cast; decline casts to float8 that saturate, and casts to float4 or e8m0."""
     target = node.attribute("to", 0)
     if target == STRING:
         node.refuse("strings", "a cast to strings", "drop the cast")

@@ -1,4 +1,4 @@
-"""Functions in place: the model's own, and the bodies by which ONNX defines its operators."""
+"""Expansion of functions: those of the model, and ONNX's definitions of its own operators."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,19 +12,19 @@ from .onnx_tensors import ONNX_TYPES
 
 
 def has_function(schema: Any) -> bool:
-    """Tell whether ONNX defines an operator by others."""
+    """Tell whether ONNX defines an operator in terms of others."""
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
 def expand_model_function(node: OnnxNode, function: onnx.FunctionProto) -> list[Named]:
-    """Import a function of the model at the place of a node that calls it."""
+    """Import the body of a function of the model in place of a node that calls it."""
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
     opsets = {_plain(entry.domain): entry.version for entry in function.opset_import}
     return _expand(node, function, {**node.scope.opsets, **opsets}, defaults)
 
 
 def expand_definition(node: OnnxNode) -> list[Named] | None:
-    """Import the body by which ONNX defines an operator; None where it has none for this node."""
+    """Import the body by which ONNX defines an operator; None if there is none for this node."""
     schema = schema_of(node.key, node.scope.opsets)
     try:
         function = None if schema is None else _definition(node, schema)
@@ -105,7 +105,7 @@ def _expand(
 def _with_attributes(
     node: onnx.NodeProto, given: Mapping[str, onnx.AttributeProto]
 ) -> onnx.NodeProto:
-    """Return a node with references to the function's attributes replaced by their values."""
+    """Return a node whose references to the function's attributes are replaced by their values."""
     copy = onnx.NodeProto()
     copy.CopyFrom(node)
     del copy.attribute[:]

@@ -1,6 +1,6 @@
-"""Convolutions and pools -> those of images where the passes know them, else of any rank and type.
+"""Importers of convolutions and pools: of images, as the passes know them, or of any rank and type.
 
-One-dimensional images [N, C, L] become [N, C, 1, L] and back.
+One-dimensional images [N, C, L] are reshaped to [N, C, 1, L] and back.
 """
 
 from ..graph import operators as ops
@@ -11,7 +11,7 @@ from .onnx_windows import positive, window_of
 
 
 def import_conv(node: OnnxNode) -> str:
-    """Conv -> Conv, or VolumeConv."""
+    """Import Conv as Conv or VolumeConv."""
     operands = node.inputs()
     types = [node.builder.types[name] for name in operands]
     rank, kernel_rank, kernel = len(types[0].shape), len(types[1].shape), types[1].shape[2:]
@@ -37,7 +37,7 @@ def import_conv(node: OnnxNode) -> str:
 
 
 def import_conv_transpose(node: OnnxNode) -> str:
-    """ConvTranspose -> ConvTranspose."""
+    """Import ConvTranspose as ConvTranspose."""
     image, kernel = node.type(0).shape[2:], node.type(1).shape[2:]
     count = len(image)
     if not count or len(kernel) != count:
@@ -66,7 +66,7 @@ def import_conv_transpose(node: OnnxNode) -> str:
 
 
 def import_pool(node: OnnxNode) -> str | list[str]:
-    """MaxPool, AveragePool, LpPool -> one pool; MaxPool of two outputs -> MaxPoolIndices."""
+    """Import MaxPool, AveragePool and LpPool as one pool, or MaxPoolIndices for two outputs."""
     if not node.wants(1):
         return import_one_pool(node)
     window = window_of(node, node.attribute("kernel_shape", ()))
@@ -81,11 +81,11 @@ def import_pool(node: OnnxNode) -> str | list[str]:
 
 
 KINDS = {"MaxPool": "max", "AveragePool": "average", "LpPool": "lp"}
-"""Operator -> kind of a VolumePool."""
+"""Operator -> kind of VolumePool."""
 
 
 def import_one_pool(node: OnnxNode) -> str:
-    """MaxPool, AveragePool, LpPool -> MaxPool, AveragePool, or VolumePool."""
+    """Import MaxPool, AveragePool and LpPool as MaxPool, AveragePool or VolumePool."""
     kind, (x, image) = KINDS[node.proto.op_type], (node.input(0), node.type(0))
     window = window_of(node, node.attribute("kernel_shape", ()))
     include = bool(node.attribute("count_include_pad", 0))
@@ -105,7 +105,7 @@ def import_one_pool(node: OnnxNode) -> str:
 
 
 def import_global_pool(node: OnnxNode) -> str:
-    """GlobalAveragePool, GlobalMaxPool, GlobalLpPool -> a pool over the whole image, or Reduce."""
+    """Import GlobalAveragePool, GlobalMaxPool and GlobalLpPool as an image-sized pool or Reduce."""
     x, kind, op = node.input(0), node.type(0), node.proto.op_type
     rank, image = len(kind.shape), kind.shape[2:]
     if rank < 3:
@@ -125,22 +125,22 @@ def import_global_pool(node: OnnxNode) -> str:
 
 
 def _pair(values: Extents, first: int = 1) -> Pair:
-    """Return an entry for each axis of a plane, of which a line is the only row."""
+    """Return one value for each axis of an image; a line is an image of one row."""
     return (first, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
 def _quad(pads: Extents) -> Quad:
-    """Return the pads of a plane; see `_pair`."""
+    """Return the pads of an image; see `_pair`."""
     return (0, pads[0], 0, pads[1]) if len(pads) == 2 else (pads[0], pads[1], pads[2], pads[3])
 
 
 def _as_image(node: OnnxNode, x: str) -> str:
-    """Emit a line as an image of one row; an image stays as it is."""
+    """Emit a line as an image of one row; return an image unchanged."""
     shape = node.builder.types[x].shape
     return node.reshape(x, (*shape[:2], 1, shape[2]), f"{x}.image") if len(shape) == 3 else x
 
 
 def _as_line(node: OnnxNode, x: str, rank: int) -> str:
-    """Emit an image of one row as a line, if that is what the operand was, of `rank`."""
+    """Emit an image of one row as a line if the operand, of `rank`, was a line."""
     shape = node.builder.types[x].shape
     return node.reshape(x, (*shape[:2], shape[3]), f"{x}.line") if rank == 3 else x

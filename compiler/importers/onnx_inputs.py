@@ -1,4 +1,4 @@
-"""Inputs of ONNX models: their types, requested extents, values that fix them."""
+"""Inputs of ONNX models: their types, requested extents, and fixed values."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from .onnx_tensors import ELEMENT_TYPES
 from .refusals import RefusedError
 
 KINDS = {"sequence_type": "sequences", "optional_type": "optional values"}
-"""Kinds of inputs that are no tensors -> the cause of their refusal."""
+"""Kinds of inputs that are not tensors -> cause of their rejection."""
 
 Fixed = Mapping[str, np.ndarray]
-"""Input -> the value that it always has."""
+"""Input -> its fixed value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportSettings:
-    """What the caller says of the model's inputs."""
+    """The caller's settings for the inputs of a model."""
 
     batch: int
     fixed: Fixed
@@ -33,12 +33,12 @@ class ImportSettings:
 def check_overrides(
     inputs: Iterable[onnx.ValueInfoProto], name: str, settings: ImportSettings
 ) -> None:
-    """Refuse values for inputs, and extents for dimensions, that the model does not have.
+    """Reject fixed inputs and requested dimensions that the model does not have.
 
     Raises
     ------
     ImportModelError
-        For the first of them.
+        For the first of them; the message names it.
     """
     known = {value.name for value in inputs}
     unknown = sorted({*settings.fixed} - known)
@@ -60,12 +60,12 @@ def check_overrides(
 def import_input(
     builder: Builder, value: onnx.ValueInfoProto, name: str, settings: ImportSettings
 ) -> str:
-    """Add an input to a graph, or the constant that it is fixed at; return its name there.
+    """Add an input, or the constant that replaces a fixed input; return its name in the graph.
 
     Raises
     ------
     ImportModelError
-        If its type, its extents or what it is fixed at do not fit.
+        If the type, the extents or the fixed value of the input do not fit.
     """
     if value.name not in settings.fixed:
         return builder.input(Value(value.name, _input_type(value, name, settings)))

@@ -1,4 +1,4 @@
-"""Operators too rare for a kernel of ours -> OnnxReference, typed by a run on zeros."""
+"""Importer of rare operators without a kernel of ours: OnnxReference, typed by a run on zeros."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,12 +29,12 @@ CLASSICAL = (
 )
 
 VALUE_DEPENDENT = ("NonMaxSuppression", "NonZero", "Unique")
-"""Operators whose results' shapes depend on all of their operands."""
+"""Operators whose result shapes depend on the values of all operands."""
 
 LIBRARY: frozenset[Key] = frozenset(
     [("", kind) for kind in RARE] + [("ai.onnx.ml", kind) for kind in CLASSICAL]
 )
-"""(domain, operator) of all that run through the library."""
+"""(domain, operator) of all operators that the library runs."""
 
 SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "Col2Im": (1, 2),
@@ -44,17 +44,17 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "MaxUnpool": (2,),
     "OneHot": (1,),
 }
-"""Operands that must be known for the shapes of the results to be."""
+"""Operands whose values determine the shapes of the results."""
 
 
 OLDER_NAMES: dict[tuple[str, str], dict[str, str]] = {
     ("GridSample", "mode"): {"bilinear": "linear", "bicubic": "cubic"},
 }
-"""(operator, attribute) -> value in older operator sets -> the one that the reference knows."""
+"""(operator, attribute) -> {value in older operator sets: value that the reference knows}."""
 
 
 def import_library(node: OnnxNode) -> list[str]:
-    """Any operator of ONNX -> OnnxReference; at once where all operands are constant."""
+    """Import an operator as OnnxReference, or as constants if all its operands are constant."""
     operator = OnnxReference(
         *node.key,
         node.scope.opsets.get(node.key[0], 1),
@@ -88,7 +88,7 @@ def _run(
 def _results(
     node: OnnxNode, operator: OnnxReference, operands: Sequence[str]
 ) -> list[tuple[int, str, tuple[int, ...]]]:
-    """Return the results' types, from a run on zeros; ask for inputs if they depend on values."""
+    """Return the result types, found by a run on zeros; reject shapes that depend on inputs."""
     if node.proto.op_type in VALUE_DEPENDENT:
         _refuse_open_result(node, operands)
     arrays = []
@@ -104,7 +104,7 @@ def _results(
 
 
 def _refuse_open_result(node: OnnxNode, operands: Sequence[str]) -> NoReturn:
-    """Say that no shape can be given; inputs that are fixed make all operands constants."""
+    """Raise the error of a result without a static shape; it names the inputs to fix."""
     inputs = node.sources(operands)
     given = ", ".join(f"`{printable(name)}`" for name in node.proto.input if name)
     listed = ", ".join(f"`{printable(name)}`" for name in inputs)
@@ -118,7 +118,7 @@ def _refuse_open_result(node: OnnxNode, operands: Sequence[str]) -> NoReturn:
 
 
 def _attributes(node: OnnxNode) -> list[tuple[str, Any]]:
-    """Return the attributes, those left out with their defaults."""
+    """Return the attributes; those that the node leaves out have their defaults."""
     found: list[tuple[str, Any]] = []
     schema = schema_of(node.key, node.scope.opsets)
     for name, attribute in schema.attributes.items() if schema else ():
@@ -145,6 +145,6 @@ def _attributes(node: OnnxNode) -> list[tuple[str, Any]]:
 
 
 def _newest(kind: str, name: str, value: Any) -> Any:
-    """Return an attribute's value as the reference knows it."""
+    """Return the value of an attribute as the newest operator set writes it."""
     older = OLDER_NAMES.get((kind, name), {})
     return older.get(value, value) if isinstance(value, str) else value

@@ -1,7 +1,8 @@
-"""ONNX files -> graphs of host operators, all shapes static, every mistake of a file one sentence.
+"""The ONNX importer: from a file to a graph of host operators with static shapes.
 
-Nothing is trusted: what the file declares of shapes is used for the inputs only, all others are
-inferred here. Passes then recognise what the accelerator runs.
+The importer trusts nothing. It uses the shapes that the file declares for the inputs only, and
+infers all others. Each mistake in a file is reported in one sentence. Passes later recognise what
+the accelerator can run.
 """
 
 import os
@@ -23,7 +24,7 @@ from .onnx_tensors import read_sparse, read_tensor
 from .refusals import RefusedError
 
 OLDEST_OPSET = 7
-"""Oldest version of ONNX's operator set: the first one with NumPy's broadcasting."""
+"""Oldest supported version of ONNX's operator set: the first with NumPy's broadcasting."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 """No overrides."""
@@ -42,23 +43,23 @@ def import_onnx(
     source : path or bytes
         The file, or its contents.
     batch : int
-        Extent of a leading dimension that the model leaves open.
+        Extent of the leading dimension, if the model leaves it open.
     fixed : mapping
-        Inputs that shapes or other constants depend on -> their values; they are inputs no longer.
+        Inputs that determine shapes or other constants -> their values; they are no longer inputs.
     dims : mapping
-        Extents of other dimensions that the model leaves open, by their names.
+        Name of each other dimension that the model leaves open -> its extent.
 
     Returns
     -------
     Graph
-        Host operators only, verified; the inputs' and outputs' names and types are the model's.
+        A verified graph of host operators; names and types of inputs and outputs are the model's.
 
     Raises
     ------
     ImportModelError
-        If the file cannot be read, is no ONNX model, is damaged, has an open dimension, or uses
-        an operator or type that is not supported (all such operators are named together).
-        `NeedsInputError`, one of them, names inputs to fix.
+        If the file cannot be read, is not an ONNX model, is damaged, has an open dimension, or
+        uses an operator or type that is not supported; one message names all such operators. The
+        subclass `NeedsInputError` names the inputs to fix.
     """
     if isinstance(source, bytes):
         data, name, folder = source, "model", None
@@ -109,7 +110,7 @@ def _parse(data: bytes, name: str) -> onnx.ModelProto:
 
 
 def _undecodable(message: Message) -> Iterator[bytes]:
-    """Yield the text fields that are not UTF-8: protobuf returns them as bytes."""
+    """Yield the text fields that are not UTF-8; protobuf returns them as bytes."""
     for field, content in message.ListFields():
         parts = content if isinstance(content, Sequence) else [content]
         if field.type == field.TYPE_MESSAGE:
@@ -120,7 +121,7 @@ def _undecodable(message: Message) -> Iterator[bytes]:
 
 
 def _opsets(model: onnx.ModelProto, name: str) -> dict[str, int]:
-    """Return the versions of operator sets by domain."""
+    """Return the version of each operator set by domain."""
     opsets = {
         "" if entry.domain == "ai.onnx" else entry.domain: entry.version
         for entry in model.opset_import
@@ -140,7 +141,7 @@ def _opsets(model: onnx.ModelProto, name: str) -> dict[str, int]:
 
 
 def _has_changed(model: onnx.ModelProto, version: int) -> bool:
-    """Tell whether an operator of the model means something else in the oldest set imported."""
+    """Tell whether an operator of the model has another meaning in the oldest supported set."""
     for node in model.graph.node:
         key = key_of(node)
         old, new = (schema_of(key, {"": at}) for at in (version, OLDEST_OPSET))
@@ -150,7 +151,7 @@ def _has_changed(model: onnx.ModelProto, version: int) -> bool:
 
 
 def _refuse_unsupported(model: onnx.ModelProto, scope: ImportScope) -> None:
-    """List every node without an importer in one error."""
+    """Reject a model with unsupported operators, and list all of them in one error."""
     offenders: dict[str, list[str]] = {}
     causes: dict[str, str] = {}
     for kind, label, cause in unsupported(model.graph.node, scope):
@@ -181,7 +182,7 @@ def _import_graph(
     check_overrides(proto.input, name, settings)
     for tensor in proto.initializer:
         if tensor.name in settings.fixed:
-            continue  # it was the input's default
+            continue  # this is the default of an input that is now fixed
         if tensor.name in names:
             raise ImportModelError(
                 f"model `{name}`: initialiser `{tensor.name}`: expected once, got a second one; "

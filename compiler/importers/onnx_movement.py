@@ -1,4 +1,4 @@
-"""Operators that cut, surround, repeat and pick elements -> Slice, Pad, Gather, Where."""
+"""Importers of operators that crop, pad, repeat and select elements."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from ..graph import operators as ops
 from .onnx_node import OnnxNode
 
 PAD_MODES = ("reflect", "edge", "wrap")
-"""Pads made of the tensor's own elements."""
+"""Pad modes that repeat elements of the tensor itself."""
 
 
 def import_pad(node: OnnxNode) -> str:
-    """Pad -> Pad, or Gather of the tensor's own elements; negative pads -> Slice before."""
+    """Import Pad as Slice for negative pads, then Pad, or Gather of the tensor's own elements."""
     rank = node.rank(0)
     pads = node.attribute("pads", ()) if node.opset < 11 else node.integers(1)
     axes = tuple(range(rank))
@@ -40,7 +40,7 @@ def import_pad(node: OnnxNode) -> str:
 
 
 def _crop(node: OnnxNode, before: list[int], after: list[int]) -> str:
-    """Emit the Slice that negative pads mean; nothing where there are none."""
+    """Emit the Slice for negative pads; return the operand itself if there are none."""
     x, shape = node.input(0), node.type(0).shape
     if min(*before, *after, 0) >= 0:
         return x
@@ -54,7 +54,7 @@ def _crop(node: OnnxNode, before: list[int], after: list[int]) -> str:
 def _pad_by_elements(
     node: OnnxNode, x: str, before: tuple[int, ...], after: tuple[int, ...], mode: Any
 ) -> str:
-    """Emit a Gather for each axis that grows: which element stands where is known."""
+    """Emit a Gather for each axis that grows; the source of each element is known at import."""
     for axis, size in enumerate(node.builder.types[x].shape):
         pads = (before[axis], after[axis])
         if any(pads) and not size:
@@ -67,7 +67,7 @@ def _pad_by_elements(
 
 
 def _pad_by_input(node: OnnxNode, x: str, before: tuple[int, ...], after: tuple[int, ...]) -> str:
-    """Emit a Pad and, where it stands, the value that is computed at run time."""
+    """Emit a Pad, and a Where that inserts a padding value computed at run time."""
     shape, value = node.builder.types[x].shape, node.input(2)
     padded = node.emit(ops.Pad(before, after, 0.0), [x], f"{node.result}.padded")
     inside = np.pad(np.ones(shape, bool), tuple(zip(before, after, strict=True)))
@@ -77,7 +77,7 @@ def _pad_by_input(node: OnnxNode, x: str, before: tuple[int, ...], after: tuple[
 
 
 def import_slice(node: OnnxNode) -> str:
-    """Slice -> Slice; along axes of negative steps, Gather before it."""
+    """Import Slice as Slice, after a Gather along each axis with a negative step."""
     x, shape = node.input(0), node.type(0).shape
     if node.opset < 10:
         starts, ends = node.attribute("starts", ()), node.attribute("ends", ())
@@ -106,7 +106,7 @@ def import_slice(node: OnnxNode) -> str:
 
 
 def import_split(node: OnnxNode) -> list[str]:
-    """Split -> one Slice for each output."""
+    """Import Split as one Slice for each output."""
     count, axis = len(node.proto.output), node.axis(0, node.rank(0))
     size, sizes = node.type(0).shape[axis], node.attribute("split", ())
     if not sizes and node.has(1):
@@ -120,7 +120,7 @@ def import_split(node: OnnxNode) -> list[str]:
 
 
 def parts_of(node: OnnxNode, axis: int, sizes: Sequence[int], names: Sequence[str]) -> list[str]:
-    """Emit a Slice of the first operand for each of the sizes along an axis."""
+    """Emit consecutive Slices of the first operand with the given sizes along an axis."""
     size, x = node.type(0).shape[axis], node.input(0)
     if sum(sizes) != size or min(sizes, default=0) < 0:
         node.fail(f"parts that add up to {size}", f"{list(sizes)}", "correct the split")
@@ -130,7 +130,7 @@ def parts_of(node: OnnxNode, axis: int, sizes: Sequence[int], names: Sequence[st
 
 
 def import_tile(node: OnnxNode) -> str:
-    """Tile -> Gather along each axis that is repeated."""
+    """Import Tile as Gather along each repeated axis."""
     x, shape, repeats = node.input(0), node.type(0).shape, node.integers(1)
     if len(repeats) != len(shape) or min(repeats, default=0) < 0:
         node.fail(f"{len(shape)} repeats, 0 or more", f"{list(repeats)}", "correct the repeats")
@@ -142,7 +142,7 @@ def import_tile(node: OnnxNode) -> str:
 
 
 def import_gather(node: OnnxNode) -> str:
-    """Gather -> Gather; known indices are checked and counted from the front."""
+    """Import Gather as Gather; check known indices and count them from the front."""
     axis = node.axis(0, node.rank(0))
     known = node.known(node.input(1))
     if known is None:
@@ -155,7 +155,7 @@ def import_gather(node: OnnxNode) -> str:
 
 
 def import_compress(node: OnnxNode) -> str:
-    """Compress by a known condition -> Gather."""
+    """Import Compress with a known condition as Gather."""
     chosen = np.flatnonzero(node.constant(1).ravel())
     x, shape, axis = node.input(0), node.type(0).shape, 0
     if "axis" in node.attributes:

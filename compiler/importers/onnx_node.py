@@ -1,7 +1,7 @@
-"""One ONNX node as the importers see it: what it reads, and what it becomes.
+"""One ONNX node during import: its operands, and the operators that replace it.
 
-Nodes whose operands are all constant are computed at once, except DequantizeLinear: that one keeps
-weights as integers with a scale.
+If all operands of a node are constant, its result is computed at once. DequantizeLinear is the
+exception: it keeps weights as integers with a scale.
 """
 
 import copy
@@ -21,7 +21,7 @@ from .onnx_tensors import ELEMENT_TYPES, ONNX_TYPES
 
 
 class OnnxNode(NodeReader):
-    """A node being imported. What is emitted takes the node's name, and its result's by default."""
+    """A node during import; operators emitted for it take its name, and by default its result's."""
 
     def as_operator(self, kind: str, *operands: str | None) -> "OnnxNode":
         """Return this node as ONNX's operator `kind` with values of the graph as operands."""
@@ -38,13 +38,13 @@ class OnnxNode(NodeReader):
         return other
 
     def emit(self, operator: ops.Operator, inputs: Sequence[str], name: str | None = None) -> str:
-        """Emit an IR node, or a constant where all its inputs are; return the value's name."""
+        """Emit an operator, or a constant if all inputs are constant; return the value's name."""
         return self.emit_outputs(operator, inputs, [name or self.result])[0]
 
     def emit_outputs(
         self, operator: ops.Operator, inputs: Sequence[str], names: Sequence[str] = ()
     ) -> list[str]:
-        """Emit an IR node of several outputs and return their values; see `emit`."""
+        """Emit an operator with several outputs and return their values; see `emit`."""
         try:
             folded = self._fold(operator, inputs)
             if folded is not None:
@@ -61,7 +61,7 @@ class OnnxNode(NodeReader):
             raise ImportModelError(f"{self.where}: {error}") from error
 
     def _fold(self, operator: ops.Operator, inputs: Sequence[str]) -> tuple[np.ndarray, ...] | None:
-        """Compute an operator whose inputs are all constant; None where one is not."""
+        """Compute an operator whose inputs are all constant; None if one is not."""
         constant = all(self.builder.is_constant(name) for name in inputs)
         if not constant or isinstance(operator, ops.Dequantize):
             return None
@@ -78,21 +78,21 @@ class OnnxNode(NodeReader):
         return self.emit(ops.Binary(kind), [a, b], name)
 
     def reshape(self, x: str, shape: Sequence[int], name: str | None = None) -> str:
-        """Emit a value in another shape; see `emit`."""
+        """Emit a value with another shape; see `emit`."""
         return self.emit(ops.Reshape(tuple(shape)), [x], name)
 
     def transpose(self, x: str, order: Sequence[int], name: str | None = None) -> str:
-        """Emit a value with its axes in another order; see `emit`."""
+        """Emit a value with its axes permuted; see `emit`."""
         return self.emit(ops.Transpose(tuple(order)), [x], name)
 
     def cast(self, x: str, dtype: str, name: str | None = None) -> str:
-        """Emit a value as elements of `dtype`; the value itself if it has them."""
+        """Emit a conversion of a value to `dtype`; return the value itself if it has that type."""
         if self.builder.types[x].dtype == dtype:
             return x
         return self.emit(ops.Cast(dtype), [x], name)
 
     def take(self, x: str, axis: int, indices: np.ndarray, name: str | None = None) -> str:
-        """Emit the elements of known indices along an axis; see `emit`."""
+        """Emit the elements at known indices along an axis; see `emit`."""
         constant = self.builder.constant(indices.astype(np.int64), f"{name or self.result}.indices")
         return self.emit(ops.Gather(axis), [x, constant], name)
 
@@ -104,33 +104,33 @@ class OnnxNode(NodeReader):
         return self.emit(ops.Slice(starts, stops, (1,) * len(shape)), [x], name)
 
     def array(self, data: np.ndarray, name: str | None = None) -> str:
-        """Add a constant, named after the node's output unless said otherwise."""
+        """Add a constant, by default named after the node's output."""
         data = np.asarray(data)
         self.expect_numbers(data)
         return self.builder.constant(data, name or self.result)
 
     def expect_numbers(self, data: np.ndarray) -> None:
-        """Refuse texts and other objects among what a node gives.
+        """Reject results that contain strings or other objects.
 
         Raises
         ------
         RefusedError
-            If there are some.
+            If there are any.
         """
         if str(data.dtype) not in DTYPES:
             self.refuse("strings", f"elements of {data.dtype}", "use numbers")
 
     def number(self, value: float, dtype: str) -> str:
-        """Add a scalar constant of an element type."""
+        """Add a scalar constant of type `dtype`."""
         return self.builder.constant(np.array(value).astype(DTYPES[dtype]), f"{self.label}.number")
 
     def check(self, kind: TensorType, most: int = LARGEST_MADE_BYTES) -> None:
-        """Refuse a tensor of more than `most` bytes before it is made.
+        """Reject a tensor of more than `most` bytes before it is computed.
 
         Raises
         ------
         ImportModelError
-            If it is.
+            If the tensor is larger.
         """
         try:
             check_size(kind, most)
@@ -140,7 +140,7 @@ class OnnxNode(NodeReader):
     def quantised(
         self, x: str, scale: np.ndarray, zero_point: np.ndarray | None, axis: int
     ) -> tuple[tuple[float, ...], tuple[int, ...], int | None]:
-        """Check a scale and zero point and return them as (scales, zero points, axis or None)."""
+        """Check a scale and a zero point; return (scales, zero points, axis or None)."""
         shape = self.builder.types[x].shape
         values = np.asarray(scale)
         if values.dtype != np.float32 or values.ndim > 1:
@@ -171,12 +171,12 @@ class OnnxNode(NodeReader):
         return scales, points, axis
 
     def has_plain_scale(self, scale: int, dtype: str) -> bool:
-        """Tell whether Quantize and Dequantize take the scale, and the zero point behind it.
+        """Tell whether Quantize and Dequantize accept the scale and the zero point that follows it.
 
-        They do if both are known, of float32 for elements of `dtype`, and not given block by block.
+        Both must be known and not blocked. The scale must be float32 and `dtype` supported.
         """
         if not self.has(scale):
-            return True  # `constant` says what is missing
+            return True  # `constant` reports the missing scale
         parameters = [scale, scale + 1] if self.has(scale + 1) else [scale]
         known = all(self.known(self.input(index)) is not None for index in parameters)
         real = dtype in ("float32", "int8", "uint8", "int32") and self.type(scale).dtype
@@ -185,7 +185,7 @@ class OnnxNode(NodeReader):
         return known and real == "float32" and usual and not self.attribute("block_size", 0)
 
     def dequantize(self, index: int, axis: int = 1, general: bool = False) -> str:
-        """Emit a Dequantize of input `index`, whose scale and zero point follow it."""
+        """Emit a Dequantize of input `index`; its scale and zero point are the next two inputs."""
         x, scale, zero_point = self.input(index), index + 1, index + 2
         name = f"{self.result}.{self.proto.input[scale]}"
         if general:
@@ -203,9 +203,9 @@ class OnnxNode(NodeReader):
     def quantize(
         self, x: str, scale: int, axis: int = 1, dtype: str = "uint8", general: bool = False
     ) -> str:
-        """Emit a Quantize of value `x` with inputs number `scale` and the zero point behind it.
+        """Emit a Quantize of value `x`; input `scale` is the scale, and the zero point follows.
 
-        Without a zero point, `dtype` is the element type.
+        Without a zero point, the element type is `dtype`.
         """
         zero_point = scale + 1
         if general:
@@ -224,7 +224,7 @@ class OnnxNode(NodeReader):
         return self.emit(ops.Quantize(scales, points, dtype, along), [x])
 
     def _along(self, x: str, scale: int, axis: int) -> tuple[int, int]:
-        """Return the axis and the block of a general quantisation."""
+        """Return the axis and the block size of a general quantisation."""
         rank = len(self.builder.types[x].shape)
         along = self.normalise(axis, rank) if self.type(scale).elements > 1 else 0
         return along, self.attribute("block_size", 0)

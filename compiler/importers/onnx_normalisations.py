@@ -1,4 +1,4 @@
-"""Normalisations -> elementwise operators and reductions."""
+"""Importers of normalisations as elementwise operators and reductions."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ EPSILON = float(np.float32(1e-5))
 
 
 def _per_channel(node: OnnxNode, value: str) -> str:
-    """Emit a reshape of [C] so that it broadcasts to the first operand, [N, C, ...]."""
+    """Emit a reshape of [C] that broadcasts to the first operand, [N, C, ...]."""
     shape = node.builder.types[value].shape
     return node.reshape(value, (*shape, *(1,) * (node.rank(0) - 2)), f"{value}.spread")
 
@@ -22,7 +22,7 @@ def _deviation(node: OnnxNode, variance: str) -> str:
 
 
 def _normal(node: OnnxNode, x: str, axes: tuple[int, ...], centre: bool = True) -> str:
-    """Emit `(x - mean) / sqrt(mean of squares + epsilon)` over some axes; the mean if `centre`."""
+    """Emit `(x - mean) / sqrt(mean of squares + epsilon)` over axes; use the mean if `centre`."""
     base = node.result
     if centre:
         mean = node.emit(ops.Reduce("ReduceMean", axes, True), [x], f"{base}.mean")
@@ -33,9 +33,9 @@ def _normal(node: OnnxNode, x: str, axes: tuple[int, ...], centre: bool = True) 
 
 
 def import_batch_normalisation(node: OnnxNode) -> str | None:
-    """BatchNormalization -> Mul, Add with constants where all parameters are; else step by step.
+    """Import BatchNormalization as Mul and Add with constants if all parameters are constant.
 
-    One that trains is left to ONNX's reference.
+    Otherwise emit each step. Decline the training form, which ONNX's reference runs.
     """
     if node.attribute("training_mode", 0):
         return None
@@ -54,7 +54,7 @@ def import_batch_normalisation(node: OnnxNode) -> str | None:
 
 
 def _normalised_by(node: OnnxNode, mean: str, variance: str) -> str:
-    """Emit `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, all but x per channel."""
+    """Emit `(x - mean) / sqrt(variance + epsilon) * gamma + beta`; parameters are per channel."""
     dtype, base = node.type(3).dtype, node.result
     deviation = _deviation(node, variance)
     wide = dtype if dtype != "float16" else "float32"
@@ -71,17 +71,17 @@ def _normalised_by(node: OnnxNode, mean: str, variance: str) -> str:
 
 
 def import_instance_normalisation(node: OnnxNode) -> str:
-    """InstanceNormalization -> statistics over the image of each channel, then elementwise."""
+    """Import InstanceNormalization as statistics of each channel and elementwise operators."""
     normal = _normal(node, node.input(0), tuple(range(2, node.rank(0))))
     gamma, beta = (_per_channel(node, node.input(index)) for index in (1, 2))
     return node.binary("Add", node.binary("Mul", normal, gamma, f"{node.result}.weighted"), beta)
 
 
 def import_layer_normalisation(node: OnnxNode) -> list[str]:
-    """ONNX Runtime's variants of LayerNormalization -> statistics over the last axes, elementwise.
+    """Import ONNX Runtime's variants of LayerNormalization, with statistics over the last axes.
 
-    Skip... normalises the sum of x and what skips to it, which is the fourth output;
-    Simplified... subtracts no mean.
+    The Skip variants normalise the sum of x and the skip connection; this sum is the fourth output.
+    The Simplified variants do not subtract the mean.
     """
     total, kind = node.input(0), node.proto.op_type
     skips, simplified, scale = kind.startswith("Skip"), "Simplified" in kind, 1
@@ -101,7 +101,7 @@ def import_layer_normalisation(node: OnnxNode) -> list[str]:
 
 
 def import_local_response(node: OnnxNode) -> str:
-    """LRN -> x / (bias + alpha * mean of squares over near channels) ** beta."""
+    """Import LRN as x / (bias + alpha * mean of squares over nearby channels) ** beta."""
     base, x, kind = node.result, node.input(0), node.type(0)
     size = node.attribute("size", 0)
     if size < 1 or len(kind.shape) < 2 or kind.dtype != "float32":
@@ -124,7 +124,7 @@ def import_local_response(node: OnnxNode) -> str:
 
 
 def import_softmax(node: OnnxNode) -> str:
-    """Softmax, LogSoftmax; before operator set 13 over all axes from `axis` on -> Softmax."""
+    """Import Softmax and LogSoftmax; before operator set 13, they span all axes from `axis` on."""
     rank, modern = node.rank(0), node.opset >= 13
     axis = node.axis(-1 if modern else 1, rank)
     log = node.proto.op_type == "LogSoftmax"
@@ -132,7 +132,7 @@ def import_softmax(node: OnnxNode) -> str:
 
 
 def import_hardmax(node: OnnxNode) -> str:
-    """Hardmax -> 1 where the index along the axis is the first maximum's, else 0."""
+    """Import Hardmax: 1 at the index of the first maximum along the axis, else 0."""
     kind, x, base = node.type(0), node.input(0), node.result
     axis = node.axis(-1 if node.opset >= 13 else 1, len(kind.shape))
     if node.opset < 13:

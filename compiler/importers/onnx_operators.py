@@ -1,7 +1,7 @@
-"""The table of ONNX's operators that are imported: a row each, or a function where work is done.
+"""The table of imported ONNX operators: a row for each, or a function if more work is needed.
 
-All others are expanded by ONNX's own definition (`onnx_functions`), run by its reference
-(`onnx_library`), or refused.
+All other operators are expanded by ONNX's own definition (`onnx_functions`), run by its reference
+implementation (`onnx_library`), or rejected.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ from .onnx_scope import Key, Named
 from .onnx_sequences import SEQUENCE_HANDLERS
 
 Handler = Callable[[OnnxNode], str | Sequence[Named] | None]
-"""Emits a node and returns the value of each of its outputs; None where it declines the node."""
+"""Function that emits a node and returns its output values, or None to decline the node."""
 
 
 def import_reduce(node: OnnxNode) -> str:
-    """Reductions -> Reduce; a mean over an image -> a pool."""
+    """Import reductions as Reduce, and a mean over an image as a pool."""
     x, kind, op = node.input(0), node.type(0), node.proto.op_type
     rank, axes = len(kind.shape), node.attribute("axes", ())
     if not axes and node.has(1):
@@ -42,7 +42,7 @@ def import_reduce(node: OnnxNode) -> str:
     if op == "ReduceMean" and axes == (2, 3) and rank == 4 and kind.dtype == "float32":
         pooled = images.import_global_pool(node.as_operator("GlobalAveragePool", x))
         return pooled if keep else node.reshape(pooled, kind.shape[:2], f"{pooled}.flat")
-    if kind.dtype == "bool":  # reduced as the numbers 0 and 1
+    if kind.dtype == "bool":  # reduced as numbers: 0 and 1
         x = node.cast(x, "uint8", f"{node.result}.numbers")
     return node.cast(node.emit(ops.Reduce(op, axes, keep), [x]), kind.dtype)
 
@@ -79,11 +79,11 @@ ROWS: dict[str, Handler] = {
     ),
     "Where": row(ops.Where),
 }
-"""ONNX's operators that are one of the graph's."""
+"""ONNX operators that correspond to a single operator of the graph."""
 
 
 def _named(kinds: Sequence[str]) -> set[str]:
-    """Return what ONNX calls kinds of Unary and Binary."""
+    """Return ONNX's names for kinds of Unary and Binary."""
     return {elementwise.VARIANTS.get(kind, (kind,))[0] for kind in kinds}
 
 
@@ -133,7 +133,7 @@ FUNCTIONS: dict[str, Handler] = {
     "Trilu": shapes.import_triangle,
     "Unsqueeze": shapes.import_unsqueeze,
 }
-"""ONNX's operators that take more than a row."""
+"""ONNX operators that need more than a row."""
 
 HANDLERS: dict[Key, Handler] = {
     **{("", kind): handler for kind, handler in {**FUNCTIONS, **ROWS}.items()},
@@ -142,4 +142,4 @@ HANDLERS: dict[Key, Handler] = {
     **CONTROL_HANDLERS,
     **SEQUENCE_HANDLERS,
 }
-"""(domain, operator) -> its importer."""
+"""(domain, operator) -> importer."""

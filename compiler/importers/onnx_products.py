@@ -1,4 +1,4 @@
-"""Matrix products of floats and integers -> MatMul and the operators that they are short for."""
+"""Importers of matrix products, of floats and of integers, as MatMul and further operators."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from .onnx_node import OnnxNode
 
 
 def import_matmul(node: OnnxNode) -> str:
-    """MatMul -> MatMul; vectors become matrices of one row or column and back."""
+    """Import MatMul; vectors become matrices of one row or column and back."""
     a, b = node.input(0), node.input(1)
     left, right = node.type(0).shape, node.type(1).shape
     if len(left) > 1 and len(right) > 1:
@@ -26,7 +26,7 @@ def import_matmul(node: OnnxNode) -> str:
 
 
 def import_gemm(node: OnnxNode) -> str:
-    """Gemm -> [Transpose] MatMul [Mul] [Add]."""
+    """Import Gemm as MatMul with optional Transpose, Mul and Add."""
 
     def scaled(value: str, name: str) -> str:
         factor = node.attribute(name, 1.0)
@@ -45,7 +45,7 @@ def import_gemm(node: OnnxNode) -> str:
 
 
 def import_fused_matmul(node: OnnxNode) -> str:
-    """FusedMatMul (`com.microsoft`) -> [Transpose], MatMul, [Mul]."""
+    """Import FusedMatMul (`com.microsoft`) as MatMul with optional Transpose and Mul."""
     operands = []
     for index, name in enumerate(("transA", "transB")):
         x, rank = node.input(index), node.rank(index)
@@ -62,7 +62,7 @@ def import_fused_matmul(node: OnnxNode) -> str:
 
 
 def _centred(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
-    """Emit `int32(x) - zero point`; a zero point of several elements goes along `axis`."""
+    """Emit `int32(x) - zero point`; a zero point with several elements lies along `axis`."""
     x, rank = node.input(index), node.rank(index)
     wide = node.cast(x, "int32", f"{x}.int32")
     if not node.has(zero_point):
@@ -78,19 +78,19 @@ def _centred(node: OnnxNode, index: int, zero_point: int, axis: int) -> str:
 
 
 def import_matmul_integer(node: OnnxNode) -> str:
-    """MatMulInteger -> exact MatMul of int32, zero points subtracted."""
+    """Import MatMulInteger as an exact int32 MatMul, with the zero points subtracted."""
     a, b = _centred(node, 0, 2, axis=-2), _centred(node, 1, 3, axis=-1)
     return import_matmul(node.as_operator("MatMul", a, b))
 
 
 def import_conv_integer(node: OnnxNode) -> str:
-    """ConvInteger -> exact VolumeConv of int32, zero points subtracted."""
+    """Import ConvInteger as an exact int32 VolumeConv, with the zero points subtracted."""
     x, w = _centred(node, 0, 2, axis=1), _centred(node, 1, 3, axis=0)
     return import_conv(node.as_operator("Conv", x, w))
 
 
 def import_matmul_integer_to_float(node: OnnxNode) -> str:
-    """MatMulIntegerToFloat (`com.microsoft`) -> MatMul of int32, Mul by both scales, [Add]."""
+    """Import MatMulIntegerToFloat (`com.microsoft`) as MatMul, Mul by both scales, and Add."""
     zeros = [node.input(index) if node.has(index) else None for index in (4, 5)]
     inner = node.as_operator("MatMulInteger", node.input(0), node.input(1), *zeros)
     real = node.cast(import_matmul_integer(inner), "float32", f"{node.result}.real")
@@ -100,7 +100,7 @@ def import_matmul_integer_to_float(node: OnnxNode) -> str:
 
 
 def import_matmul_bits(node: OnnxNode) -> str:
-    """MatMulNBits -> MatMul with weights unpacked from 2, 4 or 8 bits, scaled block by block."""
+    """Import MatMulNBits as MatMul; unpack weights of 2, 4 or 8 bits and scale them by blocks."""
     bits, block = node.attribute("bits", 4), node.attribute("block_size", 0)
     rows, columns = node.attribute("K", 0), node.attribute("N", 0)
     packed, scales = node.constant(1), node.constant(2)
@@ -129,7 +129,7 @@ def import_matmul_bits(node: OnnxNode) -> str:
 
 
 def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Return numbers of `bits` bits from bytes, the lowest first, along the last axis."""
+    """Unpack numbers of `bits` bits from bytes, lowest bits first, along the last axis."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     parts = (packed[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     return parts.reshape(*packed.shape[:-1], -1)

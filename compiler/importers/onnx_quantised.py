@@ -1,7 +1,7 @@
-"""Quantised operators: QDQ pairs as they are, QLinear forms as Dequantize, float, Quantize.
+"""Importers of quantised operators; QLinear forms become float operators between QDQ operators.
 
-So there is one form for the passes to recognise, whoever quantised the model. Sources: ONNX
-operators QLinearConv and QLinearMatMul; ONNX Runtime's contrib operators (`com.microsoft`).
+So the passes need to recognise only one form, whichever tool quantised the model. Sources: ONNX
+operators QLinearConv and QLinearMatMul; ONNX Runtime's contributed operators (`com.microsoft`).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from .onnx_tensors import ELEMENT_TYPES
 
 
 def import_quantize(node: OnnxNode) -> str:
-    """QuantizeLinear -> Quantize, or GeneralQuantize."""
+    """Import QuantizeLinear as Quantize or GeneralQuantize."""
     x = node.input(0)
     dtype = ELEMENT_TYPES.get(node.attribute("output_dtype", 0), "uint8")
     given = node.type(2).dtype if node.has(2) else dtype
@@ -28,20 +28,20 @@ def import_quantize(node: OnnxNode) -> str:
 
 
 def import_dequantize(node: OnnxNode) -> str:
-    """DequantizeLinear -> Dequantize, or GeneralDequantize."""
+    """Import DequantizeLinear as Dequantize or GeneralDequantize."""
     dtype = node.type(0).dtype
     general = dtype not in ("int8", "uint8", "int32") or not node.has_plain_scale(1, dtype)
     return node.dequantize(0, node.attribute("axis", 1), general)
 
 
 def _is_general(node: OnnxNode) -> bool:
-    """Tell whether a product has scales that Quantize and Dequantize do not take."""
+    """Tell whether a product has scales that Quantize and Dequantize do not accept."""
     dtype = node.type(0).dtype
     return not all(node.has_plain_scale(scale, dtype) for scale in (1, 4, 6))
 
 
 def _bias(node: OnnxNode, index: int) -> str | None:
-    """Dequantise an int32 bias, whose scale is the product of input's and weights' scales."""
+    """Dequantise an int32 bias; its scale is the input's scale times the weights' scale."""
     if not node.has(index):
         return None
     bias, name = node.input(index), f"{node.result}.bias"
@@ -54,7 +54,7 @@ def _bias(node: OnnxNode, index: int) -> str | None:
 
 
 def import_qlinear_conv(node: OnnxNode) -> str:
-    """QLinearConv -> Dequantize, Conv, Quantize."""
+    """Import QLinearConv as Dequantize, Conv, Quantize."""
     general = _is_general(node)
     x, w = node.dequantize(0, general=general), node.dequantize(3, 0, general)
     bias = _bias(node, 8)
@@ -63,7 +63,7 @@ def import_qlinear_conv(node: OnnxNode) -> str:
 
 
 def import_qlinear_matmul(node: OnnxNode) -> str:
-    """QLinearMatMul -> Dequantize, MatMul, Quantize."""
+    """Import QLinearMatMul as Dequantize, MatMul, Quantize."""
     general = _is_general(node) or min(node.rank(0), node.rank(3)) < 2
     a = node.dequantize(0, max(0, node.rank(0) - 2) if general else 1, general)
     b = node.dequantize(3, max(0, node.rank(3) - 1), general)
@@ -73,27 +73,27 @@ def import_qlinear_matmul(node: OnnxNode) -> str:
 
 
 def import_qgemm(node: OnnxNode) -> str:
-    """QGemm, with or without quantised output -> Dequantize, Gemm, [Quantize]."""
+    """Import QGemm as Dequantize, Gemm and, if the output is quantised, Quantize."""
     a, b = node.dequantize(0), node.dequantize(3, 0 if node.attribute("transB", 0) else 1)
     result = import_gemm(node.as_operator("Gemm", a, b, _bias(node, 6)))
     return node.quantize(result, 7) if node.has(7) else result
 
 
 def import_qlinear(importer: Callable[[OnnxNode], str], operands: int, node: OnnxNode) -> str:
-    """QLinear form of an operator of one or two operands -> Dequantize, that operator, Quantize."""
+    """Import the QLinear form of an operator as Dequantize, the float operator, Quantize."""
     inputs = [node.dequantize(3 * index) for index in range(operands)]
     kind = node.proto.op_type.removeprefix("QLinear")
     return node.quantize(importer(node.as_operator(kind, *inputs)), 3 * operands)
 
 
 def import_softmax_of_set(node: OnnxNode) -> str:
-    """Softmax of the operator set in the attribute `opset` -> Softmax."""
+    """Import Softmax as the operator set in the attribute `opset` defines it."""
     axis, modern = node.axis(-1, node.rank(0)), node.attribute("opset", 0) >= 13
     return node.emit(ops.Softmax(axis, axis + 1 if modern else node.rank(0)), [node.input(0)])
 
 
 def import_pool_of_layout(node: OnnxNode) -> str:
-    """AveragePool, GlobalAveragePool; with `channels_last`, Transpose before and after them."""
+    """Import AveragePool and GlobalAveragePool; transpose before and after if `channels_last`."""
     kind, x, last = node.proto.op_type, node.input(0), node.attribute("channels_last", 0)
     if last:
         x = node.transpose(x, (0, 3, 1, 2), f"{x}.first")
@@ -103,7 +103,7 @@ def import_pool_of_layout(node: OnnxNode) -> str:
 
 
 def import_qlinear_concat(node: OnnxNode) -> str:
-    """QLinearConcat -> Dequantize of each, Concat, Quantize."""
+    """Import QLinearConcat as Dequantize of each operand, Concat, Quantize."""
     parts = [node.dequantize(index) for index in range(2, len(node.proto.input), 3)]
     return node.quantize(node.emit(ops.Concat(node.axis(0, node.rank(2))), parts), 0)
 
@@ -125,4 +125,4 @@ QUANTISED_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], str]] = {
     ),
     ("com.microsoft", "QLinearConcat"): import_qlinear_concat,
 }
-"""(domain, operator) -> its importer."""
+"""(domain, operator) -> importer."""

@@ -1,4 +1,4 @@
-"""What an ONNX node reads: operands, their values known at import, attributes; its errors."""
+"""A reader of ONNX nodes: operands, their values if known at import, attributes, and errors."""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -14,19 +14,19 @@ from .refusals import NeedsInputError, RefusedError
 
 
 def printable(text: str) -> str:
-    """Return a text on one line: control characters, which a file may name things by, escaped."""
+    """Return a text with its control characters escaped; names in files may contain some."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class NodeReader:
-    """A node being imported, as far as it is read.
+    """The read-only view of a node during import.
 
     Parameters
     ----------
     scope : ImportScope
-        Where it stands: names, operator sets, the graph that grows.
+        Scope of the node: names, operator sets and the graph under construction.
     proto : onnx.NodeProto
-        The node.
+        Node to read.
     """
 
     def __init__(self, scope: ImportScope, proto: onnx.NodeProto) -> None:
@@ -45,7 +45,7 @@ class NodeReader:
             self.fail("an output", "none", "export the model again")
 
     def fail(self, expected: str, got: str, action: str) -> NoReturn:
-        """Raise the import error of this node.
+        """Raise an import error for this node.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class NodeReader:
         raise ImportModelError(f"{self.where}: expected {expected}, got {got}; {action}")
 
     def refuse(self, cause: str, got: str, action: str) -> NoReturn:
-        """Raise the error of a node that is as it should be and yet is not supported.
+        """Raise the error for a valid node that is not supported.
 
         Raises
         ------
@@ -65,25 +65,25 @@ class NodeReader:
         raise RefusedError(f"{self.where}: expected no {cause}, got {got}; {action}", cause)
 
     def has(self, index: int) -> bool:
-        """Tell whether an (optional) input is given."""
+        """Tell whether an input, perhaps an optional one, is given."""
         if index >= len(self.proto.input):
             return False
         name = self.proto.input[index]
         return name != "" and self.names.get(name) != ""
 
     def wants(self, index: int) -> bool:
-        """Tell whether an (optional) output is used."""
+        """Tell whether an output, perhaps an optional one, is used."""
         return index < len(self.proto.output) and self.proto.output[index] != ""
 
     def input(self, index: int) -> str:
-        """Return the graph's name of a required input that is a tensor."""
+        """Return the name in the graph of a required input, which must be a tensor."""
         value = self.value(index)
         if not isinstance(value, str):
             self.fail(f"a tensor as input {index}", "a sequence", "export the model again")
         return value
 
     def value(self, index: int) -> Named:
-        """Return what a required input stands for: a value of the graph, or a sequence of them."""
+        """Return the value in the graph, or the sequence of values, that a required input names."""
         if not self.has(index):
             self.fail(f"an input {index}", f"{len(self.proto.input)} inputs", "export it again")
         name = self.proto.input[index]
@@ -96,7 +96,7 @@ class NodeReader:
         return self.names[name]
 
     def inputs(self) -> list[str]:
-        """Return the graph's names of all inputs."""
+        """Return the names in the graph of all inputs."""
         return [self.input(index) for index in range(len(self.proto.input))]
 
     def type(self, index: int) -> TensorType:
@@ -115,7 +115,7 @@ class NodeReader:
         self.need([self.input(index)], f"input {index} (`{self.proto.input[index]}`)")
 
     def known(self, name: str) -> np.ndarray | None:
-        """Return a value's array if it depends on constants only."""
+        """Return the array of a value that depends only on constants; None for other values."""
         if self.builder.is_constant(name):
             return self.builder.data(name)
         if self.sources([name]):
@@ -127,7 +127,7 @@ class NodeReader:
         return evaluate_outputs(producer.attributes, [a for a in arrays if a is not None])[0]
 
     def sources(self, values: Sequence[str]) -> tuple[str, ...]:
-        """Return the graph inputs that values depend on."""
+        """Return the graph inputs on which values depend."""
         waiting, seen = list(values), set(values)
         while waiting:
             producer = self.builder.producer(waiting.pop())
@@ -137,12 +137,12 @@ class NodeReader:
         return tuple(value.name for value in self.builder.inputs if value.name in seen)
 
     def need(self, values: Sequence[str], what: str) -> NoReturn:
-        """Ask for the graph inputs that values depend on.
+        """Raise the error that asks the user to fix the graph inputs on which values depend.
 
         Raises
         ------
         NeedsInputError
-            Always; it names the inputs.
+            Always; the error names the inputs.
         """
         inputs = self.sources(values)
         listed = ", ".join(f"`{printable(name)}`" for name in inputs)
@@ -161,7 +161,7 @@ class NodeReader:
         return tuple(int(value) for value in array)
 
     def scalar(self, index: int, default: float) -> float:
-        """Return a constant input of one element, or the default where it is not given."""
+        """Return a constant input of one element, or the default if the input is not given."""
         if not self.has(index):
             return default
         array = self.constant(index)
@@ -170,7 +170,7 @@ class NodeReader:
         return float(array.ravel()[0])
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute: of the default's type, lists as tuples, texts decoded."""
+        """Return an attribute in the default's type, with lists as tuples and texts decoded."""
         if name not in self.attributes:
             return default
         try:
@@ -191,16 +191,16 @@ class NodeReader:
         return value
 
     def tensor(self, name: str) -> np.ndarray:
-        """Return an attribute that is a tensor."""
+        """Return a tensor attribute."""
         proto = self.attributes[name].t
         return read_tensor(proto, f"{self.where}: attribute `{name}`", self.scope.folder)
 
     def axis(self, default: int, rank: int, name: str = "axis") -> int:
-        """Return an axis attribute counted from the front."""
+        """Return an axis attribute, counted from the front."""
         return self.normalise(self.attribute(name, default), rank)
 
     def normalise(self, axis: int, rank: int) -> int:
-        """Return an axis counted from the front."""
+        """Return an axis, counted from the front."""
         if not -rank <= axis < rank:
             self.fail(f"an axis of a tensor of rank {rank}", f"`{axis}`", "correct the axis")
         return axis % rank

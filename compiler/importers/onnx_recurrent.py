@@ -1,4 +1,4 @@
-"""Recurrent layers: RNN, GRU, LSTM -> Recurrent, what is left out filled with zeros."""
+"""Importers of the recurrent layers RNN, GRU and LSTM as Recurrent; missing operands are zeros."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ DEFAULTS = {
     "GRU": ("Sigmoid", "Tanh"),
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
-"""Activations of one direction."""
+"""Default activations of one direction."""
 
 PARAMETERS: dict[str, tuple[float, float]] = {
     "Affine": (1.0, 0.0),
@@ -22,11 +22,11 @@ PARAMETERS: dict[str, tuple[float, float]] = {
     "ScaledTanh": (1.0, 1.0),
     "ThresholdedRelu": (1.0, 0.0),
 }
-"""Default alpha and beta of activations that have some."""
+"""Default alpha and beta of the activations that have parameters."""
 
 
 def import_recurrent(node: OnnxNode) -> list[str]:
-    """RNN, GRU, LSTM -> Recurrent."""
+    """Import RNN, GRU and LSTM as Recurrent."""
     kind = node.proto.op_type
     direction = node.attribute("direction", "forward")
     if direction not in DIRECTIONS or min(node.rank(0), node.rank(1), node.rank(2)) < 3:
@@ -62,7 +62,7 @@ def import_recurrent(node: OnnxNode) -> list[str]:
 
 
 def _swap(node: OnnxNode, x: str, order: tuple[int, ...], last: bool) -> str:
-    """Emit the change between ONNX's two layouts; nothing for the usual one."""
+    """Emit a Transpose if the node has ONNX's batch-first layout (`last`)."""
     return node.transpose(x, order, f"{x}.swapped") if last else x
 
 
@@ -89,7 +89,7 @@ def _activations(
     betas = iter(node.attribute("activation_beta", ()))
     found = []
     for name in names:
-        # ONNX's names are of any case; only activations that have parameters take them.
+        # ONNX's names ignore case; only activations that have parameters take them.
         known = next((n for n in PARAMETERS if n.lower() == name.lower()), name.capitalize())
         alpha, beta = PARAMETERS.get(known, (0.0, 0.0))
         if known in PARAMETERS:

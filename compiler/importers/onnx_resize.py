@@ -1,8 +1,9 @@
-"""Resize and Upsample -> along each axis that changes, Gather for the nearest element, else
-Interpolate: which elements a result takes, with which weights, is known at import.
+"""Importers of Resize and Upsample: Gather for the nearest element, else Interpolate.
 
-Source: ONNX operators Resize and Upsample. Coordinates of the nearest element are computed in
-binary32, as ONNX Runtime does, so that ties fall on the same side; all others in binary64.
+Each axis that changes gets one operator. The source elements of each result element, and their
+weights, are known at import. Source: ONNX operators Resize and Upsample. Coordinates of nearest
+elements are computed in binary32, as in ONNX Runtime, so that ties round alike; all others are
+computed in binary64.
 """
 
 from collections.abc import Callable
@@ -17,23 +18,23 @@ from ..graph.types import LARGEST_BYTES
 from .onnx_node import OnnxNode
 
 MOST = 1 << 31
-"""Scales and sizes from here on are mistakes."""
+"""Limit on scales and sizes: larger ones are mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResizedAxis:
-    """How one axis is resized: from `size` to `extent` elements.
+    """The resizing of one axis from `size` to `extent` elements.
 
     Attributes
     ----------
     axis, size, extent : int
-        Which one, elements before and after.
+        Index of the axis, and the number of elements before and after.
     scale : floating
-        Requested ratio, of the type to compute in; `extent` is it times `size`, rounded down.
+        Requested ratio, in the type to compute in; `extent` is `size` times it, rounded down.
     width : float
-        Extent before it is rounded down; the rounded one for the nearest element.
+        Extent before rounding; for the nearest element, the rounded extent.
     region : (float, float)
-        Part of the axis that is cropped out, for `tf_crop_and_resize`.
+        Part of the axis to crop, for `tf_crop_and_resize`.
     """
 
     axis: int
@@ -45,7 +46,7 @@ class ResizedAxis:
 
 
 Coordinates = Callable[[np.ndarray, ResizedAxis], np.ndarray]
-"""(places in the result, axis) -> places before."""
+"""Function (positions in the result, axis) -> positions in the operand."""
 
 
 def _half_pixel(x: np.ndarray, one: ResizedAxis) -> np.ndarray:
@@ -76,10 +77,10 @@ COORDINATES: dict[str, Coordinates] = {
     "pytorch_half_pixel": lambda x, one: 0 * x - 0.5 if one.width == 1 else _half_pixel(x, one),
     "tf_half_pixel_for_nn": lambda x, one: (x + 0.5) / one.scale,
 }
-"""`coordinate_transformation_mode` of whole axes -> where an element of the result lies before."""
+"""`coordinate_transformation_mode` of whole axes -> position of a result element in the operand."""
 
 CROPPING: dict[str, Coordinates] = {"tf_crop_and_resize": _crop_and_resize}
-"""The mode that takes a region of an axis, which may reach beyond it."""
+"""The mode that crops a region of an axis; the region may extend beyond the axis."""
 
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
@@ -87,11 +88,11 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""`nearest_mode` -> how that place is rounded."""
+"""`nearest_mode` -> rounding of positions."""
 
 
 def import_resize(node: OnnxNode) -> str:
-    """Resize, Upsample -> Gather or Interpolate on each axis that changes."""
+    """Import Resize and Upsample as Gather or Interpolate along each axis that changes."""
     if node.proto.op_type == "Upsample" and node.opset >= 10:
         node.fail(
             "Resize, which took the place of Upsample in operator set 10",
@@ -127,7 +128,7 @@ def import_resize(node: OnnxNode) -> str:
 
 
 def _expect(node: OnnxNode, name: str, default: str, known: dict[str, Any]) -> str:
-    """Return a text attribute that is one of the known ones."""
+    """Return a text attribute, which must be one of the known values."""
     value = node.attribute(name, default)
     if value not in known:
         node.fail(f"`{name}` {' or '.join(known)}", f"`{value}`", "correct the model")
@@ -135,14 +136,14 @@ def _expect(node: OnnxNode, name: str, default: str, known: dict[str, Any]) -> s
 
 
 def _rounding(node: OnnxNode, one: ResizedAxis) -> Callable[[np.ndarray], np.ndarray]:
-    """Return how places are rounded: before operator set 11 down, and up where there are fewer."""
+    """Return the rounding of positions; before operator set 11, down, or up when shrinking."""
     if node.opset >= 11:
         return ROUNDINGS[_expect(node, "nearest_mode", "round_prefer_floor", ROUNDINGS)]
     return np.floor if node.proto.op_type == "Upsample" or one.scale >= 1 else np.ceil
 
 
 def _extrapolate(node: OnnxNode, x: str, outside: dict[int, np.ndarray]) -> str:
-    """Emit the value of elements that lie outside the tensor, where some do."""
+    """Emit the extrapolation value for the elements that lie outside the tensor, if any."""
     kind = node.builder.types[x]
     mask = np.zeros(kind.shape, dtype=bool)
     for axis, flags in outside.items():
@@ -154,7 +155,7 @@ def _extrapolate(node: OnnxNode, x: str, outside: dict[int, np.ndarray]) -> str:
 
 
 def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
-    """Return how each axis is resized, from scales or sizes."""
+    """Return the resizing of each axis, from scales or sizes."""
     shape = node.type(0).shape
     axes = [node.normalise(a, len(shape)) for a in node.attribute("axes", tuple(range(len(shape))))]
     upsample, by_scales = node.proto.op_type == "Upsample", True
@@ -196,7 +197,7 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
 def _sized(
     node: OnnxNode, old: list[int], new: np.ndarray, real: type[np.floating]
 ) -> tuple[np.ndarray, list[int]]:
-    """Return scales and extents for sizes, by the policy on the aspect ratio."""
+    """Return scales and extents for the requested sizes, as the aspect-ratio policy asks."""
     scales = new.astype(real) / np.array(old, dtype=real)
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch" or not scales.size:
@@ -213,7 +214,7 @@ def _taps(
     reach = {"linear": 1, "cubic": 2}.get(mode)
     if reach is None:
         node.fail("`mode` nearest, linear or cubic", f"`{mode}`", "correct the model")
-    # A place that is an element's own counts as behind the one before: ratios are in (0, 1].
+    # A position exactly on an element belongs to the interval before it: ratios are in (0, 1].
     base = np.ceil(x) - 1
     ratio = (x - base)[:, None]
     scale = min(float(one.scale), 1.0) if node.attribute("antialias", 0) else 1.0
@@ -231,7 +232,7 @@ def _taps(
 
 
 def _cubic(d: np.ndarray, a: float) -> np.ndarray:
-    """Return the weight of an element by its distance."""
+    """Return the weight of an element at distance `d`."""
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0))

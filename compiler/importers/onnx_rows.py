@@ -1,7 +1,7 @@
-"""Rows of the operator table: what is one operator of the graph is said as data.
+"""Rows of the operator table: data that map an ONNX operator to one operator of the graph.
 
-A row names the graph's operator and, for each of its fields, a constant or where the value comes
-from: an attribute, or a constant operand.
+A row names the graph's operator. For each of its fields, it gives a constant or the source of the
+value: an attribute or a constant operand.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,21 +12,21 @@ from ..graph.operators import Operator
 from .onnx_node import OnnxNode
 
 Source = Callable[[OnnxNode], Any]
-"""Where a field's value comes from."""
+"""Function that reads the value of a field from a node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An ONNX operator that is one operator of the graph; called, it imports a node.
+    """A mapping of an ONNX operator to one operator of the graph; calling it imports a node.
 
     Attributes
     ----------
     operator : type
-        The graph's.
+        Class of the graph's operator.
     fields : mapping
-        Field -> its value, or where that comes from.
+        Name of each field -> its value, or the source of its value.
     operands : int or None
-        How many inputs stay operands; None for all.
+        Number of inputs that remain operands; None for all.
     """
 
     operator: type[Operator]
@@ -34,7 +34,7 @@ class Row:
     operands: int | None
 
     def __call__(self, node: OnnxNode) -> str | list[str]:
-        """Emit a node's operator."""
+        """Import a node as the operator."""
         values = {
             name: value(node) if callable(value) else value for name, value in self.fields.items()
         }
@@ -44,30 +44,30 @@ class Row:
 
 
 def row(operator: type[Operator], operands: int | None = None, **fields: Any) -> Row:
-    """Return a row; see `Row`."""
+    """Make a row; see `Row`."""
     return Row(operator, fields, operands)
 
 
 def attribute(name: str, default: Any) -> Source:
-    """Take an attribute as it is."""
+    """Return the source of an attribute, taken unchanged."""
     return lambda node: node.attribute(name, default)
 
 
 def flag(name: str, default: int = 0) -> Source:
-    """Take an attribute as a truth value."""
+    """Return the source of an attribute, taken as a truth value."""
     return lambda node: bool(node.attribute(name, default))
 
 
 def axis(default: int) -> Source:
-    """Take the attribute `axis`, counted from the front of the first operand."""
+    """Return the source of the attribute `axis`, counted from the front of the first operand."""
     return lambda node: node.axis(default, node.rank(0))
 
 
 def scalar(index: int) -> Source:
-    """Take a constant operand as an integer."""
+    """Return the source of a constant operand, taken as an integer."""
     return lambda node: int(node.scalar(index, 0))
 
 
 def since(version: int, source: Source, before: Source) -> Source:
-    """Take one of two sources by the version of the operator set."""
+    """Return `source` from operator set `version` on, and `before` for older sets."""
     return lambda node: (source if node.opset >= version else before)(node)

@@ -1,6 +1,6 @@
-"""Names of a graph, a branch, a loop's body or a function's body being imported.
+"""Scopes of names: of the graph, or of the body of a branch, a loop or a function during import.
 
-Each has its own names and sees those around it, except functions, which see only their operands.
+A scope has its own names and sees those of the scopes around it. A function sees only its operands.
 """
 
 from collections import ChainMap
@@ -15,23 +15,23 @@ from ..graph import Builder
 from .onnx_tensors import read_tensor
 
 Key = tuple[str, str]
-"""(domain, operator), ONNX's own domain as the empty text."""
+"""(domain, operator); ONNX's own domain is the empty string."""
 
 
 Named = str | tuple[str, ...]
-"""What an ONNX name stands for: a value of the graph, or a sequence of them."""
+"""Meaning of an ONNX name: a value of the graph, or a sequence of values."""
 
 NEWEST_VERSION = (1 << 31) - 1
-"""Largest number of an operator set that ONNX's own tables take."""
+"""Largest version of an operator set that ONNX's own tables accept."""
 
 
 def key_of(node: onnx.NodeProto) -> Key:
-    """Return a node's domain and operator; ONNX's own domain has two names."""
+    """Return the domain and operator of a node; both names of ONNX's own domain become ""."""
     return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
 def schema_of(key: Key, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
-    """Return ONNX's own definition of an operator, if it has one in the version at hand."""
+    """Return ONNX's schema of an operator in the version in use; None if there is none."""
     domain, kind = key
     version = max(0, min(opsets.get(domain, 1), NEWEST_VERSION))
     try:
@@ -42,28 +42,28 @@ def schema_of(key: Key, opsets: Mapping[str, int]) -> onnx.defs.OpSchema | None:
 
 @dataclass(frozen=True)
 class ImportScope:
-    """Where nodes are imported.
+    """A scope in which nodes are imported.
 
     Attributes
     ----------
     builder : Builder
-        Receives the IR nodes.
+        Builder that receives the emitted nodes.
     where : str
-        For messages.
+        Place in the model, for messages.
     opsets : mapping
         Domain -> version of its operator set.
     functions : mapping
-        The model's own functions.
+        (domain, name) -> function of the model.
     import_nodes : callable
-        Imports nodes in a scope.
+        Function that imports nodes in a scope.
     names : mapping
-        ONNX name -> name in the graph; an empty one stands for an operand that is left out.
+        ONNX name -> name in the graph; an empty name stands for an omitted operand.
     folder : Path or None
-        Of the model's file.
+        Folder of the model's file, if there is a file.
     label : str
-        Of the node that all nodes here belong to, for reports; empty for the graph itself.
+        Name of the node whose body this is, for reports; empty for the graph itself.
     callers : tuple of Key
-        Functions whose bodies these nodes stand in.
+        Functions whose bodies enclose these nodes.
     """
 
     builder: Builder
@@ -83,27 +83,27 @@ class ImportScope:
 
     @property
     def own_names(self) -> MutableMapping[str, Named]:
-        """The names of this scope alone."""
+        """The names of this scope only."""
         return self.names.maps[0] if isinstance(self.names, ChainMap) else self.names
 
     def branch(self, where: str, label: str) -> "ImportScope":
-        """Return a scope that sees the names of this one."""
+        """Return a scope that also sees the names of this one."""
         return replace(self, where=where, label=label, names=ChainMap({}, self.names))
 
     def function(
         self, key: Key, where: str, label: str, opsets: Mapping[str, int], names: dict[str, Named]
     ) -> "ImportScope":
-        """Return a scope for the body of a function `key`: it sees only `names`."""
+        """Return a scope for the body of the function `key`, which sees only `names`."""
         callers = (*self.callers, key)
         return replace(self, where=where, label=label, opsets=opsets, names=names, callers=callers)
 
     def import_graph(self, graph: onnx.GraphProto, operands: Iterable[Named]) -> list[Named]:
-        """Import a branch or a loop's body here and return the values of its outputs.
+        """Import the body of a branch or a loop in this scope and return its output values.
 
         Raises
         ------
         ImportModelError
-            If a node is not as it should be.
+            If a node is invalid or not supported.
         """
         for value, operand in zip(graph.input, operands, strict=False):
             self.names[value.name] = operand
@@ -114,12 +114,12 @@ class ImportScope:
         return self.results(value.name for value in graph.output)
 
     def results(self, outputs: Iterable[str]) -> list[Named]:
-        """Return the values of outputs.
+        """Return the values of named outputs.
 
         Raises
         ------
         ImportModelError
-            If nothing produces one.
+            If no node produces one of them.
         """
         found = []
         for name in outputs:

@@ -1,6 +1,7 @@
-"""Sequences of tensors: of a known length, so that they are tuples of values and need no operator.
+"""Importers of sequences of tensors, which have known lengths and so need no operators.
 
-A sequence lives in the importer's names only; inputs and outputs of a graph are tensors.
+A sequence is a tuple of values, and exists only in the importer. Inputs and outputs of a graph are
+tensors.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ def _sequence(node: OnnxNode) -> tuple[str, ...]:
 
 
 def _position(node: OnnxNode, index: int, count: int, extra: int = 0) -> int:
-    """Return a constant operand as a place among `count` elements, `extra` behind the last."""
+    """Return a constant operand as a position among `count` elements, plus `extra` at the end."""
     place = int(node.scalar(index, count - 1 + extra))
     if not -count <= place < count + extra:
         node.fail(f"a place among {count} elements", f"`{place}`", "correct the place")
@@ -31,42 +32,42 @@ def _position(node: OnnxNode, index: int, count: int, extra: int = 0) -> int:
 
 
 def import_construct(node: OnnxNode) -> Results:
-    """SequenceConstruct -> a tuple of its operands."""
+    """Import SequenceConstruct as a tuple of its operands."""
     return [tuple(node.inputs())]
 
 
 def import_empty(node: OnnxNode) -> Results:
-    """SequenceEmpty -> an empty tuple."""
+    """Import SequenceEmpty as an empty tuple."""
     return [()]
 
 
 def import_at(node: OnnxNode) -> Results:
-    """SequenceAt a known place -> the element there."""
+    """Import SequenceAt, with a known position, as the element there."""
     sequence = _sequence(node)
     return sequence[_position(node, 1, len(sequence))]
 
 
 def import_insert(node: OnnxNode) -> Results:
-    """SequenceInsert at a known place, by default the end."""
+    """Import SequenceInsert, with a known position; by default, at the end."""
     sequence = _sequence(node)
     place = _position(node, 2, len(sequence), extra=1)
     return [(*sequence[:place], node.input(1), *sequence[place:])]
 
 
 def import_erase(node: OnnxNode) -> Results:
-    """SequenceErase at a known place, by default the last."""
+    """Import SequenceErase, with a known position; by default, the last element."""
     sequence = _sequence(node)
     place = _position(node, 1, len(sequence))
     return [sequence[:place] + sequence[place + 1 :]]
 
 
 def import_length(node: OnnxNode) -> Results:
-    """SequenceLength -> a constant."""
+    """Import SequenceLength as a constant."""
     return node.array(np.array(len(_sequence(node)), dtype=np.int64))
 
 
 def import_split(node: OnnxNode) -> Results:
-    """SplitToSequence -> a Slice for each part, its axis dropped unless `keepdims`."""
+    """Import SplitToSequence as one Slice for each part; drop the axis unless `keepdims`."""
     shape = node.type(0).shape
     axis = node.axis(0, len(shape))
     size, drop = shape[axis], not node.has(1) and not node.attribute("keepdims", 1)
@@ -86,7 +87,7 @@ def import_split(node: OnnxNode) -> Results:
 
 
 def import_concat(node: OnnxNode) -> Results:
-    """ConcatFromSequence -> Concat, along a new axis if `new_axis`."""
+    """Import ConcatFromSequence as Concat, along a new axis if `new_axis`."""
     parts = list(_sequence(node))
     if not parts:
         node.fail("one or more elements", "an empty sequence", "export the model again")
@@ -110,4 +111,4 @@ SEQUENCE_HANDLERS: dict[tuple[str, str], Callable[[OnnxNode], Results]] = {
     ("", "SequenceLength"): import_length,
     ("", "SplitToSequence"): import_split,
 }
-"""(domain, operator) -> its importer."""
+"""(domain, operator) -> importer."""

@@ -1,4 +1,4 @@
-"""Operators that change shapes, repeat elements or make constants -> Reshape, Expand, constants."""
+"""Importers of operators that change shapes, repeat elements or produce constants."""
 
 import math
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from .onnx_tensors import ELEMENT_TYPES, read_sparse
 
 
 def import_identity(node: OnnxNode) -> list[Named]:
-    """Identity -> the operand itself."""
+    """Import Identity as its operand."""
     return [node.value(0)]
 
 
 def import_dropout(node: OnnxNode) -> list[str]:
-    """Dropout, where nothing is dropped -> the operand itself, and, if used, a mask of it all."""
+    """Import Dropout, at inference, as its operand and, if used, a mask of ones."""
     ratio = node.scalar(1, 0.5) if node.opset >= 12 else node.attribute("ratio", 0.5)
     if node.has(2) and node.constant(2).any() and ratio:
         node.refuse("random numbers", "`training_mode`", "export the model for inference")
@@ -30,7 +30,7 @@ def import_dropout(node: OnnxNode) -> list[str]:
 
 
 def import_constant(node: OnnxNode) -> str:
-    """Constant -> a constant."""
+    """Import Constant as a constant."""
     if "value_string" in node.attributes or "value_strings" in node.attributes:
         node.refuse("strings", "a constant of strings", "use numbers")
     for name, dtype in (("value_float", np.float32), ("value_int", np.int64)):
@@ -46,7 +46,7 @@ def import_constant(node: OnnxNode) -> str:
 
 
 def import_constant_of_shape(node: OnnxNode) -> str:
-    """ConstantOfShape -> a constant."""
+    """Import ConstantOfShape as a constant."""
     shape = node.integers(0)
     value = node.tensor("value") if "value" in node.attributes else np.zeros(1, np.float32)
     if min(shape, default=0) < 0 or value.size != 1:
@@ -56,7 +56,7 @@ def import_constant_of_shape(node: OnnxNode) -> str:
 
 
 def import_range(node: OnnxNode) -> str:
-    """Range -> a constant."""
+    """Import Range as a constant."""
     limits = [node.constant(index) for index in range(3)]
     if any(limit.size != 1 for limit in limits):
         node.fail("a start, a limit and a step", "other counts of elements", "make them scalars")
@@ -72,7 +72,7 @@ def import_range(node: OnnxNode) -> str:
 
 
 def import_eye_like(node: OnnxNode) -> str:
-    """EyeLike -> a constant."""
+    """Import EyeLike as a constant."""
     kind = node.type(0)
     requested = node.attribute("dtype", 0)
     dtype = ELEMENT_TYPES.get(requested, "") if requested else kind.dtype
@@ -83,18 +83,18 @@ def import_eye_like(node: OnnxNode) -> str:
 
 
 def import_shape(node: OnnxNode) -> str:
-    """Shape -> a constant, since all shapes are static."""
+    """Import Shape as a constant; all shapes are static."""
     shape = node.type(0).shape[node.attribute("start", 0) : node.attribute("end", None)]
     return node.array(np.array(shape, dtype=np.int64))
 
 
 def import_size(node: OnnxNode) -> str:
-    """Size -> a constant, since all shapes are static."""
+    """Import Size as a constant; all shapes are static."""
     return node.array(np.array(node.type(0).elements, dtype=np.int64))
 
 
 def import_reshape(node: OnnxNode) -> str:
-    """Reshape -> Reshape with the extents worked out."""
+    """Import Reshape with its extents resolved."""
     old = node.type(0).shape
     requested = list(node.integers(1))
     if not node.attribute("allowzero", 0):
@@ -108,7 +108,7 @@ def import_reshape(node: OnnxNode) -> str:
 
 
 def import_flatten(node: OnnxNode) -> str:
-    """Flatten -> Reshape to a matrix."""
+    """Import Flatten as Reshape to a matrix."""
     shape, axis = node.type(0).shape, node.attribute("axis", 1)
     axis = axis if axis == len(shape) else node.normalise(axis, len(shape))
     return node.reshape(node.input(0), (math.prod(shape[:axis]), math.prod(shape[axis:])))
@@ -123,7 +123,7 @@ def _axes_of(node: OnnxNode, rank: int, default: Sequence[int]) -> tuple[int, ..
 
 
 def import_squeeze(node: OnnxNode) -> str:
-    """Squeeze -> Reshape."""
+    """Import Squeeze as Reshape."""
     shape = node.type(0).shape
     axes = _axes_of(node, len(shape), [i for i, size in enumerate(shape) if size == 1])
     if any(shape[axis] != 1 for axis in axes):
@@ -132,7 +132,7 @@ def import_squeeze(node: OnnxNode) -> str:
 
 
 def import_unsqueeze(node: OnnxNode) -> str:
-    """Unsqueeze -> Reshape."""
+    """Import Unsqueeze as Reshape."""
     shape = node.type(0).shape
     rank = len(shape) + (len(node.attribute("axes", ())) or len(node.integers(1)))
     axes = _axes_of(node, rank, ())
@@ -143,7 +143,7 @@ def import_unsqueeze(node: OnnxNode) -> str:
 
 
 def import_expand(node: OnnxNode) -> str:
-    """Expand -> Expand."""
+    """Import Expand as Expand."""
     requested, shape = node.integers(1), node.type(0).shape
     try:
         result = np.broadcast_shapes(shape, requested)
@@ -153,7 +153,7 @@ def import_expand(node: OnnxNode) -> str:
 
 
 def import_triangle(node: OnnxNode) -> str:
-    """Trilu -> Where with a constant mask."""
+    """Import Trilu as Where with a constant mask."""
     kind, upper, diagonal = node.type(0), node.attribute("upper", 1), int(node.scalar(1, 0))
     if len(kind.shape) < 2:
         node.fail("matrices", f"rank {len(kind.shape)}", "correct the model")
@@ -164,7 +164,7 @@ def import_triangle(node: OnnxNode) -> str:
 
 
 def import_blocks(node: OnnxNode) -> str:
-    """DepthToSpace, SpaceToDepth -> Reshape, Transpose, Reshape."""
+    """Import DepthToSpace and SpaceToDepth as Reshape, Transpose, Reshape."""
     shape, block = node.type(0).shape, node.attribute("blocksize", 0)
     mode, deeper = node.attribute("mode", "DCR"), node.proto.op_type == "SpaceToDepth"
     if len(shape) != 4 or block < 1 or mode not in ("DCR", "CRD"):

@@ -1,4 +1,4 @@
-"""Tensors of ONNX files -> arrays: dense or sparse, in the model file or next to it."""
+"""A reader of tensors in ONNX files: dense or sparse, in the model's file or next to it."""
 
 import math
 from pathlib import Path
@@ -14,28 +14,28 @@ from .refusals import RefusedError
 ONNX_TYPES: dict[str, int] = {
     name: onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind)) for name, kind in DTYPES.items()
 }
-"""Element type of the graph -> ONNX's number of it."""
+"""Element type of the graph -> ONNX's number for it."""
 
 ELEMENT_TYPES: dict[int, str] = {number: name for name, number in ONNX_TYPES.items()}
 """ONNX's number of an element type -> its name in the graph."""
 
 
 def read_tensor(tensor: onnx.TensorProto, where: str, folder: Path | None) -> np.ndarray:
-    """Return a tensor's elements.
+    """Return the elements of a tensor.
 
     Parameters
     ----------
     tensor : onnx.TensorProto
-        The tensor.
+        Tensor to read.
     where : str
-        For messages.
+        Place in the model, for messages.
     folder : Path or None
-        Of the model's file, where data outside of it lies; None for a model that is no file.
+        Folder of the model's file, which contains external data; None if there is no file.
 
     Raises
     ------
     ImportModelError
-        If it is damaged, of a type that is not supported, or its data is not to be found.
+        If the tensor is damaged, its type is not supported, or its data cannot be found.
     """
     if tensor.data_type == onnx.TensorProto.STRING:
         raise RefusedError(
@@ -61,7 +61,7 @@ def read_tensor(tensor: onnx.TensorProto, where: str, folder: Path | None) -> np
 
 
 def _with_data(tensor: onnx.TensorProto, where: str, folder: Path | None) -> onnx.TensorProto:
-    """Return a tensor with its data, read from the file next to the model."""
+    """Return a tensor with its data, read from a file next to the model."""
     if folder is None:
         raise ImportModelError(
             f"{where}: expected its data in the file, got a reference to another file; save the "
@@ -82,12 +82,12 @@ def _with_data(tensor: onnx.TensorProto, where: str, folder: Path | None) -> onn
 
 
 def read_sparse(tensor: onnx.SparseTensorProto, where: str, folder: Path | None) -> np.ndarray:
-    """Return a sparse tensor's elements, the others zero.
+    """Return the elements of a sparse tensor; missing ones are zero.
 
     Raises
     ------
     ImportModelError
-        If it is damaged, or would be absurdly large.
+        If the tensor is damaged or too large.
     """
     values = read_tensor(tensor.values, where, folder)
     indices = read_tensor(tensor.indices, where, folder).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Windows of convolutions and pools: `auto_pad`, `ceil_mode` and defaults -> explicit extents."""
+"""Windows of convolutions and pools: `auto_pad`, `ceil_mode` and defaults made explicit."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from .onnx_node import OnnxNode
 
 @dataclass(frozen=True, slots=True)
 class WindowAttributes:
-    """A node's window attributes, made explicit: one entry for each spatial axis, pads two."""
+    """Explicit window attributes of a node: one entry for each spatial axis; for pads, two."""
 
     kernel: Extents
     strides: Extents
@@ -18,19 +18,19 @@ class WindowAttributes:
 
     @property
     def pads_and_overhang(self) -> Extents:
-        """Pads with the overhang added at the end: for a maximum, which padding never wins."""
+        """Pads plus the overhang at the end, for a maximum, which never chooses padding."""
         count = len(self.kernel)
         ends = (self.pads[i + count] + self.overhang[i] for i in range(count))
         return (*self.pads[:count], *ends)
 
 
 def window_of(node: OnnxNode, kernel: Extents) -> WindowAttributes:
-    """Return the window of a convolution or pool of the node's first operand.
+    """Return the window of a convolution or pool on the node's first operand.
 
     Raises
     ------
     ImportModelError
-        If an attribute is not as it should be.
+        If an attribute is invalid.
     """
     image = node.type(0).shape[2:]
     count = len(image)
@@ -52,7 +52,7 @@ def window_of(node: OnnxNode, kernel: Extents) -> WindowAttributes:
 
 
 def positive(node: OnnxNode, name: str, count: int) -> Extents:
-    """Return an attribute of `count` positive integers, 1 by default."""
+    """Return an attribute of `count` positive integers; the default is all ones."""
     values = node.attribute(name, (1,) * count)
     if len(values) != count or min(values) < 1:
         node.fail(f"`{name}` of {count} positive integers", f"{list(values)}", "correct the model")
@@ -83,9 +83,9 @@ def _pads(
 
 
 def _reach(size: int, kernel: int, stride: int, dilation: int, pads: tuple[int, int]) -> int:
-    """Return how far the last window reaches beyond the padding under `ceil_mode`.
+    """Return how far the last window extends beyond the padding under `ceil_mode`.
 
-    A window that would start in the padding at the end is left out. Source: ONNX operator MaxPool.
+    A window that would start in the padding at the end is dropped. Source: ONNX operator MaxPool.
     """
     padded = size + sum(pads)
     span = (kernel - 1) * dilation + 1

@@ -1,4 +1,4 @@
-"""Refusals of whole models: each with the cause that the conformance table counts it under."""
+"""Rejection of unsupported models, each with the cause that the conformance table counts."""
 
 from ...errors import ImportModelError
 
@@ -20,16 +20,16 @@ CAUSES: dict[tuple[str, str], str] = {
     ),
     ("", "ImageDecoder"): "image files",
 }
-"""(domain, operator) -> why it has no importer, where that is for a reason."""
+"""(domain, operator) -> the reason why it deliberately has no importer."""
 
 
 class RefusedError(ImportModelError):
-    """A model uses what is not supported.
+    """The error of a valid model that uses an unsupported feature.
 
     Attributes
     ----------
     cause : str
-        In a few words, the same for all models that are refused for the same reason.
+        Cause in a few words, the same for all models that are rejected for the same reason.
     """
 
     def __init__(self, message: str, cause: str) -> None:
@@ -38,12 +38,12 @@ class RefusedError(ImportModelError):
 
 
 class NeedsInputError(RefusedError):
-    """What a shape or another constant depends on is a graph input: it must be fixed.
+    """The error of a model with shapes or constants that depend on inputs; the user must fix those.
 
     Attributes
     ----------
     inputs : tuple of str
-        Graph inputs to give in `fixed`.
+        Graph inputs to set in `fixed`.
     """
 
     def __init__(self, message: str, inputs: tuple[str, ...]) -> None:

@@ -1,6 +1,6 @@
-"""Patterns of operators as data, rules made of them, and the driver that applies rules to a graph.
+"""Rewriting of graphs: patterns of operators as data, rules made of patterns, and a driver.
 
-Passes are lists of rules; matchers of host kernels and the quantiser use the same patterns.
+A pass is a list of rules. The matchers of host kernels and the quantiser use the same patterns.
 """
 
 from .patterns import (

@@ -3,11 +3,11 @@
     x = value("x")
     op(QLut, op(QLut, x, value("inner", constant=True), private=True), ...)
 
-matches a table whose operand is a table that nobody else reads. A capture that occurs twice must be
-the same value both times, so that trees describe graphs: `op(Binary("Mul"), x, x)` is a square.
+matches a table whose operand is a table with no other reader. A capture that occurs twice must be
+the same value both times, so trees describe graphs: `op(Binary("Mul"), x, x)` is a square.
 
-Matching enumerates: alternatives and commutative operands give a match each, in order, and the
-first one that the rest of the pattern and the rule accept counts.
+Matching enumerates. Each alternative and each order of commutative operands gives a match. The
+first match that the rest of the pattern and the rule accept is used.
 """
 
 import math
@@ -24,7 +24,7 @@ from ..graph.operator import Operator
 
 
 class GraphView(Protocol):
-    """What patterns ask of a graph."""
+    """The view of a graph that patterns need."""
 
     @property
     def types(self) -> Mapping[str, TensorType]:
@@ -40,26 +40,26 @@ class GraphView(Protocol):
         ...
 
     def data(self, name: str) -> np.ndarray:
-        """Return a constant's array."""
+        """Return the array of a constant."""
         ...
 
     def is_private(self, name: str) -> bool:
-        """Tell whether one node alone reads a value, and no output shows it."""
+        """Tell whether exactly one node reads a value, and the value is not an output."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class GraphMatch:
-    """What a pattern has found.
+    """The result of matching a pattern.
 
     Attributes
     ----------
     captures : mapping
-        By name: a value's name, a node's operator, a number, or a tuple of what was repeated.
+        Name of each capture -> name of a value, operator, number, or tuple for a repetition.
     named : mapping
-        Node of each capture of a node.
+        Name of each capture of a node -> the node.
     nodes : tuple of Node
-        All nodes, operands first; nodes that occur twice are there twice.
+        All matched nodes, operands first; a node that was matched twice is listed twice.
     """
 
     captures: Mapping[str, Any] = field(default_factory=dict)
@@ -67,11 +67,11 @@ class GraphMatch:
     nodes: tuple[Node, ...] = ()
 
     def __getitem__(self, capture: str) -> Any:
-        """Return what a capture has bound; None where an alternative has not bound it."""
+        """Return the object that a capture is bound to; None if no alternative bound it."""
         return self.captures.get(capture)
 
     def bind(self, capture: str, found: object) -> "GraphMatch | None":
-        """Return the match with one more capture; None where it has another value already."""
+        """Return the match with one more capture; None if the capture has another value already."""
         if not capture:
             return self
         if capture in self.captures:
@@ -88,40 +88,40 @@ class GraphMatch:
 
 
 NOTHING = GraphMatch()
-"""A match to begin with."""
+"""The empty match."""
 
 Matches = Iterator[GraphMatch]
 
 
 @dataclass(frozen=True, slots=True)
 class GraphPattern:
-    """Base of all patterns."""
+    """Base class of all patterns."""
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield every way in which the value `name` fits, each with what `match` had before."""
+        """Yield each match of the value `name`, as an extension of `match`."""
         raise NotImplementedError
 
     def own_captures(self) -> tuple[str, ...]:
-        """Names that the pattern itself binds; "" binds nothing."""
+        """Return the names that the pattern itself binds; "" binds nothing."""
         return ()
 
     def inner(self) -> "tuple[GraphPattern, ...]":
-        """Patterns inside of this one."""
+        """Return the patterns inside this one."""
         return ()
 
     def captures(self) -> frozenset[str]:
-        """Names that the pattern may bind, with those inside."""
+        """Return the names that the pattern or the patterns inside it may bind."""
         own = frozenset(self.own_captures()) - {""}
         return own.union(*(pattern.captures() for pattern in self.inner()))
 
     def depth(self) -> int:
-        """Most nodes from its value up, without those of a row."""
+        """Return the number of nodes on the longest path up from the value, without repetitions."""
         return max((pattern.depth() for pattern in self.inner()), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class ValuePattern(GraphPattern):
-    """Any value, or a constant, or one that is computed; see `value`."""
+    """Any value, only a constant, or only a computed value; see `value`."""
 
     capture: str = ""
     constant: bool | None = None
@@ -129,7 +129,7 @@ class ValuePattern(GraphPattern):
     private: bool = False
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the match with the value's name."""
+        """Yield the match with the capture bound to the value's name."""
         if self.private and not view.is_private(name):
             return
         if self.constant is not None and view.is_constant(name) is not self.constant:
@@ -141,20 +141,20 @@ class ValuePattern(GraphPattern):
             yield found
 
     def own_captures(self) -> tuple[str, ...]:
-        """Return its name."""
+        """Return the name of the capture."""
         return (self.capture,)
 
 
 @dataclass(frozen=True, slots=True)
 class NumberPattern(GraphPattern):
-    """A constant of one element; see `number`."""
+    """A constant with one element; see `number`."""
 
     capture: str = ""
     equal: float | None = None
     tolerance: float = 0.0
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the match with the number as a float."""
+        """Yield the match with the capture bound to the number as a float."""
         if not view.is_constant(name) or view.types[name].elements != 1:
             return
         got = float(view.data(name).reshape(()))
@@ -165,24 +165,24 @@ class NumberPattern(GraphPattern):
             yield found
 
     def own_captures(self) -> tuple[str, ...]:
-        """Return its name."""
+        """Return the name of the capture."""
         return (self.capture,)
 
 
 @dataclass(frozen=True, slots=True)
 class NodePattern(GraphPattern):
-    """A node of one output by its operator and operands; see `op`.
+    """A node with one output, described by its operator and operands; see `op`.
 
     Attributes
     ----------
     kinds : tuple of type
-        Classes of operators.
+        Classes of the operator.
     equal : tuple of Operator
-        Operators that it may equal; any of the classes where empty.
+        Operators, one of which it must equal; if empty, any operator of the classes matches.
     operands : tuple of GraphPattern
-        In order.
+        Patterns of the operands, in order.
     open_ended : bool
-        Whether more operands may follow.
+        Whether additional operands may follow.
     """
 
     kinds: tuple[type[Operator], ...]
@@ -197,7 +197,7 @@ class NodePattern(GraphPattern):
     commutative: bool = False
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the matches of the node that produces a value."""
+        """Yield the matches of the node that produces the value `name`."""
         found = view.producer(name)
         if found is None or not isinstance(found.attributes, self.kinds):
             return
@@ -205,7 +205,7 @@ class NodePattern(GraphPattern):
             yield from self.matches_node(view, found, match)
 
     def matches_node(self, view: GraphView, found: Node, match: GraphMatch = NOTHING) -> Matches:
-        """Yield the matches of a node, whoever reads it."""
+        """Yield the matches of a node; any number of nodes may read it."""
         operator = found.attributes
         if not isinstance(operator, self.kinds) or len(found.outputs) != 1:
             return
@@ -230,15 +230,15 @@ class NodePattern(GraphPattern):
                 yield from _in_turn(view, order, names, match)
 
     def own_captures(self) -> tuple[str, ...]:
-        """Names of its operator and of its output."""
+        """Return the names for its operator and its output."""
         return self.capture, self.value
 
     def inner(self) -> tuple[GraphPattern, ...]:
-        """Patterns of its operands."""
+        """Return the patterns of the operands."""
         return self.operands
 
     def depth(self) -> int:
-        """Most nodes from its value up, itself among them."""
+        """Return the number of nodes on the longest path up from the value, including this one."""
         return 1 + max((operand.depth() for operand in self.operands), default=0)
 
 
@@ -259,23 +259,23 @@ class EitherPattern(GraphPattern):
     choices: tuple[GraphPattern, ...]
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the matches of each choice."""
+        """Yield the matches of each choice in turn."""
         for choice in self.choices:
             yield from choice.matches(view, name, match)
 
     def inner(self) -> tuple[GraphPattern, ...]:
-        """All choices."""
+        """Return all choices."""
         return self.choices
 
 
 @dataclass(frozen=True, slots=True)
 class EachPattern(GraphPattern):
-    """All operands of a node; see `each`."""
+    """The same pattern for all operands of a node; see `each`."""
 
     pattern: GraphPattern
 
     def matches_all(self, view: GraphView, names: tuple[str, ...], match: GraphMatch) -> Matches:
-        """Yield one match, with tuples of what each operand captures."""
+        """Yield one match, with a tuple for each capture of the operands."""
         parts: list[GraphMatch] = []
         for name in names:
             found = first_match(self.pattern, view, name)
@@ -289,20 +289,20 @@ class EachPattern(GraphPattern):
         yield GraphMatch(captures, match.named, (*match.nodes, *nodes))
 
     def inner(self) -> tuple[GraphPattern, ...]:
-        """The operands' pattern."""
+        """Return the pattern of the operands."""
         return (self.pattern,)
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPattern(GraphPattern):
-    """Nodes in a row, as many as fit, then another pattern; see `repeated`."""
+    """The longest chain of nodes that match, then another pattern; see `repeated`."""
 
     link: GraphPattern
     source: GraphPattern
     capture: str = ""
 
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
-        """Yield the matches above the last link, then those above links before it."""
+        """Yield the matches above the whole chain, then those above shorter chains."""
         found = [(name, match)]
         while (last := first_match(self.link, view, name)) is not None:
             made = last.nodes[-1]
@@ -316,11 +316,11 @@ class RepeatedPattern(GraphPattern):
                 yield from self.source.matches(view, above, bound)
 
     def own_captures(self) -> tuple[str, ...]:
-        """Return its name."""
+        """Return the name of the capture."""
         return (self.capture,)
 
     def inner(self) -> tuple[GraphPattern, ...]:
-        """The pattern of what comes before the row."""
+        """Return the pattern of the value above the chain."""
         return (self.source,)
 
 
@@ -337,24 +337,26 @@ def op(
     private: bool = False,
     commutative: bool = False,
 ) -> NodePattern:
-    """Describe a node of one output.
+    """Describe a node with one output.
 
     Parameters
     ----------
-    operators
-        Classes, one of which its operator is an instance of, or operators, one of which it equals.
-    operands
-        Patterns of its operands. `...` at the end stands for any others; `each` alone, for all.
+    operators : type of Operator, Operator, or tuple of either
+        Classes, one of which the operator is an instance of, or operators, one of which it equals.
+    operands : GraphPattern or Ellipsis
+        Patterns of the operands. `...` at the end allows any others; a single `each` covers all.
     capture : str
-        Name under which its operator is found.
+        Name to which the operator is bound.
     value : str
-        Name under which its output is found.
-    where, result
-        Conditions on the operator, and on the type of its output.
+        Name to which the output is bound.
+    where : callable
+        Condition on the operator.
+    result : callable
+        Condition on the type of the output.
     private : bool
-        Whether nobody else may read its output.
+        Whether nothing else may read the output.
     commutative : bool
-        Whether the operands may come in another order.
+        Whether the operands may be in any order.
     """
     listed = operators if isinstance(operators, tuple) else (operators,)
     equal = tuple(one for one in listed if isinstance(one, Operator))
@@ -379,13 +381,13 @@ def value(
     Parameters
     ----------
     capture : str
-        Name under which the value's name is found.
+        Name to which the value is bound.
     constant : bool
-        Whether it must be a constant, or must not; None for either.
-    where
-        Condition on its type.
+        Whether the value must be a constant (True) or must not be one (False); None allows both.
+    where : callable
+        Condition on the type of the value.
     private : bool
-        Whether one node alone may read it.
+        Whether exactly one node may read the value.
     """
     return ValuePattern(capture, constant, where, private)
 
@@ -393,33 +395,33 @@ def value(
 def number(
     capture: str = "", *, equal: float | None = None, tolerance: float = 0.0
 ) -> NumberPattern:
-    """Describe a constant of one element, captured as a float, perhaps of a given value."""
+    """Describe a constant with one element, bound as a float; `equal` requires a certain number."""
     return NumberPattern(capture, equal, tolerance)
 
 
 def either(*choices: GraphPattern) -> EitherPattern:
-    """Describe alternatives; with the operand of a node among them, that node is optional."""
+    """Describe alternatives; a node is optional if its operand is also one of the choices."""
     return EitherPattern(choices)
 
 
 def each(pattern: GraphPattern) -> EachPattern:
-    """Describe all operands of a node alike; captures are tuples."""
+    """Describe all operands of a node by one pattern; its captures are tuples."""
     return EachPattern(pattern)
 
 
 def repeated(link: GraphPattern, source: GraphPattern, capture: str = "") -> RepeatedPattern:
-    """Describe nodes in a row, as many as fit, above which `source` matches.
+    """Describe a chain of nodes that match `link`, as long as possible, below a match of `source`.
 
-    The capture is a tuple of operators, the last node's first.
+    The capture is a tuple of operators, that of the last node first.
     """
     return RepeatedPattern(link, source, capture)
 
 
 def first_match(pattern: GraphPattern, view: GraphView, name: str) -> GraphMatch | None:
-    """Return the first way in which a value fits a pattern, if there is one."""
+    """Return the first match of a pattern at a value; None if there is none."""
     return next(pattern.matches(view, name, NOTHING), None)
 
 
 def fits(pattern: NodePattern, view: GraphView, node: Node) -> bool:
-    """Tell whether a node fits a pattern in any way."""
+    """Tell whether a node matches a pattern."""
     return next(pattern.matches_node(view, node), None) is not None

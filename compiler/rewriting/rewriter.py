@@ -1,9 +1,10 @@
-"""The driver of rules: sweeps over a graph that look again only where something has changed.
+"""The driver of rules: it sweeps over a graph, and revisits only nodes affected by changes.
 
-In a sweep every waiting node, in topological order, is offered to the rules of its operator; the
-first that answers replaces it. Its readers read the new value in the same sweep; what was written
-waits for the next one. A node waits again when something that its rules looked at has changed, so
-that the work follows the number of changes, not the size of the graph times the number of sweeps.
+A sweep offers each waiting node, in topological order, to the rules for its operator. The first
+rule that applies replaces the node. The node's readers see the new value in the same sweep. New
+nodes wait for the next sweep. A node waits again when something that its rules inspected has
+changed. The work therefore grows with the number of changes, not with the size of the graph times
+the number of sweeps.
 """
 
 from collections.abc import Sequence
@@ -15,22 +16,22 @@ from ..graph.operator import Operator
 from .rules import Rule
 
 MOST_REWRITES = 100
-"""Replacements, beside as many for each node of the graph, after which rules undo each other."""
+"""Limit on replacements, times the number of nodes plus one; beyond it, rules undo each other."""
 
 DEEPEST = 16
-"""Parts of a position from which all positions are numbered anew."""
+"""Length of a position beyond which all positions are renumbered."""
 
 Position = tuple[int, ...]
-"""Place of a node in the order; what replaces the node at (5,) stands at (5, 0), (5, 1), ..."""
+"""Place of a node in the order; the replacements of the node at (5,) are at (5, 0), (5, 1), ..."""
 
 
 def rewrite(graph: Graph, *rules: Rule) -> Graph:
-    """Apply rules until none answers, and drop what no output depends on.
+    """Apply rules until none applies, then drop everything that no output depends on.
 
     Raises
     ------
     CompileError
-        If the rules do not end (they undo each other).
+        If the rules do not terminate because they undo each other.
     """
     graph = drop_unused(graph)
     rewriter = Rewriter(graph, rules)
@@ -40,21 +41,21 @@ def rewrite(graph: Graph, *rules: Rule) -> Graph:
 
 
 def rewrite_once(graph: Graph, *rules: Rule) -> Graph:
-    """Offer every node to the rules once."""
+    """Offer each node to the rules once."""
     rewriter = Rewriter(graph, rules)
     rewriter.sweep()
     return rewriter.result(graph)
 
 
 class Rewriter(Builder):
-    """A graph that changes in place.
+    """A graph that rules change in place.
 
     Parameters
     ----------
     graph : Graph
-        To begin with.
+        Graph to start from.
     rules : sequence of Rule
-        In the order in which they are asked.
+        Rules, in the order in which they are tried.
     """
 
     def __init__(self, graph: Graph, rules: Sequence[Rule]) -> None:
@@ -91,24 +92,24 @@ class Rewriter(Builder):
         self._added.append(constant.name)
         return super().adopt(constant)
 
-    # What patterns see -----------------------------------------------------------------------
+    # The view for patterns -------------------------------------------------------------------
 
     def producer(self, name: str) -> Node | None:
-        """Return the node that produces a value; the root looks again when that changes."""
+        """Return the node that produces a value, and note that the current root looked at it."""
         self._lookers.setdefault(name, set()).add(self._root)
         return self._producers.get(name)
 
     def is_private(self, name: str) -> bool:
-        """Tell whether one node alone reads a value, and no output shows it.
+        """Tell whether exactly one node reads a value, and the value is not an output.
 
-        Values that were written in this sweep are not private yet: their readers are not known.
+        Values added in this sweep are not private yet, because their readers are not known.
         """
         self._lookers.setdefault(name, set()).add(self._root)
         readers = self._readers.get(name, ())
         return len(readers) == 1 and name not in self._born and name not in self._shown
 
     def only_user(self, name: str) -> Node | None:
-        """Return the node that alone reads a private value; None for other values."""
+        """Return the only reader of a private value; None for other values."""
         if not self.is_private(name):
             return None
         (key,) = self._readers[name]
@@ -117,7 +118,7 @@ class Rewriter(Builder):
     # Sweeps ----------------------------------------------------------------------------------
 
     def sweep(self) -> bool:
-        """Offer what waits to the rules, in order; tell whether one has answered."""
+        """Offer the waiting nodes to the rules, in order; tell whether any rule applied."""
         if self._depth > DEEPEST:
             ordered = sorted(self._live, key=self._positions.__getitem__)
             self._positions, self._depth = {key: (i,) for i, key in enumerate(ordered)}, 1
@@ -137,7 +138,7 @@ class Rewriter(Builder):
                 if woken in waiting or woken not in self._live or not self._rules_for(woken):
                     continue
                 if self._positions[woken] < position:
-                    self._waiting.add(woken)  # it looked down, at what has changed since
+                    self._waiting.add(woken)  # its match looked at later nodes, which have changed
                 else:
                     waiting.add(woken)
                     heappush(queue, (self._positions[woken], woken))
@@ -153,7 +154,7 @@ class Rewriter(Builder):
         return self._rules_by_kind[kind] if len(node.outputs) == 1 else ()
 
     def _offer(self, key: str, position: Position) -> str | None:
-        """Return what the first rule that answers gives, and enter the nodes that were written."""
+        """Return the value from the first rule that applies, and enter the nodes that it added."""
         self._root = key
         answers = (rule.apply(self, self._live[key]) for rule in self._rules_for(key))
         name = next((answer for answer in answers if answer is not None), None)
@@ -170,7 +171,7 @@ class Rewriter(Builder):
         self._depth = max(self._depth, len(position))
 
     def _replace(self, key: str, name: str) -> list[str]:
-        """Let the readers of a node's output read another value; return who looks again."""
+        """Redirect the readers of a node's output to another value; return the nodes to revisit."""
         self._left -= 1
         if self._left < 0:
             raise CompileError(
@@ -200,7 +201,7 @@ class Rewriter(Builder):
     # Between sweeps --------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """Note who reads what now, drop what is dead, and let those look again who saw either."""
+        """Update the readers, drop dead values, and wake the nodes that looked at either."""
         touched = set(self._born)
         for key, inputs in self._before.items():
             touched.update(inputs)
@@ -225,7 +226,7 @@ class Rewriter(Builder):
             self._readers.setdefault(name, {})[node.outputs[0].name] = None
 
     def _is_dead(self, name: str) -> bool:
-        """Tell whether a value may go: a constant, a node's last one or a replaced node's."""
+        """Tell whether nothing uses a constant, or any output of the node that produces a value."""
         node = self._producers.get(name)
         if node is None and name not in self.constants:
             return False
@@ -233,7 +234,7 @@ class Rewriter(Builder):
         return not any(self._readers.get(one) or one in self._shown for one in names)
 
     def _drop(self, name: str) -> Sequence[str]:
-        """Drop a dead constant or node, and return what it has read."""
+        """Drop a dead constant or node, and return the names that it read."""
         if name in self.constants:
             digest = self.constants.pop(name).digest
             del self.types[name], self._digests[digest], self._equal[digest][name]
@@ -251,7 +252,7 @@ class Rewriter(Builder):
         return node.inputs
 
     def result(self, graph: Graph) -> Graph:
-        """Return the graph as it is now; the one that was given where no rule has answered."""
+        """Return the current graph, or `graph` itself if no rule has applied."""
         if not self._rewritten:
             return graph
         nodes = sorted(self._live.values(), key=lambda node: self._positions[node.outputs[0].name])

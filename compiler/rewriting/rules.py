@@ -1,4 +1,4 @@
-"""Rules: a pattern, and what replaces the node that it finds."""
+"""Rules of rewriting: a pattern, and a function that replaces the node it matches."""
 
 import inspect
 from collections.abc import Callable
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """Where a rule has matched: what it found, and how it writes what comes instead.
+    """The match of a rule: the captures, and the means to write a replacement.
 
     Attributes
     ----------
     view : Rewriter
-        The graph as patterns see it.
+        Graph as the patterns see it.
     root : Node
-        The node to replace.
+        Node to replace.
     """
 
     __slots__ = ("_match", "root", "view")
@@ -37,11 +37,11 @@ class Site:
         return self.root.output.type.shape
 
     def __getitem__(self, capture: str) -> Any:
-        """Return what a capture has bound; None where an alternative has not bound it."""
+        """Return the object that a capture is bound to; None if no alternative bound it."""
         return self._match[capture]
 
     def node(self, capture: str) -> Node:
-        """Return the node that a capture found."""
+        """Return the node that a capture is bound to."""
         return self._match.named[capture]
 
     def shape_of(self, name: str) -> tuple[int, ...]:
@@ -53,7 +53,7 @@ class Site:
         return self.view.types[name].elements
 
     def quantisation_of(self, name: str) -> Quantisation | None:
-        """Return what the integers of a value stand for, if that is known."""
+        """Return the quantisation of a value; None if it is not known."""
         return self.view.types[name].quantisation
 
     def is_constant(self, name: str) -> bool:
@@ -61,11 +61,11 @@ class Site:
         return self.view.is_constant(name)
 
     def data(self, name: str) -> np.ndarray:
-        """Return a constant's array."""
+        """Return the array of a constant."""
         return self.view.data(name)
 
     def constant(self, data: np.ndarray, name: str) -> str:
-        """Add a constant and return its name; equal arrays are shared."""
+        """Add a constant and return its name; equal arrays share one constant."""
         return self.view.constant(data, name)
 
     def emit(
@@ -75,43 +75,43 @@ class Site:
         label: str = "",
         quantisation: Quantisation | None = None,
     ) -> str:
-        """Add a node and return its value.
+        """Add a node and return the name of its value.
 
         Parameters
         ----------
         operator : Operator
-            What it computes.
+            Operation of the node.
         inputs : str
-            Values that exist.
+            Names of existing values.
         label : str
-            Name of the node, for reports; the root's by default.
+            Name of the node, for reports; by default that of the root.
         quantisation : Quantisation
-            Of its value, where type inference cannot know it.
+            Quantisation of the value, if type inference cannot determine it.
         """
         return self.view.emit(operator, inputs, label or self.root.name, quantisation=quantisation)
 
     def become(self, operator: Operator, *inputs: str, label: str = "") -> str:
-        """Add a node with the root's quantisation and return its value; see `emit`."""
+        """Add a node with the root's quantisation and return the name of its value; see `emit`."""
         kind = self.root.output.type.quantisation
         return self.emit(operator, *inputs, label=label, quantisation=kind)
 
 
 Replacement = Callable[..., str | None]
-"""(site, captures by name) -> the value that replaces the root's; None to leave the root."""
+"""Function (site, captures by name) -> value that replaces the root's, or None to keep the root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A pattern with its replacement.
+    """A pattern and its replacement.
 
     Attributes
     ----------
     patterns : tuple of NodePattern
-        Of the node to replace; alternatives, in order.
+        Alternative patterns of the node to replace, in order.
     replace : callable
-        Its docstring is the law.
+        Function that writes the replacement; its docstring states the law.
     captures : tuple of str
-        Parameters of `replace` behind the site.
+        Names of the parameters of `replace` after the site.
     """
 
     patterns: tuple[NodePattern, ...]
@@ -120,11 +120,11 @@ class Rule:
 
     @property
     def kinds(self) -> tuple[type[Operator], ...]:
-        """Classes of operators that it may replace."""
+        """Classes of the operators that the rule may replace."""
         return tuple(kind for pattern in self.patterns for kind in pattern.kinds)
 
     def apply(self, rewriter: "Rewriter", root: Node) -> str | None:
-        """Return the value that replaces the root's; None where the rule does not apply."""
+        """Return the value that replaces the root's; None if the rule does not apply."""
         for pattern in self.patterns:
             for match in pattern.matches_node(rewriter, root):
                 found = {name: match.captures.get(name) for name in self.captures}
@@ -135,10 +135,10 @@ class Rule:
 
 
 def rule(*patterns: NodePattern) -> Callable[[Replacement], Rule]:
-    """Make a rule of a function.
+    """Turn a function into a rule.
 
-    Its parameters behind the site have the names of captures; None stands for what an alternative
-    has not bound.
+    The function's parameters after the site are named after captures. A parameter is None if no
+    alternative bound its capture.
     """
 
     def decorate(replace: Replacement) -> Rule:

@@ -1,7 +1,7 @@
-"""Operators of the graph IR, one family to a file, each operator one definition.
+"""The operators of the graph IR, one file for each family, one definition for each operator.
 
-A new operator is one class here: its attributes, the rule for its outputs' types, and what it
-computes. `OPERATORS` finds it by its name; text form, verifier and evaluator follow.
+To add an operator, write one class here: its attributes, its type rule and its computation.
+`OPERATORS` finds it by its name. The text form, verifier and evaluator need no change.
 """
 
 from ..operator import OPERATORS, Operator

@@ -1,6 +1,7 @@
-"""Convolutions: on images, as the passes know them; over any number of axes; transposed.
+"""Convolutions: of images, as the passes know them, over any number of axes, and transposed.
 
-Pads are all befores, then all afters; (top, left, bottom, right) on an image.
+Pads list the starts of all axes, then the ends of all axes; for an image, (top, left, bottom,
+right).
 """
 
 import numpy as np
@@ -11,17 +12,17 @@ from .windows import Extents, fits_window, surround, window_extents, windows
 
 
 def to_first(x: np.ndarray) -> np.ndarray:
-    """Copy [N, H, W, C] as [N, C, H, W]: NumPy's order of summation follows from the layout."""
+    """Copy [N, H, W, C] to [N, C, H, W]; the layout determines the order in which NumPy sums."""
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
 
 
 def to_last(x: np.ndarray) -> np.ndarray:
-    """Return [N, C, H, W] as [N, H, W, C], row-major."""
+    """Copy [N, C, H, W] to [N, H, W, C], row-major."""
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
 
 
 def image_of(x: TensorType, channels_last: bool) -> tuple[int, int, Pair]:
-    """Return images, channels, and (height, width)."""
+    """Return the number of images, the number of channels, and (height, width)."""
     if channels_last:
         n, height, width, channels = x.shape
     else:
@@ -32,7 +33,7 @@ def image_of(x: TensorType, channels_last: bool) -> tuple[int, int, Pair]:
 def in_layout(
     n: int, channels: int, extents: tuple[int, ...], channels_last: bool
 ) -> tuple[int, ...]:
-    """Return the shape of images in a layout."""
+    """Return the shape of a batch of images in a layout."""
     return (n, *extents, channels) if channels_last else (n, channels, *extents)
 
 
@@ -40,8 +41,8 @@ def in_layout(
 class Conv(Operator):
     """Convolution in ONNX's layout: x [N, Ci, H, W], w [Co, Ci / groups, KH, KW], bias [Co].
 
-    With `channels_last`, x and y are [N, H, W, C] and w is [KH, KW, Ci / groups, Co]; the bits are
-    those of the same convolution with channels first.
+    With `channels_last`, x and y are [N, H, W, C] and w is [KH, KW, Ci / groups, Co]. The results
+    are bit-identical to those of the same convolution with channels first.
     """
 
     strides: Pair
@@ -86,13 +87,13 @@ class Conv(Operator):
 
 
 def _with_bias(total: np.ndarray, bias: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Add a bias [Co], if there is one, to [N, Co, ...]."""
+    """Add a bias [Co], if given, to [N, Co, ...]."""
     return total + wide(bias[0]).reshape(-1, *(1,) * (total.ndim - 2)) if bias else total
 
 
 @operator("volume_conv", 2, 3)
 class VolumeConv(Operator):
-    """Convolution of x [N, Ci, ...] with w [Co, Ci / groups, ...] and a bias [Co], if given."""
+    """Convolution of x [N, Ci, ...] with w [Co, Ci / groups, ...] and an optional bias [Co]."""
 
     strides: Extents
     pads: Extents
@@ -117,7 +118,7 @@ class VolumeConv(Operator):
 
     def compute(self, x: np.ndarray, w: np.ndarray, *bias: np.ndarray) -> np.ndarray:
         axes, depth, part = x.ndim - 2, w.shape[1], w.shape[0] // self.groups
-        rows = np.ascontiguousarray(wide(x))  # NumPy's order of summation follows from the layout
+        rows = np.ascontiguousarray(wide(x))  # the layout determines the order of NumPy's sums
         view = windows(surround(rows, self.pads, 0), w.shape[2:], self.strides, self.dilations)
         taps = (1, *range(2 + axes, 2 + 2 * axes))
         results = []
@@ -133,7 +134,7 @@ class VolumeConv(Operator):
 class ConvTranspose(Operator):
     """Transposed convolution of x [N, Ci, ...] with w [Ci, Co / groups, ...] and a bias [Co].
 
-    `pads` are taken off the result (negative ones grow it), `output_padding` is added at its end.
+    `pads` crop the result; negative ones extend it. `output_padding` is added at its end.
     """
 
     strides: Extents
@@ -163,7 +164,7 @@ class ConvTranspose(Operator):
         return TensorType(x.dtype, (x.shape[0], w.shape[1] * self.groups, *shape))
 
     def _whole(self, x: Extents, kernel: Extents) -> Extents:
-        """Return the extents before the pads are taken off."""
+        """Return the extents before `pads` crop them."""
         steps = zip(x, self.strides, kernel, self.dilations, self.output_padding, strict=True)
         return tuple((n - 1) * s + (k - 1) * d + 1 + more for n, s, k, d, more in steps)
 

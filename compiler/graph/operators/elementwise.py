@@ -1,4 +1,4 @@
-"""Elementwise functions, by ONNX's names, selection and conversions between element types.
+"""Elementwise functions by ONNX's names, selection, and conversions between element types.
 
 Floats narrower than 32 bits are computed in float32 and rounded once.
 """
@@ -90,7 +90,7 @@ UNARY: dict[str, Function] = {
     "Tanh": np.tanh,
     "ThresholdedRelu": lambda x, alpha: np.where(x > alpha, x, 0),
 }
-"""Functions of one tensor; parameters in the importer's order."""
+"""Functions of one tensor; their parameters are in the order of the importer's table."""
 
 ALL_FLOATS = tuple(name for name in DTYPES if "float" in name)
 
@@ -100,10 +100,10 @@ OPERAND_TYPES: dict[str, tuple[str, ...]] = {
     "Not": ("bool",),
     "BitwiseNot": INTEGERS,
 }
-"""Element types of functions of one tensor; those of all others are `FLOATS`."""
+"""Element types that functions of one tensor take; `FLOATS` for functions not listed."""
 
 TESTS = ("IsInf", "IsNaN")
-"""Functions of one tensor that give bools."""
+"""Functions of one tensor that return bool."""
 
 
 @operator("unary")
@@ -125,7 +125,7 @@ class Unary(Operator):
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Divide; integers are rounded towards zero."""
+    """Divide; integers round towards zero."""
     if a.dtype.kind == "f":
         return a / b
     quotient = a // b
@@ -173,7 +173,7 @@ BINARY: dict[str, Function] = {**ARITHMETIC, **LOGIC, **COMPARISONS}
 
 @operator("binary", 2)
 class Binary(Operator):
-    """An elementwise function of two tensors of one type, broadcast; `kind` as in ONNX."""
+    """An elementwise function of two tensors of one type, with broadcasting; `kind` as in ONNX."""
 
     kind: str
 
@@ -197,7 +197,7 @@ class Binary(Operator):
 
 @operator("where", 3)
 class Where(Operator):
-    """The second input where the first, a bool, holds, else the third; broadcast."""
+    """The second input where the first (bool) is true, else the third; with broadcasting."""
 
     def result_type(self, types: Types) -> TensorType:
         condition, a, b = types
@@ -211,7 +211,7 @@ class Where(Operator):
 
 @operator("cast")
 class Cast(Operator):
-    """Convert elements to `dtype`: nonzero gives True, integers round towards zero."""
+    """Conversion to `dtype`: to bool, nonzero is True; to integers, values round towards zero."""
 
     dtype: str
 
@@ -220,7 +220,7 @@ class Cast(Operator):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         values = wide(x)
-        if values.dtype.kind == "V":  # narrow integers convert to NumPy's own types only
+        if values.dtype.kind == "V":  # narrow integers convert only to NumPy's own types
             values = values.astype(np.int32)
         if self.dtype == "bool":
             return values != 0

@@ -1,4 +1,4 @@
-"""Operators that pick and place elements by indices; negative ones count from the end."""
+"""Operators that read and write elements at given indices; negative indices count from the end."""
 
 import math
 from collections.abc import Callable
@@ -17,12 +17,12 @@ COMBINE: dict[str, Callable[..., np.ndarray] | None] = {
     "max": np.maximum,
     "min": np.minimum,
 }
-"""What a scatter does with an element that is already there: by default it takes its place."""
+"""Reduction -> function of the element already there and an update; None replaces the element."""
 
 
 @operator("gather", 2)
 class Gather(Operator):
-    """Pick the second input's indices along `axis` of the first."""
+    """Elements of the first input along `axis` at the indices in the second input."""
 
     axis: int
 
@@ -59,7 +59,7 @@ class GatherElements(Operator):
 
 @operator("gather_nd", 2)
 class GatherND(Operator):
-    """Pick the slices that index tuples in the last axis name, the first `batch_dims` aside."""
+    """Slices of x at the index tuples in the last axis; the first `batch_dims` axes are batches."""
 
     batch_dims: int
 
@@ -87,7 +87,7 @@ class GatherND(Operator):
 
 @operator("scatter_elements", 3)
 class ScatterElements(Operator):
-    """The first input with y[indices[i, j], j] combined with updates[i, j] for `axis` 0."""
+    """The first input with each y[indices[i, j], j] combined with updates[i, j], for `axis` 0."""
 
     axis: int
     reduction: str
@@ -106,7 +106,7 @@ class ScatterElements(Operator):
 
 @operator("scatter_nd", 3)
 class ScatterND(Operator):
-    """The first input with the slices that index tuples name combined with those of the third."""
+    """The first input with the slices at the index tuples combined with those of the third."""
 
     reduction: str
 
@@ -129,9 +129,10 @@ class ScatterND(Operator):
 
 @operator("interpolate", 3)
 class Interpolate(Operator):
-    """y[..., i, ...] = sum over t of x[..., places[i, t], ...] * weights[i, t] along `axis`.
+    """Weighted sum along `axis`: y[i] = sum over t of x[places[i, t]] * weights[i, t].
 
-    Inputs: x of any number type, places int64[extent, taps] within x, weights float32 likewise.
+    Inputs: x of any number type, places int64[extent, taps] within x, and weights
+    float32[extent, taps].
     """
 
     axis: int
@@ -165,7 +166,7 @@ class Interpolate(Operator):
 
 
 def _along_axis(axis: int, x: TensorType, indices: TensorType) -> bool:
-    """Tell whether indices name elements of `x` along an axis, one for each of their places."""
+    """Tell whether indices are integers of the same rank as `x`, and `axis` exists."""
     return indices.dtype in INDICES and len(x.shape) == len(indices.shape) > axis >= 0
 
 
@@ -179,14 +180,14 @@ def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
 
 
 def _within(indices: np.ndarray, size: int) -> np.ndarray:
-    """Return indices counted from the front, refusing those out of range."""
+    """Convert indices to non-negative ones, and reject those out of range."""
     if indices.size and not -size <= indices.min() <= indices.max() < size:
         raise IndexError(f"indices {indices.min()} to {indices.max()} of {size} elements")
     return np.where(indices < 0, indices + size, indices)
 
 
 def _places(axis: int, indices: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the elements of `x` that indices along an axis name, one index array for each axis."""
+    """Return one index array for each axis of `x`: the elements at indices along one axis."""
     places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     places[axis] = _within(indices, x.shape[axis])
     return tuple(places)

@@ -1,7 +1,7 @@
-"""The accelerator's operators: on int8[N, H, W, C], each with one exact integer meaning.
+"""The accelerator's operators on int8[N, H, W, C], each with an exact definition in integers.
 
-Windows are (y, x) pairs and pads are (top, left, bottom, right). QConv, QAdd, QAvgPool and QMatMul
-end alike, with `requantise` of the contract:
+Windows are (y, x) pairs; pads are (top, left, bottom, right). QConv, QAdd, QAvgPool and QMatMul end
+in the same way, with `requantise` as the contract defines it:
 
     y = clamp(saturate8(requantise(accumulator, scale) + zero_point_y), low, high)
 """
@@ -18,23 +18,23 @@ from .movement import concat_type, slice_type
 from .windows import surround, window_extents, windows
 
 MAX_PATCH_ELEMENTS = 1 << 24
-"""Most elements of the unfolded input held at once; larger batches are split."""
+"""Limit on the elements of the unfolded input held at once; larger batches are split."""
 
 
 class Accelerated(Operator):
-    """An operator with an integer meaning, which may run on the accelerator."""
+    """Base of the operators that integers define exactly, so that the accelerator may run them."""
 
     __slots__ = ()
 
 
 class Rearranging(Accelerated):
-    """One that computes nothing: only the place of an element changes."""
+    """Base of the operators that compute nothing and only move elements."""
 
     __slots__ = ()
 
 
 class Clamping(Accelerated):
-    """One that clamps its results between `low` and `high`."""
+    """Base of the operators that clamp their results to the range from `low` to `high`."""
 
     __slots__ = ()
     low: int
@@ -50,7 +50,7 @@ class Clamping(Accelerated):
 
 
 class Requantising(Clamping):
-    """One that rounds accumulators to int8, with `zero_point_y` added, and clamps them."""
+    """Base of the operators that round accumulators to int8, add `zero_point_y` and clamp."""
 
     __slots__ = ()
     zero_point_y: int
@@ -67,7 +67,7 @@ class Requantising(Clamping):
         )
 
     def requantised(self, totals: np.ndarray, scale: np.ndarray | float) -> np.ndarray:
-        """Return int8 of accumulators."""
+        """Requantise accumulators to int8."""
         factor = np.asarray(scale, np.float32)[()]
         return quantise_output(totals, factor, self.zero_point_y, self.low, self.high)
 
@@ -75,7 +75,7 @@ class Requantising(Clamping):
 def _patches(
     x: np.ndarray, op: "QConv | QAvgPool | QMaxPool", kernel: Pair, dilations: Pair, padding: int
 ) -> np.ndarray:
-    """View [N, H, W, C], padded with `padding`, as its windows [N, OH, OW, KH, KW, C]."""
+    """Return the windows [N, OH, OW, KH, KW, C] of [N, H, W, C], padded with `padding`."""
     padded = surround(x, op.pads, padding, first=1)
     return windows(padded, kernel, op.strides, dilations, first=1).transpose(0, 1, 2, 4, 5, 3)
 
@@ -85,9 +85,9 @@ class QConv(Requantising):
     """Convolution, depthwise convolution or dense layer.
 
     Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co], bias int32[Co],
-    scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`, where padding has the value
-    `zero_point_x` and the bias already holds `-zero_point_x * sum(w)`. A dense layer is a window
-    of the whole input: 1x1, or larger where it absorbed a flatten.
+    scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`. Padding has the value
+    `zero_point_x`, and the bias already includes `-zero_point_x * sum(w)`. A dense layer is a
+    window over the whole input. It is 1x1, or larger if it absorbed a flatten.
     """
 
     reads_constants: ClassVar[bool] = True
@@ -122,15 +122,15 @@ class QConv(Requantising):
         return self.requantised(self.accumulators(x, w, bias), scale)
 
     def accumulators(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        """Return int32[N, OH, OW, Co], added up exactly.
+        """Return the accumulators, int32[N, OH, OW, Co], as exact sums.
 
-        Products are summed by BLAS in float32 where no partial sum can reach 2**24, in float64
-        otherwise, so that a whole network takes milliseconds.
+        BLAS sums the products in float32 if no partial sum can reach 2**24, else in float64. A
+        whole network therefore takes milliseconds.
 
         Raises
         ------
         CompileError
-            If an accumulator leaves int32.
+            If an accumulator overflows int32.
         """
         height, width, depth, channels = w.shape
         patches = _patches(x, self, (height, width), self.dilations, self.zero_point_x)
@@ -163,7 +163,7 @@ class QConv(Requantising):
 
 
 def _depthwise(patches: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Sum taps channel by channel: int8[N, OH, OW, KH, KW, C] -> int32[N, OH, OW, Co]."""
+    """Sum the taps of each channel: int8[N, OH, OW, KH, KW, C] -> int32[N, OH, OW, Co]."""
     height, width, _, channels = w.shape
     depth = patches.shape[-1]
     factors = w.reshape(height, width, depth, channels // depth).astype(np.int32)
@@ -178,8 +178,8 @@ def _depthwise(patches: np.ndarray, w: np.ndarray) -> np.ndarray:
 class QAdd(Requantising):
     """Residual add: the accumulator is `a * multipliers[0] + b * multipliers[1] + constant`.
 
-    Inputs: a, b int8[N, H, W, C]. `mismatches` counts the operand pairs, of 65,536, whose result
-    differs from the float32 definition that the constants were fitted to.
+    Inputs: a, b int8[N, H, W, C]. `mismatches` counts the operand pairs, out of 65,536, whose
+    result differs from the float32 definition to which the constants were fitted.
     """
 
     multipliers: Pair
@@ -220,7 +220,7 @@ class QAvgPool(Requantising):
     """Average pooling: the accumulator is `sum(window) + constant`; padding is `zero_point_x`.
 
     Inputs: x int8[N, H, W, C]. `mismatches` counts the reachable sums whose result differs from
-    the float32 definition that `scale` was fitted to.
+    the float32 definition to which `scale` was fitted.
     """
 
     kernel: Pair
@@ -245,7 +245,7 @@ class QAvgPool(Requantising):
 
 @operator("qmaxpool")
 class QMaxPool(Clamping):
-    """Max pooling: largest value of the window, clamped; padding is -128.
+    """Max pooling: the largest value of each window, clamped; padding is -128.
 
     Inputs: x int8[N, H, W, C].
     """
@@ -267,7 +267,10 @@ class QMaxPool(Clamping):
 
 @operator("qlut", 2)
 class QLut(Accelerated):
-    """Any function of one int8: `y = table[x + 128]`. Inputs: x int8[...], table int8[256]."""
+    """Table lookup, for any function of one int8: `y = table[x + 128]`.
+
+    Inputs: x int8[...], table int8[256].
+    """
 
     reads_constants: ClassVar[bool] = True
 
@@ -283,12 +286,12 @@ class QLut(Accelerated):
 
 @operator("qmatmul", 2)
 class QMatMul(Requantising):
-    """Matrix products of two activations, one for each image and head, as attention has them.
+    """Matrix products of two activations, one for each image and head, as in attention.
 
-    Inputs: a int8[N, heads, M, K], b int8[N, heads, K, L], or b int8[N, heads, L, K] if
-    `transposed`. The result is int8[N, heads, M, L], and the accumulator
-    `sum((a - zero_point_a) * (b - zero_point_b))`. Where `joined` says so, for a, b and the result,
-    heads lie side by side in the channels: a is int8[N, 1, M, heads * K], and so on.
+    Inputs: a int8[N, heads, M, K], and b int8[N, heads, K, L], or int8[N, heads, L, K] if
+    `transposed`. The result is int8[N, heads, M, L]. The accumulator is
+    `sum((a - zero_point_a) * (b - zero_point_b))`. `joined` has a flag for a, for b and for the
+    result. If it is set, the heads lie side by side in the channels: a is int8[N, 1, M, heads * K].
     """
 
     heads: int
@@ -315,7 +318,7 @@ class QMatMul(Requantising):
         return TensorType("int8", (*a[:3], columns))
 
     def _apart(self, kind: TensorType, joined: bool, types: Types) -> Quad:
-        """Return [N, heads, rows, channels of a head] of an operand."""
+        """Return the extents [N, heads, rows, channels of a head] of an operand."""
         n, heads, rows, channels = kind.shape
         if not joined:
             return n, heads, rows, channels
@@ -330,7 +333,7 @@ class QMatMul(Requantising):
         )
         if self.transposed:
             b = b.swapaxes(2, 3)
-        # Sums stay below 2**53 by far, so that binary64 adds them exactly.
+        # The sums stay far below 2**53, so binary64 adds them exactly.
         left, right = a.astype(np.float64), b.astype(np.float64)
         totals = (left - self.zero_point_a) @ (right - self.zero_point_b)
         if totals.size and np.abs(totals).max() >= 2**31:
@@ -343,20 +346,23 @@ class QMatMul(Requantising):
 
 
 def _split_heads(x: np.ndarray, heads: int) -> np.ndarray:
-    """[N, 1, M, heads * C] -> [N, heads, M, C]."""
+    """Split the heads: [N, 1, M, heads * C] -> [N, heads, M, C]."""
     n, _, rows, channels = x.shape
     return x.reshape(n, rows, heads, channels // heads).swapaxes(1, 2)
 
 
 def _join_heads(x: np.ndarray) -> np.ndarray:
-    """[N, heads, M, C] -> [N, 1, M, heads * C]."""
+    """Join the heads: [N, heads, M, C] -> [N, 1, M, heads * C]."""
     n, heads, rows, channels = x.shape
     return x.swapaxes(1, 2).reshape(n, 1, rows, heads * channels)
 
 
 @operator("qconcat", 1, 1000)
 class QConcat(Rearranging):
-    """Join along `axis`. Inputs: int8[N, H, W, C] of one quantisation, equal on other axes."""
+    """Concatenation along `axis`.
+
+    Inputs: int8[N, H, W, C], all of one quantisation, with equal extents on the other axes.
+    """
 
     axis: int
 
@@ -371,7 +377,7 @@ class QConcat(Rearranging):
 
 @operator("qresize")
 class QResize(Rearranging):
-    """Repeat pixels: `y[n, i, j, c] = x[n, i // factors[0], j // factors[1], c]`.
+    """Resize by repeating pixels: `y[n, i, j, c] = x[n, i // factors[0], j // factors[1], c]`.
 
     Inputs: x int8[N, H, W, C].
     """
@@ -391,7 +397,7 @@ class QResize(Rearranging):
 
 @operator("qslice")
 class QSlice(Rearranging):
-    """`x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.
+    """Slice `x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range; the last step is 1.
 
     Inputs: x int8[N, H, W, C].
     """

@@ -1,6 +1,6 @@
-"""Operators that move, repeat, join and surround elements; what they move keeps its quantisation.
+"""Operators that move, repeat, join and pad elements; the elements keep their quantisation.
 
-`Pad`, `Slice`, `Concat`, `Reshape`, `Transpose` and `Shift` are known to the passes.
+The passes recognise `Pad`, `Slice`, `Concat`, `Reshape`, `Transpose` and `Shift`.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..types import Quantisation, TensorType, Types
 
 @operator("shift")
 class Shift(Operator):
-    """uint8 -> int8 (minus 128) or int8 -> uint8 (plus 128); exact."""
+    """Exact shift by 128: uint8 -> int8 subtracts it, int8 -> uint8 adds it."""
 
     def result_type(self, types: Types) -> TensorType:
         (x,) = types
@@ -28,7 +28,7 @@ class Shift(Operator):
 
 @operator("reshape")
 class Reshape(Operator):
-    """The same elements in the same order, in another shape."""
+    """The same elements in the same order, with another shape."""
 
     shape: tuple[int, ...]
 
@@ -45,7 +45,7 @@ class Reshape(Operator):
 
 @operator("transpose")
 class Transpose(Operator):
-    """Axis i of the output is axis `permutation[i]` of the input."""
+    """Permutation of axes: axis i of the output is axis `permutation[i]` of the input."""
 
     permutation: tuple[int, ...]
 
@@ -61,7 +61,7 @@ class Transpose(Operator):
 
 @operator("slice")
 class Slice(Operator):
-    """`x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range and steps positive."""
+    """Slice `x[starts[i]:stops[i]:steps[i]]` on each axis i, all in range, with positive steps."""
 
     starts: tuple[int, ...]
     stops: tuple[int, ...]
@@ -81,7 +81,7 @@ def slice_type(
     steps: tuple[int, ...],
     types: Types,
 ) -> TensorType:
-    """Return the type of what a slice keeps."""
+    """Return the type of a slice."""
     (x,) = types
     bounds = list(zip(starts, stops, steps, strict=True))
     fits = len(bounds) == len(x.shape) and all(
@@ -94,7 +94,7 @@ def slice_type(
 
 @operator("concat", 1, 1000)
 class Concat(Operator):
-    """Join along `axis`."""
+    """Concatenation along `axis`."""
 
     axis: int
 
@@ -106,7 +106,7 @@ class Concat(Operator):
 
 
 def concat_type(op: Operator, axis: int, types: Types) -> TensorType:
-    """Return the type of tensors joined along an axis."""
+    """Return the type of tensors concatenated along an axis."""
     first = types[0]
     rest = [t.shape[:axis] + t.shape[axis + 1 :] for t in types]
     fits = axis < len(first.shape) and all(
@@ -138,7 +138,7 @@ class Expand(Operator):
 
 @operator("pad")
 class Pad(Operator):
-    """Surround with `value`: `before[i]` and `after[i]` elements on axis i (not negative)."""
+    """Padding with `value`: `before[i]` and `after[i]` elements on axis i (not negative)."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""Rare operators, run by the reference implementation that comes with `onnx`: slow and correct.
+"""Rare operators, run by the reference implementation in the `onnx` package: correct but slow.
 
-Their types are found at import, by a run on zeros, and kept as attributes, so that
-a graph says everything about itself; a result of any other type is refused. `onnx` is imported
-where such an operator runs.
+The importer finds their types with a run on zeros and keeps them as attributes, so a graph
+describes itself completely. A result of any other type is an error. The `onnx` package is imported
+only when such an operator runs.
 """
 
 from functools import lru_cache
@@ -15,21 +15,21 @@ from ..operator import Operator, operator
 from ..types import DTYPES, TensorType, Types
 
 ReferenceAttribute = tuple[str, int | float | str | bytes | tuple[Any, ...]]
-"""Name and value; a tensor is the bytes of its TensorProto."""
+"""Name and value of an attribute; a tensor is stored as the bytes of its TensorProto."""
 
 
 @operator("onnx_reference", 0, 100)
 class OnnxReference(Operator):
-    """ONNX operator `kind` of `domain` as of operator set `version`.
+    """ONNX operator `kind` of `domain` in version `version` of its operator set.
 
     Attributes
     ----------
     attributes : tuple of ReferenceAttribute
-        As the model gives them.
+        Attributes of ONNX's operator, with defaults filled in.
     present : tuple of bool
-        For each of ONNX's operands, whether it is given.
+        Whether each of ONNX's operands is given.
     results : tuple of (int, str, tuple of int)
-        Which of ONNX's results the node has, with their element types and shapes.
+        Position among ONNX's results, element type and shape of each output of the node.
     """
 
     domain: str
@@ -56,19 +56,19 @@ class OnnxReference(Operator):
         return found
 
     def run(self, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Run the reference implementation, whatever types it gives.
+        """Run the reference implementation and return its results without checking their types.
 
         Raises
         ------
         CompileError
-            If it fails.
+            If the reference implementation fails.
         """
         types = tuple((str(array.dtype), array.shape) for array in arrays)
         names = [f"x{i}" for i, given in enumerate(self.present) if given]
         try:
             with np.errstate(all="ignore"):
                 results = _evaluator(self, types).run(None, dict(zip(names, arrays, strict=True)))
-        except Exception as error:  # third-party code raises anything over operands it cannot take
+        except Exception as error:  # third-party code may raise anything on bad operands
             detail = " ".join(f"{type(error).__name__}: {error}".split())
             raise CompileError(
                 f"`{self.kind}`: expected operands that ONNX's reference computes with, got "

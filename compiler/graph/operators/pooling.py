@@ -1,6 +1,7 @@
-"""Pools: of images, as the passes know them; over any number of axes; with the maxima's indices.
+"""Pools: of images, as the passes know them, over any number of axes, and with indices of maxima.
 
-Pads are all befores, then all afters; (top, left, bottom, right) on an image.
+Pads list the starts of all axes, then the ends of all axes; for an image, (top, left, bottom,
+right).
 """
 
 import math
@@ -26,7 +27,7 @@ def _pooled_image(op: "MaxPool | AveragePool", dilations: Pair, types: Types) ->
 
 @operator("maxpool")
 class MaxPool(Operator):
-    """Max pooling in ONNX's layout, x [N, C, H, W] of any number type; padding never wins.
+    """Max pooling in ONNX's layout, x [N, C, H, W] of any number type; padding is never chosen.
 
     With `channels_last`, x and y are [N, H, W, C].
     """
@@ -54,9 +55,9 @@ class MaxPool(Operator):
 class AveragePool(Operator):
     """Average pooling in ONNX's layout, x float32[N, C, H, W].
 
-    The divisor counts padding or not (`count_include_pad`); it never counts `overhang`, the rows
-    and columns that the last windows reach beyond the padding (ONNX's `ceil_mode`). With
-    `channels_last`, x and y are [N, H, W, C].
+    `count_include_pad` tells whether the divisor counts padding. The divisor never counts
+    `overhang`, the rows and columns that the last windows read beyond the padding (ONNX's
+    `ceil_mode`). With `channels_last`, x and y are [N, H, W, C].
     """
 
     kernel: Pair
@@ -93,7 +94,7 @@ def _average(op: "AveragePool | VolumePool", x: np.ndarray, dilations: Extents) 
 class VolumePool(Operator):
     """Pooling of x [N, C, ...]: `kind` is max, average or lp (with exponent `p`).
 
-    An average's divisor is that of `AveragePool`.
+    An average has the same divisor as `AveragePool`.
     """
 
     kind: str
@@ -120,7 +121,7 @@ class VolumePool(Operator):
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         axes = tuple(range(x.ndim, 2 * x.ndim - 2))
-        values = np.ascontiguousarray(wide(x))  # NumPy's order of summation follows from the layout
+        values = np.ascontiguousarray(wide(x))  # the layout determines the order of NumPy's sums
         if self.kind == "average":
             return _average(self, values, self.dilations).astype(x.dtype)
         padding = lowest(values) if self.kind == "max" else 0
@@ -133,9 +134,9 @@ class VolumePool(Operator):
 
 @operator("maxpool_indices")
 class MaxPoolIndices(Operator):
-    """Max pooling and the flat int64 index of each maximum in x, the spatial axes row by row.
+    """Max pooling, and the flat int64 index of each maximum in x.
 
-    Column by column if `columns_first`.
+    The index counts the spatial axes row by row, or column by column if `columns_first`.
     """
 
     kernel: Extents

@@ -8,7 +8,7 @@ from ..types import NUMBERS, TensorType, Types, wide
 
 @operator("matmul", 2)
 class MatMul(Operator):
-    """Matrix product of the last two axes, the others broadcast; narrow floats sum in float32."""
+    """Matrix product of the last two axes; other axes broadcast; narrow floats sum in float32."""
 
     def result_type(self, types: Types) -> TensorType:
         a, b = types
@@ -25,7 +25,7 @@ class MatMul(Operator):
 
 @operator("einsum", 1, 100)
 class Einsum(Operator):
-    """Einstein's sum; `equation` as NumPy and ONNX write it, such as `ij,jk->ik`."""
+    """Einstein summation; `equation` as in NumPy and ONNX, such as `ij,jk->ik`."""
 
     equation: str
 

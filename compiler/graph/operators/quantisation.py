@@ -1,7 +1,7 @@
-"""Quantisation: with constant scales, as the passes know it, and in ONNX's general form.
+"""Quantisation, both with constant scales, which the passes recognise, and in ONNX's general form.
 
-The general form computes scales at run time, in blocks, for any narrow type. Source: ONNX operators
-QuantizeLinear and DequantizeLinear.
+The general form takes scales computed at run time, block by block, and any narrow type. Source:
+ONNX operators QuantizeLinear and DequantizeLinear.
 """
 
 import ml_dtypes
@@ -16,7 +16,7 @@ NARROW = (*NARROW_INTEGERS, *FLOAT8, "float4_e2m1fn")
 
 
 def along(values: tuple[float, ...], axis: int | None, rank: int, dtype: type) -> np.ndarray:
-    """Shape per-channel values so that they broadcast along `axis` of a tensor of `rank`."""
+    """Reshape per-channel values so that they broadcast along `axis` of a tensor of `rank`."""
     array = np.array(values, dtype=dtype)
     return array.reshape(() if axis is None else [-1 if i == axis else 1 for i in range(rank)])
 
@@ -30,10 +30,10 @@ def _expect_channels(op: "Quantize | Dequantize", types: Types) -> None:
 
 @operator("quantize")
 class Quantize(Operator):
-    """float32 -> integers: `saturate(round_half_even(x / scale) + zero_point)`.
+    """Quantise float32: `saturate(round_half_even(x / scale) + zero_point)`.
 
-    One scale and zero point for all (`axis` None), or one for each index of `axis`. NaN gives the
-    zero point.
+    There is one scale and zero point for the whole tensor (`axis` None), or one for each index of
+    `axis`. NaN gives the zero point.
     """
 
     scales: tuple[float, ...]
@@ -59,7 +59,7 @@ class Quantize(Operator):
 
 @operator("dequantize")
 class Dequantize(Operator):
-    """Integers -> float32: `float32(x - zero_point) * scale`; see `Quantize`."""
+    """Dequantise to float32: `float32(x - zero_point) * scale`; see `Quantize`."""
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -78,7 +78,7 @@ class Dequantize(Operator):
 
 
 def _spread(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block: int) -> np.ndarray:
-    """Return scales or zero points so that they broadcast to `shape`."""
+    """Reshape scales or zero points so that they broadcast to `shape`."""
     if parameter.size == 1 and not block:
         return parameter.reshape(())
     if not block:
@@ -88,7 +88,7 @@ def _spread(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block: int
 
 
 def _narrowed(x: np.ndarray, dtype: str, saturate: bool) -> np.ndarray:
-    """Round floats to a type of 8 bits or fewer; too large ones become its largest if saturated."""
+    """Round floats to a type of 8 bits or fewer; saturate them or let them overflow."""
     kind = DTYPES[dtype]
     with np.errstate(all="ignore"):
         if not saturate:
@@ -111,11 +111,13 @@ def _expect_scales(op: "GeneralQuantize | GeneralDequantize", types: Types) -> N
 
 @operator("general_quantize", 2, 3)
 class GeneralQuantize(Operator):
-    """round(x / scale) + zero point, saturated to `dtype`; inputs x, scale, [zero point].
+    """Quantise to `dtype`: `saturate(round(x / scale) + zero point)`.
 
-    Scales are one for all, one for each index of `axis`, or one for each `block` elements along it
-    (0 for none). `precision` is the type that divides, the scale's by default. Without `saturate`,
-    floats overflow as their type does.
+    The inputs are x, the scale and, optionally, the zero point.
+
+    There is one scale for the whole tensor, one for each index of `axis`, or one for each `block`
+    elements along it (0 for none). The division runs in the type `precision`, by default that of
+    the scale. Without `saturate`, floats overflow as their type does.
     """
 
     axis: int
@@ -153,7 +155,7 @@ class GeneralQuantize(Operator):
 
 @operator("general_dequantize", 2, 3)
 class GeneralDequantize(Operator):
-    """(x - zero point) * scale as `dtype`; inputs and scales as in `GeneralQuantize`."""
+    """Dequantise to `dtype`: `(x - zero point) * scale`; inputs as in `GeneralQuantize`."""
 
     axis: int
     block: int

@@ -1,6 +1,6 @@
-"""Recurrent layers: RNN, GRU and LSTM as ONNX defines them, one step of the sequence at a time.
+"""Recurrent layers: RNN, GRU and LSTM as ONNX defines them, computed one time step after another.
 
-Gates stand in ONNX's order: z, r, h for GRU; i, o, f, c for LSTM.
+Gates are in ONNX's order: z, r, h for GRU; i, o, f, c for LSTM.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .elementwise import UNARY
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 FUNCTIONS = {"RNN": 1, "GRU": 2, "LSTM": 3}
-"""Activations of each direction."""
+"""Number of activation functions in each direction."""
 
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
@@ -40,17 +40,17 @@ class Recurrent(Operator):
     """A recurrent layer; `kind` is RNN, GRU or LSTM.
 
     Inputs: x [S, N, I], w [D, G * H, I], r [D, G * H, H], bias [D, 2 * G * H], int32 lengths [N],
-    first state [D, N, H]; for LSTM the first cell state and peepholes [D, 3 * H] too. Outputs:
-    all states [S, D, N, H], the last ones [D, N, H], for LSTM the last cell states too.
+    first state [D, N, H]; for LSTM also the first cell state and peepholes [D, 3 * H]. Outputs:
+    all states [S, D, N, H], the last states [D, N, H], and for LSTM the last cell states.
 
     Attributes
     ----------
     direction : str
         forward, reverse or bidirectional.
     activations : tuple of (str, float, float)
-        Name, alpha and beta for each gate function of each direction.
+        Name, alpha and beta of each gate function in each direction.
     clip : float
-        Bound of what goes into the activations; 0 for none.
+        Limit on the magnitude of the activations' inputs; 0 for none.
     linear_before_reset, input_forget : bool
         As in ONNX's GRU and LSTM.
     """
@@ -122,7 +122,7 @@ def _run(
     lengths: np.ndarray,
     operands: list[np.ndarray],
 ) -> tuple[np.ndarray, ...]:
-    """One direction: all states [S, N, H], then the last state and cell state [N, H]."""
+    """Run one direction: return all states [S, N, H], and the last state and cell state [N, H]."""
     w, r, bias, state, *more = operands
     cell, peepholes = more or (None, None)
     every = np.zeros((len(x), *state.shape), dtype=x.dtype)

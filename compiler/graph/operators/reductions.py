@@ -1,4 +1,4 @@
-"""Reductions, softmax, and the largest elements of an axis.
+"""Reductions, softmax, and the largest elements along an axis.
 
 Floats narrower than 32 bits are computed in float32 and rounded once.
 """
@@ -13,7 +13,7 @@ from ..types import FLOATS, NUMBERS, TensorType, Types, wide
 
 
 def _extreme(function: Callable[..., np.ndarray], largest: bool) -> Callable[..., np.ndarray]:
-    """Return np.max or np.min; of nothing, it is the type's other end."""
+    """Return np.max or np.min; the result over no elements is a limit of the type."""
 
     def reduce_(x: np.ndarray, axis: tuple[int, ...], keepdims: bool) -> np.ndarray:
         if x.dtype.kind == "f":
@@ -51,12 +51,12 @@ REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 POSITIONS = ("ArgMax", "ArgMin", "LastArgMax", "LastArgMin")
-"""Reductions to the index of the first, or the last, of the largest or smallest elements."""
+"""Reductions to an index: of the first or the last of the largest or smallest elements."""
 
 
 @operator("reduce")
 class Reduce(Operator):
-    """Reduce over `axes`; `kind` as in ONNX, or LastArgMax, LastArgMin: of equals, the last."""
+    """Reduction over `axes`; `kind` as in ONNX, or LastArgMax and LastArgMin: last among equals."""
 
     kind: str
     axes: tuple[int, ...]
@@ -92,7 +92,7 @@ class Reduce(Operator):
 class Softmax(Operator):
     """Softmax over the axes from `axis` to `stop` (exclusive) together; its logarithm if `log`.
 
-    float16 is rounded after each step, as ONNX's definition by other operators does.
+    Each step rounds float16, as in ONNX's definition of Softmax by other operators.
     """
 
     axis: int
@@ -119,7 +119,7 @@ class Softmax(Operator):
 class TopK(Operator):
     """The `count` largest (or smallest) elements along `axis` in order, and their int64 indices.
 
-    Of equal elements the one of the lower index comes first.
+    Among equal elements, the one with the lower index comes first.
     """
 
     axis: int

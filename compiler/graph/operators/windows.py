@@ -1,7 +1,7 @@
-"""Windows of convolutions and pools over any number of axes: how many there are, and views of them.
+"""Windows of convolutions and pools over any number of axes: their number, and views of them.
 
-Pads are all befores, then all afters. The axes that windows slide over are `first` and those behind
-it: 2 where channels stand before them, 1 where they stand last.
+Pads list the starts of all axes, then the ends of all axes. Windows slide over the axes from
+`first` on. `first` is 2 if channels come before these axes, and 1 if channels come last.
 """
 
 import math
@@ -13,14 +13,14 @@ import numpy as np
 from ....errors import CompileError
 
 Extents = tuple[int, ...]
-"""One entry for each axis, or two for pads."""
+"""One entry for each axis; for pads, two."""
 
 LARGEST_PADDING = 1 << 20
-"""Most padding of a window on one axis, both sides together."""
+"""Largest padding of a window on one axis, both sides together."""
 
 
 def fits_window(operator: Any, axes: int) -> bool:
-    """Tell whether an operator's strides, dilations and pads are as many as `axes` ask for."""
+    """Tell whether strides, dilations and pads of an operator have the lengths for `axes` axes."""
     counts = (len(operator.strides), len(operator.dilations), len(operator.pads))
     return counts == (axes, axes, 2 * axes)
 
@@ -28,17 +28,21 @@ def fits_window(operator: Any, axes: int) -> bool:
 def window_extents(
     operator: Any, sizes: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return how many windows an operator has on each axis of `sizes` elements.
+    """Return the number of windows of an operator on each axis.
 
     Parameters
     ----------
-    operator
-        With `strides`, `pads`, and `overhang` if it has one.
+    operator : Operator
+        Operator with `strides`, `pads` and, optionally, `overhang`.
+    sizes : sequence of int
+        Extents of the axes, without padding.
+    kernel, dilations : sequence of int
+        Taps of a window, and the distance between them, on each axis.
 
     Raises
     ------
     CompileError
-        If not even one window fits, or the padding is absurdly large.
+        If not a single window fits, or the padding is too large.
     """
     count, extents = len(sizes), []
     more = getattr(operator, "overhang", (0,) * count)
@@ -68,11 +72,12 @@ def windows(
     dilations: Sequence[int],
     first: int = 2,
 ) -> np.ndarray:
-    """View a padded array as its windows, without copying.
+    """Return a view of a padded array as its windows, without copying.
 
     Returns
     -------
-    [N, C, places..., taps...], or [N, places..., C, taps...] for a `first` of 1.
+    ndarray
+        [N, C, places..., taps...], or [N, places..., C, taps...] if `first` is 1.
     """
     axes = tuple(range(first, first + len(kernel)))
     spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
@@ -89,9 +94,9 @@ def surround(
     overhang: Sequence[int] = (),
     first: int = 2,
 ) -> np.ndarray:
-    """Pad the axes of windows with `value`, and `overhang` elements more behind them.
+    """Pad the axes of windows with `value`, then add `overhang` elements at the end.
 
-    Where there is nothing to add, the array itself is returned.
+    If there is nothing to add, return the array itself.
     """
     count = len(pads) // 2
     more = overhang or (0,) * count
@@ -102,5 +107,5 @@ def surround(
 
 
 def lowest(x: np.ndarray) -> float | int:
-    """Return what no element is below: the padding of a maximum."""
+    """Return the lowest value of an element type: the padding of a maximum."""
     return -math.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
