@@ -1,7 +1,7 @@
 """Loop counters with running addresses: the address generator that all four units share.
 
-There is no multiplier: each level keeps the address at which its current iteration began, so the
-next address is always one of those plus a stride.
+There is no multiplier. Each level keeps the address at which its current iteration began, so the
+next address is always one of these addresses plus a stride.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from ..isa.instructions import Instruction
 class AffineNest(wiring.Component):
     """Step through an affine loop nest, one iteration per cycle without bubbles.
 
-    The first iteration stands at the outputs the cycle after `load`; the next one the cycle after
+    The first iteration is at the outputs in the cycle after `load`, the next one in the cycle after
     `advance`. A `load` may coincide with the `advance` of the last iteration. Addresses wrap at
     their width.
 
@@ -41,15 +41,15 @@ class AffineNest(wiring.Component):
     advance : In(1)
         Step to the next iteration; allowed while `active`.
     active : Out(1)
-        An iteration stands at the outputs.
+        An iteration is at the outputs.
     addresses : Out(struct)
         One register per operand.
     last : Out(1)
         This is the final iteration.
     ends : Out(levels)
-        Bit `l`: level `l` and all levels inside it stand at their last iterations.
+        Bit `l`: level `l` and all levels inside it are at their last iterations.
     zeros : Out(levels)
-        Bit `l`: level `l` stands at its first iteration.
+        Bit `l`: level `l` is at its first iteration.
     """
 
     def __init__(
@@ -116,10 +116,10 @@ class AffineNest(wiring.Component):
         Parameters
         ----------
         command : struct view
-            Of a `command_layout`: raw fields, dots replaced by `__`.
+            Fields of a `command_layout`, as encoded, with dots replaced by `__`.
         nests : Iterable[str]
-            Names of the nests of the command, outermost first; their levels are taken in order
-            until this nest's levels are filled.
+            Names of the command's nests, outermost first. Their levels are taken in order until
+            this nest's levels are filled.
         """
         assignments = [
             self.parameters.base[operand].eq(getattr(command, operand)) for operand in self.widths
@@ -145,7 +145,7 @@ class AffineNest(wiring.Component):
         remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in depth]
         at_start = [Signal(name=f"at_start_{n}") for n in depth]
         # Within a nest the outermost level never restarts, and the innermost one either steps or
-        # restarts, so that it never rests at its end.
+        # restarts, so it never stays at its end.
         extents = {n: Signal(self.extent_bits, name=f"extent_{n}") for n in depth[1:]}
         single = {n: Signal(name=f"single_{n}") for n in depth[1:]}
         at_end = {n: Signal(name=f"at_end_{n}") for n in depth[:-1]}
@@ -234,7 +234,7 @@ class AffineNest(wiring.Component):
         stride = Signal(width, name=f"{operand}_stride")
         following = Signal(width, name=f"{operand}_following")
 
-        # At most one select is set, so an OR of masked values is the shortest path.
+        # At most one select is set, so an OR of masked values has the shortest delay.
         origins = [Mux(between, self.parameters.base[operand], 0)]
         current = base
         for level, selected in enumerate(steps):

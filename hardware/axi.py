@@ -1,6 +1,6 @@
-"""The memory port: AXI4 signals, and the streams that the units see instead.
+"""The memory port: its AXI4 signals, and the streams that the units use in their place.
 
-A port carries one address, always INCR bursts of whole beats, no identifiers, so that responses
+Bursts are always of type INCR and consist of whole beats. There are no identifiers, so responses
 arrive in request order. Source: AMBA AXI protocol specification, ARM IHI 0022, issue H.
 """
 
@@ -24,7 +24,7 @@ WINDOW_BITS = 32
 
 
 def read_port(configuration: Configuration) -> wiring.Signature:
-    """Channels AR and R, seen from the master; names without prefix, as in the specification."""
+    """Channels AR and R, seen from the master, with the specification's names without a prefix."""
     return wiring.Signature(
         {
             **_address_channel("ar", configuration),
@@ -71,7 +71,7 @@ def request_layout(configuration: Configuration) -> data.StructLayout:
 
 
 def read_beat_layout(configuration: Configuration) -> data.StructLayout:
-    """One beat of read data; `failed` is a response other than OKAY, `last` ends a burst."""
+    """One beat of read data; `failed` marks a response other than OKAY, `last` ends a burst."""
     return data.StructLayout({"data": configuration.bus_bits, "failed": 1, "last": 1})
 
 

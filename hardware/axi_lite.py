@@ -14,7 +14,7 @@ RESPONSE_OKAY = 0
 
 
 def axi_lite_port(address_bits: int) -> wiring.Signature:
-    """All channels, seen from the master; names as in the specification, without prefix."""
+    """All channels, seen from the master, with the specification's names without a prefix."""
     return wiring.Signature(
         {
             "awaddr": Out(address_bits),
@@ -41,13 +41,13 @@ def axi_lite_port(address_bits: int) -> wiring.Signature:
 class AxiLiteRegisters(wiring.Component):
     """Turn bus transfers into one-cycle register accesses; one of each kind at a time.
 
-    A write happens when address and data are both there, a read two cycles after its address; both
-    always answer OKAY. Writes of less than a whole register are ignored.
+    A write happens when address and data have both arrived, a read two cycles after its address.
+    The response is always OKAY. Writes of less than a whole register are ignored.
 
     Parameters
     ----------
     address_bits : int
-        Of a byte offset.
+        Width of a byte offset.
 
     Members
     -------
@@ -114,6 +114,6 @@ class AxiLiteRegisters(wiring.Component):
 
 
 def _aligned(offset: Value) -> Value:
-    """Drop the bits of a byte inside a register."""
+    """Clear the bits that select a byte inside a register."""
     byte_bits = (STROBE_BITS - 1).bit_length()
     return offset & ~((1 << byte_bits) - 1)

@@ -1,4 +1,4 @@
-"""Data side of STORE: pieces read from scratchpads and packed into beats."""
+"""Data side of STORE: reads pieces from scratchpads and packs them into beats."""
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -29,16 +29,16 @@ def read_client(memory: Memory, configuration: Configuration) -> wiring.Signatur
 class BeatPacker(wiring.Component):
     """Read the row of each piece and merge pieces into beats, one piece per cycle.
 
-    A beat stands at `beats` `READ_LATENCY` + 3 cycles after its last piece was taken. A piece that
-    ends a beat waits while `QUEUED_BEATS` beats are on their way.
+    A beat is at `beats` `READ_LATENCY` + 3 cycles after its last piece was taken. A piece that ends
+    a beat waits while `QUEUED_BEATS` beats are in flight.
 
     Members
     -------
     pieces : In(stream of piece_layout)
     act, acc : Out(read_client)
-        The row is read in the cycle in which its piece is taken.
+        A row is read in the cycle in which its piece is taken.
     beats : Out(stream of write_beat_layout)
-        Strobes are low for bytes that no piece supplied.
+        Strobes are low for bytes outside all pieces.
     """
 
     def __init__(self, configuration: Configuration):
@@ -60,7 +60,7 @@ class BeatPacker(wiring.Component):
         m.submodules.queue = queue = Queue(write_beat_layout(self.configuration), QUEUED_BEATS)
         wiring.connect(m, queue.output, wiring.flipped(self.beats))
 
-        # A slot of the queue is reserved before the read, so that the data never wait.
+        # A slot of the queue is reserved before the read, so the data never wait.
         piece = self.pieces.payload
         slots = Signal(range(QUEUED_BEATS + 1), init=QUEUED_BEATS)
         takes = Signal()
@@ -76,8 +76,8 @@ class BeatPacker(wiring.Component):
                 client.address.eq(piece.row),
             ]
 
-        # Pieces travel beside their rows: through the scratchpad, then one cycle to pick their
-        # bytes from the row, then one to move them into place.
+        # Pieces are delayed like their rows: through the scratchpad, then one cycle to pick their
+        # bytes from the row, then one cycle to move them into place.
         valids = Signal(READ_LATENCY + 2)
         m.d.sync += valids.eq(Cat(takes, valids))
         stages = [piece]
@@ -126,11 +126,11 @@ def expand(mask: Value) -> Value:
 
 
 def pick_bytes(m: Module, row: Value, first: Value, bus_bytes: int) -> Value:
-    """Take as many bytes as a beat has from a row, starting at byte `first`.
+    """Take one beat of bytes from a row, starting at byte `first`.
 
-    Byte `i` of the row goes to place `i` modulo the beat. Two neighbouring beat-sized words of the
-    row can contribute. Even and odd words are selected separately, so that the multiplexers
-    together are no larger than one over all words.
+    Byte `i` of the row goes to place `i` modulo the beat. Two adjacent beat-sized words of the row
+    can contribute. Even and odd words are selected separately, so the two multiplexers together are
+    no larger than one over all words.
     """
     row_bytes = len(row) // 8
     if row_bytes <= bus_bytes:

@@ -1,4 +1,4 @@
-"""Issue side of LOAD and STORE: from a command to bursts on the memory port."""
+"""Issue side of LOAD and STORE: turns commands into bursts on the memory port."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
@@ -14,11 +14,11 @@ from .layouts import command_layout
 from .queue import Queue
 
 MEMORY_CODE = {Load: "destination", Store: "source"}
-"""The command's field that selects a scratchpad."""
+"""Field of the command that selects a scratchpad."""
 
 
 def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
-    """One burst: where in memory, where in the scratchpad, and how many bytes.
+    """One burst: its address in memory, its place in the scratchpad and its number of bytes.
 
     `address` and `local` count bytes. `last` marks the final burst of a command. A fill (LOAD only)
     is one burst per run of any length; it has a `value` and no address.
@@ -40,8 +40,8 @@ def burst_layout(family: type[Load] | type[Store], configuration: Configuration)
 class BurstIssuer(wiring.Component):
     """Unroll commands into runs and cut the runs into bursts, one per cycle without bubbles.
 
-    The first burst stands at `bursts` three cycles after its command was accepted. A run whose
-    bytes leave the data window sets `out_of_window`; neither it nor any later run is issued.
+    The first burst is at `bursts` three cycles after its command was accepted. A run whose bytes
+    leave the data window sets `out_of_window`. Neither that run nor any later one is issued.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class BurstIssuer(wiring.Component):
         command = self.commands.payload
         fills = self.family is Load
 
-        # Fields of the command that the nest does not keep; they apply to all its runs.
+        # Fields of the command that the nest does not keep. They apply to all its runs.
         carried = Signal(self.layout, reset_less=True)
         room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
         m.d.comb += [
@@ -104,7 +104,7 @@ class BurstIssuer(wiring.Component):
 
         # Runs, placed in memory and checked against the window, which starts at a page. `end` is
         # the last byte, counted from the burst boundary before the run. A run that leaves the
-        # window stays here for ever; one that crosses boundaries stays for as many bursts.
+        # window stays here until reset. One that crosses boundaries stays for several bursts.
         page_bits = (PAGE_BYTES - 1).bit_length()
         burst_bits = (self.configuration.burst_bytes - 1).bit_length()
         offset = nest.addresses.memory

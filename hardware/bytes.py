@@ -1,4 +1,4 @@
-"""Moving bytes inside a beat: rotation and masks."""
+"""Rotation and masks of the bytes in a beat."""
 
 from amaranth.hdl import Const, Mux, Value
 
@@ -13,7 +13,7 @@ def rotate_bytes(value: Value, amount: Value) -> Value:
 def mask_between(first: Value, last: Value) -> Value:
     """Set the bits `first` to `last`, both included, of a mask of 2**len(first) bits.
 
-    Shifts constants to the right, so that no intermediate value is wider than the mask.
+    The function shifts constants to the right, so no intermediate value is wider than the mask.
     """
     size = 1 << len(first)
     ones = Const((1 << size) - 1, size)

@@ -1,8 +1,8 @@
-"""Clock gating for simulation: a part at rest costs the simulator nothing.
+"""Clock gating for simulation: idle parts cost the simulator no time.
 
-On the platform SIMULATION the clock of a part at rest stops. Verilator schedules logic by clock
-domain, so it evaluates none of that part. On other platforms the clock keeps running. Both behave
-alike as long as a part that is not `awake` has no state to change that matters.
+On the platform SIMULATION the clock of an idle part stops. Verilator schedules logic by clock
+domain, so it does not evaluate that part at all. On other platforms the clock keeps running. Both
+behave alike if a part that is not `awake` changes no state that matters.
 """
 
 from collections.abc import Mapping
@@ -22,22 +22,22 @@ from amaranth.lib import wiring
 from .ram import SIMULATION
 
 SETTLING_CYCLES = 4
-"""Cycles that a part may need to come to rest after it was last `awake`."""
+"""Cycles that a part may need to become idle after it was last `awake`."""
 
 FALLING = "falling"
 
 
 class ClockGating:
-    """Add parts to a module whose clocks stop while they are at rest.
+    """Add parts to a module, with clocks that stop while the parts are idle.
 
     Parameters
     ----------
     m : Module
         Receives the parts as submodules.
     platform
-        Of the module's `elaborate`.
+        Argument of the module's `elaborate`.
     clear : Value
-        Resets every part; from a register.
+        Resets every part; must come from a register.
     """
 
     def __init__(self, m: Module, platform, clear: Value):
@@ -55,9 +55,9 @@ class ClockGating:
         name : str
             Name of their clock domain.
         parts : Mapping[str, wiring.Component]
-            By submodule name, in the domain `sync`.
+            The submodules by name, in the domain `sync`.
         awake : Value
-            A part has work, or receives some in this cycle. Must come from registers, since it is
+            A part has work, or receives work in this cycle. Must come from registers, because it is
             sampled in the middle of the cycle.
         """
         m = self.m

@@ -35,10 +35,10 @@ SETTINGS = tuple(name for name in WRITABLE if name != "CONTROL")
 class Control(wiring.Component):
     """Start, stop and observe the machine.
 
-    A start clears all units, queues and tokens (`clear`) and begins to fetch in the next cycle. A
-    run ends when FETCH has met HALT and every unit is dry. After an error or a stop, the units
-    request nothing new (`stop`), and the run ends when all outstanding transfers have arrived.
-    Settings cannot change while the machine is busy.
+    A start clears all units, queues and tokens (`clear`), and FETCH begins in the next cycle. A run
+    ends when FETCH has reached HALT and every unit is dry. After an error or a stop, the units make
+    no new requests (`stop`), and the run ends when all outstanding transfers have arrived. Settings
+    cannot change while the machine is busy.
 
     Members
     -------
@@ -46,12 +46,12 @@ class Control(wiring.Component):
     clear : Out(1)
         Reset everything but memories and settings.
     start : Out(1)
-        FETCH begins.
+        FETCH starts.
     stop : Out(1)
-        Nothing new is requested or dispatched.
+        No new requests are made and no instructions dispatched.
     program_base, program_bytes, data_base, data_bytes : Out(32)
     halted : In(1)
-        FETCH has met HALT.
+        FETCH has reached HALT.
     dry : In(1)
         No unit has an instruction.
     draining : In(1)
@@ -114,11 +114,11 @@ class Control(wiring.Component):
         return m
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
-        """Step from start to done; `error` outlives the units' errors, which `clear` resets."""
+        """Step from start to done; `error` stays set when `clear` resets the units' errors."""
         m.d.comb += self.interrupt.eq(~busy & (done | (error != Error.NONE)))
         with m.FSM() as run:
             m.d.comb += busy.eq(~run.ongoing("Idle"))
-            # The units are also held in the cycle of a reset, so that no request is forgotten.
+            # The units also stop in the cycle of a reset, so that no request is lost.
             m.d.comb += self.stop.eq(~run.ongoing("Start") & ~run.ongoing("Run"))
             with m.State("Idle"):
                 with m.If(stop):

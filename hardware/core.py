@@ -48,7 +48,7 @@ def _prefixed(prefix: str, *signatures: wiring.Signature) -> dict[str, wiring.Me
 
 
 class Core(wiring.Component):
-    """The accelerator as it stands in a system.
+    """The whole accelerator, with its ports to the system.
 
     Members
     -------
@@ -59,8 +59,8 @@ class Core(wiring.Component):
     interrupt : Out(1)
         Level: the run is done, or an error stopped it.
     events : Out(8)
-        Per unit `u`: bit 2u, an instruction starts in this cycle (it takes its tokens, SYNC too);
-        bit 2u + 1, one retires.
+        For each unit `u`: bit 2u is set when an instruction starts in this cycle and takes its
+        tokens (a SYNC too), bit 2u + 1 when one retires.
     """
 
     def __init__(self, configuration: Configuration):
@@ -103,7 +103,7 @@ class Core(wiring.Component):
         vector_awake = gates[Unit.VECTOR].commands.valid | vector.busy
         vector_awake |= load.lut.enable | load.param.enable
         moving = [_moves(g.instructions) | g.started | g.ended for g in gates.values()]
-        # FETCH at rest offers an instruction to a full queue.
+        # An idle FETCH may still offer an instruction to a full queue.
         fetching = fetch.busy & (~fetch.instructions.valid | fetch.instructions.ready)
         fetching |= control.start | fetch.requests.valid | fetch.beats.valid
         for name, parts, awake in (
@@ -143,7 +143,7 @@ class Core(wiring.Component):
     def _connect_unit(
         self, m, unit: Unit, core, gate: TokenGate, dispatcher, tokens, control
     ) -> None:
-        """Queue, tokens, status and events of one unit."""
+        """Connect the queue, tokens, status and events of one unit."""
         wiring.connect(m, getattr(dispatcher, unit.name.lower()), gate.instructions)
         wiring.connect(m, gate.commands, core.commands)
         wiring.connect(m, core.retired, gate.retired)
@@ -244,7 +244,7 @@ def _all(bits) -> Value:
 
 
 def _join(m: Module, outer, outer_name: str, inner, inner_name: str) -> None:
-    """Connect a member of the top level with a member of a block, in the member's direction."""
+    """Connect a member of the top level to a member of a block, in the member's direction."""
     outside, inside = getattr(outer, outer_name), getattr(inner, inner_name)
     if outer.signature.members[outer_name].flow is Out:
         m.d.comb += outside.eq(inside)

@@ -11,7 +11,7 @@ COUNTER_BITS = 32
 
 
 def increments_signature(configuration: Configuration) -> wiring.Signature:
-    """Increment of each counter in this cycle: 1, or the number of bytes moved."""
+    """Increment of each counter in a cycle: 1, or the number of bytes moved."""
     return wiring.Signature(
         {
             name: Out(range(configuration.bus_bytes + 1) if name == "bytes" else 1)
@@ -21,13 +21,13 @@ def increments_signature(configuration: Configuration) -> wiring.Signature:
 
 
 class UnitCounters(wiring.Component):
-    """Add up what a unit does; counters wrap.
+    """Count the activity of a unit; counters wrap.
 
     Members
     -------
     clear : In(1)
     enable : In(1)
-        Count; otherwise hold.
+        Counters count while it is set, and hold otherwise.
     increments : In(increments_signature)
     counts : Out(32)[counters]
         In the order of `UNIT_COUNTERS`.

@@ -1,10 +1,10 @@
-"""Delay lines: hold a value until slower ones catch up."""
+"""Delay lines, which align a value with slower ones."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 
 
 def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
-    """Return the bits of `value` as they were `cycles` clock cycles ago.
+    """Return the bits of `value` from `cycles` clock cycles ago.
 
     The line is one shift register without reset; simulators update it in one operation.
 
@@ -13,11 +13,11 @@ def delayed(m: Module, value: Value, cycles: int, name: str) -> Value:
     m : Module
         Receives the register, in the domain `sync`.
     value : Value
-        Value to delay.
+        The value to delay.
     cycles : int
         At least 1.
     name : str
-        Names the register.
+        Name of the register.
     """
     width = len(value)
     line = Signal(width * cycles, name=name, reset_less=True)

@@ -1,4 +1,4 @@
-"""Dispatch: each instruction from FETCH into the queue of its unit, in program order."""
+"""Dispatch of instructions from FETCH to the queues of their units, in program order."""
 
 from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
@@ -16,7 +16,7 @@ FAMILY_OF: dict[Unit, type[Instruction]] = {
 
 
 class Dispatcher(wiring.Component):
-    """Forward instructions, combinationally; a full queue stalls all that follow.
+    """Forward instructions combinationally; a full queue stalls all later instructions.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""FETCH: read the program, check it, and hand instructions out in order."""
+"""FETCH: reads the program, checks it, and issues its instructions in order."""
 
 from functools import reduce
 from operator import or_
@@ -21,17 +21,17 @@ from .queue import Queue
 class FetchUnit(wiring.Component):
     """Prefetch instruction words and offer each one once, in program order.
 
-    A request is made only when the buffer has room for all its beats, so FETCH never stalls the
+    FETCH makes a request only when the buffer has room for all its beats, so it never stalls the
     read channel that it shares with LOAD. Otherwise an instruction that waits for a full queue
     could block the data of LOAD that this queue is waiting for. A word takes one cycle per beat to
-    assemble and stands at `instructions` two cycles after its last beat arrived.
+    assemble, and is at `instructions` two cycles after its last beat arrived.
 
     Members
     -------
     start : In(1)
-        Begin at `program_base`; ignored while `busy`.
+        Start at `program_base`; ignored while `busy`.
     stop : In(1)
-        Request and offer nothing more; beats on their way are dropped.
+        Make no more requests and offer no more instructions; beats in flight are dropped.
     program_base : In(address_bits)
         Byte address, a multiple of 32.
     program_bytes : In(32)
@@ -39,14 +39,14 @@ class FetchUnit(wiring.Component):
     beats : In(stream of read_beat_layout)
         Always ready.
     instructions : Out(stream of dispatch_layout)
-        Legal instructions for the units, SYNC included; HALT is not handed out.
+        Legal instructions for the units, SYNC included but not HALT.
     busy : Out(1)
-        FETCH runs, or has requests in flight.
+        FETCH is running, or has requests in flight.
     halted : Out(1)
-        FETCH has met HALT; until the next start.
+        FETCH has reached HALT; stays set until the next start.
     error : Out(Error)
-        Until the next start: an illegal instruction, a failed read, or no HALT at the end of the
-        program. Neither that instruction nor any later one is handed out.
+        An illegal instruction, a failed read, or no HALT at the end of the program; stays set
+        until the next start. Neither that instruction nor any later one is issued.
     """
 
     def __init__(self, configuration: Configuration):
@@ -88,8 +88,8 @@ class FetchUnit(wiring.Component):
         with m.Elif(ends | self.stop):
             m.d.sync += running.eq(0)
 
-        # Requests: aligned bursts through the program, each prepared in one cycle and made in the
-        # next. A place is reserved for each beat from its request until it leaves the buffer.
+        # Requests: aligned bursts through the program, each prepared in one cycle and issued in the
+        # next. Each beat has a reserved place from its request until it leaves the buffer.
         position = Signal(self.configuration.address_bits - beat_bits, reset_less=True)
         left_beats = Signal(WINDOW_BITS - beat_bits, reset_less=True)
         burst_bits = (self.burst_beats - 1).bit_length()
@@ -167,7 +167,7 @@ class FetchUnit(wiring.Component):
         return m
 
     def _check(self, m: Module, word, complete, failed, dry, taken, ends) -> None:
-        """Hand the word out, or end the program."""
+        """Issue the word, or end the program."""
         header = instruction_fields(word, Sync, self.configuration)
         vector = instruction_fields(word, Vector, self.configuration)
         is_halt = header.opcode == Halt.opcode

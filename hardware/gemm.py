@@ -26,23 +26,23 @@ class GemmUnit(wiring.Component):
     """ACC[acc] (+)= ACT[act] x WGT[tile], one vector-by-tile product per cycle.
 
     Timing, in cycles, with P = max(lanes_in, GEMM_REVISIT_STEPS): a tile iteration takes
-    max(rows, P). The first row of a command is read P + 1 after the command came to an idle unit;
-    after another command, its tile was fetched meanwhile and
-    max(GEMM_REVISIT_STEPS - 1, P + 1 - rows) cycles pass between the last row of the one and the
-    first row of the other, `rows` being those of the first one. Sums are written
-    `array latency` + READ_LATENCY + 1 after their row was read; a command retires in the cycle
-    after its last sums.
+    max(rows, P). The first row of a command is read P + 1 after the command reached an idle unit.
+    After another command, the tile is already fetched, and
+    max(GEMM_REVISIT_STEPS - 1, P + 1 - rows) cycles pass between the last row of the earlier
+    command and the first row of the later one; `rows` are those of the earlier command. Sums are
+    written `array latency` + READ_LATENCY + 1 after their row was read. A command retires in the
+    cycle after its last sums.
 
     Members
     -------
     commands : In(stream of command_layout)
-        Taken when the first row can follow the last one of the command before; the weights may
-        have been fetched already.
+        Taken when the first row can follow the last row of the previous command. The weights may
+        have been fetched before.
     retired : Out(stream)
     act, wgt : Out(read client)
     acc_read, acc_write : Out(read client), Out(write client)
     busy : Out(1)
-        A command is in flight, or the first tile of the next one.
+        A command is in flight, or the first tile of the next command.
     """
 
     def __init__(self, configuration: Configuration):
@@ -74,7 +74,7 @@ class GemmUnit(wiring.Component):
         m.submodules.in_flight = in_flight = InFlight(GEMMS_IN_FLIGHT)
         step = rows.step
 
-        # Both walkers read the command at the head; it is taken when its rows begin.
+        # Both walkers read the first command of the queue; it is taken when its rows begin.
         begun = Signal()
         begins = Signal()
         m.d.comb += [
@@ -102,7 +102,7 @@ class GemmUnit(wiring.Component):
             *_assign(array.weights, elements(self.wgt.data, ELEMENT_BITS)),
         ]
 
-        # Activations: issued from registers, so that deciding and reading are separate cycles.
+        # Activations: issued from registers, so the decision and the read are in separate cycles.
         vector_delay = GEMM_ISSUE_CYCLES + READ_LATENCY
         sums_delay = vector_delay + array.latency
         steps = _history(m, step.valid, sums_delay + 1, "steps")
@@ -120,7 +120,7 @@ class GemmUnit(wiring.Component):
                 mode = Value.cast(getattr(step, name))
                 m.d.comb += getattr(array, name).eq(delayed(m, mode, vector_delay, f"mode_{name}"))
 
-        # Accumulators: read so that they meet the sums, written in the cycle after.
+        # Accumulators: read so that they arrive with the sums, written in the cycle after.
         reads_at, writes_at = sums_delay - READ_LATENCY, sums_delay + 1
         overwrites = _history(m, step.overwrites, sums_delay, "overwrites")
         lasts = _history(m, step.valid & step.last, writes_at, "lasts")
@@ -152,7 +152,7 @@ class GemmUnit(wiring.Component):
 
 
 def _history(m: Module, bit: Value, cycles: int, name: str) -> dict[int, Value]:
-    """Return a bit as it was 1 to `cycles` cycles ago, keyed by that number; low after reset."""
+    """Return a bit from 1 to `cycles` cycles ago, keyed by that number; low after reset."""
     line = Signal(cycles, name=name)
     m.d.sync += line.eq(Cat(bit, line))
     return {cycle: Value.cast(line[cycle - 1]) for cycle in range(1, cycles + 1)}

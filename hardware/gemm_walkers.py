@@ -1,4 +1,4 @@
-"""The two halves of GEMM's control: one fetches weight tiles, the other issues rows."""
+"""The two walkers that control GEMM: one fetches weight tiles, the other issues rows."""
 
 from amaranth.hdl import Assert, Cat, Const, Module, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
@@ -17,9 +17,9 @@ def _address_bits(configuration: Configuration) -> dict[str, int]:
 
 
 class TileWalker(wiring.Component):
-    """Read weight tiles row by row, each one as soon as the previous tile was taken.
+    """Read weight tiles row by row, each tile as soon as the previous one was taken.
 
-    A tile's first row is read in the cycle after `load` or `take`, the others one per cycle.
+    A tile's first row is read in the cycle after `load` or `take`, the others one by one after it.
 
     Members
     -------
@@ -32,7 +32,7 @@ class TileWalker(wiring.Component):
         Read row `address` of WGT, which is row `row` of the tile.
     address, row : Out
     ready : Out(1)
-        From the cycle in which a tile's last row is read until it is taken.
+        Set from the cycle in which a tile's last row is read until the tile is taken.
     take : In(1)
         The array swaps to this tile; allowed while `ready`.
     """
@@ -60,7 +60,7 @@ class TileWalker(wiring.Component):
             {"wgt": _address_bits(self.configuration)["wgt"]},
             [("wgt",)] * self.configuration.tile_loops,
         )
-        # A tile with few rows still lasts until its accumulators may be revisited.
+        # Even a tile with few rows lasts until its accumulators may be revisited.
         count = Signal(range(max(lanes, GEMM_REVISIT_STEPS)))
         fetching, ends, loaded = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -108,8 +108,8 @@ def step_layout(configuration: Configuration) -> data.StructLayout:
 class RowWalker(wiring.Component):
     """Issue one ACT row per cycle; the first row of each tile waits until the tile is ready.
 
-    The first step of a command follows the last one of the command before by at least
-    GEMM_REVISIT_STEPS cycles, so that both may accumulate to the same row.
+    The first step of a command follows the last step of the previous command by at least
+    GEMM_REVISIT_STEPS cycles, so both may accumulate to the same row.
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""Count the commands that a unit works on, and those of them that are complete."""
+"""Counter of the commands that a unit works on, and of those that are complete."""
 
 from amaranth.hdl import Assert, Module, Signal
 from amaranth.lib import stream, wiring

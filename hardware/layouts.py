@@ -1,7 +1,8 @@
 """Bit layouts of commands and instruction words, all derived from the instruction families.
 
-A command is an instruction without its header (opcode, wait and signal masks): what a unit sees.
-Field names are those of the contract with dots replaced by `__`: `row_loops__0__extent`.
+A command is the part of an instruction that a unit receives: all but the header (opcode, wait and
+signal masks). Field names are those of the contract, with dots replaced by `__`:
+`row_loops__0__extent`.
 """
 
 from amaranth.hdl import Shape, Value
@@ -32,7 +33,7 @@ def _member(field: Field) -> str:
 def instruction_layout(
     family: type[Instruction], configuration: Configuration
 ) -> data.StructLayout:
-    """All fields of an instruction, as they lie in a word from bit 0; padding left out.
+    """All fields of an instruction in the order of the word, from bit 0, without padding.
 
     Extents and lengths are stored minus one, as encoded.
     """
@@ -42,7 +43,7 @@ def instruction_layout(
 
 
 def command_layout(family: type[Instruction], configuration: Configuration) -> data.StructLayout:
-    """The fields that a unit sees: all but the header."""
+    """The fields that a unit receives: all but the header."""
     return data.StructLayout(
         {
             _member(field): _shape(field)
@@ -53,7 +54,7 @@ def command_layout(family: type[Instruction], configuration: Configuration) -> d
 
 
 def header_bits(family: type[Instruction], configuration: Configuration) -> int:
-    """Bits in front of the command."""
+    """Number of bits before the command."""
     return width([field for field in family.layout(configuration) if field.name in HEADER])
 
 
@@ -74,9 +75,9 @@ def command_fields(
 
 
 def dispatch_layout(configuration: Configuration) -> data.StructLayout:
-    """What FETCH hands to the dispatcher.
+    """The payload that FETCH sends to the dispatcher.
 
-    `word` is the whole instruction word; a SYNC goes to the unit that it names.
+    `word` is the whole instruction word. A SYNC goes to the unit that it names.
     """
     return data.StructLayout(
         {

@@ -1,7 +1,7 @@
-"""LOAD: byte runs from main memory, or of one constant byte, into a scratchpad.
+"""LOAD: copies byte runs from main memory, or repeats a constant byte, into a scratchpad.
 
-Requests run ahead of the data by up to `outstanding_bursts` bursts, across instructions, so that
-the memory's latency counts only once.
+Requests run ahead of the data by up to `outstanding_bursts` bursts, across instructions, so the
+memory's latency counts only once.
 """
 
 from amaranth.hdl import Assert, Module, Mux, Shape, Signal
@@ -39,17 +39,18 @@ def write_client(memory: Memory, configuration: Configuration) -> wiring.Signatu
 class LoadUnit(wiring.Component):
     """Copy byte runs from main memory, or fill, one piece per cycle.
 
-    Timing: the first request stands at `requests` three cycles after the command was accepted, the
-    following ones cycle by cycle, as long as less than `outstanding_bursts` bursts, fills included,
-    are open: issued, with the last piece not taken in an earlier cycle. The piece of a beat is
-    written in the cycle after it was taken; the first piece of a fill, if nothing precedes it,
-    seven cycles after acceptance. At most `commands_in_flight` commands are worked on at a time.
+    Timing: the first request is at `requests` three cycles after the command was accepted. The
+    others follow cycle by cycle while fewer than `outstanding_bursts` bursts, fills included, are
+    open. A burst is open from its issue to the cycle in which its last piece is taken. The piece of
+    a beat is written in the cycle after it was taken; the first piece of a fill, if nothing
+    precedes it, seven cycles after acceptance. At most `commands_in_flight` commands are in
+    progress.
 
     Members
     -------
     commands : In(stream of command_layout)
     retired : Out(stream)
-        Once per command, in order; valid from the cycle in which its last bytes are at the write
+        Once per command, in order; valid from the cycle in which the last bytes are at the write
         port.
     requests : Out(stream of request_layout)
     beats : In(stream of read_beat_layout)
@@ -60,7 +61,7 @@ class LoadUnit(wiring.Component):
     data_bytes : In(32)
         Size of the data window in bytes.
     stop : In(1)
-        Request nothing more; data already requested still arrive and are written.
+        Make no more requests; data already requested still arrive and are written.
     busy : Out(1)
         Commands are in flight; after `stop` or an error, transfers are in flight.
     starved : Out(1)
@@ -68,7 +69,7 @@ class LoadUnit(wiring.Component):
     moved_bytes : Out(range(bus_bytes + 1))
         Bytes taken from memory in this cycle.
     error : Out(Error)
-        Stays until reset. After an error nothing is requested or retired.
+        Stays set until reset. After an error there are no more requests or retirements.
     """
 
     def __init__(self, configuration: Configuration):
@@ -114,8 +115,8 @@ class LoadUnit(wiring.Component):
             in_flight.accept.eq(self.commands.valid & self.commands.ready),
         ]
 
-        # Every burst is expected; all but fills are requested in the same cycle. A burst is open
-        # until its last piece is taken.
+        # Every burst is recorded as open until its last piece is taken. In the same cycle, every
+        # burst but a fill is requested.
         burst = issuer.bursts.payload
         most_open = configuration.outstanding_bursts
         open_bursts = Signal(range(most_open + 1))
@@ -159,7 +160,7 @@ class LoadUnit(wiring.Component):
         return m
 
     def _write(self, m: Module, piece, takes: Signal) -> None:
-        """Rotate the beat once; every row is the rotated beat, repeated or cut, under its mask."""
+        """Rotate the beat once; every scratchpad gets it repeated or cut to a row, with a mask."""
         bus_bytes = self.configuration.bus_bytes
         rotated = Signal(8 * bus_bytes, reset_less=True)
         row = Signal.like(piece.row, reset_less=True)

@@ -1,6 +1,6 @@
-"""One lane's copy of the look-up tables: any int8 to int8 function.
+"""One lane's copy of the look-up tables, for any function from int8 to int8.
 
-Every lane reads its own address in each cycle, so every lane has a copy. All copies are written
+Every lane reads a different address in each cycle, so every lane has a copy. All copies are written
 together, in rows of four bytes.
 """
 
@@ -19,7 +19,7 @@ ROWS = 256 // ROW_BYTES
 
 
 class LookupTable(wiring.Component):
-    """Map an int8 through the chosen table, or pass it unchanged; one value per cycle.
+    """Map an int8 through the selected table, or pass it unchanged; one value per cycle.
 
     Latency `LATENCY` cycles either way; never stalls. A row that is written while it is read has
     no defined value.
@@ -34,12 +34,12 @@ class LookupTable(wiring.Component):
     index : In(int8)
         Value x, which selects byte x + 128 of the table.
     active : In(1)
-        High from an index to its value; the output holds while it is low.
+        Must be high from an index to its value; the output holds while it is low.
     enable : In(1)
-        Look up; held still, like `table`, while values are in flight.
+        Look up; stable, like `table`, while values are in flight.
     table : In(range(tables))
     value : Out(int8)
-        For the index `LATENCY` cycles ago.
+        Value for the index `LATENCY` cycles ago.
     write_address : In(range(tables * 64))
         Row of four bytes: `table * 64 + index // 4`.
     write_data : In(32)

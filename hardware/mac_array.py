@@ -1,7 +1,7 @@
 """The weight-stationary array: one activation vector times a tile of weights per cycle.
 
 In a depthwise step the first rows of the array do not broadcast: each output lane has its own
-operand register there. These registers pass a channel's values from row to row, and so are also
+operand register there. These registers pass a channel's values from row to row, so they also form
 the delay line of the convolution.
 """
 
@@ -26,9 +26,9 @@ class MacArray(wiring.Component):
     One vector per cycle; never stalls. `sums` follow their `vector` by `latency` cycles: the
     registered vector, the products, and one register per level of the adder trees.
 
-    A second set of weights, the shadow, is written row by row meanwhile. `swap` takes it over: the
-    new weights multiply the vector of the same cycle. A row written in that cycle belongs to the
-    next tile.
+    A second set of weights, the shadow, is written row by row meanwhile. `swap` makes it current:
+    the new weights multiply the vector of the same cycle. A row written in that cycle belongs to
+    the next tile.
 
     With `depthwise`, row `j` of the tile (`j` < `taps`) multiplies the vector of `j` valid cycles
     ago, channel by channel; further rows are ignored. `begins` marks a vector without
@@ -37,7 +37,7 @@ class MacArray(wiring.Component):
     Parameters
     ----------
     lanes_in, lanes_out : int
-        Inputs and outputs.
+        Number of inputs and outputs.
     taps : int
         Rows used in a depthwise step; 0 for an array without that mode.
 
@@ -85,8 +85,8 @@ class MacArray(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A simulator sorts signals by name and vectorises equal work on neighbours. So names begin
-        # with the output lane and sort as numbers, and the adder trees add half to half.
+        # A simulator sorts signals by name and vectorises equal work on neighbours. Names therefore
+        # begin with the output lane and sort as numbers, and the adder trees add half to half.
         valids = Signal(self.latency - 1)
         m.d.sync += valids.eq(Cat(self.valid, valids))
         operands = self._operands(m)

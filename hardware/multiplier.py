@@ -1,7 +1,7 @@
-"""The one place where the machine multiplies wide numbers: a pipelined multiplier.
+"""The machine's only wide multiplier, which is pipelined.
 
-A technology with its own multiplier blocks would replace this module alone. The description here
-is portable; its registers are where FPGA multiplier blocks and their adder trees need them.
+A technology with its own multiplier blocks needs to replace only this module. The description here
+is portable. Its registers are where FPGA multiplier blocks and their adder trees need them.
 """
 
 from amaranth.hdl import Module, Shape, ShapeLike, Signal
@@ -14,7 +14,7 @@ from ..isa.pipeline import MULTIPLIER_CYCLES
 class Multiplier(wiring.Component):
     """Multiply two integers exactly, one pair per cycle.
 
-    Latency `LATENCY` cycles (operands, partial products, their sum); never stalls.
+    Latency `LATENCY` cycles (operands, partial products, sum); never stalls.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Local side of LOAD and STORE: bursts cut into pieces that move in one cycle.
+"""Local side of LOAD and STORE: cuts bursts into pieces that move in one cycle.
 
 A piece lies in one row of a scratchpad and in one beat of the memory port.
 """
@@ -51,8 +51,8 @@ class PieceCutter(wiring.Component):
     """Cut bursts into pieces, one piece per cycle without bubbles.
 
     A piece is as long as the row, the beat and the burst allow. A fill reads no memory: its beats
-    are as long as the longest row or beat and begin with its first byte. The first piece
-    stands at `pieces` two cycles after its burst was accepted.
+    are as long as the longest row or beat and begin with its first byte. The first piece is at
+    `pieces` two cycles after its burst was accepted.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ class PieceCutter(wiring.Component):
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
 
-        # The nearest end ends the piece. All comparisons and differences are computed in parallel,
-        # so that no subtraction waits for a comparison.
+        # The nearest end terminates the piece. All comparisons and differences are computed in
+        # parallel, so no subtraction waits for a comparison.
         differences = {}
         ends = {"row": to_row, "beat": to_beat, "burst": to_burst}
         for far, near in permutations(ends, 2):

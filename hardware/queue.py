@@ -10,24 +10,25 @@ class Queue(wiring.Component):
     """Keep up to `depth` payloads in order.
 
     Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls
-    only while `depth` payloads wait, whatever `output` does in that cycle, so no ready passes
-    through. A buffered queue of two also stalls while a payload moves to its output.
+    only while `depth` payloads wait, regardless of `output` in that cycle, so no combinational path
+    joins the ready signals. A buffered queue of two also stalls while a payload moves to its
+    output.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of a payload.
+        Shape of a payload.
     depth : int
-        Payloads it holds.
+        Most payloads inside.
     buffered : bool
-        The output is a register behind the memory: for wide payloads.
+        Whether the output is a register after the memory, for wide payloads.
 
     Members
     -------
     input : In(stream of shape)
     output : Out(stream of shape)
     level : Out(range(depth + 1))
-        Payloads inside.
+        Number of payloads inside.
     """
 
     def __init__(self, shape: ShapeLike, depth: int, *, buffered: bool = False):

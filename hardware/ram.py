@@ -1,7 +1,7 @@
-"""The one place where the machine describes memory: a simple dual-port RAM, one read, one write.
+"""The machine's only description of memory: a dual-port RAM with one read and one write port.
 
-FPGA block RAMs have this form, output register included; a technology's own primitive would
-replace this module alone.
+FPGA block RAMs have this form, output register included. A technology with its own primitive needs
+to replace only this module.
 """
 
 from amaranth.hdl import Cat, Module, Signal
@@ -11,17 +11,18 @@ from amaranth.lib.wiring import In, Out
 from ..errors import HardwareError
 
 SIMULATION = "simulation"
-"""Platform for simulation: its Verilog runs faster and has the same meaning."""
+"""Platform for simulation: its Verilog behaves the same and simulates faster."""
 
 
 class Ram(wiring.Component):
-    """One word read and one written per cycle; contents zero at power-up.
+    """Read one word and write one word per cycle; contents are zero at power-up.
 
-    Read data appear `READ_LATENCY` cycles after the address and hold until those of the next read
-    arrive. A word read in the cycle in which it is written is undefined: no program may do that.
+    Read data appear `READ_LATENCY` cycles after the address and hold until the data of the next
+    read arrive. A word that is read in the cycle in which it is written is undefined: no program
+    may do that.
 
-    A simulator spends time on every write-enable bit in every cycle; for it, a masked write is one
-    write of the whole word.
+    A simulator spends time on every write-enable bit in every cycle. For simulation, a masked write
+    is therefore one write of the whole word.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Share the memory's read channels between FETCH and LOAD, burst by burst."""
+"""Arbiter that shares the memory's read channels between FETCH and LOAD, burst by burst."""
 
 from amaranth.hdl import Assert, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -19,9 +19,9 @@ from .queue import Queue
 class ReadArbiter(wiring.Component):
     """Forward read requests, FETCH first, and return beats to the client that asked.
 
-    A request stands at `memory` one cycle after it was accepted; one request per cycle while
-    `arready` is high. Beats pass in their own cycle. LOAD may have `outstanding_bursts` requests in
-    flight, FETCH `FETCH_BURSTS`.
+    A request is at `memory` one cycle after it was accepted; one request per cycle while `arready`
+    is high. Beats pass without delay. LOAD may have `outstanding_bursts` requests in flight, FETCH
+    `FETCH_BURSTS`.
 
     Members
     -------

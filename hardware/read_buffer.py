@@ -11,7 +11,7 @@ from .queue import Queue
 
 
 class ReadBuffer(wiring.Component):
-    """Pass requests on, hold beats for a cycle: no combinational path of a beat crosses the port.
+    """Pass requests on and register beats, so no combinational path of a beat crosses the port.
 
     Members
     -------

@@ -1,7 +1,7 @@
-"""Scale one lane of int32 totals to int8 exactly as binary32 arithmetic would.
+"""Requantisation of one lane: int32 totals to int8, exactly as in binary32 arithmetic.
 
-The block uses integers only: `isa.numbers.requantise_integer` is the same computation in NumPy,
-step by step; `isa.numbers.round_twice` explains why one comparison does both roundings.
+The block uses only integers. `isa.numbers.requantise_integer` is the same computation in NumPy,
+step by step. `isa.numbers.round_twice` explains why one comparison does both roundings.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -34,8 +34,8 @@ FINE_BITS = 3
 class Requantizer(wiring.Component):
     """Requantise, add the zero point, saturate to int8 and clamp; one total per cycle.
 
-    Latency `LATENCY` cycles; never stalls. With `scaled` low the total is taken as it is, which is
-    the same as a scale of 1.
+    Latency `LATENCY` cycles; never stalls. With `scaled` low the total is not scaled, which equals
+    a scale of 1.
 
     Members
     -------
@@ -45,9 +45,9 @@ class Requantizer(wiring.Component):
         `isa.numbers.requantise` gives it.
     scaled : In(1)
     zero_point, low, high : In(int8)
-        Held still, like `scaled`, while totals are in flight; `high` wins over `low`.
+        Stable, like `scaled`, while totals are in flight; `high` takes precedence over `low`.
     result : Out(int8)
-        For the total `LATENCY` cycles ago.
+        Result for the total `LATENCY` cycles ago.
     """
 
     LATENCY = REQUANTISE_CYCLES
@@ -131,7 +131,7 @@ class Requantizer(wiring.Component):
         ]
         m.d.sync += rounded.eq(Mux(overflows, SATURATED, whole + (fraction >= threshold)))
 
-        # Zero point and clamp; the bounds lie inside int8, so clamping saturates as well.
+        # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates.
         shifted = Signal(signed(WHOLE_BITS + 3), reset_less=True)
         raised = Signal.like(shifted)
         result = Signal(signed(8), reset_less=True)

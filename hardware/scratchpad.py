@@ -22,16 +22,16 @@ WORD_BITS = 64
 
 
 class RowFormat:
-    """How a row of a scratchpad is cut into words and masked.
+    """Division of a scratchpad's row into words and mask bits.
 
     Attributes
     ----------
     words, word_bits : int
-        A row is `words` words.
+        Number of words in a row, and bits of a word.
     granularity : int
         Bits that one mask bit covers: an accumulator, or a byte elsewhere.
     address_bits : int
-        Of a row's address, the bank in its top bits.
+        Width of a row's address, with the bank in its top bits.
     """
 
     def __init__(self, configuration: Configuration, memory: Memory):
@@ -42,7 +42,7 @@ class RowFormat:
         self.address_bits = address_width(configuration.rows(memory))
 
     def read_port(self) -> wiring.Signature:
-        """A read client, seen from the client: data follow the address by `READ_LATENCY`."""
+        """A read client, seen from the client; data follow `READ_LATENCY` cycles later."""
         return wiring.Signature(
             {
                 "enable": Out(1),
@@ -64,7 +64,7 @@ class RowFormat:
 
 
 def elements(words: Sequence[Value], bits: int) -> list[Value]:
-    """The elements of a row (or their mask bits), `bits` wide each, in order."""
+    """Split a row into its elements (or their mask bits) of `bits` bits each, in order."""
     return [
         word[low : low + bits]
         for word in map(Value.cast, words)
@@ -73,7 +73,7 @@ def elements(words: Sequence[Value], bits: int) -> list[Value]:
 
 
 class Bank(wiring.Component):
-    """The RAMs of one bank, a word of the row each, under one address.
+    """The RAMs of one bank, one for each word of the row, with a common address.
 
     Members
     -------
@@ -112,7 +112,7 @@ class Scratchpad(wiring.Component):
     """One memory of the machine, zero at power-up.
 
     Read data are valid for one cycle, `READ_LATENCY` cycles after the address. Reads see a write
-    from the next cycle on. Never stalls: two clients on one side of a bank in one cycle are an
+    from the next cycle on. Never stalls: two readers or two writers of a bank in one cycle are an
     error of the program.
 
     Parameters

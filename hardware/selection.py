@@ -1,4 +1,4 @@
-"""Choosing one of several values by a binary index."""
+"""Selection of one of several values by a binary index."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from amaranth.hdl import Mux, Value
 def choose(values: Sequence[Value], index: Value) -> Value:
     """Return `values[index]`; an index that is out of range has no defined result.
 
-    A tree of two-way choices: simulators walk it, where they would tabulate an `Array`.
+    The hardware is a tree of two-way choices, because simulators turn an `Array` into a table.
     """
     values = [Value.cast(value) for value in values]
     for bit in Value.cast(index):

@@ -1,4 +1,4 @@
-"""STORE: byte runs from ACT or ACC to main memory."""
+"""STORE: copies byte runs from ACT or ACC to main memory."""
 
 from amaranth.hdl import Assert, Module, Mux, Shape, Signal
 from amaranth.lib import stream, wiring
@@ -27,17 +27,17 @@ from .queue import Queue
 class StoreUnit(wiring.Component):
     """Copy byte runs from a scratchpad to main memory, one piece per cycle.
 
-    Timing: the first write address stands at `memory` four cycles after the command was accepted,
-    the first row is read two cycles later, and a beat stands at `memory` `READ_LATENCY` + 4 cycles
-    after its last row was read. Bursts follow each other without bubbles, across commands too, as
-    long as less than `outstanding_bursts` lack a response in an earlier cycle. A command is
-    complete when the memory has answered its last burst.
+    Timing: the first write address is at `memory` four cycles after the command was accepted. The
+    first row is read two cycles later. A beat is at `memory` `READ_LATENCY` + 4 cycles after its
+    last row was read. Bursts follow each other without bubbles, also across commands, while fewer
+    than `outstanding_bursts` had no response before this cycle. A command is complete when the
+    memory has answered its last burst.
 
     Members
     -------
     commands : In(stream of command_layout)
     retired : Out(stream)
-        Once per command, in order; valid from the cycle after its last response on.
+        Once per command, in order; valid from the cycle after its last response.
     act, acc : Out(read_client)
     memory : Out(write_port)
     data_base : In(address_bits)
@@ -45,15 +45,15 @@ class StoreUnit(wiring.Component):
     data_bytes : In(32)
         Size of the data window in bytes.
     stop : In(1)
-        Request nothing more; bursts whose address was issued are completed.
+        Make no more requests; bursts whose address was issued are completed.
     busy : Out(1)
         Commands are in flight; after `stop` or an error, transfers are in flight.
     starved : Out(1)
         STORE waits for the memory port: for room, or for responses.
     moved_bytes : Out(range(bus_bytes + 1))
-        Bytes on their way to memory since this cycle.
+        Bytes sent to memory in this cycle.
     error : Out(Error)
-        Stays until reset. After an error nothing is requested or retired.
+        Stays set until reset. After an error there are no more requests or retirements.
     """
 
     def __init__(self, configuration: Configuration):
@@ -103,8 +103,8 @@ class StoreUnit(wiring.Component):
             in_flight.accept.eq(self.commands.valid & self.commands.ready),
         ]
 
-        # Every burst goes three ways at once: its address to memory, its bytes to the cutter, and
-        # the expectation of a response.
+        # Every burst goes to three places at once: its address to memory, its bytes to the cutter,
+        # and a count of expected responses.
         burst = issuer.bursts.payload
         request = Signal(request_layout(configuration), reset_less=True)
         sends = Signal()

@@ -1,4 +1,4 @@
-"""A unit's token gate: instructions queue, wait for their tokens, and signal when they retire."""
+"""A unit's token gate: instructions wait for their tokens in it, and signal when they retire."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -39,8 +39,8 @@ class TokenGate(wiring.Component):
     """Hold a unit's instructions until their tokens are available; signal in program order.
 
     An instruction can start two cycles after it entered. At most one instruction starts and one
-    retires per cycle. A SYNC completes as soon as it starts, but it retires and signals after all
-    instructions before it, as every instruction does.
+    retires per cycle. A SYNC completes when it starts. Like every instruction, it retires and
+    signals after all instructions before it.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ class TokenGate(wiring.Component):
         Once per command, in order.
     available, room : In(mask)
     consume, produce : Out(mask)
-        To the token counters.
+        Connected to the token counters.
     busy, starved : In(1)
-        Of the unit.
+        Status of the unit.
     started, ended : Out(1)
         An instruction starts, or retires, in this cycle.
     dry : Out(1)

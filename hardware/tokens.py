@@ -1,4 +1,4 @@
-"""Token counters: one per ordered pair of units, for instructions that wait for each other."""
+"""Token counters, one per ordered pair of units, with which instructions wait for each other."""
 
 from amaranth.hdl import Assert, Cat, Module, Signal
 from amaranth.lib import data, wiring
@@ -13,7 +13,7 @@ COUNT_BITS = 8
 
 
 class TokenCounters(wiring.Component):
-    """Count, for each ordered pair of units, the signals that no wait has consumed yet.
+    """Count the signals that no wait has consumed yet, for each ordered pair of units.
 
     Masks are those of the contract: bit `n` of a unit's mask stands for its n-th peer. A change is
     seen in the next cycle. A unit consumes only what is `available` and produces only where there

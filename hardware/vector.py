@@ -1,7 +1,7 @@
-"""VECTOR's unit: it walks the operands, feeds the datapath, and writes the results.
+"""VECTOR: reads the operands, feeds the datapath, and writes the results.
 
 Three nests share the loops: steps (operands a and b), parameters (per output) and destinations (per
-output). Each one advances with its data, so no address has to travel along the pipeline.
+output). Each nest advances with its data, so no address travels through the pipeline.
 """
 
 from amaranth.hdl import Assert, Cat, Module, Signal, Value
@@ -24,9 +24,9 @@ class VectorUnit(wiring.Component):
     """dst = finish(reduce(combine(a, b))), one step per cycle.
 
     Timing: the first step is read in the cycle after the command was accepted, the others cycle by
-    cycle; a slice is written VECTOR_OPERAND_CYCLES + TOTALS_LATENCY (to ACC) or RESULTS_LATENCY
-    (to ACT) cycles after its last step was read. The next command is accepted in the cycle after
-    the last write, in which this one retires.
+    cycle. A slice is written VECTOR_OPERAND_CYCLES + TOTALS_LATENCY (to ACC) or RESULTS_LATENCY
+    (to ACT) cycles after its last step was read. The command retires in the cycle after the last
+    write, and the next command is accepted in the same cycle.
 
     Members
     -------
@@ -117,7 +117,7 @@ class VectorUnit(wiring.Component):
         return m
 
     def _read_operands(self, m: Module, constants, steps: AffineNest) -> None:
-        """Read a and b of one step; the slices meet the datapath in registers."""
+        """Read a and b of one step, and register their slices for the datapath."""
         datapath, level = self.datapath, self.configuration.map_loops
         combines = Cat(
             constants.combine != code
@@ -152,7 +152,7 @@ class VectorUnit(wiring.Component):
                 m.d.comb += operand.eq(register)
 
     def _read_parameters(self, m: Module, constants, steps: AffineNest, nest: AffineNest) -> None:
-        """Read the row of an output so that it meets the last step of its reduction."""
+        """Read an output's parameters so that they arrive with the last step of its reduction."""
         ends = Signal(VECTOR_OPERAND_CYCLES + self.datapath.PARAM_DELAY - READ_LATENCY)
         m.d.sync += ends.eq(Cat(steps.active & steps.ends[self.configuration.map_loops], ends))
         m.d.comb += [
@@ -168,7 +168,7 @@ class VectorUnit(wiring.Component):
             ]
 
     def _write(self, m: Module, targets: AffineNest, written: Signal) -> None:
-        """Write a slice: repeat it over the row and mask all but its place."""
+        """Write a slice: repeat it over the row and mask all other places."""
         datapath, address = self.datapath, targets.addresses.dst
         m.d.comb += written.eq(datapath.totals_valid | datapath.results_valid)
         for port, memory, valid, lanes in (
@@ -198,7 +198,7 @@ class VectorUnit(wiring.Component):
         }[memory]
 
     def _slices(self, words, memory: Memory) -> list[list[Value]]:
-        """Elements of a row (or their mask bits), by slice and lane."""
+        """Split a row into its elements (or their mask bits), by slice and lane."""
         row = elements(words, len(words[0]) * len(words) // self._lanes(memory))
         step = self.configuration.vector_lanes
         return [row[low : low + step] for low in range(0, len(row), step)]

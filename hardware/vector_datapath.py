@@ -1,6 +1,6 @@
-"""VECTOR's arithmetic: steps go in, totals for ACC and results for ACT come out in order.
+"""VECTOR's arithmetic: it turns steps into totals for ACC and results for ACT, in order.
 
-The unit handles addresses, memories and tokens; nothing here ever waits.
+The unit handles addresses, memories and tokens. The datapath never waits.
 """
 
 from amaranth.hdl import Cat, EnableInserter, Module, Shape, Signal, signed
@@ -34,17 +34,17 @@ class VectorDatapath(wiring.Component):
     Members
     -------
     constants : In(constants_layout(configuration))
-        Immediate fields of the instruction; held still while `busy` and in the cycle of a step.
+        Immediate fields of the instruction; stable while `busy` and in the cycle of a step.
     valid : In(1)
-        There is a step, with its `first`, `last`, `a_acc`, `a_act` and `b`.
+        A step is present, with its `first`, `last`, `a_acc`, `a_act` and `b`.
     first, last : In(1)
-        The step begins, or ends, a reduction; both, where there are no reduce loops.
+        The step begins, or ends, a reduction. Without reduce loops, both are set.
     a_acc : In(int32)[vector_lanes]
         Operand a if `constants.a_from_acc`.
     a_act : In(int8)[vector_lanes]
         Operand a otherwise.
     b : In(int8)[vector_lanes]
-        Ignored where the law of `constants.combine` does not read it.
+        Ignored if the law of `constants.combine` does not read it.
     bias : In(int32)[vector_lanes]
     scale : In(32)[vector_lanes]
         Parameters, read `PARAM_DELAY` cycles after the last step of a reduction.
@@ -98,7 +98,7 @@ class VectorDatapath(wiring.Component):
         constants = self.constants
         reduces, restarts = Signal(), Signal()
 
-        # Nothing moves while no step is in flight: less power, and simulators skip the lanes.
+        # Registers hold while no step is in flight: this saves power, and simulators skip lanes.
         active, lingers = Signal(), Signal()
         m.d.comb += active.eq(self.valid | lingers)
         m.d.sync += lingers.eq(self.valid | self.busy)

@@ -1,8 +1,8 @@
-"""The factors of a lane's two multipliers, elaborated from the laws of a machine's operations.
+"""The factors of a lane's two multipliers, derived from the laws of a machine's operations.
 
-Every law is a sum of two products (`Operation.products`). Each of the four factors is one of a few
-values; which one, the operation and the comparisons in its law decide. Values that several
-operations share exist once, so that `max(a, b)` costs a comparison and no selection of its own.
+Every law is a sum of two products (`Operation.products`). The operation and the comparisons in its
+law select each of the four factors from a few values. Operations share equal values, so `max(a, b)`
+costs a comparison but no selection of its own.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from ..isa.vector_operations import NAMES, Operation
 
 
 class _Signals(Domain):
-    """Values of the hardware; Amaranth's operators lose no bits."""
+    """Expressions as hardware values; Amaranth's operators lose no bits."""
 
     def constant(self, value: int) -> Value:
         return Const(value)
@@ -34,12 +34,12 @@ _SIGNALS = _Signals()
 
 
 class VectorFactors:
-    """The factors of one lane, combinational.
+    """The combinational factors of one lane.
 
     Parameters
     ----------
     operations : Sequence[Operation]
-        By code; the first one's factors stand wherever no other's must.
+        The operations by code; the first one's factors are the default.
     constants : data.View
         The immediate fields of the instruction.
     a, b : Value
@@ -48,7 +48,7 @@ class VectorFactors:
     Attributes
     ----------
     first, second : tuple[Value, Value]
-        Left and right factor of the 32 by 16 bit and of the 8 by 16 bit multiplier.
+        Left and right factor of the 32 by 16 bit multiplier, and of the 8 by 16 bit one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class VectorFactors:
         self.second = self._factor(operations, 1, 0), self._factor(operations, 1, 1)
 
     def _factor(self, operations: Sequence[Operation], product: int, side: int) -> Value:
-        """One of the values that the operations ask for."""
+        """Select a factor from the values that the operations need."""
         wanted: dict[Expression, Value | None] = {}
         for code, operation in enumerate(operations):
             for tree, taken in self._choices(operation.products[product][side], None):
@@ -78,7 +78,7 @@ class VectorFactors:
     def _choices(
         self, tree: Expression, taken: Value | None
     ) -> Iterator[tuple[Expression, Value | None]]:
-        """The values that a factor may have, each with the condition under which it has it."""
+        """Return the values that a factor may have, each with its condition."""
         if isinstance(tree, Immediate) and tree.field == "a_multiplier":
             from_acc = self._constants.a_from_acc
             yield Literal(1), _both(taken, from_acc)
@@ -98,7 +98,7 @@ class VectorFactors:
         yield from self._choices(right, _both(taken, other))
 
     def _chosen(self, tree: Expression) -> Value:
-        """A factor; `a_multiplier` itself is one only where it does not count as 1."""
+        """Return a factor's value; `a_multiplier` is used only where it does not count as 1."""
         if isinstance(tree, Immediate):
             return getattr(self._constants, tree.field)
         return self._value(tree)
@@ -108,7 +108,7 @@ class VectorFactors:
 
 
 def _both(one: Value | None, other: Value | None) -> Any:
-    """The conjunction of conditions; None always holds."""
+    """Combine two conditions with AND; None is always true."""
     if one is None or other is None:
         return other if one is None else one
     return one & other

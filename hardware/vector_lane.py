@@ -1,4 +1,4 @@
-"""One lane of VECTOR up to the look-up: combine, reduce, add the bias, requantise."""
+"""One lane of VECTOR before the look-up: combine, reduce, add the bias, requantise."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ from .vector_factors import VectorFactors
 class VectorLane(wiring.Component):
     """Compute VECTOR's law for one lane, one step per cycle; all integers wrap at 32 bits.
 
-    Never stalls. A step reaches the reduction after `REDUCE_DELAY` cycles, where `reduces` and
-    `restarts` belong to it; `total` shows the sum with its bias `TOTAL_LATENCY` cycles after the
+    Never stalls. A step reaches the reduction after `REDUCE_DELAY` cycles, together with its
+    `reduces` and `restarts`. `total` is the sum with its bias `TOTAL_LATENCY` cycles after the
     step, `result` the int8 value `RESULT_LATENCY` cycles after it.
 
     Parameters
@@ -27,14 +27,14 @@ class VectorLane(wiring.Component):
     constants_layout : data.StructLayout
         The immediate fields of the instruction.
     operations : Sequence[Operation]
-        What a step can compute, by code.
+        Operations that a step can compute, by code.
 
     Members
     -------
     constants : In(constants_layout)
-        Held still while steps are in flight.
+        Stable while steps are in flight.
     a_acc : In(int32)
-        Operand a of a step, where it comes from ACC.
+        Operand a of a step, if it comes from ACC.
     a_act, b : In(int8)
         Operands of a step from ACT.
     reduces : In(1)
@@ -78,7 +78,7 @@ class VectorLane(wiring.Component):
         m.submodules.second_product = second_product = Multiplier(byte, factor)
         m.submodules.requantizer = requantizer = Requantizer()
 
-        # Every operation is one sum of two products, so that all take the same time.
+        # Every operation is one sum of two products, so all take the same time.
         a = Signal(signed(32))
         factors = VectorFactors(self.operations, constants, a, self.b)
         m.d.comb += [

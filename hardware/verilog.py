@@ -1,8 +1,8 @@
-"""Verilog of a whole core, the same text for the same configuration every time.
+"""Generation of Verilog, with the same text every time for the same configuration.
 
-Amaranth's own Yosys writes it, as in `amaranth.back.verilog`, with passes of ours in front: enables
-and resets become those of the registers, and operators as narrow as their results, which makes the
-simulation twice as fast.
+Amaranth's own Yosys writes it, as in `amaranth.back.verilog`, but runs our passes first. They move
+enables and resets into the registers and make operators as narrow as their results. This doubles
+the speed of the simulation.
 """
 
 import re
@@ -32,7 +32,7 @@ write_verilog -norename
 """
 
 ZEROS = re.compile(r"( +initial begin\n)(?: +\S+\[\d+\] = \d+'[a-z]0+;\n)+( +end\n)")
-"""A memory's initial contents, a line per word."""
+"""A memory's initial contents, one line per word."""
 
 
 def generate_verilog(configuration: Configuration) -> str:
@@ -43,7 +43,7 @@ def generate_verilog(configuration: Configuration) -> str:
 def convert(block: wiring.Component, name: str) -> str:
     """Return the Verilog of a block, top module `name`.
 
-    Memories are zero at power-up; a loop says so in place of a line per word.
+    Memories are zero at power-up. A loop initialises them, in place of one line per word.
     """
     source = rtlil.convert(block, name=name, emit_src=False, platform=SIMULATION)
     yosys = find_yosys(lambda version: version >= (0, 40))

@@ -1,4 +1,4 @@
-"""Runtime: artifacts, the devices that run them, and what a run is compared with."""
+"""Runtime: artifacts, the devices that run them, and comparison with the reference."""
 
 from .artifact import load, save
 from .compare import Comparison

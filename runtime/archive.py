@@ -1,4 +1,4 @@
-"""Named bytes as one zip file: equal entries give equal bytes, and damage is refused."""
+"""Zip archives of named bytes: equal entries give equal files, and damaged files are rejected."""
 
 import io
 import struct
@@ -9,20 +9,20 @@ from collections.abc import Mapping
 from ..errors import ArtifactError
 
 ZIP_MAGIC = b"PK\x03\x04"
-"""The first bytes of a zip file."""
+"""First bytes of every zip file."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The time of every entry: the earliest one that a zip file can hold."""
+"""Timestamp of every entry: the earliest one that a zip file can hold."""
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 AGAIN = "copy it again, or compile the model again"
-"""The remedy for a damaged file, for messages."""
+"""Remedy for a damaged file, in messages."""
 
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, ValueError, KeyError,
     OverflowError, RuntimeError,
 )  # fmt: skip
-"""What `zipfile` raises for damaged files."""
+"""Exceptions that `zipfile` raises for damaged files."""
 
 
 def pack(entries: Mapping[str, bytes], level: int) -> bytes:
@@ -31,7 +31,7 @@ def pack(entries: Mapping[str, bytes], level: int) -> bytes:
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, data in sorted(entries.items()):
             info = zipfile.ZipInfo(name, EPOCH)
-            info.create_system = 3  # the same everywhere: Unix
+            info.create_system = 3  # Unix, on all systems
             info.external_attr = 0o644 << 16
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, data, compresslevel=level)
@@ -39,12 +39,12 @@ def pack(entries: Mapping[str, bytes], level: int) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, bytes]:
-    """Unpack what `pack` made.
+    """Unpack a file that `pack` made.
 
     Raises
     ------
     ArtifactError
-        When the file is damaged.
+        If the file is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -1,11 +1,11 @@
-"""The artifact: a compiled module as one file, loadable without the model.
+"""Artifacts: compiled modules as single files that load without the model.
 
-A zip file of `manifest.json` (what there is, with a SHA-256 of every other entry), the encoded
-programs, the constants, the graph as text with its arrays as `.npy`, and machine code of the host's
-kernels; nothing is pickled. Equal modules give equal bytes. Loading verifies the graph and checks
-every program again. Machine code cannot be checked: it is used if it was made for this processor by
-this release. Like any executable, it must come from a trusted source; `load(code=False)` ignores it
-and compiles it anew.
+An artifact is a zip file. It contains `manifest.json` (the contents, with a SHA-256 of every other
+entry), the encoded programs, the constants, the graph as text with its arrays as `.npy`, and the
+machine code of the host's kernels. Nothing is pickled. Equal modules give equal bytes. Loading
+verifies the graph and checks every program again. Machine code cannot be checked: it is used if
+this release made it for this processor. Like any executable, it must come from a trusted source.
+`load(code=False)` ignores it and compiles the kernels again.
 """
 
 import hashlib
@@ -30,13 +30,13 @@ from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
 FORMAT_VERSION = 4
-"""The version of the file format; every incompatible change increments it."""
+"""Version of the file format; every incompatible change increments it."""
 
 SUFFIX = ".tw"
 MANIFEST = "manifest.json"
 GRAPH = "graph.txt"
 CODE = "code/"
-"""The folder with the machine code of the host's kernels, by key."""
+"""Folder with the machine code of the host's kernels, by key."""
 
 
 def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> None:
@@ -45,7 +45,7 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
     Parameters
     ----------
     module : Module
-        As `compile_graph` returns it; the file does not hold its report.
+        The module that `compile_graph` returns; the file does not contain its report.
     path : str or path
         The file.
     level : int
@@ -54,7 +54,7 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
     Raises
     ------
     ArtifactError
-        When the file cannot be written.
+        If the file cannot be written.
     """
     what = f"artifact `{path}`"
     write_output(
@@ -63,7 +63,7 @@ def save(module: Module, path: str | os.PathLike[str], *, level: int = 6) -> Non
 
 
 def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
-    """The content of the file that `save` writes, with the same parameters."""
+    """Return the content of the file that `save` writes, with the same parameters."""
     entries = {GRAPH: print_graph(module.graph).encode()}
     for index, constant in enumerate(module.graph.constants):
         entries[_array_entry(index)] = _to_npy(constant.data)
@@ -102,18 +102,18 @@ def load(
     path : str or path
         The file.
     configuration : Configuration or None
-        The machine that will run it; None for the one that it was compiled for.
+        The configuration that will run it; None for the one that it was compiled for.
     trusted : bool
-        Whether Tilewright itself wrote the file on this machine: the programs are then not checked
-        again.
+        Whether Tilewright itself wrote the file on this machine, so that its programs need no
+        second check.
     code : bool
-        Whether to use the machine code in the file. False compiles it anew, for a file from an
+        Whether to use the machine code in the file. False compiles it again, for a file from an
         untrusted source.
 
     Raises
     ------
     ArtifactError
-        When the file cannot be read, is damaged or not an artifact, or was built by another version
+        If the file cannot be read, is damaged or not an artifact, or was built by another version
         or for another configuration.
     """
     where = f"artifact `{path}`"

@@ -1,10 +1,10 @@
-"""Bits against bits: what a device and the host gave, beside what the graph means.
+"""Comparison of a run, on the device and the host, with the graph's definition.
 
-A `Comparison` collects samples; it names every layer, the values that were compared, those that
-differ, and the first of them. Each step is held against its meaning for the inputs that it really
-had, so that what the host rounds otherwise in one step is no fault of the next. The accelerator's
-layers and the host's exact kernels must have the very bits, other kernels the numbers to within
-`TOLERANCE`.
+A `Comparison` collects samples. For every layer it counts the values that were compared and those
+that differ, and it describes the first difference. Each step is compared with its definition for
+its actual inputs, so the rounding of one host step does not count against the next. The
+accelerator's layers and the host's exact kernels must be bit-exact; other kernels must agree to
+within `TOLERANCE`.
 """
 
 from collections.abc import Mapping
@@ -18,27 +18,27 @@ from .names import layer_names, on_chip
 from .session import Run
 
 TOLERANCE = 2.0**-12
-"""Largest difference of a float kernel, relative to the largest magnitude of what it gives: sums in
-another order, Winograd's products, and approximated functions stay well below."""
+"""Largest difference of a float kernel, relative to the largest magnitude of its output. Sums in
+another order, Winograd convolutions and approximated functions stay well below it."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Values compared under one heading, and how they came out.
+    """Counts of the values compared under one heading, and of those that differ.
 
     Parameters
     ----------
     name : str
         A layer's short name, an output or a data window.
     values, differing : int
-        How many were compared, and how many of them differ.
+        Number of values compared, and number of those that differ.
     first : str
-        The first difference, as text; empty without one.
+        The first difference, as text; empty if there is none.
     tolerance : float
-        Largest difference that counts as none, relative to the largest magnitude; 0 for bits. Of
-        integers, 1 is allowed then.
+        Largest difference that counts as equal, relative to the largest magnitude; 0 to compare
+        bits. If it is not 0, integers may differ by 1.
     largest : float
-        Largest difference there was, relative likewise.
+        Largest difference found, relative in the same way.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Tally:
         Parameters
         ----------
         where : str
-            Which sample, for the text of a difference.
+            Name of the sample, for the text of a difference.
         """
         self.values += expected.size
         if got.shape != expected.shape or got.dtype != expected.dtype:
@@ -86,17 +86,18 @@ class Tally:
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """Elements as integers, so that 0 is not -0."""
+    """View elements as integers, so that 0 and -0 differ."""
     if array.dtype.kind in "iub":
         return array
     return np.ascontiguousarray(array).view(f"i{array.dtype.itemsize}").reshape(array.shape)
 
 
 def relative_distance(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """How far elements are apart, float64[shape].
+    """Return the distances between elements, float64[shape].
 
-    Of floats relative to the largest finite magnitude that is expected, of integers as they are. A
-    NaN is at 0 from a NaN and an infinity from itself, and both infinitely far from all else.
+    Distances of floats are relative to the largest finite magnitude in `expected`, and distances of
+    integers are absolute. Two NaNs, or two equal infinities, have distance 0. Their distance to any
+    other value is infinite.
     """
     if expected.dtype.kind in "iub":
         return np.abs(got.astype(np.float64) - expected.astype(np.float64))
@@ -110,21 +111,21 @@ def relative_distance(got: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 class Comparison:
-    """Layers, kernels and outputs against the reference, over any number of samples.
+    """Comparison of layers, kernels and outputs with the reference, over any number of samples.
 
     Parameters
     ----------
     module : Module
-        Compiled with `keep_all` where every layer shall be compared; without, layers whose place
-        a later one takes are listed with no values. A session with `keep_all` shows what each of
-        the host's steps gave; without, whole outputs are compared, to within `TOLERANCE` where
-        kernels are not exact.
+        Compiled with `keep_all` to compare every layer. Otherwise, layers that a later layer
+        overwrites are listed without values. A session with `keep_all` shows the result of each
+        host step. Otherwise only outputs are compared, to within `TOLERANCE` if a kernel is not
+        exact.
 
     Attributes
     ----------
-    on_chip
-        Nodes inside fused layers, whose values no one can read; what the layer gives depends on
-        all of them.
+    on_chip : list of str
+        Nodes inside fused layers, whose values cannot be read; the layer's output depends on all
+        of them.
     """
 
     def __init__(self, module: Module) -> None:
@@ -173,9 +174,9 @@ class Comparison:
         return self.kernels[name]
 
     def add_windows(self, run: Run, other: Run) -> None:
-        """Compare whole data windows with those of another device, for the same inputs.
+        """Compare whole data windows with those of another device after the same inputs.
 
-        Both sessions must have run the same samples before, since windows keep what they held.
+        Both sessions must have run the same samples before, because windows keep old contents.
         """
         for index, (ours, theirs) in enumerate(zip(run.results, other.results, strict=True)):
             name = f"data window {index} of `{theirs.device}`"
@@ -184,7 +185,7 @@ class Comparison:
 
     @property
     def tallies(self) -> list[Tally]:
-        """Everything that was compared."""
+        """All counts: layers, kernels, outputs and data windows."""
         return [
             *self.layers.values(),
             *self.kernels.values(),
@@ -194,17 +195,17 @@ class Comparison:
 
     @property
     def not_kept(self) -> list[str]:
-        """Layers whose output a later layer overwrote, so that it could not be compared."""
+        """Layers that were not compared because a later layer overwrote their output."""
         return [tally.name for tally in self.layers.values() if not tally.values]
 
     @property
     def equal(self) -> bool:
-        """Whether something was compared and nothing differs."""
+        """Whether values were compared and none differs."""
         compared = [tally for tally in self.tallies if tally.values]
         return bool(compared) and not any(tally.differing for tally in compared)
 
     def first_difference(self) -> str | None:
-        """A sentence about the first heading that differs; None without one."""
+        """Describe the first heading that differs in a sentence; None if there is none."""
         for tally in self.tallies:
             if tally.differing:
                 return (

@@ -1,4 +1,4 @@
-"""The interface of all devices, and the result of a run."""
+"""Interface of all devices, and the result of a run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from ..isa.instructions import Instruction
 from ..sim.memory_model import MemoryModel
 
 Program = bytes | Sequence[Instruction]
-"""Encoded or decoded instructions."""
+"""A program, as encoded or decoded instructions."""
 
 
 class LoadedProgram:
-    """A program in both forms, encoded and decoded; each is made at first use and kept.
+    """A program in both forms, encoded and decoded; each is made on first use and kept.
 
     Parameters
     ----------
@@ -58,14 +58,15 @@ class Result:
     dram : ndarray
         The data window after the run; the same array that was passed in.
     cycles : int or None
-        From start to done; None if the device does not measure time.
+        Cycles from start to done; None if the device does not measure time.
     exact : bool
-        Whether cycles, spans and counters equal the hardware's; False if random stalls are ignored.
+        Whether cycles, spans and counters equal those of the hardware; False if random stalls are
+        ignored.
     spans : ndarray or None
         int64[instructions, 2]: cycles in which each instruction started and retired, -1 for HALT;
         None if the device does not measure time.
     counters : dict
-        The performance counters that the device has, by register name.
+        The device's performance counters, by register name.
     """
 
     device: str
@@ -81,10 +82,10 @@ class Result:
 
 
 class Device(ABC):
-    """Something that runs programs of one configuration.
+    """A device that runs programs of one configuration.
 
-    Every run starts from zeroed scratchpads. A device may be used for any number of runs and is
-    closed by leaving a `with` block.
+    Every run starts from zeroed scratchpads. A device may run any number of programs. Leaving its
+    `with` block closes it.
     """
 
     name: str
@@ -103,14 +104,14 @@ class Device(ABC):
         Parameters
         ----------
         program : Program
-            Encoded or decoded; the checker accepts it.
+            Encoded or decoded; it must pass the checker.
         dram : ndarray
-            uint8[bytes]: the data window with constants and inputs; the run changes it.
+            uint8[bytes]: the data window with constants and inputs, which the run changes.
 
         Raises
         ------
         DeviceError
-            When the data window is not of this form, or the device fails.
+            If the data window is not of this form, or the device fails.
         """
         if dram.dtype != np.uint8 or dram.ndim != 1 or not dram.flags.c_contiguous:
             raise DeviceError(
@@ -122,7 +123,7 @@ class Device(ABC):
         return self._run(self._load(program), dram)
 
     def _load(self, program: Program) -> LoadedProgram:
-        """The program in both forms; kept, so that running it again does not encode it again."""
+        """Return the program in both forms, which are kept for the next run."""
         if isinstance(program, bytes | bytearray | memoryview):
             return _load_words(bytes(program), self.configuration)
         instructions = tuple(program)
@@ -132,14 +133,14 @@ class Device(ABC):
 
     @abstractmethod
     def _run(self, program: LoadedProgram, dram: np.ndarray) -> Result:
-        """Run a program on a data window that has been checked."""
+        """Run a program on a checked data window."""
 
     @abstractmethod
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """The contents of every scratchpad after the last run, uint8[bytes]."""
+        """Return the contents of every scratchpad after the last run, uint8[bytes]."""
 
     def close(self) -> None:
-        """Free what the device holds."""
+        """Free the device's resources."""
         return
 
     def __enter__(self) -> "Device":

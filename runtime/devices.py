@@ -1,8 +1,8 @@
 """All devices, and `open_device`.
 
-`reference` executes the definition of the instructions, `sim` the fast functional simulator and the
-exact timing model, `rtl` the hardware itself. All leave the same bytes in main memory. `cpu` has no
-accelerator: the host runs the whole network.
+`reference` executes the definition of the instructions. `sim` combines the fast functional
+simulator with the exact timing model. `rtl` simulates the hardware itself. All leave the same bytes
+in main memory. `cpu` has no accelerator: the host runs the whole network.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ from .device import Device, LoadedProgram, Result
 
 
 class ReferenceDevice(Device):
-    """The executable semantics, in program order; it does not measure time."""
+    """The executable semantics in program order, without time."""
 
     name = "reference"
 
@@ -47,8 +47,8 @@ class ReferenceDevice(Device):
 class SimDevice(ReferenceDevice):
     """The fast functional simulator with the exact timing model, compiled if there is a compiler.
 
-    Cycles, spans and counters equal the RTL's, unless the memory stalls at random. They do not
-    depend on data, so they are computed once per program.
+    Cycles, spans and counters equal those of the RTL, unless the memory stalls at random. They do
+    not depend on data, so they are computed once per program.
     """
 
     name = "sim"
@@ -82,14 +82,14 @@ class SimDevice(ReferenceDevice):
 
 
 class RtlDevice(Device):
-    """The Verilated hardware: exact cycles.
+    """The Verilated hardware, with exact cycles.
 
     Parameters
     ----------
     trace : Path or str or None
-        Write an FST waveform to this file, which makes a run much slower.
+        File for an FST waveform, which makes runs much slower; None for no waveform.
     max_cycles : int
-        Stop a run with an error after this many cycles.
+        A run stops with an error after this many cycles.
     """
 
     name = "rtl"
@@ -103,7 +103,7 @@ class RtlDevice(Device):
         max_cycles: int = 1 << 40,
     ) -> None:
         super().__init__(configuration, memory)
-        # Imported here: the hardware description language is loaded for this device alone.
+        # Imported here: only this device needs the hardware description language.
         from ..sim.rtl import RtlCore
 
         self._core = RtlCore(configuration, memory, trace=trace, max_cycles=max_cycles)
@@ -129,7 +129,7 @@ class RtlDevice(Device):
 
 
 class CpuDevice(Device):
-    """No accelerator: its sessions run networks that are the host's alone."""
+    """A device without an accelerator, for networks that run entirely on the host."""
 
     name = "cpu"
 
@@ -141,7 +141,7 @@ class CpuDevice(Device):
         )
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """Empty: there is no accelerator."""
+        """Return an empty dictionary, because there is no accelerator."""
         return {}
 
 
@@ -161,18 +161,18 @@ def open_device(
     name : str
         `reference`, `sim`, `rtl` or `cpu`.
     configuration : Configuration
-        The machine.
+        Configuration of the machine.
     memory : MemoryModel or None
-        The model of main memory; the default one if None.
+        The model of main memory; None for the default.
     **options
         For `rtl`: `trace` (path of an FST waveform), `max_cycles`.
 
     Raises
     ------
     DeviceError
-        When the device is unknown or does not have an option.
+        If the device or an option is unknown.
     ToolError
-        When Verilator or a C++ compiler is missing, for `rtl`.
+        If Verilator or a C++ compiler is missing, for `rtl`.
     """
     if name not in DEVICES:
         raise DeviceError(f"device `{name}`: unknown; expected one of {', '.join(DEVICES)}")

@@ -1,6 +1,6 @@
-"""The host's part of a module: kernels that work in one arena, and NumPy for the rest.
+"""The host's part of a run: kernels that share one arena, and NumPy for all other nodes.
 
-The module brings machine code; for another processor it is compiled when the module is loaded.
+The module contains machine code. If it was made for another processor, loading compiles it again.
 """
 
 import os
@@ -31,14 +31,14 @@ from ..errors import CompileError, InputError
 from .recurrence import RecurrenceCall
 
 Values = dict[str, np.ndarray]
-"""Arrays by the graph's value names."""
+"""Arrays, by the names of the graph's values."""
 
 Step = Callable[[Values], None]
-"""Computes values and adds them to those given."""
+"""A function that computes values and adds them to the given ones."""
 
 
 MARGIN = 1 << 16
-"""Bytes before and after the arena: more than a row of most images."""
+"""Bytes before and after the arena, more than a row of most images."""
 
 
 class HostSide:
@@ -47,24 +47,24 @@ class HostSide:
     Parameters
     ----------
     module : Module
-        As compiled or loaded.
+        A module, compiled or loaded.
     threads : int or None
-        Threads that share a kernel's loops; None for all processors that this process may use.
+        Threads that share a kernel's loops; None for all processors available to this process.
     keep_all : bool
-        Keep every value that the host computes until the next run.
+        Whether to keep every value that the host computes until the next run.
     least_work : int or None
-        The fewest operations for which a kernel is used; None to compute everything in NumPy, by
-        its definition.
+        Fewest operations for which a kernel is used; None to compute everything in NumPy, by its
+        definition.
 
     Attributes
     ----------
-    plan
+    plan : HostPlan
         Kernels, order and memory.
     seconds : dict
-        Time of each step in the last run, by the value that it computed.
+        Seconds of each step in the last run, by the value that it computed.
     refused : dict
-        Why a kernel could not be compiled, by the value that it computes; NumPy computes its nodes
-        instead.
+        Reasons why kernels could not be compiled, by the value that each computes; NumPy computes
+        their nodes instead.
     """
 
     def __init__(
@@ -98,19 +98,19 @@ class HostSide:
         self._steps = [self._step(event) for event in self.plan.events]
 
     def run(self, position: int, values: Values) -> None:
-        """Run one step of the plan, which adds to the values."""
+        """Run one step of the plan, and add its results to the values."""
         began = time.perf_counter()
         name, step = self._steps[position]
         step(values)
         self.seconds[name] = time.perf_counter() - began
 
     def forget(self, position: int, values: Values) -> None:
-        """Drop the values that no step after an event of the plan reads."""
+        """Drop the values that no later step of the plan reads."""
         for name in self.plan.memory.dying[position]:
             values.pop(name, None)
 
     def _step(self, event: Event) -> tuple[str, Step]:
-        """The first value that an event computes, and the step; an empty one for a segment."""
+        """Return the first value that an event computes, and its step; none for a segment."""
         if isinstance(event, RunKernel):
             return event.kernel.output, self._calls[event.kernel.output]
         if isinstance(event, RunRecurrence):
@@ -125,12 +125,12 @@ class HostSide:
         arrays = evaluate_node(node, [values[name] for name in node.inputs])
         for value, array in zip(node.outputs, arrays, strict=True):
             if array.base is not None and np.may_share_memory(array, self._arena):
-                # The arena's next value would change it; sums depend on how elements lie.
+                # Copied, as the arena is reused; in the same layout, as sums depend on it.
                 array = array.copy(order="K")
             values[value.name] = array
 
     def _prepare(self, code: Mapping[str, bytes]) -> None:
-        """Load the machine code and bind constants; NumPy replaces a kernel that has no code."""
+        """Load the machine code and bind constants; NumPy replaces a kernel without code."""
         if self.plan.target is None:
             return
         store = KernelStore(self.plan.target, code, self.threads)
@@ -146,19 +146,19 @@ class HostSide:
             self._calls[step.output] = call
 
     def _evaluate_all(self, step: HostKernel | Recurrence, values: Values) -> None:
-        """Compute the nodes of a kernel in NumPy, in its place."""
+        """Compute a kernel's nodes in NumPy, in place of the kernel."""
         inside = dict(values)
         for node in step.nodes:
             self._evaluate(node, inside)
         for name in step.outputs:
             place = self._places.get(name)
-            if place is not None:  # where other kernels look for it
+            if place is not None:  # where other kernels expect it
                 place[...] = inside[name]
                 inside[name] = place
             values[name] = inside[name]
 
     def _call(self, kernel: HostKernel, store: KernelStore) -> Step:
-        """A kernel with its constants bound and all known addresses filled in."""
+        """Bind a kernel's constants and fill in all known addresses."""
         bound = store.get(kernel.description).bind(**kernel.constants)
         frame, positions = bound.frame()
         description = kernel.description
@@ -193,21 +193,21 @@ class HostSide:
             if result is None:
                 result = aligned_empty(kind.shape, kind.dtype)
                 frame[last] = address_of(result)
-            bound.kernel.call(frame)  # not kept apart: `bound` holds the constants
+            bound.kernel.call(frame)  # called through `bound`, which keeps the constants alive
             values[output] = result
 
         return call
 
 
 def _view(node: Node, values: Values) -> None:
-    """Give a value another shape."""
+    """Give a value a new shape."""
     values[node.output.name] = values[node.inputs[0]].reshape(node.output.type.shape)
 
 
 def _arena(size: int) -> np.ndarray:
-    """Memory for values, with mapped pages before and after it.
+    """Allocate memory for values, with mapped pages before and after it.
 
-    Kernels read the lanes of a border with masked loads. Masked loads from unmapped pages do not
+    Kernels read the lanes at a border with masked loads. Masked loads from unmapped pages do not
     fault, but they are hundreds of times slower.
     """
     room = aligned_empty((MARGIN + size + MARGIN,), "uint8")
@@ -216,7 +216,7 @@ def _arena(size: int) -> np.ndarray:
 
 
 def _placed(arena: np.ndarray, offset: int, graph: Graph, name: str) -> np.ndarray:
-    """A value's array in the arena."""
+    """Return a value's array in the arena."""
     kind = graph.types[name]
     dtype = np.dtype(DTYPES[kind.dtype])
     room = arena[offset : offset + kind.elements * dtype.itemsize]

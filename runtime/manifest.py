@@ -1,7 +1,7 @@
-"""The manifest of an artifact: everything about a module but its bytes, as plain JSON values.
+"""The manifest of an artifact: a module without its programs and data, as JSON values.
 
-Nothing that is read is trusted: the type of every value is checked, and every place and name is
-checked against the graph and the data window before a device sees it.
+No value that is read is trusted. The reader checks the type of every value, and compares every
+placement and name with the graph and the data window, before a device uses it.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from ..isa.instructions import Instruction
 
 
 def describe_segment(segment: Segment) -> dict[str, Any]:
-    """A segment without its program and constants, as JSON values."""
+    """Describe a segment, without its program and constants, as JSON values."""
     return {
         "notes": list(segment.notes),
         "layers": [dataclasses.asdict(layer) for layer in segment.layers],
@@ -31,12 +31,12 @@ def describe_segment(segment: Segment) -> dict[str, Any]:
 def read_segment(
     described: Mapping[str, Any], program: tuple[Instruction, ...], constants: bytes
 ) -> Segment:
-    """Make a segment from what `describe_segment` returned.
+    """Make a segment from the description that `describe_segment` returned.
 
     Raises
     ------
     ArtifactError
-        When a value is missing, of another type or out of range.
+        If a value is missing, has another type or is out of range.
     """
     places = {}
     for entry in take(described, "activations", list):
@@ -94,7 +94,7 @@ def take(values: object, key: str, kind: type | UnionType) -> Any:
     Raises
     ------
     ArtifactError
-        When it is missing or of another type.
+        If it is missing or has another type.
     """
     if not isinstance(values, Mapping) or key not in values:
         raise ArtifactError(f"manifest: expected `{key}`, got none")
@@ -162,7 +162,7 @@ def check_steps(steps: Sequence[object], segments: Sequence[Segment], graph: Gra
     Raises
     ------
     ArtifactError
-        With the name of the step, or of the value that is read before it is produced.
+        If a step is unknown, or a value is read before it is produced; the message names it.
     """
     ready = {value.name for value in graph.inputs} | {c.name for c in graph.constants}
     for step in steps:
@@ -210,7 +210,7 @@ def module_of(
     Raises
     ------
     ArtifactError
-        When the steps do not compute the graph.
+        If the steps do not compute the graph.
     """
     steps = take(manifest, "steps", list)
     check_steps(steps, segments, graph)

@@ -1,6 +1,6 @@
-"""Short names of layers, which say what nodes of the model a layer holds.
+"""Short names of layers, made from the names of their nodes in the model.
 
-A layer is a node, or several that pass values to each other on chip.
+A layer is a node, or several nodes that pass values to each other on chip.
 """
 
 import re
@@ -9,19 +9,20 @@ from ..compiler.graph import Node
 from ..compiler.module import Layer, Module
 
 WEIGHT = re.compile(r"/ReadVariableOp\b.*")
-"""TensorFlow's end of a weight's path: the node is what comes before."""
+"""End of a weight's path in TensorFlow; the node's path comes before it."""
 
 
 def short_name(name: str) -> str:
-    """The last two parts of the last of the paths that an exporter joined with `;`."""
+    """Return the last two parts of the last path in a name that an exporter joined with `;`."""
     path = WEIGHT.sub("", name.rsplit(";", 1)[-1]).strip("/")
     return "/".join(path.rsplit("/", 2)[-2:])
 
 
 def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
-    """The nodes of each accelerator layer in order, by the value that the layer computes.
+    """Return the nodes of each accelerator layer in order, by the value that the layer computes.
 
-    A value that neither a layer nor a host step outputs stays on chip, in the layer that reads it.
+    A value that is the output of neither a layer nor a host step stays on chip. Its node belongs to
+    the layer that reads it.
     """
     outputs = [layer.output for segment in module.segments for layer in segment.layers]
     hosted = {step for step in module.steps if isinstance(step, str)}
@@ -38,11 +39,11 @@ def layer_nodes(module: Module) -> dict[str, tuple[Node, ...]]:
 
 
 def layer_names(module: Module) -> dict[str, str]:
-    """A short name for each step, by the value that it produces.
+    """Return a short name for each step, by the value that it produces.
 
-    The name of a fused layer joins the paths of its nodes, without the operators, which reports
-    show in another column: `conv3 + residual + pool`. If two accelerator layers would share a name,
-    a number follows.
+    The name of a fused layer joins the paths of its nodes: `conv3 + residual + pool`. It omits the
+    operators, which reports show in another column. If two accelerator layers would share a name, a
+    number follows.
     """
     names: dict[str, str] = {}
     taken: dict[str, int] = {}
@@ -68,17 +69,17 @@ def _layer_name(layer: Layer, nodes: tuple[Node, ...]) -> str:
 
 
 def _owner(short: str) -> str:
-    """A short name without the operator behind the slash."""
+    """Remove the operator after the slash from a short name."""
     return short.split("/", 1)[0]
 
 
 def find_layers(module: Module, wanted: str) -> list[tuple[int, Layer]]:
-    """Find accelerator layers by their full or short name, or by the name of a node.
+    """Find accelerator layers by their full or short name, or by a node's name.
 
     Returns
     -------
     list
-        Each layer with its segment's index.
+        The index of the segment and the layer, for each layer found.
     """
     names, nodes = layer_names(module), layer_nodes(module)
     layers = [
@@ -96,5 +97,5 @@ def _is_called(node: Node, wanted: str) -> bool:
 
 
 def on_chip(module: Module) -> list[str]:
-    """Short names of the nodes whose values stay on chip: all but the last of a layer."""
+    """Return the short names of nodes whose values stay on chip: all but the last of each layer."""
     return [short_name(node.name) for nodes in layer_nodes(module).values() for node in nodes[:-1]]

@@ -1,10 +1,10 @@
-"""The profile of a run: time and memory traffic, layer by layer.
+"""The profile of a run: time and memory traffic of each layer.
 
-Layers overlap in time: the loads of the next layer begin while this one computes. The cycles of a
-layer are how much later the run ends because of it: the last retirement of its instructions minus
-the last retirement of all layers before it. They are never negative, and their sum is the last
-retirement of the last layer. Start-up counts towards the first layer; the few cycles after the last
-retirement count towards none.
+Layers overlap in time: the loads of the next layer begin while this layer computes. The cycles of a
+layer are therefore the time by which it delays the end of the run: the last retirement of its
+instructions minus the last retirement of all earlier layers. They are never negative, and their sum
+is the last retirement of the last layer. Start-up counts towards the first layer. The few cycles
+after the last retirement count towards no layer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ class LayerProfile:
     Parameters
     ----------
     name, short : str
-        The model's name, joined with ` + ` for fused nodes, and a short name that is unique on the
-        accelerator.
+        The model's name, joined with ` + ` for fused nodes, and a short name that is unique among
+        accelerator layers.
     op : str
         The operators, joined with `+`.
     target : str
@@ -39,17 +39,18 @@ class LayerProfile:
     macs : int
         Multiplications, as the model defines them.
     instructions : int
-        Number in the accelerator's program.
+        Number of instructions in the accelerator's program.
     read_bytes, written_bytes : int
         Bytes that its LOADs and STOREs move from and to main memory.
     cycles : int or None
-        See above; None on the host, or if the device does not measure time.
+        Time by which the layer delays the end of the run; None on the host, or if the device does
+        not measure time.
     utilisation : float or None
-        `macs` divided by what the array can do in `cycles`; None without cycles. Above 1, the layer
-        overlaps with the one before it.
+        `macs` divided by the multiplications that the array can do in `cycles`; None without
+        cycles. Above 1, the layer overlaps with the one before it.
     microseconds : float or None
-        Time on the host, of one run or the median of several; None on the accelerator. Not part of
-        a comparison.
+        Time on the host, in one run or the median of several; None on the accelerator. Comparisons
+        of profiles ignore it.
     """
 
     name: str
@@ -72,16 +73,16 @@ class HostRun:
     Parameters
     ----------
     kernels : tuple
-        Nodes that ran as kernels; all other host steps ran in NumPy.
+        Kernels that ran; NumPy ran all other host steps.
     seconds : mapping
-        Time of each step, by the value that it computed.
+        Seconds of each step, by the value that it computed.
     """
 
     kernels: tuple[HostKernel | Recurrence, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def typical(self, seconds: Sequence[Mapping[str, float]]) -> "HostRun":
-        """The same steps with the median of their times in several runs."""
+        """Return the same steps with the median of their times in several runs."""
         return HostRun(
             self.kernels,
             {name: float(np.median([run[name] for run in seconds])) for name in self.seconds},
@@ -95,13 +96,13 @@ class Profile:
     Parameters
     ----------
     layers : tuple
-        With the host's steps.
+        Profiles of all layers and host steps.
     cycles : int or None
-        From start to done; None if the device does not measure time.
+        Cycles from start to done; None if the device does not measure time.
     exact : bool
-        Whether the cycles equal the hardware's; False if random stalls are ignored.
+        Whether the cycles equal those of the hardware; False if random stalls are ignored.
     utilisation : float or None
-        Of the multiplier array, over `cycles`.
+        Used share of the multiplier array over `cycles`.
     counters : mapping
         The device's performance counters, summed over segments.
     """
@@ -128,12 +129,12 @@ class Profile:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes from main memory, without the program."""
+        """Bytes read from main memory, without the program."""
         return sum(layer.read_bytes for layer in self.layers)
 
     @property
     def written_bytes(self) -> int:
-        """Bytes to main memory."""
+        """Bytes written to main memory."""
         return sum(layer.written_bytes for layer in self.layers)
 
     @property
@@ -142,7 +143,7 @@ class Profile:
         return sum(layer.instructions for layer in self.layers)
 
     def to_json(self) -> dict[str, Any]:
-        """The profile as JSON values."""
+        """Return the profile as JSON values."""
         return {
             "layers": [asdict(layer) for layer in self.layers],
             "totals": {
@@ -164,16 +165,16 @@ def profile_of(
     names: Mapping[str, str],
     host: HostRun = HostRun(),
 ) -> Profile:
-    """Profile of a run.
+    """Return the profile of a run.
 
     Parameters
     ----------
     results : sequence
-        Of each segment.
+        Result of each segment.
     names : mapping
         Short name of each value, from `layer_names`.
     host : HostRun
-        What the host did.
+        The host's steps in the run.
     """
     rows: list[LayerProfile] = []
     kernels = {kernel.output: kernel for kernel in host.kernels}
@@ -205,7 +206,7 @@ def _accelerator_macs(rows: Sequence[LayerProfile]) -> int:
 
 
 def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
-    """Multiplications of each step that ran in NumPy, by the value that it gave first."""
+    """Return the multiplications of each step in NumPy, by its first output."""
     events = order_events(
         module.graph,
         [step for step in module.steps if isinstance(step, str)],
@@ -241,7 +242,7 @@ def _host_row(
 
 
 def utilisation(macs: int, cycles: int | None, configuration: Configuration) -> float | None:
-    """The used share of the multiplier array; None without cycles."""
+    """Return the used share of the multiplier array; None without cycles."""
     if not cycles:
         return None
     return macs / (cycles * configuration.lanes_in * configuration.lanes_out)
@@ -271,7 +272,7 @@ def _segment_rows(
 
 
 def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]:
-    """How much later the run ends because of each layer; None for each without spans.
+    """Return the cycles by which each layer delays the end of the run; None for each without spans.
 
     Parameters
     ----------
@@ -291,7 +292,7 @@ def layer_cycles(segment: Segment, spans: np.ndarray | None) -> list[int | None]
 
 
 def _moved_bytes(program: Sequence[Instruction]) -> tuple[int, int]:
-    """Bytes that LOADs read from main memory, and that STOREs write."""
+    """Return the bytes that LOADs read from main memory, and those that STOREs write."""
     loads = [i for i in program if isinstance(i, Load) and not i.fill]
     stores = [i for i in program if isinstance(i, Store)]
     return (

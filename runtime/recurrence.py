@@ -1,4 +1,4 @@
-"""Recurrent layers on the host: kernels that are called once per time step on moving addresses."""
+"""Recurrent layers on the host: kernels called once per time step, with advancing addresses."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from ..compiler.cpu.execution.kernel import CompiledKernel, address_of
 from ..compiler.host.recurrence import Direction, Recurrence
 
 Load = Callable[[Description], CompiledKernel]
-"""Where kernels come from."""
+"""A function that returns the machine code of a kernel."""
 
 
 class RecurrenceCall:
@@ -21,7 +21,7 @@ class RecurrenceCall:
     recurrence : Recurrence
         The layer.
     load : Load
-        Returns the machine code of a kernel.
+        A function that returns the machine code of a kernel, for its description.
     """
 
     def __init__(self, recurrence: Recurrence, load: Load) -> None:
@@ -30,7 +30,7 @@ class RecurrenceCall:
         self._runs = [_DirectionCall(d, recurrence, updates, load) for d in recurrence.directions]
 
     def __call__(self, values: dict[str, np.ndarray]) -> None:
-        """Compute all outputs from the inputs and add them to the values."""
+        """Compute all outputs from the inputs, and add them to the values."""
         x, *states = (np.ascontiguousarray(values[name]) for name in self._recurrence.inputs)
         rows = [run(x, *(state[index] for state in states)) for index, run in enumerate(self._runs)]
         every, *last = zip(*rows, strict=True)
@@ -49,7 +49,7 @@ class _DirectionCall:
         self._gates = aligned_empty(direction.product.output.shape, "float32")
 
     def __call__(self, x: np.ndarray, first: np.ndarray, *cells: np.ndarray):
-        """All states [S, N, H], then the last state and for LSTM the last cell state [N, H]."""
+        """Return all states [S, N, H], the last state and for LSTM the last cell state [N, H]."""
         recurrence, kind = self._recurrence, self._recurrence.operator.kind
         steps, size = len(x), (recurrence.samples, recurrence.hidden)
         parts = self._inputs(x.reshape(self._direction.inputs.operands["x"].shape))
@@ -86,20 +86,20 @@ class _DirectionCall:
 
 
 class _Call:
-    """A bound kernel whose operands are given as addresses, by name."""
+    """A bound kernel that takes the addresses of its operands by name."""
 
     def __init__(self, bound: BoundKernel) -> None:
         frame, places = bound.frame()
         self._frame: Any = frame
         self._places = {**places, "out": len(frame) - 1}
-        self._bound = bound  # holds the constants that the frame points to
+        self._bound = bound  # keeps the constants alive that the frame points to
 
     def place(self, **addresses: int) -> None:
-        """Set the addresses of operands for the calls that follow."""
+        """Set the addresses of operands for the following calls."""
         for name, address in addresses.items():
             self._frame[self._places[name]] = address
 
     def run(self, **addresses: int) -> None:
-        """Compute, with these addresses of operands."""
+        """Run the kernel with these addresses of operands."""
         self.place(**addresses)
         self._bound.kernel.call(self._frame)

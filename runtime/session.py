@@ -1,8 +1,8 @@
-"""Sessions run modules: the segments on a device, the other steps on the host.
+"""Sessions, which run modules: the segments on a device, the other steps on the host.
 
 While a segment runs, the host runs the steps that do not depend on it. The data windows and the
-host's memory live as long as the session, so constants are written once, and each sample writes
-only its inputs.
+host's memory live as long as the session, so constants are written once. A run writes only its
+inputs.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ from .names import layer_names
 from .profile import HostRun, Profile, profile_of
 
 Inputs = Mapping[str, np.ndarray] | np.ndarray
-"""Arrays by input name, or one array if the network has one input."""
+"""Arrays by input name, or a single array if the network has one input."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +42,18 @@ class Run:
         overwritten it (`compile_graph(keep_all=True)` prevents that). Values between the nodes of a
         fused layer stay on chip.
     results : tuple
-        What the device returned for each segment; `dram` is the session's own array, which the
-        next run changes.
+        The device's result for each segment; `dram` is the session's own array, which the next
+        run changes.
     host : HostRun
         The host's kernels, and the time of each of its steps.
     values : dict
-        If the session keeps all: every value of the host's steps, and what segments read and
-        wrote; the next run changes them. Otherwise what segments read, if a kernel of the host
-        rounds in its own way.
-    module, names
-        The module, and the short names of its layers.
+        If the session keeps all: every value of the host's steps, and the values that segments read
+        and wrote; the next run changes them. Otherwise, if a host kernel rounds differently from
+        the definition, the values that segments read.
+    module : Module
+        The module that was run.
+    names : mapping
+        Short names of the module's layers.
     """
 
     outputs: dict[str, np.ndarray]
@@ -67,34 +69,34 @@ class Run:
 
     @cached_property
     def profile(self) -> Profile:
-        """Cycles, bytes, multiplications and utilisation per layer."""
+        """Cycles, bytes, multiplications and utilisation of each layer."""
         return profile_of(self.module, self.results, self.names, self.host)
 
 
 class Session:
     """A module on a device, ready to run; one run at a time, other threads wait.
 
-    NumPy replaces a kernel whose machine code was changed or cannot be compiled; `host.refused`
-    lists these.
+    NumPy replaces a kernel whose machine code was changed or cannot be compiled. `host.refused`
+    lists these kernels.
 
     Parameters
     ----------
     module : Module
-        As `compile_graph` or `load` returns it.
+        The module that `compile_graph` or `load` returns.
     device : Device
-        Of the same configuration; the caller closes it.
+        A device of the same configuration; the caller closes it.
     threads : int or None
-        Threads of the host's kernels; None for all processors that this process may use.
+        Threads of the host's kernels; None for all processors available to this process.
     keep_all : bool
-        Keep every value of the host's steps in `Run.values`, for comparing.
+        Whether to keep every value of the host's steps in `Run.values`, for comparison.
     least_work : int or None
-        The fewest operations for which the host uses a kernel; None to compute all its steps in
-        NumPy, by their definition.
+        Fewest operations for which the host uses a kernel; None to compute all its steps in NumPy,
+        by their definition.
 
     Raises
     ------
     DeviceError
-        When the device has another configuration.
+        If the device has another configuration.
     """
 
     def __init__(
@@ -137,14 +139,14 @@ class Session:
         Parameters
         ----------
         inputs : Inputs
-            With the types and shapes of the network's inputs; one sample.
+            One sample, with the types and shapes of the network's inputs.
 
         Raises
         ------
         InputError
-            When an input is missing or unknown, or has another type or shape.
+            If an input is missing or unknown, or has another type or shape.
         DeviceError
-            When the device fails.
+            If the device fails.
         """
         given = check_inputs(self.module.graph, inputs)
         with self._running:
@@ -179,7 +181,7 @@ class Session:
                     self.host.run(position, values)
                 self.host.forget(position, values)
         finally:
-            for finish in waiting.values():  # a step failed: its windows must be free for a new run
+            for finish in waiting.values():  # after a failed step, windows must be free again
                 with suppress(Exception):
                     finish()
         ordered = tuple(results[index] for index in range(len(module.segments)))
@@ -191,7 +193,7 @@ class Session:
         return Run(outputs, layers, ordered, did, shown, module, self._names)
 
     def _start(self, index: int, values: dict[str, np.ndarray]) -> Callable[[], Result]:
-        """Start a segment; the function that is returned waits for its end."""
+        """Start a segment, and return a function that waits for its end."""
         window = self._windows[index]
         for binding in self.module.segments[index].inputs:
             binding.write(window, values[binding.name])
@@ -202,12 +204,12 @@ class Session:
 
 
 def _apart(array: np.ndarray, given: Iterable[np.ndarray]) -> np.ndarray:
-    """An output; copied if it shares memory with an input, which is the caller's."""
+    """Return an output; a copy if it shares memory with an input, which belongs to the caller."""
     return array.copy() if any(np.may_share_memory(array, one) for one in given) else array
 
 
 def data_window(segment: Segment) -> np.ndarray:
-    """A data window with the constants in place, uint8[bytes]."""
+    """Return a data window with the constants in place, uint8[bytes]."""
     window = np.zeros(segment.data_bytes, dtype=np.uint8)
     start = segment.constants_offset
     window[start : start + len(segment.constants)] = np.frombuffer(segment.constants, np.uint8)
@@ -215,7 +217,7 @@ def data_window(segment: Segment) -> np.ndarray:
 
 
 def kept_layers(segment: Segment) -> list[Binding]:
-    """Outputs of layers that no later layer overwrites."""
+    """Return the outputs of layers that no later layer overwrites."""
     places = {binding.name: binding for binding in segment.activations}
     outputs = [places[layer.output] for layer in segment.layers]
     return [
@@ -226,12 +228,12 @@ def kept_layers(segment: Segment) -> list[Binding]:
 
 
 def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Inputs by name, checked against the network.
+    """Check inputs against the network, and return them by name.
 
     Raises
     ------
     InputError
-        With the name of the input, and what was expected and given.
+        If an input does not fit; the message says what was expected and given.
     """
     names = [value.name for value in graph.inputs]
     listed = ", ".join(f"`{name}`" for name in names)
@@ -258,7 +260,7 @@ def check_inputs(graph: Graph, inputs: Inputs) -> dict[str, np.ndarray]:
 
 
 def _conversion(array: np.ndarray, value: Value) -> str:
-    """What makes an array the input that a network takes."""
+    """Say how to convert an array to the input that the network takes."""
     shape = value.type.shape
     if array.dtype != DTYPES[value.type.dtype] or array.shape == shape:
         return "convert it"

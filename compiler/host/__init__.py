@@ -1,7 +1,7 @@
-"""Kernels for what the accelerator does not run: nodes of a graph -> kernels of the CPU target.
+"""Kernels of the CPU target for the nodes that the host runs.
 
-A matcher looks at a node and what follows it, and says which description of `compiler.cpu`
-computes them, if any. Nodes that no matcher takes are computed by their definition, in NumPy.
+A matcher looks at a node and the nodes after it. It returns the description of `compiler.cpu` that
+computes them, or None. NumPy computes all other nodes by their definition.
 """
 
 from .kernel import HostKernel, HostScope, Matcher

@@ -1,4 +1,4 @@
-"""Activations behind a layer, as one function or as exporters write them out."""
+"""Activations after a layer, as one operator or as the several nodes that exporters write."""
 
 import math
 
@@ -9,10 +9,10 @@ from ..rewriting.patterns import NodePattern
 from .kernel import HERE, HostScope
 
 TOLERANCE = 1e-6
-"""Of the constants of a written-out function, relative."""
+"""Relative tolerance for the constants of an activation that is written as several nodes."""
 
 Activation = tuple[tuple[Node, ...], str]
-"""The nodes of an activation, in order, and what kernels call it; none and "" for none."""
+"""The nodes of an activation in order, and its name in kernels; () and "" if there is none."""
 
 
 def _times(a: GraphPattern, b: GraphPattern) -> NodePattern:
@@ -33,7 +33,7 @@ ACTIVATIONS: tuple[tuple[NodePattern, str], ...] = (
     (op(Unary("Swish", (1.0,)), HERE), "silu"),
     (_times(HERE, op(Unary("Sigmoid"), HERE)), "silu"),
 )
-"""Functions that kernels of layers compute, and what they call them."""
+"""Functions that kernels of layers compute, with their names in kernels."""
 
 ERF = op(
     Unary("Erf"),
@@ -53,7 +53,7 @@ GELU: tuple[tuple[NodePattern, str], ...] = (
 def activation_behind(
     scope: HostScope, node: Node, known: tuple[tuple[NodePattern, str], ...] = ACTIVATIONS
 ) -> Activation:
-    """The first of the known activations that alone reads a float32 node."""
+    """Find a known activation that is the only reader of a float32 node."""
     for pattern, name in known if node.output.type.dtype == "float32" else ():
         found = scope.behind(node, pattern)
         if found and all(one.output.type.shape == node.output.type.shape for one in found.nodes):

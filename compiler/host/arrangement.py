@@ -1,6 +1,6 @@
-"""Memory layout of a value behind transposes: where a kernel finds each axis.
+"""Memory layout of a transposed value: the stride of each axis.
 
-Empty arrays stand in for the values, since NumPy knows the strides of its views.
+Empty arrays stand in for the values, because NumPy tracks the strides of its views.
 """
 
 from collections.abc import Iterable
@@ -24,15 +24,15 @@ def view_of(source: tuple[int, ...], nodes: Iterable[Node], shape: tuple[int, ..
 def joined_heads(
     view: np.ndarray, images: int, heads: int, rows: int, columns: int, turned: bool = False
 ) -> bool | None:
-    """Whether the heads of a view [..., rows, columns] lie inside the rows; None if elsewhere.
+    """Whether the heads of a view [..., rows, columns] lie inside the rows; None for other layouts.
 
     Parameters
     ----------
-    view
-        Leading axes are images, then heads.
-    images, heads, rows, columns
+    view : ndarray
+        Its leading axes are images, then heads.
+    images, heads, rows, columns : int
         Extents.
-    turned
+    turned : bool
         Whether rows lie inside columns.
     """
     inner = (columns, rows) if turned else (rows, columns)

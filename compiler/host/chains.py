@@ -1,7 +1,7 @@
-"""Chains of elementwise operators, in one pass over memory.
+"""Chains of elementwise operators, computed in one pass over memory.
 
-A chain starts at one node and grows over the nodes that read it, while only its last value is
-visible outside. It also takes in nodes that feed the chain alone. All its values have one shape.
+A chain starts at one node and grows over the readers of its last value, as long as only that value
+is visible outside. It also takes nodes that feed only the chain. All its values have one shape.
 """
 
 import numpy as np
@@ -31,18 +31,18 @@ from .graph_queries import in_order
 from .kernel import HostKernel, HostScope, matcher
 
 MOST_NODES = 48
-"""Nodes of one chain."""
+"""Most nodes in one chain."""
 
 MOST_CALLS = 600
-"""Operations of one formula; an operand that is read twice counts twice."""
+"""Most operations in one formula; an operand that is read twice counts twice."""
 
 MOST_OPERANDS = 12
-"""Arrays that one loop reads."""
+"""Most arrays that one loop reads."""
 
 
 @matcher(op(ELEMENTWISE))
 def chain(scope: HostScope, node: Node) -> HostKernel | None:
-    """The longest chain that begins at a node."""
+    """Find the longest chain that begins at a node."""
     if not _fits(scope, node):
         return None
     nodes, kernel = (node,), _kernel(scope, (node,))
@@ -64,7 +64,7 @@ def _fits(scope: HostScope, node: Node) -> bool:
 
 
 def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Extend a chain by readers of its last value until they join in one; () if they do not."""
+    """Extend a chain by readers of its last value until one node joins them; () if none does."""
     shape = nodes[0].output.type.shape
     found = {node.output.name: node for node in nodes}
     last = nodes[-1].output.name
@@ -87,7 +87,7 @@ def _grown(scope: HostScope, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
-    """Take in the nodes that feed only this node."""
+    """Add the nodes that feed only this node to `found`."""
     for name in node.inputs:
         leader = scope.producer(name) if name not in found and scope.is_private(name) else None
         if leader is None or not _fits(scope, leader):
@@ -98,13 +98,13 @@ def _lead(scope: HostScope, node: Node, found: dict[str, Node]) -> None:
 
 
 class FormulaOperands:
-    """FormulaOperands of a formula while it is written: names, types, shapes and constants.
+    """The operands of a formula under construction: names, types, shapes and constants.
 
     Parameters
     ----------
-    scope
-        The nodes that may be taken.
-    shape
+    scope : HostScope
+        The nodes that the chain may take.
+    shape : tuple of int
         Shape that all operands broadcast to.
     """
 
@@ -116,7 +116,7 @@ class FormulaOperands:
         self._named: dict[str, str] = {}
 
     def value(self, name: str) -> Formula:
-        """A value that the chain reads: a number, or an operand."""
+        """Return a value that the chain reads, as a number or an operand."""
         constant = self.scope.constant(name)
         if constant is not None:
             return self.held(constant, name)
@@ -127,7 +127,7 @@ class FormulaOperands:
         return self._named[name]
 
     def held(self, data: np.ndarray, key: str) -> Formula:
-        """A constant: a number, or a bound operand."""
+        """Return a constant, as a number or a bound operand."""
         if data.size == 1:
             if data.dtype == np.float32:
                 return number(float(data.reshape(())))
@@ -142,7 +142,7 @@ class FormulaOperands:
         return self._named[key]
 
     def parameter(self, values: tuple[float, ...], axis: int | None, dtype: type, key: str):
-        """A scale or zero point: a number where it is one for all, else a bound operand."""
+        """Return a scale or zero point: a number if all elements share it, else a bound operand."""
         if axis is None or len(set(values)) == 1:
             return self.held(np.array(values[:1], dtype), key)
         return self.held(along(values, axis, len(self.shape), dtype), key)
@@ -159,7 +159,7 @@ class FormulaOperands:
                 del held[name]
 
     def broadcast(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Shapes of operands that differ from the chain's."""
+        """Operands whose shapes differ from the chain's, with these shapes."""
         shapes = {name: self.constants[name].shape for name in self.constants}
         for operand, name in self.inputs.items():
             shapes[operand] = self._aligned(self.scope.graph.types[name].shape)
@@ -167,7 +167,7 @@ class FormulaOperands:
 
 
 def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
-    """The kernel of a chain; None if it has no formula, or one that is too long."""
+    """Make the kernel of a chain; None if there is no formula or it is too long."""
     last = nodes[-1].output
     shape = last.type.shape or (1,)
     operands = FormulaOperands(scope, shape)
@@ -198,14 +198,14 @@ def _kernel(scope: HostScope, nodes: tuple[Node, ...]) -> HostKernel | None:
 
 
 def _names(formula: Formula) -> set[str]:
-    """FormulaOperands that a formula reads."""
+    """Return the operands that a formula reads."""
     if isinstance(formula, tuple):
         return {name for part in formula[1:] for name in _names(part)}
     return {formula} if isinstance(formula, str) else set()
 
 
 def _calls(formula: Formula, operands: FormulaOperands) -> int:
-    """Operations of a formula, as they are emitted."""
+    """Count the operations that are emitted for a formula."""
     read = {name: te.tensor(name, kind, (1,))[0] for name, kind in operands.types.items()}
     return size_of(value_of(formula, read).tree)
 
@@ -213,7 +213,7 @@ def _calls(formula: Formula, operands: FormulaOperands) -> int:
 def _formula(
     scope: HostScope, node: Node, known: dict[str, Formula], operands: FormulaOperands, last: bool
 ) -> tuple[Formula, bool]:
-    """A node's formula, and whether it has the definition's bits."""
+    """Return a node's formula, and whether it is bit-exact to the definition."""
     operator, types = node.attributes, scope.graph.types
     dtype = types[node.inputs[0]].dtype
     parts = [known[name] if name in known else operands.value(name) for name in node.inputs]

@@ -1,7 +1,7 @@
-"""Elementwise operators of the graph as formulas of kernels.
+"""Formulas of kernels for the graph's elementwise operators.
 
-NumPy computes everything else: other element types, quotients and remainders of integers, most
-powers, and conversions of floats to integers, whose overflow is undefined.
+NumPy computes everything else: other element types, integer quotients and remainders, most powers,
+and conversions of floats to integers, because their overflow is undefined.
 """
 
 import math
@@ -25,12 +25,12 @@ class NoFormulaError(Exception):
 
 
 def number(value: float) -> float:
-    """A number as float32.
+    """Round a number to float32.
 
     Raises
     ------
     NoFormulaError
-        For a NaN, with which comparisons would have to be made twice.
+        For a NaN, which would need a second comparison in every formula that compares.
     """
     if math.isnan(value):
         raise NoFormulaError
@@ -89,7 +89,7 @@ EXACT: Mapping[str, Callable[..., Formula]] = {
     "Sqrt": lambda x: ("sqrt", x),
     "ThresholdedRelu": lambda x, a: ("select", ("less", number(a), x), x, 0.0),
 }
-"""Functions of float32 that are made of operations that are rounded as the definition rounds."""
+"""Functions of float32 whose operations round as those of the definition."""
 
 NEAR: Mapping[str, Callable[..., Formula]] = {
     "Celu": _celu,
@@ -106,7 +106,7 @@ NEAR: Mapping[str, Callable[..., Formula]] = {
     "Swish": lambda x, alpha: ("mul", x, ("sigmoid", ("mul", number(alpha), x))),
     "Tanh": lambda x: ("tanh", x),
 }
-"""Functions of float32 that are approximated."""
+"""Approximated functions of float32."""
 
 POWERS: Mapping[float, Callable[[Formula], Formula]] = {
     -1.0: lambda x: ("div", 1.0, x),
@@ -114,11 +114,11 @@ POWERS: Mapping[float, Callable[[Formula], Formula]] = {
     2.0: lambda x: ("mul", x, x),
     3.0: lambda x: ("mul", ("mul", x, x), x),
 }
-"""Powers by a constant; the definition rounds each once."""
+"""Powers with a constant exponent; the definition rounds each one once."""
 
 
 def unary(operator: ops.Unary, x: Formula, dtype: str) -> tuple[Formula, bool]:
-    """A function of one value, and whether it has the definition's bits."""
+    """Return a function of one value, and whether it is bit-exact to the definition."""
     kind, parameters = operator.kind, operator.parameters
     if kind == "Not":
         return ("xor", x, 1), True
@@ -136,7 +136,7 @@ def unary(operator: ops.Unary, x: Formula, dtype: str) -> tuple[Formula, bool]:
 
 
 def binary(operator: ops.Binary, a: Formula, b: Formula, dtype: str) -> tuple[Formula, bool]:
-    """A function of two values of a type, and whether it has the definition's bits."""
+    """Return a function of two values of a type, and whether it is bit-exact to the definition."""
     kind = operator.kind
     if kind in COMPARISONS:
         less, swapped, equal = ("less", a, b), ("less", b, a), ("equal", a, b)
@@ -161,7 +161,7 @@ def binary(operator: ops.Binary, a: Formula, b: Formula, dtype: str) -> tuple[Fo
 
 
 def cast(x: Formula, source: str, target: str, last: bool) -> Formula:
-    """A conversion; to 64 bits, or from them to 32, only where it is stored at once."""
+    """Convert a value; to 64 bits, or from 64 to 32 bits, only if it is the `last` operation."""
     if source == target:
         return x
     if target == "bool":
@@ -174,12 +174,12 @@ def cast(x: Formula, source: str, target: str, last: bool) -> Formula:
 
 
 def cut(x: Formula, dtype: str) -> Formula:
-    """An integer of 32 bits or more as one of a narrower type; others as they are."""
+    """Wrap an integer of 32 bits or more to a narrower type; leave other values unchanged."""
     return (dtype, x) if dtype in ("int8", "uint8") else x
 
 
 def quantize(operator: ops.Quantize, x: Formula, scale: Formula, zero: Formula) -> Formula:
-    """`Quantize`, of bytes: what overflows int32 is far outside of them."""
+    """Return `Quantize` to bytes; values that overflow int32 saturate in any case."""
     limits = {"int8": (-128, 127), "uint8": (0, 255)}
     if operator.dtype not in limits:
         raise NoFormulaError
@@ -189,14 +189,14 @@ def quantize(operator: ops.Quantize, x: Formula, scale: Formula, zero: Formula) 
 
 
 def dequantize(x: Formula, scale: Formula, zero: Formula, dtype: str) -> Formula:
-    """`Dequantize`; differences of 32 bits would wrap."""
+    """Return `Dequantize`; not for 32-bit types, whose differences would wrap."""
     if dtype not in ("int8", "uint8") and (dtype != "int32" or zero != 0):
         raise NoFormulaError
     return ("mul", ("real", ("sub", x, zero)), scale)
 
 
 def shift(x: Formula, dtype: str) -> Formula:
-    """`Shift`, from a type."""
+    """Return `Shift` of a value of a type."""
     return ("sub", x, 128) if dtype == "uint8" else ("add", x, 128)
 
 

@@ -1,4 +1,4 @@
-"""Questions of matchers about graphs: numbers, rows of constants, the order of nodes."""
+"""Queries of matchers about graphs: scalars, rows of constants, the order of nodes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,14 +9,14 @@ from ..rewriting import GraphView
 
 
 def scalar(view: GraphView, name: str) -> float | None:
-    """A constant of one element as a number; None for other values."""
+    """Return a constant of one element as a number; None for other values."""
     if not view.is_constant(name) or view.types[name].elements != 1:
         return None
     return float(view.data(name).reshape(()))
 
 
 def per_column(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np.ndarray | None:
-    """A constant that is broadcast to `shape` as one row of `columns`; None if rows differ."""
+    """Return a constant, broadcast to `shape`, as one row of `columns`; None if rows differ."""
     if constant.size not in (1, columns) or constant.dtype != np.float32:
         return None
     rows = np.broadcast_to(constant, shape).reshape(-1, columns)
@@ -24,14 +24,14 @@ def per_column(constant: np.ndarray, shape: tuple[int, ...], columns: int) -> np
 
 
 def in_order(graph: Graph, nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Nodes in the graph's order, each once."""
+    """Sort nodes by the graph's order and drop duplicates."""
     places = _places(graph)
     found = {places[node.outputs[0].name]: node for node in nodes}
     return tuple(found[place] for place in sorted(found))
 
 
 _known: list[tuple[Graph, Mapping[str, int]]] = []
-"""The last graph that was asked about, and where its nodes stand."""
+"""The graph of the last query, and the positions of its nodes."""
 
 
 def _places(graph: Graph) -> Mapping[str, int]:

@@ -1,17 +1,17 @@
-"""Bounds of a quantised layer's accumulators, and when requantisation takes its plain form.
+"""Bounds of a quantised layer's accumulators, and the conditions for plain requantisation.
 
 The accelerator's rule is `isa.numbers.requantise`: `round_half_even(float32(float32(a) * scale))`
 limited to +-256, except that accumulators `a` of magnitude 2**24 or more give +-256. A processor
-computes the product and its rounding alike, in IEEE-754 binary32, so that no tie can fall another
-way. What is left out of the plain form (`cpu.Requantisation`) makes no difference when
+computes and rounds the product in the same way, in IEEE-754 binary32, so ties round alike. The
+plain form (`cpu.Requantisation`) omits the other steps. It gives the same results if
 
 * scales are finite;
-* products stay below 2**31, beyond which the conversion to int32 has no meaning. Limiting to
-  +-256 is then done by the limits of int8, since a zero point is 128 at most;
-* accumulators stay below 2**24, or scales are at least 2**-16: then `float32(a)`, which is at
-  least 2**24 because rounding keeps order, times the scale is at least 256 too.
+* products stay below 2**31, because larger ones cannot be converted to int32. The limits of int8
+  then also limit to +-256, since a zero point is 128 at most;
+* accumulators stay below 2**24, or scales are at least 2**-16. An accumulator of 2**24 or more
+  stays so in float32, because rounding keeps order. Its product with the scale is at least 256.
 
-Weights are known, so that the bounds of each channel's accumulators are exact.
+The weights are known, so the bounds of each channel's accumulators are exact.
 """
 
 import numpy as np
@@ -20,19 +20,19 @@ from ...isa.numbers import EXACT_LIMIT, INT8_MIN, SATURATED
 from ..accumulators import accumulator_bounds
 
 INT32_LIMIT = 1 << 31
-"""Accumulators at or beyond it, the graph's definition refuses."""
+"""The graph's definition rejects accumulators of this magnitude or more."""
 
 PRODUCT_LIMIT = float(1 << 30)
-"""Products below it fit int32, with their rounding error and a zero point."""
+"""Products below this fit int32, including their rounding error and a zero point."""
 
 
 def largest_sums(w: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """The largest magnitude that each channel's accumulator can have for any int8 input.
+    """Return the largest magnitude of each channel's accumulator over all int8 inputs.
 
     Parameters
     ----------
     w : int8[..., Co]
-        Weights of a channel.
+        Weights; the last axis is the output channel.
     bias : int32[Co]
         Added to the sums.
 
@@ -45,12 +45,12 @@ def largest_sums(w: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def are_narrow(w: np.ndarray, bias: np.ndarray) -> bool:
-    """Whether float32 holds every accumulator, and every part of one, exactly.
+    """Whether float32 represents every accumulator and every partial sum exactly.
 
     Parameters
     ----------
-    w, bias
-        As for `largest_sums`.
+    w, bias : ndarray
+        Weights and bias, as for `largest_sums`.
     """
     taps = np.abs(w.reshape(-1, w.shape[-1]).astype(np.int64)).sum(axis=0)
     return bool(np.all(-INT8_MIN * taps + np.abs(bias.astype(np.int64)) < EXACT_LIMIT))
@@ -67,7 +67,7 @@ def is_plain(sizes: np.ndarray | int, scales: np.ndarray | float) -> bool:
     Parameters
     ----------
     sizes : int64[Co]
-        Largest magnitude of accumulators.
+        Largest magnitudes of the accumulators.
     scales : float32[Co]
         Their scales.
     """

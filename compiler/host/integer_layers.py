@@ -1,4 +1,4 @@
-"""Quantised layers that compute, with the accelerator's very bits."""
+"""Quantised layers that compute, bit-exact to the accelerator."""
 
 import math
 from collections.abc import Mapping
@@ -28,12 +28,12 @@ from .integer_bounds import are_narrow, fits, is_plain, largest_sums
 from .kernel import HERE, HostKernel, HostScope, matcher
 
 TAPS = 4
-"""Elements that a dot product takes; heads that lie side by side are read in such groups."""
+"""Elements of one dot product; adjacent heads are read in groups of this size."""
 
 X = value("x", constant=False)
 
 ADDED = op(QAdd, HERE, value("other", constant=False), capture="add", commutative=True)
-"""What a convolution takes with it."""
+"""The residual sum that a convolution's kernel may include."""
 
 
 def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0) -> Requantisation:
@@ -54,7 +54,7 @@ def _quantised(layer: QConv | QAdd | QAvgPool | QMatMul, zero_point_in: int = 0)
 def match_layer(
     scope: HostScope, node: Node, layer: QConv, x: str, w: str, bias: str, scale: str
 ) -> HostKernel | None:
-    """A QConv, and the QAdd that reads it."""
+    """Match a QConv, and the QAdd that reads it."""
     kernel, addends, factors = map(scope.data, (w, bias, scale))
     sizes = largest_sums(kernel, addends)
     if not fits(sizes):
@@ -93,7 +93,7 @@ def match_layer(
 def _dense(
     layer: QConv, shape: Quad, w: np.ndarray, window: Mapping[str, Any]
 ) -> tuple[Convolution, np.ndarray]:
-    """The description and its weights; a window of the whole image is one tap of all its bytes."""
+    """Return the description and its weights; a window of the whole image is a single tap."""
     samples, rows, columns, depth = shape
     height, width, _, channels = w.shape
     if (height, width) == (rows, columns) and not any(layer.pads):
@@ -107,9 +107,9 @@ def _dense(
 
 
 def _residual(layer: QAdd, inputs: tuple[str, ...], own: str) -> Residual | None:
-    """How the value `own` is added to another one; None where binary32 is too narrow.
+    """Describe the addition of `own` to the other input; None if binary32 is too narrow.
 
-    The sum is made in binary32, which is exact as long as every part of it stays below 2**24.
+    The sum is computed in binary32, which is exact while every part of it stays below 2**24.
     """
     place = inputs.index(own)
     first, second = layer.multipliers[place], layer.multipliers[1 - place]
@@ -122,7 +122,7 @@ def _residual(layer: QAdd, inputs: tuple[str, ...], own: str) -> Residual | None
 
 @matcher(op(QAdd, value("a", constant=False), value("b", constant=False), capture="layer"))
 def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> HostKernel | None:
-    """A QAdd by itself."""
+    """Match a QAdd on its own."""
     added = _residual(layer, node.inputs, a)
     if added is None or scope.shape(a) != scope.shape(b):
         return None
@@ -133,7 +133,7 @@ def match_sum(scope: HostScope, node: Node, layer: QAdd, a: str, b: str) -> Host
 
 @matcher(op(QLut, X, value("table", constant=True)))
 def match_table(scope: HostScope, node: Node, x: str, table: str) -> HostKernel | None:
-    """A QLut."""
+    """Match a QLut."""
     described = ByteTable(math.prod(scope.shape(x)))
     return HostKernel(described, {"x": x}, {"table": scope.data(table)}, (node,), exact=True)
 
@@ -145,7 +145,7 @@ def match_table(scope: HostScope, node: Node, x: str, table: str) -> HostKernel 
 def match_pool(
     scope: HostScope, node: Node, layer: QAvgPool | QMaxPool, x: str
 ) -> HostKernel | None:
-    """A QAvgPool or QMaxPool."""
+    """Match a QAvgPool or QMaxPool."""
     window: dict[str, Any] = {"kernel": layer.kernel, "strides": layer.strides, "pads": layer.pads}
     if isinstance(layer, QMaxPool):
         limits = Requantisation("int8", "int8", low=layer.low, high=layer.high, folded=True)
@@ -168,7 +168,7 @@ def match_pool(
 def match_product(
     scope: HostScope, node: Node, layer: QMatMul, a: str, b: str
 ) -> HostKernel | None:
-    """A QMatMul."""
+    """Match a QMatMul."""
     left, right, heads = scope.shape(a), scope.shape(b), layer.heads
     first, second, result = (together and heads > 1 for together in layer.joined)
     rows, inner = left[2], left[3] // heads if first else left[3]

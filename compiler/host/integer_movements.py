@@ -1,4 +1,4 @@
-"""Quantised layers that only move bytes: joins, repeated pixels, slices and transpositions."""
+"""Quantised layers that only move bytes: joins, repeated pixels, slices and transposes."""
 
 import math
 
@@ -13,7 +13,7 @@ from .formulas import dequantize, quantize
 from .kernel import HERE, HostKernel, HostScope, matcher
 
 FEWEST_ROWS = 16
-"""Below so many rows, joining copies long pieces, as NumPy does best."""
+"""With fewer rows, a join copies long pieces, and NumPy is fastest."""
 
 X = value("x", constant=False)
 
@@ -22,7 +22,7 @@ X = value("x", constant=False)
 def match_join(
     scope: HostScope, node: Node, layer: QConcat, parts: tuple[str, ...]
 ) -> HostKernel | None:
-    """A QConcat whose parts alternate often."""
+    """Match a QConcat whose parts alternate often."""
     shapes = [scope.shape(name) for name in parts]
     rows = math.prod(shapes[0][: layer.axis])
     described = ByteJoin(rows, tuple(math.prod(shape[layer.axis :]) for shape in shapes))
@@ -35,7 +35,7 @@ def match_join(
 
 @matcher(op((QResize, QSlice), X, capture="layer"))
 def match_copy(scope: HostScope, node: Node, layer: QResize | QSlice, x: str) -> HostKernel | None:
-    """A QResize or QSlice."""
+    """Match a QResize or QSlice."""
     shape = scope.shape(x)
     if isinstance(layer, QResize):
         samples, rows, columns, channels = shape
@@ -62,7 +62,7 @@ DEQUANTIZED = op(Dequantize, HERE, capture="scaling", where=_is_bytes)
 def match_transpose(
     scope: HostScope, node: Node, x: str, scaling: Quantize | None, turn: Transpose | None
 ) -> HostKernel | None:
-    """A Transpose of int8, with a Quantize before it or a Dequantize behind it."""
+    """Match a Transpose of int8, with a Quantize before it or a Dequantize after it."""
     kind = scope.types[x]
     formula, nodes, moved = "x", (node,), node.output.type.shape
     found = scope.behind(node, DEQUANTIZED if turn else TURNED)
@@ -88,7 +88,7 @@ def match_transpose(
 
 
 def _of_all(layer: Quantize | Dequantize) -> tuple[float, int]:
-    """Scale and zero point of all elements."""
+    """Return the scale and zero point that all elements share."""
     (scale,), (zero_point,) = layer.scales, layer.zero_points
     return float(np.float32(scale)), zero_point
 
@@ -99,7 +99,7 @@ def _index(
     steps: tuple[int, ...] = (),
     starts: tuple[int, ...] = (),
 ) -> tuple[tuple[tuple[int, ...], int], ...]:
-    """Each dimension of the input moves with one axis of the output."""
+    """Index the input so that each of its dimensions follows one axis of the output."""
     steps, starts = steps or (1,) * len(places), starts or (0,) * len(places)
     return tuple(
         (tuple(step if axis == place else 0 for axis in range(axes)), start)

@@ -1,4 +1,4 @@
-"""Host kernels, the view of the graph that matchers have, and matchers as patterns."""
+"""Host kernels, the matchers that find them, and the matchers' view of the graph."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -16,23 +16,23 @@ from .graph_queries import in_order
 
 @dataclass(frozen=True, slots=True)
 class HostKernel:
-    """Nodes of a graph that one kernel of the CPU target computes.
+    """The nodes of a graph that one kernel of the CPU target computes.
 
     Parameters
     ----------
-    description
+    description : Description
         The kernel.
-    inputs
-        The graph's value for each operand that is no constant, in the order of a call. Arrays are
-        read row-major in the operand's shape, which has the elements of the value in their order.
-    constants
-        An array for each constant operand, as the description has it.
-    nodes
-        The nodes that it computes, in the graph's order. The kernel's output is the last one's, in
-        any shape of the same elements. Nobody else reads the others' outputs.
-    exact
-        Whether it has the bits of the graph's definition; False where float32 sums are rounded in
-        another order, or functions are approximated.
+    inputs : mapping
+        The graph's value for each operand that is not a constant, in the order of the arguments.
+        The kernel reads an array in row-major order, in the operand's shape.
+    constants : mapping
+        An array for each constant operand, in the shape that the description gives.
+    nodes : tuple of Node
+        The nodes that it computes, in the graph's order. The kernel's output is that of the last
+        node, in any shape with the same elements. No other node reads the other outputs.
+    exact : bool
+        Whether it is bit-exact to the graph's definition. False if it sums float32 in another order
+        or approximates a function.
     """
 
     description: Description
@@ -43,38 +43,38 @@ class HostKernel:
 
     @property
     def output(self) -> str:
-        """The value that it gives."""
+        """The value that it computes."""
         return self.nodes[-1].output.name
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The same, as all that the host runs has them."""
+        """The output as a tuple, as for all steps of the host."""
         return (self.output,)
 
     @property
     def macs(self) -> int:
-        """Multiplications; 0 where the description counts none."""
+        """Multiplications; 0 if the description counts none."""
         return getattr(self.description, "macs", 0)
 
 
 HERE = value("here")
-"""The value behind which a pattern is looked for; see `HostScope.behind`."""
+"""The value at which a pattern starts; see `HostScope.behind`."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostScope:
-    """The nodes of a graph that host kernels may still take.
+    """The nodes of a graph that are still free for host kernels.
 
     Patterns see only these free nodes; outputs of other nodes count as inputs.
 
     Parameters
     ----------
-    graph
+    graph : Graph
         The whole graph.
-    free
+    free : frozenset of str
         Names of the first outputs of nodes that no kernel has taken yet.
-    target
-        What kernels are compiled for.
+    target : CpuTarget
+        The processor that kernels are compiled for.
     """
 
     graph: Graph
@@ -91,7 +91,7 @@ class HostScope:
         return node.outputs[0].name in self.free
 
     def producer(self, name: str) -> Node | None:
-        """The free node that produces a value."""
+        """Return the free node that produces a value, if there is one."""
         node = self.graph.producer(name)
         return node if node is not None and self.is_free(node) else None
 
@@ -100,35 +100,35 @@ class HostScope:
         return self.graph.is_constant(name)
 
     def data(self, name: str) -> np.ndarray:
-        """A constant's array."""
+        """Return a constant's array."""
         return self.graph.data(name)
 
     def is_private(self, name: str) -> bool:
-        """Whether one node alone reads a value, and no output shows it."""
+        """Whether exactly one node reads a value and it is not an output."""
         return self.graph.is_private(name)
 
     def follower(self, node: Node) -> Node | None:
-        """The one node that reads a node's output, if it is free; None if anyone else sees it."""
+        """Return the only reader of a node's output; None if it is not free or not the only one."""
         user = self.graph.only_user(node.output.name)
         return user if user is not None and self.is_free(user) else None
 
     def constant(self, name: str) -> np.ndarray | None:
-        """A constant's array; None for other values."""
+        """Return a constant's array; None for other values."""
         return self.graph.data(name) if self.graph.is_constant(name) else None
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a value."""
+        """Return the shape of a value."""
         return self.graph.types[name].shape
 
     def image(self, name: str) -> tuple[int, int, int, int]:
-        """The shape of an image: samples, rows, columns, channels."""
+        """Return the shape of an image: samples, rows, columns, channels."""
         samples, rows, columns, channels = self.shape(name)
         return samples, rows, columns, channels
 
     def is_closed(self, nodes: Iterable[Node]) -> bool:
-        """Whether nodes, in order, are free and only the last one's value is seen outside.
+        """Whether nodes, in order, are free and only the value of the last one is read outside.
 
-        Nodes of no output, or of several, are never closed.
+        Nodes with no output or several outputs are never closed.
         """
         nodes = tuple(nodes)
         names = {node.outputs[0].name for node in nodes}
@@ -141,10 +141,10 @@ class HostScope:
         )
 
     def behind(self, node: Node, pattern: NodePattern) -> GraphMatch | None:
-        """Match a pattern below a node, whose output is `HERE`; None if nothing matches.
+        """Match a pattern after a node, whose output is `HERE`; None if nothing matches.
 
-        Nobody else may read the node's output, and only the pattern's last value is visible
-        outside. The match has its nodes in order, each once.
+        No other node may read the node's output, and only the pattern's last value may be read
+        outside. The match lists its nodes in order, each once.
         """
         start = GraphMatch({"here": node.output.name})
         reached = [node]
@@ -162,16 +162,16 @@ class HostScope:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Finds the kernel that begins at a node, in the graph's order.
+    """A function that finds the kernel that begins at a node, in the graph's order.
 
     Parameters
     ----------
-    patterns
-        Of that node, one of which it must fit.
-    build
-        (scope, node, captures by name) -> the kernel, or None.
-    captures
-        Parameters of `build` behind the node.
+    patterns : tuple of NodePattern
+        Patterns of that node; one of them must match.
+    build : callable
+        Called with the scope, the node and the captures by name; returns the kernel or None.
+    captures : tuple of str
+        Names of the parameters of `build` that follow the node.
     """
 
     patterns: tuple[NodePattern, ...]
@@ -180,11 +180,11 @@ class Matcher:
 
     @property
     def kinds(self) -> tuple[type[Operator], ...]:
-        """Classes of operators at which such a kernel may begin."""
+        """The operator classes at which such a kernel may begin."""
         return tuple(kind for pattern in self.patterns for kind in pattern.kinds)
 
     def __call__(self, scope: HostScope, node: Node) -> HostKernel | None:
-        """The kernel that begins at a node; None if there is none."""
+        """Find the kernel that begins at a node; None if there is none."""
         for pattern in self.patterns:
             for match in pattern.matches_node(scope, node):
                 found = {name: match[name] for name in self.captures}
@@ -195,7 +195,7 @@ class Matcher:
 
 
 def matcher(*patterns: NodePattern) -> Callable[[Callable[..., HostKernel | None]], Matcher]:
-    """Make a matcher of a function whose parameters behind the node are captures."""
+    """Turn a function into a matcher; its parameters after the node are captures."""
 
     def decorate(build: Callable[..., HostKernel | None]) -> Matcher:
         return Matcher(patterns, build, tuple(inspect.signature(build).parameters)[2:])

@@ -1,4 +1,4 @@
-"""Float32 convolutions, with the residual and the activation that follow."""
+"""Float32 convolutions, with the residual and the activation after them."""
 
 from dataclasses import dataclass
 
@@ -13,23 +13,23 @@ from .activations import activation_behind
 from .kernel import HERE, HostKernel, HostScope, matcher
 
 MOST_PLANES = 4
-"""Channels up to which an image is read in planes."""
+"""Most channels of an image that is read in planes."""
 
 RESIDUAL = op(ops.Binary("Add"), HERE, value("residual", constant=False), commutative=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Steps that a kernel performs after its sums.
+    """The steps that a kernel performs after its sums.
 
     Parameters
     ----------
-    nodes
-        Covered, in the graph's order.
-    residual
-        The value that is added; None for none.
-    activation
-        Applied last; "" for none.
+    nodes : tuple of Node
+        The nodes that these steps compute, in the graph's order.
+    residual : str or None
+        The value that is added; None if there is none.
+    activation : str
+        The activation, applied last; "" if there is none.
     """
 
     nodes: tuple[Node, ...]
@@ -38,15 +38,15 @@ class Epilogue:
 
 
 def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
-    """The followers of a node that its kernel can take with it.
+    """Find the nodes after a layer that its kernel can include.
 
     Parameters
     ----------
-    scope
-        The nodes that may be taken.
-    node
+    scope : HostScope
+        The nodes that the kernel may take.
+    node : Node
         A layer.
-    residual
+    residual : bool
         Whether the kernel can add an array: another value of the same type.
     """
     nodes, added = (), None
@@ -67,7 +67,7 @@ LAST = {"capture": "conv", "where": lambda conv: conv.channels_last}
 def match_convolution(
     scope: HostScope, node: Node, conv: ops.Conv, x: str, w: str, bias: str | None
 ) -> HostKernel | None:
-    """Conv of channels last with constant weights -> a convolution of any number of groups."""
+    """Match a Conv, channels last, constant weights, with any number of groups."""
     shape, kernel = scope.image(x), scope.data(w)
     if not scope.types[x].elements:
         return None
@@ -89,7 +89,7 @@ def match_convolution(
 
 @matcher(op(ops.Transpose((0, 2, 3, 1)), X))
 def match_planes(scope: HostScope, node: Node, x: str) -> HostKernel | None:
-    """Transpose of an image of few channels to channels last, and Conv -> PlanarConvolution."""
+    """Match a Transpose of an image of few channels to channels last, and the Conv after it."""
     layer = scope.follower(node)
     kernel = None if layer is None else match_convolution(scope, layer)
     if kernel is None or kernel.inputs["x"] != node.output.name:

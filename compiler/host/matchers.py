@@ -1,4 +1,4 @@
-"""Every matcher in one table: operator at which a kernel begins -> who looks for it, in order."""
+"""Table of all matchers, by the operator at which a kernel begins."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ ORDERED: tuple[Matcher, ...] = (
     *(*integer_layers.MATCHERS, *integer_movements.MATCHERS, *layers.MATCHERS, *pools.MATCHERS),
     *(*products.MATCHERS, *rows.MATCHERS, *chains.MATCHERS),
 )
-"""In the order in which they are asked."""
+"""All matchers; the first one that finds a kernel wins."""
 
 MATCHERS: Mapping[type[Operator], tuple[Matcher, ...]] = {
     kind: tuple(one for one in ORDERED if kind in one.kinds)

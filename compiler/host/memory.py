@@ -1,8 +1,7 @@
-"""Memory of the host's values: one arena for the outputs of kernels, reused after their last read.
+"""Memory plan of the host: one arena for the outputs of kernels, reused after their last read.
 
-An alias shares the memory of its source. An elementwise kernel overwrites an operand that is not
-read again. Results of NumPy, outputs of segments and outputs of the network have memory of their
-own.
+An alias shares the memory of its source. An elementwise kernel overwrites an operand that no later
+event reads. Results of NumPy, outputs of segments and outputs of the network have separate memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,20 +19,20 @@ from .order import Alias, Event, RunKernel, reads_of, writes_of
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """A plan.
+    """A memory plan of the host.
 
     Parameters
     ----------
-    offsets
-        First byte in the arena of each value that lies there.
-    arena_bytes
+    offsets : mapping
+        Byte offset of each value in the arena.
+    arena_bytes : int
         Its size.
-    peak_bytes
+    peak_bytes : int
         Largest number of bytes in use at any time, inside and outside the arena, without network
         inputs and constants.
-    least_bytes
+    least_bytes : int
         Largest number of bytes of live values at any time: no plan in this order needs less.
-    dying
+    dying : tuple
         Values that are not needed after each event.
     """
 
@@ -58,15 +57,17 @@ class _Storage:
 def plan_host_memory(
     graph: Graph, events: Sequence[Event], segments: Sequence[Segment], *, keep_all: bool = False
 ) -> HostMemory:
-    """Place every value.
+    """Plan the memory of every value.
 
     Parameters
     ----------
-    graph, segments
-        Of the module.
-    events
-        From `order_events`.
-    keep_all
+    graph : Graph
+        The module's graph.
+    segments : sequence of Segment
+        The module's segments.
+    events : sequence of Event
+        Events of the run, from `order_events`.
+    keep_all : bool
         Whether every value is kept until after the run.
     """
     end = len(events)
@@ -114,7 +115,7 @@ def _last_reads(events: Sequence[Event], segments: Sequence[Segment]) -> dict[st
 
 
 def _leaving(events: Sequence[Event], shown: set[str]) -> set[str]:
-    """Values that outputs show, directly or through aliases."""
+    """Return the values that are outputs, directly or through aliases."""
     found = set(shown)
     for event in reversed(events):
         if isinstance(event, Alias) and event.node.output.name in found:
@@ -123,7 +124,7 @@ def _leaving(events: Sequence[Event], shown: set[str]) -> set[str]:
 
 
 def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Storage | None:
-    """The memory of an operand that is read for the last time and may hold the result."""
+    """Return the memory of an operand that the result may overwrite, after its last read."""
     if not isinstance(event, RunKernel):
         return None
     for value in in_place_operands(event.kernel):
@@ -134,7 +135,7 @@ def _taken_over(event: Event, held: Mapping[str, _Storage], index: int) -> _Stor
 
 
 def in_place_operands(kernel: HostKernel) -> tuple[str, ...]:
-    """Values whose memory a kernel's result may take: of its size, and read element by element."""
+    """Return the inputs that a kernel may overwrite: of its size, and read element by element."""
     names = getattr(kernel.description, "in_place", ())
     return tuple(kernel.inputs[name] for name in names if name in kernel.inputs)
 
@@ -145,7 +146,7 @@ def _size(graph: Graph, name: str) -> int:
 
 
 def _most(storages: Sequence[_Storage], end: int) -> int:
-    """Most bytes alive at any one event."""
+    """Return the largest number of bytes alive at any event."""
     change = [0] * (end + 2)
     for storage in storages:
         change[storage.first] += storage.size

@@ -1,7 +1,8 @@
-"""Order of the host's work, chosen so that the accelerator rarely waits.
+"""Order of the host's work, chosen to keep the accelerator busy.
 
-Before a segment starts, the host computes what the segment needs. While the segment runs, it
-computes what the next one needs; while the last one runs, everything that does not depend on it.
+Before a segment starts, the host computes the segment's inputs. While the segment runs, the host
+computes the inputs of the next segment. While the last segment runs, it computes everything that
+does not depend on that segment.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,16 +17,16 @@ from .recurrence import Recurrence
 
 
 class Named(Protocol):
-    """Something that has the name of a value."""
+    """An object with the name of a value."""
 
     @property
     def name(self) -> str:
-        """Of the value."""
+        """Name of the value."""
         ...
 
 
 class SegmentEnds(Protocol):
-    """The values that enter and leave a segment, which is all that the host sees of it."""
+    """The values that enter and leave a segment; the host sees nothing else of it."""
 
     @property
     def inputs(self) -> Sequence[Named]:
@@ -34,7 +35,7 @@ class SegmentEnds(Protocol):
 
     @property
     def outputs(self) -> Sequence[Named]:
-        """Values that it gives."""
+        """Values that it computes."""
         ...
 
 
@@ -54,12 +55,12 @@ class RunRecurrence:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """RunKernel a node by its definition, in NumPy.
+    """Compute a node by its definition, in NumPy.
 
     Parameters
     ----------
-    macs
-        Its multiplications.
+    macs : int
+        Number of its multiplications.
     """
 
     node: Node
@@ -75,7 +76,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Write a segment's inputs into its data window and let the accelerator begin."""
+    """Write a segment's inputs into its data window and start the accelerator."""
 
     segment: int
 
@@ -98,14 +99,20 @@ def order_events(
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence] = (),
 ) -> tuple[Event, ...]:
-    """Return the events of a run, in order; both sides work between a Start and its Finish.
+    """Return the events of a run in order; both sides work between a Start and its Finish.
 
     Parameters
     ----------
-    graph, steps, segments
-        Of a module; of each segment only its ends.
-    kernels, recurrences
-        Of the host's nodes.
+    graph : Graph
+        The module's graph.
+    steps : sequence of str or int
+        The module's steps.
+    segments : sequence of SegmentEnds
+        Inputs and outputs of each segment.
+    kernels : iterable of HostKernel
+        Kernels of the host's nodes.
+    recurrences : iterable of Recurrence
+        Recurrent layers of the host's nodes.
     """
     atoms = _atoms(graph, steps, kernels, recurrences)
     made = {name: index for index, atom in enumerate(atoms) for name in _writes(atom, segments)}
@@ -138,28 +145,28 @@ def order_events(
 
 
 def kernel_of(event: HostEvent) -> HostKernel | Recurrence | None:
-    """The kernel or recurrence of an event of the host; None for NumPy."""
+    """Return the kernel or recurrence of an event of the host; None for NumPy."""
     if isinstance(event, RunKernel):
         return event.kernel
     return event.recurrence if isinstance(event, RunRecurrence) else None
 
 
 def nodes_of(event: HostEvent) -> tuple[Node, ...]:
-    """Nodes that an event of the host computes."""
+    """Return the nodes that an event of the host computes."""
     if isinstance(event, Evaluate | Alias):
         return (event.node,)
     return event.kernel.nodes if isinstance(event, RunKernel) else event.recurrence.nodes
 
 
 def reads_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
-    """Values that an event reads, constants among them."""
+    """Return the values that an event reads, constants included."""
     if isinstance(event, Start):
         return tuple(binding.name for binding in segments[event.segment].inputs)
     return () if isinstance(event, Finish) else _reads(event, segments)
 
 
 def writes_of(event: Event, segments: Sequence[SegmentEnds]) -> tuple[str, ...]:
-    """Values that an event gives."""
+    """Return the values that an event computes."""
     if isinstance(event, Finish):
         return tuple(binding.name for binding in segments[event.segment].outputs)
     return () if isinstance(event, Start) else _writes(event, segments)
@@ -171,7 +178,7 @@ def _atoms(
     kernels: Iterable[HostKernel],
     recurrences: Iterable[Recurrence],
 ) -> list[HostEvent | int]:
-    """Segments, kernels in place of their last nodes, and the remaining nodes."""
+    """List segments, kernels in place of their last nodes, and the remaining nodes."""
     ending = {kernel.output: kernel for kernel in kernels}
     taken = {node.outputs[0].name for kernel in ending.values() for node in kernel.nodes}
     repeated = {recurrence.output: recurrence for recurrence in recurrences}
@@ -210,7 +217,7 @@ def _writes(atom: HostEvent | int, segments: Sequence[SegmentEnds]) -> tuple[str
 
 
 def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """All atoms that an atom needs, directly or not."""
+    """Return all atoms that an atom needs, directly or indirectly."""
     found: set[int] = set()
     waiting = list(needs[index])
     while waiting:
@@ -222,7 +229,7 @@ def _closure(index: int, needs: Sequence[set[int]]) -> set[int]:
 
 
 def _followers(index: int, needs: Sequence[set[int]]) -> set[int]:
-    """An atom and all later ones that need it, directly or not."""
+    """Return an atom and all later ones that need it, directly or indirectly."""
     found = {index}
     for other in range(index + 1, len(needs)):
         if not found.isdisjoint(needs[other]):
@@ -231,7 +238,7 @@ def _followers(index: int, needs: Sequence[set[int]]) -> set[int]:
 
 
 def overlaps(events: Sequence[Event]) -> Mapping[int, bool]:
-    """Whether the host works while a segment runs."""
+    """Whether the host works while each segment runs, by the segment's index."""
     pairs = zip(events, (*events, None)[1:], strict=True)
     return {
         event.segment: not isinstance(after, Finish)

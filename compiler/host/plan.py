@@ -1,7 +1,7 @@
 """The host's part of a network: kernels, order and memory.
 
-The plan follows from the module's graph and steps, so it is made again wherever a module is loaded.
-Machine code takes long to compile and is kept with the module (`compile_host`).
+The plan depends only on the module's graph and steps, so it is made again when a module is loaded.
+Machine code takes long to compile, so it is stored with the module (`compile_host`).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from .recurrence import Recurrence, find_recurrences
 from .select import LEAST_WORK, select_kernels, work_of
 
 SHARED_WORK = 1 << 15
-"""Operations from which it pays to share a kernel's loops among threads."""
+"""Fewest operations for which threads share a kernel's loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,8 @@ class HostPlan:
 
     Parameters
     ----------
-    target
-        Processor that kernels are compiled for; None if it has no kernels, so that NumPy computes
-        everything.
+    target : CpuTarget or None
+        Processor that kernels are compiled for; None if NumPy computes everything.
     """
 
     target: CpuTarget | None
@@ -41,7 +40,7 @@ class HostPlan:
     memory: HostMemory
 
     def descriptions(self) -> Iterator[Description]:
-        """All kernels, some of them more than once."""
+        """All kernels; equal ones repeat."""
         yield from (kernel.description for kernel in self.kernels)
         for recurrence in self.recurrences:
             yield from recurrence.descriptions()
@@ -56,17 +55,21 @@ def plan_host(
     keep_all: bool = False,
     least_work: int = LEAST_WORK,
 ) -> HostPlan:
-    """Choose kernels, order and places.
+    """Choose the host's kernels, their order and their memory.
 
     Parameters
     ----------
-    graph, steps, segments
-        Of a module.
-    target
-        As in `HostPlan`; see `host_target`.
-    keep_all
+    graph : Graph
+        The module's graph.
+    steps : sequence of str or int
+        The module's steps.
+    segments : sequence of Segment
+        The module's segments.
+    target : CpuTarget or None
+        Processor that kernels are compiled for, as in `HostPlan`; see `host_target`.
+    keep_all : bool
         Whether every value is kept until after the run.
-    least_work
+    least_work : int
         See `select_kernels`.
     """
     nodes = [
@@ -85,7 +88,7 @@ def plan_host(
 
 
 def host_target() -> CpuTarget | None:
-    """This machine; None if the CPU target has no schedules for it."""
+    """Return this machine's processor; None if the CPU target has no schedules for it."""
     try:
         return host()
     except ProcessorError:
@@ -95,9 +98,9 @@ def host_target() -> CpuTarget | None:
 def compile_host(
     plan: HostPlan, progress: Callable[[str], None] = lambda line: None
 ) -> dict[str, bytes]:
-    """Machine code of the kernels, by `key_of`; equal descriptions share it.
+    """Compile the kernels to machine code, by `key_of`; equal descriptions share it.
 
-    A kernel that cannot be compiled is left out, and NumPy computes its nodes. `progress` is called
+    A kernel that cannot be compiled is omitted, and NumPy computes its nodes. `progress` is called
     with one line for each kernel.
     """
     code: dict[str, bytes] = {}
@@ -112,7 +115,7 @@ def compile_host(
 
 
 def report_of_host(plan: HostPlan) -> dict[str, object]:
-    """Figures of the host for reports, as JSON values.
+    """Return the host's figures for reports, as JSON values.
 
     `kernels` and `numpy` count the steps of each kind. `peak_bytes` is the largest memory of
     values at any time, and `least_bytes` its lower bound for any placement.
@@ -129,15 +132,16 @@ def report_of_host(plan: HostPlan) -> dict[str, object]:
 
 @dataclass(slots=True)
 class KernelStore:
-    """Kernels of a module, each loaded or compiled once.
+    """The kernels of a module; each one is loaded or compiled once.
 
     Parameters
     ----------
-    target
-        Processor that runs them.
-    code
-        From `compile_host`, perhaps for another processor; missing kernels are compiled.
-    threads
+    target : CpuTarget
+        Processor that runs the kernels.
+    code : mapping
+        Machine code from `compile_host`, possibly for another processor; missing kernels are
+        compiled.
+    threads : int
         Threads that share a kernel's parallel loops.
     """
 
@@ -147,12 +151,12 @@ class KernelStore:
     _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
 
     def get(self, description: Description) -> CompiledKernel:
-        """The machine code of a kernel; small ones do their work on one thread.
+        """Return the machine code of a kernel; small kernels use one thread.
 
         Raises
         ------
         CompileError
-            When it cannot be compiled, or the code was changed.
+            If it cannot be compiled, or the code was changed.
         """
         key = key_of(description, self.target)
         if key not in self._loaded:

@@ -1,4 +1,4 @@
-"""Pooling in float32, by windows and over whole images."""
+"""Pooling in float32, over windows and over whole images."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from .kernel import HostKernel, HostScope, matcher
 
 
 def has_floats(kind: TensorType) -> bool:
-    """Whether elements are float32, and there are some."""
+    """Whether a tensor is float32 and not empty."""
     return kind.dtype == "float32" and kind.elements > 0
 
 
@@ -21,7 +21,7 @@ X = value("x", where=has_floats)
 def match_pool(
     scope: HostScope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
 ) -> HostKernel | None:
-    """MaxPool or AveragePool of channels last -> Pooling."""
+    """Match a MaxPool or AveragePool, channels last."""
     description = Pooling(*scope.image(x), pool.kernel, pool.strides, pool.pads)
     if isinstance(pool, ops.MaxPool):
         description = replace(description, dilations=pool.dilations)
@@ -39,7 +39,7 @@ KINDS = ("ReduceMean", "ReduceMax")
 
 @matcher(op(ops.Reduce, X, capture="reduce", where=lambda r: r.kind in KINDS))
 def match_reduction(scope: HostScope, node: Node, reduce: ops.Reduce, x: str) -> HostKernel | None:
-    """ReduceMean or ReduceMax over the pixels of [N, H, W, C] -> Pooling of one window."""
+    """Match a ReduceMean or ReduceMax over the pixels of [N, H, W, C], as Pooling of one window."""
     if len(scope.shape(x)) != 4 or sorted(reduce.axes) != [1, 2]:
         return None
     average, shape = reduce.kind == "ReduceMean", scope.image(x)
@@ -48,7 +48,7 @@ def match_reduction(scope: HostScope, node: Node, reduce: ops.Reduce, x: str) ->
 
 
 def _somewhere_padding_alone(pooling: Pooling) -> bool:
-    """Whether a window has no pixel: its largest value is then minus infinity, its mean NaN."""
+    """Whether some window has no pixel; its maximum is then minus infinity, its mean NaN."""
     rows, columns = replace(pooling, count_include_pad=False).counted
     return not (rows.all() and columns.all())
 

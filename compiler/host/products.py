@@ -1,4 +1,4 @@
-"""Matrix products in float32, of weights and of two activations."""
+"""Matrix products in float32, with constant weights or of two activations."""
 
 import math
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from .layers import epilogue
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A product of weights while constants after it are taken into it."""
+    """A product with weights, while later constants are folded into it."""
 
     w: np.ndarray
     nodes: tuple[Node, ...]
@@ -27,7 +27,7 @@ class Dense:
 
 
 def is_matrix(kind: TensorType) -> bool:
-    """Whether a float32 tensor of some elements is one matrix, leading axes of 1 aside."""
+    """Whether a non-empty float32 tensor is one matrix, apart from leading axes of 1."""
     shape = kind.shape
     whole = len(shape) >= 2 and kind.elements == shape[-2] * shape[-1] > 0
     return whole and kind.dtype == "float32"
@@ -41,7 +41,7 @@ def is_matrix(kind: TensorType) -> bool:
     )
 )
 def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
-    """MatMul with a constant [K, N], [Mul, Add of constants], [Add of a value], [activation]."""
+    """Match MatMul by a constant, [Mul, Add of constants], [Add of a value], [activation]."""
     inner, columns = scope.shape(w)[-2:]
     found = Dense(scope.data(w).reshape(inner, columns), (node,))
     while (following := scope.follower(found.nodes[-1])) is not None:
@@ -65,7 +65,7 @@ def dense(scope: HostScope, node: Node, x: str, w: str) -> HostKernel | None:
 
 
 def _grown(scope: HostScope, found: Dense, node: Node) -> Dense | None:
-    """The product with a constant after it, if that is one for each column."""
+    """Fold the constant after a product into it, if there is one value for each column."""
     operator, value = node.attributes, found.nodes[-1].output
     shape = node.output.type.shape
     if not isinstance(operator, Binary) or node.inputs.count(value.name) != 1:
@@ -88,7 +88,7 @@ def _grown(scope: HostScope, found: Dense, node: Node) -> Dense | None:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where an operand of a product comes from: a value, nodes after it, and a factor."""
+    """Source of a product's operand: a value, the nodes after it, and a factor."""
 
     name: str
     nodes: tuple[Node, ...] = ()
@@ -97,7 +97,7 @@ class Source:
 
 @matcher(op((MatMul, Transpose, Binary)))
 def attention(scope: HostScope, node: Node) -> HostKernel | None:
-    """[Transposes, Mul], MatMul of two activations, [Mul], [Transpose]; begins at any of them."""
+    """Match [Transposes, Mul], MatMul of two activations, [Mul], [Transpose], from any of them."""
     product: Node | None = node
     while product is not None and not isinstance(product.attributes, MatMul):
         if not isinstance(product.attributes, Transpose) and _factor(scope, product) is None:
@@ -114,7 +114,7 @@ def attention(scope: HostScope, node: Node) -> HostKernel | None:
 
 
 def _factor(scope: HostScope, node: Node) -> float | None:
-    """The number by which a node multiplies a value; none for 0, which no other factor undoes."""
+    """Return the number that a node multiplies by; None for 0, which no other factor can undo."""
     if not isinstance(node.attributes, Binary) or node.attributes.kind not in ("Mul", "Div"):
         return None
     numbers = [scalar(scope, name) for name in node.inputs]
@@ -127,7 +127,7 @@ def _factor(scope: HostScope, node: Node) -> float | None:
 
 
 def _batched(scope: HostScope, product: Node):
-    """Kernels for a product, those that take more nodes first."""
+    """Yield kernels for a product, those with more nodes first."""
     a, b = (_source(scope, name) for name in product.inputs)
     scaled = _after(scope, product, moves=False)
     turned = _after(scope, product, moves=True)
@@ -139,7 +139,7 @@ def _batched(scope: HostScope, product: Node):
 
 
 def _source(scope: HostScope, name: str) -> Source:
-    """What an operand is made of by transposes and factors, as far up as nobody else reads it."""
+    """Trace an operand back through transposes and factors that have no other reader."""
     factor, nodes, turned = 1.0, [], False
     while scope.is_private(name) and (node := scope.producer(name)) is not None:
         number = _factor(scope, node)
@@ -157,7 +157,7 @@ def _source(scope: HostScope, name: str) -> Source:
 
 
 def _after(scope: HostScope, product: Node, moves: bool) -> tuple[Node, ...]:
-    """The product, a factor and, if `moves`, a transpose after it."""
+    """Return the product, the factor after it and, if `moves`, the transpose after it."""
     found = [product]
     for wanted in (_factor, None):
         node = scope.follower(found[-1])
@@ -175,7 +175,7 @@ def _after(scope: HostScope, product: Node, moves: bool) -> tuple[Node, ...]:
 def _arranged(
     scope: HostScope, product: Node, a: Source, b: Source, end: tuple[Node, ...]
 ) -> HostKernel | None:
-    """The kernel that reads and writes values where they lie; None where it cannot."""
+    """Make a kernel that reads and writes values in place; None if it cannot."""
     types = scope.graph.types
     shapes = [types[name].shape for name in product.inputs]
     if min(map(len, shapes)) < 2:
@@ -230,7 +230,7 @@ def _arranged(
 def _kernel(
     scope: HostScope, description: BatchedProduct, names: tuple[str, str], nodes: tuple[Node, ...]
 ) -> HostKernel:
-    """A kernel of two values, constants reshaped as it has them."""
+    """Make a kernel of two values, with constants in the kernel's shapes."""
     inputs, constants = {}, {}
     for operand, name in zip(description.operands, names, strict=True):
         data = scope.constant(name)
@@ -242,7 +242,7 @@ def _kernel(
 
 
 def _shares(lead: list[int]) -> tuple[tuple[int, int], ...]:
-    """Ways to see the leading axes as images and heads."""
+    """Return the ways to split the leading axes into images and heads."""
     total = math.prod(lead)
     last = lead[-1] if lead else 1
     return tuple(dict.fromkeys(((total // last, last), (1, total), (total, 1))))

@@ -1,8 +1,8 @@
 """Recurrent layers on the host: one product for the inputs of all steps, then a loop of kernels.
 
-Supported are float32 layers of whole sequences with ONNX's default activations and constant
-weights, and GRU with the reset gate after the product, as exporters write it. NumPy computes all
-others.
+Float32 layers of whole sequences with constant weights and ONNX's default activations become
+kernels. A GRU must apply its reset gate after the product, as exporters write it. NumPy computes
+all other layers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from ..graph import Graph, Node
 from ..graph.operators import Recurrent
 
 USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh")}
-"""Activations of the gates, for which there are kernels."""
+"""Activations of gates that have kernels."""
 
 ALONE = {"Tanh": "tanh", "Relu": "relu"}
 """Activations of a plain recurrent layer."""
@@ -28,14 +28,14 @@ class Direction:
 
     Parameters
     ----------
-    backwards
-        Whether the last step comes first.
-    inputs
+    backwards : bool
+        Whether the last time step comes first.
+    inputs : Convolution
         The product of all steps' inputs with their weights: [steps * samples, gates * hidden].
-    product
-        That of the state with the recurrent weights; where `residual`, added to the inputs' part.
-    constants
-        Of both, by their names.
+    product : Convolution
+        The product of the state with the recurrent weights; with `residual`, plus the inputs' part.
+    constants : mapping
+        Constants of both products, by name.
     """
 
     backwards: bool
@@ -50,10 +50,10 @@ class Recurrence:
 
     Parameters
     ----------
-    node
-        The graph's.
-    directions
-        One or two.
+    node : Node
+        The graph's node.
+    directions : tuple of Direction
+        One direction or two.
     """
 
     node: Node
@@ -68,7 +68,7 @@ class Recurrence:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """What it computes."""
+        """The nodes that it computes."""
         return (self.node,)
 
     @property
@@ -78,7 +78,7 @@ class Recurrence:
 
     @property
     def output(self) -> str:
-        """The value that a step of the host is called after: all states."""
+        """The value that names the host's step: all states."""
         return self.node.outputs[0].name
 
     @property
@@ -94,16 +94,16 @@ class Recurrence:
 
     @property
     def samples(self) -> int:
-        """Samples that are computed side by side."""
+        """Number of samples computed together."""
         return self.node.outputs[0].type.shape[2]
 
     @property
     def hidden(self) -> int:
-        """Numbers of state of a sample."""
+        """Size of a sample's state."""
         return self.node.outputs[0].type.shape[3]
 
     def updates(self) -> tuple[Description, ...]:
-        """Kernels of a step that follow the product, in order."""
+        """Kernels that follow the product in a time step, in order."""
         kinds = {"LSTM": ("lstm_cell", "lstm_state"), "GRU": ("gru_state",)}
         return tuple(
             RecurrentUpdate(kind, self.samples, self.hidden)
@@ -117,7 +117,7 @@ class Recurrence:
 
 
 def find_recurrences(graph: Graph, nodes: Iterable[Node]) -> tuple[Recurrence, ...]:
-    """Recurrent layers among nodes of the host that become kernels."""
+    """Return the host's recurrent layers that become kernels."""
     return tuple(found for node in nodes if (found := _recurrence(graph, node)) is not None)
 
 

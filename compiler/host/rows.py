@@ -1,6 +1,6 @@
 """Operators on rows: softmax, normalisations and reductions.
 
-Normalisations come in many nodes, as importers and exporters write them out.
+Importers and exporters write a normalisation as several nodes.
 """
 
 import math
@@ -26,13 +26,13 @@ from .kernel import HostKernel, HostScope, matcher
 from .pools import has_floats
 
 MOST_COLUMNS = 1 << 15
-"""Largest row that is kept beside the row that it is computed from, in elements."""
+"""Most elements of a row that a kernel keeps together with its source row."""
 
 MOST_ACROSS = 1 << 11
-"""The same for rows that lie side by side, of which a vector is kept."""
+"""The same limit for interleaved rows, of which a kernel keeps one vector of rows."""
 
 MOST_NODES = 24
-"""Nodes of one normalisation."""
+"""Most nodes of one normalisation."""
 
 
 def is_float32(kind: TensorType) -> bool:
@@ -48,12 +48,12 @@ KINDS = {
     "ReduceSumSquare": "squares",
     "ReduceL2": "length",
 }
-"""Reductions of rows, and what `compiler.cpu` calls them."""
+"""Reductions of rows, with their names in `compiler.cpu`."""
 
 
 @matcher(op(ops.Softmax, value("x", constant=False, where=has_floats), capture="softmax"))
 def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostKernel | None:
-    """Softmax over any axes side by side."""
+    """Match a Softmax over adjacent axes."""
     shape = scope.shape(x)
     inner = math.prod(shape[softmax.stop :])
     columns = math.prod(shape[softmax.axis : softmax.stop])
@@ -65,7 +65,7 @@ def softmax(scope: HostScope, node: Node, softmax: ops.Softmax, x: str) -> HostK
 
 @matcher(op(Reduce, value("x", constant=False), capture="reduce", where=lambda r: r.kind in KINDS))
 def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKernel | None:
-    """Reduce over axes side by side."""
+    """Match a Reduce over adjacent axes."""
     rows, columns, inner = _extents(scope, node)
     if not columns:
         return None
@@ -74,7 +74,7 @@ def reduction(scope: HostScope, node: Node, reduce: Reduce, x: str) -> HostKerne
 
 
 def _extents(scope: HostScope, node: Node) -> tuple[int, int, int]:
-    """Elements before, along and behind the axes of a Reduce; zeros if they are not adjacent."""
+    """Count the elements before, along and after the axes of a Reduce; 0 if not adjacent."""
     operator, kind = node.attributes, scope.graph.types[node.inputs[0]]
     if not isinstance(operator, Reduce) or kind.dtype != "float32" or not operator.axes:
         return 0, 0, 0
@@ -90,7 +90,7 @@ def _extents(scope: HostScope, node: Node) -> tuple[int, int, int]:
 
 
 def _same(inner: GraphPattern, *kinds: type[ops.Operator]) -> GraphPattern:
-    """Describe a value behind conversions to the type that it has, or behind such operators."""
+    """Match a value after conversions to its own type, or after operators of these kinds."""
     return repeated(op((Cast, *kinds), value(where=is_float32)), inner)
 
 
@@ -103,7 +103,7 @@ def _square(inner: GraphPattern) -> tuple[NodePattern, NodePattern]:
 
 
 def _normal(x: GraphPattern, variance: GraphPattern) -> tuple[NodePattern, NodePattern]:
-    """Describe a row over the root of its variance and epsilon, or times the inverse of that."""
+    """Match a row divided by the root of its variance plus epsilon, or times the inverse of it."""
     spread = _same(op(Binary("Add"), variance, number("epsilon"), commutative=True))
     deviation = _same(op(Unary("Sqrt"), spread))
     one_over = op(Binary("Div"), number(equal=1.0), deviation)
@@ -131,15 +131,15 @@ BIASED = op(
     commutative=True,
 )
 RESULT = either(_same(BIASED, Reshape), SCALED, NORMAL)
-"""A normalisation of `x`, with scale and bias where they are constant."""
+"""A normalisation of `x`, with scale and bias if these are constant."""
 
 READERS = (_mean(value("x")), *_square(value("x")))
-"""Nodes at which a normalisation of `x` may begin, beside conversions."""
+"""Nodes at which a normalisation of `x` may begin, other than conversions."""
 
 
 @matcher(*READERS, op((Cast, Reshape), value(where=is_float32), value="x"))
 def normalisation(scope: HostScope, node: Node, x: str) -> HostKernel | None:
-    """LayerNormalization or RMSNormalization as written out, with scale and bias if constant."""
+    """Match the nodes of LayerNormalization or RMSNormalization, and a constant scale and bias."""
     users = scope.graph.users(x)
     ahead = () if node.inputs[0] == x else (node,)
     reached: dict[str, Node] = {}
@@ -161,7 +161,7 @@ def normalisation(scope: HostScope, node: Node, x: str) -> HostKernel | None:
 def _normalised(
     scope: HostScope, first: Node, nodes: tuple[Node, ...], match: GraphMatch
 ) -> HostKernel | None:
-    """The kernel of the nodes of a normalisation, if they work on the same rows."""
+    """Make the kernel of a normalisation's nodes, if they work on the same rows."""
     x, kind = first.inputs[0], nodes[-1].output.type
     extents = {_extents(scope, node)[1:] for node in nodes if isinstance(node.attributes, Reduce)}
     columns, inner = extents.pop()

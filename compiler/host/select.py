@@ -1,6 +1,6 @@
-"""Choice of the host's kernels: matchers are asked in the graph's order, by operator.
+"""Selection of the host's kernels: matchers run in the graph's order, by operator.
 
-The choice follows from the graph and the target alone, so an artifact holds machine code and no
+The selection depends only on the graph and the target, so an artifact stores machine code but no
 descriptions of kernels.
 """
 
@@ -14,32 +14,33 @@ from .kernel import HostKernel, HostScope
 from .matchers import MATCHERS
 
 LEAST_WORK = 1 << 14
-"""Operations below which NumPy is fast enough; compiling a kernel takes about 100 ms, once."""
+"""Fewest operations for which a kernel is compiled, which takes about 100 ms, once."""
 
 
 PASSES = 8
-"""About how many passes over memory NumPy needs for a product, a window or a reduction."""
+"""Approximate passes over memory that NumPy needs for a product, a window or a reduction."""
 
 
 def select_kernels(
     graph: Graph, nodes: Iterable[Node], target: CpuTarget, least_work: int = LEAST_WORK
 ) -> tuple[HostKernel, ...]:
-    """Kernels for nodes of the host.
+    """Select kernels for nodes of the host.
 
     Parameters
     ----------
-    graph
+    graph : Graph
         The whole graph.
-    nodes
-        Those that run on the host, in order.
-    target
+    nodes : iterable of Node
+        The nodes that the host runs, in order.
+    target : CpuTarget
         Processor that kernels are compiled for.
-    least_work
-        Fewest operations for which a kernel pays.
+    least_work : int
+        Fewest operations for which a kernel is used.
 
     Returns
     -------
-    Kernels in the order in which they can run: each at the place of its last node.
+    tuple of HostKernel
+        In the order in which they can run: each in place of its last node.
     """
     nodes = tuple(nodes)
     scope = HostScope(graph, frozenset(node.outputs[0].name for node in nodes), target)
@@ -62,7 +63,7 @@ def _match(scope: HostScope, node: Node) -> HostKernel | None:
 
 
 def _work(kernel: HostKernel) -> int:
-    """Operations that NumPy would need, counted in passes over memory."""
+    """Estimate NumPy's operations for the same nodes, counted in passes over memory."""
     description = kernel.description
     work = work_of(description)
     if work > math.prod(description.output.shape):
@@ -71,7 +72,7 @@ def _work(kernel: HostKernel) -> int:
 
 
 def work_of(description: Description) -> int:
-    """About how many operations a kernel takes: multiplications, or elements of its arrays."""
+    """Estimate a kernel's operations: multiplications, or elements of its arrays."""
     given = (a for name, a in description.operands.items() if name not in description.constants)
     sizes = (math.prod(array.shape) for array in (description.output, *given))
     return max(getattr(description, "macs", 0), *sizes)

@@ -1,9 +1,9 @@
-"""Placement: which nodes the accelerator runs and which the host.
+"""Placement: the assignment of nodes to the accelerator or the host.
 
-`decide` searches for an assignment by estimated times (`costs`, `node_cycles`) and transfers: first
-a minimum cut (`problem`), then moves that pay because both sides work at once (`timeline`,
-`improve`). `user_placement` reads the user's choices by name, and `table` reports all of it, layer
-by layer (`layers`).
+`decide` searches for the fastest assignment, using estimated times of nodes (`costs`,
+`node_cycles`) and transfers. It first finds a minimum cut (`problem`), then tries moves that save
+time because both sides work at once (`timeline`, `improve`). `user_placement` reads the user's
+choices by name. `table` reports the result layer by layer (`layers`).
 """
 
 from .costs import DEFAULT_COSTS, Costs, HostSpeed, LinkSpeed

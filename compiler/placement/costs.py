@@ -1,8 +1,8 @@
 """Estimated times of nodes on the host, and of transfers to the accelerator.
 
-The models are small and only serve to choose a side and to explain the choice. A node on the host
-takes the time of its arithmetic or of its memory traffic, whichever is longer. A node without a
-kernel is computed in NumPy, in several passes over its elements.
+The models are simple: they only choose a side and explain the choice. A node on the host takes the
+time of its arithmetic or of its memory traffic, whichever is longer. NumPy computes a node without
+a kernel, in several passes over its elements.
 """
 
 import math
@@ -31,17 +31,17 @@ class HostSpeed:
 
     Parameters
     ----------
-    int8_gops, float_gops
-        Operations of a kernel of the CPU target in 10^9 a second, two a multiplication. Bytes whose
-        channels are kept apart are no faster than float32: there is nothing to sum.
-    gbps
-        Bytes that it reads and writes in 10^9 a second.
-    numpy_gops
-        Operations of products in NumPy in 10^9 a second.
-    numpy_ns
-        For one element in one pass of NumPy over an array, in nanoseconds.
-    numpy_call_us, kernel_call_us
-        For computing anything at all, in microseconds.
+    int8_gops, float_gops : float
+        Operations per second of a kernel of the CPU target, in 10^9; a multiplication counts as
+        two. Depthwise int8 is no faster than float32, because it has no dot products.
+    gbps : float
+        Bytes read and written per second, in 10^9.
+    numpy_gops : float
+        Operations per second of products in NumPy, in 10^9.
+    numpy_ns : float
+        Time for one element in one pass of NumPy over an array, in nanoseconds.
+    numpy_call_us, kernel_call_us : float
+        Fixed time of a call, in microseconds.
     """
 
     int8_gops: float = 200.0
@@ -59,10 +59,10 @@ class LinkSpeed:
 
     Parameters
     ----------
-    gbps
-        Bytes that the host writes into the data window, or reads from it, in 10^9 a second.
-    start_us
-        For starting a segment and noticing its end, in microseconds.
+    gbps : float
+        Bytes per second that the host writes to or reads from the data window, in 10^9.
+    start_us : float
+        Time to start a segment and to detect its end, in microseconds.
     """
 
     gbps: float = 1.0
@@ -71,12 +71,13 @@ class LinkSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Parameters of the estimates, beside the network and the machine.
+    """Parameters of the estimates, other than the network and the machine.
 
     Parameters
     ----------
-    clock_mhz
-        Of the accelerator. The default is what trial builds of a 16x16 array on an ECP5 reached.
+    clock_mhz : float
+        Clock of the accelerator. The default is what trial builds of a 16x16 array on an ECP5
+        reached.
 
     Raises
     ------
@@ -100,15 +101,15 @@ class Costs:
                 raise CompileError(f"costs: expected a positive `{name}`, got {figure}; correct it")
 
     def cycles_us(self, cycles: float) -> float:
-        """Time of cycles of the accelerator, in microseconds."""
+        """Convert cycles of the accelerator to microseconds."""
         return cycles / self.clock_mhz
 
     def transfer_us(self, graph: Graph, name: str) -> float:
-        """Time of a value on its way to or from the accelerator, in microseconds."""
+        """Estimate the time to transfer a value to or from the accelerator, in microseconds."""
         return _bytes(graph, name) / self.link.gbps / NS_PER_US
 
     def host_times(self, graph: Graph) -> dict[str, float]:
-        """Microseconds of every node, by first output, if the host ran all of them."""
+        """Estimate the microseconds of every node, by first output, if the host ran all of them."""
         found = {
             node.outputs[0].name: kernel
             for kernel in kernels_among(graph, graph.nodes)
@@ -120,12 +121,12 @@ class Costs:
         }
 
     def host_us(self, graph: Graph, node: Node, kernel: HostKernel | Recurrence | None) -> float:
-        """Time of a node on the host, in microseconds.
+        """Estimate the time of a node on the host, in microseconds.
 
         Parameters
         ----------
-        kernel
-            The kernel of the CPU target that computes it, perhaps with others; None for NumPy.
+        kernel : HostKernel or Recurrence or None
+            The kernel of the CPU target that computes it, possibly with others; None for NumPy.
         """
         if isinstance(node.attributes, ops.Reshape):
             return 0.0
@@ -159,14 +160,14 @@ PASSES: Mapping[type[ops.Operator], int] = MappingProxyType(
 """Approximate passes of NumPy over an operator's elements; products are counted separately."""
 
 WINDOW_PASSES = 4
-"""Passes for an element of a window, which is seldom near the previous one."""
+"""Passes for an element of a window, which is rarely close to the previous one."""
 
 OTHER_PASSES = 6
-"""Passes of operators that are not listed."""
+"""Passes of all other operators."""
 
 
 def passes_of(graph: Graph, node: Node) -> int:
-    """Approximate number of elements that NumPy touches for a node."""
+    """Estimate the number of elements that NumPy reads or writes for a node."""
     given = node.outputs[0].type.elements
     if window := getattr(node.attributes, "kernel", ()):
         return WINDOW_PASSES * given * math.prod(window)
@@ -175,7 +176,7 @@ def passes_of(graph: Graph, node: Node) -> int:
 
 
 def kernels_among(graph: Graph, nodes: Sequence[Node]) -> tuple[HostKernel | Recurrence, ...]:
-    """Kernels for these nodes if the host runs exactly them; NumPy computes the rest."""
+    """Select kernels as if the host ran exactly these nodes; NumPy computes the rest."""
     target = host_target()
     if target is None:
         return ()

@@ -1,7 +1,7 @@
-"""Decide for each node whether the accelerator or the host runs it.
+"""Choice of a side, accelerator or host, for each node.
 
-The cheapest placement is searched in two steps: a minimum cut finds the least time if the sides
-work one after the other (`problem`); then a local search uses that both work at once (`improve`).
+The search for the cheapest placement has two steps. A minimum cut finds the least time if the sides
+work one after the other (`problem`). A local search then lets both work at once (`improve`).
 """
 
 from collections.abc import Mapping
@@ -22,20 +22,20 @@ from .user_placement import ACCELERATOR, CPU, user_sides
 COST = "cost"
 
 POLICIES = (ACCELERATOR, COST, CPU)
-"""The accelerator runs all that it can; what is cheapest; nothing."""
+"""The accelerator runs every node that it can; the nodes that are cheapest there; none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The user's request: a policy, and sides chosen by name.
+    """The user's request: a policy, and sides by name.
 
     Parameters
     ----------
-    policy
-        One of `POLICIES`, for all nodes without a choice of their own.
-    forced
-        Pairs of a node's name, the end of one or a pattern with `*`, and `accelerator` or `cpu`;
-        later pairs win.
+    policy : str
+        One of `POLICIES`, for all nodes without a choice by name.
+    forced : tuple of tuple
+        Pairs of a name and a side, `accelerator` or `cpu`. The name is a node's name, the end of
+        one, or a pattern with `*`. Later pairs win.
 
     Raises
     ------
@@ -60,7 +60,7 @@ class Placement:
 
     @property
     def leaves_all(self) -> bool:
-        """Whether the host runs everything, whatever the network."""
+        """Whether the host runs everything, for any network."""
         return self.policy == CPU and all(side == CPU for _, side in self.forced)
 
 
@@ -69,16 +69,16 @@ DEFAULT_PLACEMENT = Placement()
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where each node runs, by its first output.
+    """The side of each node, by its first output.
 
     Parameters
     ----------
-    accelerated
+    accelerated : frozenset of str
         Nodes that the accelerator runs.
-    forced
-        Sides that the user has chosen.
-    cycles
-        Estimates, for the nodes that needed one.
+    forced : mapping
+        Sides that the user chose.
+    cycles : Cycles
+        Estimated cycles of the nodes that needed an estimate.
     """
 
     accelerated: frozenset[str]
@@ -97,12 +97,12 @@ def decide(
     placement: Placement,
     costs: Costs,
 ) -> Decision:
-    """Where each node runs.
+    """Choose the side of each node.
 
     Raises
     ------
     CompileError
-        If the user's choice names no node, or a node that the accelerator cannot run.
+        If a name in the user's request matches no node, or a node that the accelerator cannot run.
     """
     forced = user_sides(graph, placement.forced)
     able = accelerated_nodes(graph)

@@ -1,7 +1,7 @@
-"""Improve a placement by local search, since both sides work at once.
+"""Local search for a better placement, given that both sides work at once.
 
-Parts of a network move to the other side while that lowers the makespan. The result need not be the
-best, but it never takes longer than the minimum cut.
+Parts of a network move to the other side while this lowers the makespan. The result is not always
+the best, but never slower than the minimum cut.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,16 +11,16 @@ from ..graph import Graph
 from .timeline import Evaluator
 
 MOST_VISITS = 2_000_000
-"""Node visits before the search stops, after some seconds; shared among the starts."""
+"""Most node visits of the search, which take a few seconds; all starts share them."""
 
 BEGINNINGS = 32
-"""Beginnings of one chain that are tried, evenly spread over a longer chain."""
+"""Most prefixes of one chain that are tried, evenly spread over a longer chain."""
 
 
 def improve(evaluator: Evaluator) -> frozenset[str]:
-    """The best assignment found, by the first outputs of the accelerator's nodes.
+    """Return the best assignment found, as the first outputs of the accelerator's nodes.
 
-    The search begins at the minimum cut, and again with all on either side.
+    The search starts at the minimum cut, then with all nodes on one side, then on the other.
     """
     problem = evaluator.problem
     able = [
@@ -40,7 +40,7 @@ def improve(evaluator: Evaluator) -> frozenset[str]:
 def _descend(
     evaluator: Evaluator, best: frozenset[str], parts: Sequence[frozenset[str]], visits: int
 ) -> frozenset[str]:
-    """Move parts to the other side while that takes less time."""
+    """Move parts to the other side while this saves time."""
     end = evaluator.visits + visits
     least = evaluator.exact(best).total_ns
     waiting = len(parts)
@@ -57,7 +57,7 @@ def _descend(
 
 
 def _parts(graph: Graph, able: list[str]) -> Iterator[frozenset[str]]:
-    """Sets of nodes that move together: chains without branches, their beginnings, single nodes."""
+    """Yield sets of nodes that move together: unbranched chains, their prefixes, single nodes."""
     for chain in _chains(graph, able):
         count = min(len(chain), BEGINNINGS)
         for part in range(count, 0, -1):
@@ -67,7 +67,7 @@ def _parts(graph: Graph, able: list[str]) -> Iterator[frozenset[str]]:
 
 
 def _chains(graph: Graph, able: list[str]) -> list[list[str]]:
-    """Chains of nodes that may move; each node is the only reader of the previous one."""
+    """Return chains of movable nodes; each node is the only reader of the previous one."""
     movable, ended = set(able), {}
     chains: list[list[str]] = []
     for name in able:

@@ -1,4 +1,4 @@
-"""Layers of a placed network, and their time with both sides at work."""
+"""Layers of a placed network, and their timeline with both sides at work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .timeline import SegmentValues, Timeline, segment_values, timeline
 from .user_placement import ACCELERATOR, CPU
 
 HOST = "host"
-"""Where NumPy computes; `cpu` are kernels of the CPU target, on the same processor."""
+"""Target of layers in NumPy; `cpu` is for kernels of the CPU target on the same processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +22,18 @@ class PlacedLayer:
 
     Parameters
     ----------
-    name, op
-        What reports call it.
-    target
+    name, op : str
+        Its name and operator in reports.
+    target : str
         `accelerator`, `cpu` for a kernel of the CPU target, or `host` for NumPy.
-    nodes
-        In order; one in NumPy.
-    cycles, exact
-        On the accelerator, and whether a timing model told them; None where nobody knows.
-    kernel
-        That of the CPU target.
+    nodes : tuple of Node
+        Its nodes in order; only one in NumPy.
+    cycles : int or None
+        Cycles on the accelerator; None if unknown.
+    exact : bool
+        Whether the cycles come from a timing model.
+    kernel : HostKernel or Recurrence or None
+        Its kernel of the CPU target.
     """
 
     name: str
@@ -49,7 +51,7 @@ class PlacedLayer:
 
     @property
     def output(self) -> str:
-        """The value that it gives."""
+        """The value that it computes."""
         return self.nodes[-1].outputs[0].name
 
     @property
@@ -64,16 +66,16 @@ def placed_layers(
     segments: Sequence[Sequence[PlacedLayer]],
     kernels: Iterable[HostKernel | Recurrence],
 ) -> list[PlacedLayer]:
-    """All layers of a network, each where its result is there.
+    """List all layers of a network in the order in which their results are complete.
 
     Parameters
     ----------
-    steps
-        Of the module.
-    segments
+    steps : sequence
+        The module's steps.
+    segments : sequence
         Layers of each segment.
-    kernels
-        Of the host.
+    kernels : iterable
+        The host's kernels.
     """
     ending = {kernel.output: kernel for kernel in kernels}
     inside = {n.outputs[0].name for kernel in ending.values() for n in kernel.nodes}
@@ -97,9 +99,9 @@ def layers_timeline(
 
     Parameters
     ----------
-    layers
-        All layers of a network, in order; those between two of the host form one segment.
-    times_us
+    layers : sequence of PlacedLayer
+        All layers of a network in order; those between two host layers form one segment.
+    times_us : mapping
         Microseconds of each layer on its side, by its output.
     """
     steps: list[str | int] = []

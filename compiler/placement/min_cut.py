@@ -1,8 +1,8 @@
-"""The cheapest way to part a network in two: a minimum cut, by Dinic's algorithm.
+"""Minimum cut of a network, by Dinic's algorithm.
 
 Source: E. A. Dinic, "Algorithm for solution of a problem of maximum flow in networks with power
-estimation", Soviet Math. Doklady 11 (1970). The networks here have a few thousand edges, so that a
-graph library would bring more code to install than it saves.
+estimation", Soviet Math. Doklady 11 (1970). The networks here have a few thousand edges, too few to
+justify a dependency on a graph library.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from collections.abc import Hashable
 
 
 class FlowNetwork:
-    """Directed edges with whole capacities between nodes of any hashable kind."""
+    """Directed edges with integer capacities between nodes of any hashable type."""
 
     def __init__(self) -> None:
         self._edges: dict[Hashable, list[int]] = {}
@@ -18,16 +18,16 @@ class FlowNetwork:
         self._room: list[int] = []
 
     def connect(self, tail: Hashable, head: Hashable, capacity: int) -> None:
-        """Add an edge; several between the same nodes add up."""
+        """Add an edge; capacities of edges between the same nodes add up."""
         for end, other, room in ((tail, head, capacity), (head, tail, 0)):
             self._edges.setdefault(end, []).append(len(self._heads))
             self._heads.append(other)
             self._room.append(room)
 
     def cut(self, source: Hashable, sink: Hashable) -> tuple[int, frozenset[Hashable]]:
-        """The least capacity that parts sink from source, and the largest such source's side.
+        """Return the minimum cut's capacity, and the largest source side with this capacity.
 
-        Takes all the flow that the edges allow, so that it can be asked once.
+        This uses up the capacities, so it can be called only once.
         """
         flow = 0
         while sink in (levels := self._levels(source)):
@@ -36,7 +36,7 @@ class FlowNetwork:
         return flow, frozenset(node for node in self._edges if node not in reaching)
 
     def _levels(self, source: Hashable) -> dict[Hashable, int]:
-        """Edges with room that lie between the source and each node."""
+        """Return each node's distance from the source, along edges with free capacity."""
         levels, waiting = {source: 0}, deque([source])
         while waiting:
             node = waiting.popleft()
@@ -48,7 +48,7 @@ class FlowNetwork:
         return levels
 
     def _fill(self, source: Hashable, sink: Hashable, levels: dict[Hashable, int]) -> int:
-        """Send what fits along shortest paths, and return how much that is."""
+        """Send as much flow as fits along shortest paths, and return its amount."""
         untried = {node: iter(self._edges.get(node, ())) for node in levels}
         path: list[int] = []
         total, node = 0, source
@@ -75,7 +75,7 @@ class FlowNetwork:
                 node = self._heads[path.pop() ^ 1]
 
     def _reaching(self, sink: Hashable) -> set[Hashable]:
-        """Nodes from which more could still flow to the sink."""
+        """Return the nodes from which more flow could still reach the sink."""
         found, waiting = {sink}, deque([sink])
         while waiting:
             node = waiting.popleft()

@@ -1,6 +1,6 @@
 """Estimated cycles of single nodes on the accelerator, before placement is decided.
 
-No program is timed: the best estimate counts, and equal layers are estimated once.
+The compiler's best estimate is used; no program is timed. Equal layers are estimated once.
 """
 
 import math
@@ -20,7 +20,7 @@ from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
 
 Cycles = Mapping[str, int | str]
-"""First output of a node -> its cycles on the accelerator, or why it does not fit there."""
+"""First output of a node -> its cycles on the accelerator, or the reason why it does not fit."""
 
 
 class Estimator(CandidateTimer):
@@ -30,20 +30,20 @@ class Estimator(CandidateTimer):
         super().__init__({}, 0, configuration, lambda program, _: len(program))
 
     def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
-        """The schedule with the least estimate; the rival is ignored."""
+        """Return the schedule with the lowest estimate; the rival is ignored."""
         return super().choose(kernel, options)
 
     def _fastest(self, kernel: Kernel, options: Options, rival: float) -> Candidate:
         return choose_candidate(kernel, self.configuration, options.pipeline_depth)
 
     def cycles(self, *parts: Part) -> int:
-        """Estimated cycles of the kernels with these schedules."""
+        """Estimate the cycles of the kernels with these schedules."""
         return sum(one.estimated_cycles for _, one in parts if isinstance(one, Candidate))
 
 
 @lru_cache(maxsize=2)
 def estimator_of(configuration: Configuration) -> Estimator:
-    """The estimator of a configuration, with its earlier estimates."""
+    """Return a configuration's estimator, with its earlier estimates."""
     return Estimator(configuration)
 
 
@@ -52,7 +52,7 @@ def cycles_by_node(
 ) -> dict[str, int | str]:
     """Estimate the cycles of each node if the accelerator runs all nodes that fit.
 
-    Nodes that run as one kernel share its cycles, in proportion to what each of them needs.
+    Nodes of one kernel share its cycles in proportion to their own estimates.
     """
     estimator = estimator_of(configuration)
     try:
@@ -81,7 +81,7 @@ def _cycles_together(
 def cycles_alone(
     graph: Graph, nodes: Iterable[Node], configuration: Configuration, options: Options
 ) -> dict[str, int | str]:
-    """Estimate the cycles of each node in a segment of its own, or tell why it does not fit."""
+    """Estimate the cycles of each node in its own segment, or return why it does not fit."""
     estimator = estimator_of(configuration)
     found: dict[str, int | str] = {}
     for node in nodes:
@@ -95,7 +95,7 @@ def cycles_alone(
 def _segment_cycles(
     graph: Graph, nodes: list[Node], estimator: Estimator, options: Options
 ) -> dict[str, int]:
-    """Estimated cycles of the nodes of a segment."""
+    """Estimate the cycles of each node of a segment."""
     configuration = estimator.configuration
     layout = lay_out_segment(graph, nodes, configuration, options)
     groups = form_groups(
@@ -109,7 +109,7 @@ def _segment_cycles(
             found[group.output] = cycles
             continue
         needs = [demand_of(part, configuration).cycles for part in group.parts]
-        whole = sum(needs) or 1  # nothing is needed where there are no samples
+        whole = sum(needs) or 1  # the sum is 0 if there are no samples
         for node, need in zip(group.nodes, needs, strict=True):
             found[node.output.name] = round(cycles * need / whole)
     return found

@@ -1,9 +1,9 @@
-"""The assignment of nodes to two sides that takes the least time one after the other.
+"""The assignment of nodes that takes the least time if the sides work one after the other.
 
-It is a minimum cut. A node costs its time on the side where it runs; a value that the other side
-reads costs its transfer, once, however many nodes read it. Starting a segment is charged to every
-value that enters one, which is too much for a segment of several inputs, and nothing is charged for
-values between two segments.
+It is a minimum cut. A node costs its time on the side where it runs. A value that the other side
+reads costs one transfer, for any number of readers. The start of a segment is charged to every
+value that enters it, which overestimates segments with several inputs. Values between two segments
+cost nothing.
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,21 @@ from .node_cycles import Cycles
 from .user_placement import ACCELERATOR, CPU
 
 OUTSIDE = ""
-"""Producer of the network's inputs and reader of its outputs: the host."""
+"""The host, as producer of the network's inputs and reader of its outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A value that may have to be transferred: its producer, its readers, its costs.
+    """A value that may need a transfer: its producer, its readers and its costs.
 
     Parameters
     ----------
-    maker, readers
-        Nodes by their first outputs, or `OUTSIDE`.
-    enter_ns, leave_ns
-        From the host to the accelerator, and back.
+    maker : str
+        The producer, by its first output, or `OUTSIDE`.
+    readers : frozenset of str
+        The readers, by their first outputs, or `OUTSIDE`.
+    enter_ns, leave_ns : int
+        Cost from the host to the accelerator, and back.
     """
 
     maker: str
@@ -37,7 +39,7 @@ class Crossing:
     leave_ns: int
 
     def cost_ns(self, accelerated: frozenset[str]) -> int:
-        """Nanoseconds of the transfer if the accelerator runs these nodes."""
+        """Return the nanoseconds of the transfer if the accelerator runs these nodes."""
         if self.maker in accelerated:
             return 0 if self.readers <= accelerated else self.leave_ns
         return self.enter_ns if self.readers & accelerated else 0
@@ -45,14 +47,14 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Times of the nodes on both sides, and of transfers; their sum is minimised.
+    """Times of nodes on both sides and of transfers, whose sum is minimised.
 
     Parameters
     ----------
-    host_ns, accelerator_ns
-        Time of every node on either side; None where it must not run there.
-    crossings
-        Of all values.
+    host_ns, accelerator_ns : mapping
+        Time of every node on each side; None if it must not run there.
+    crossings : tuple of Crossing
+        Transfers of all values.
     """
 
     host_ns: Mapping[str, int | None]
@@ -60,7 +62,7 @@ class Problem:
     crossings: tuple[Crossing, ...]
 
     def cost_ns(self, accelerated: frozenset[str]) -> int | None:
-        """Time of an assignment; None where it is not allowed."""
+        """Return the time of an assignment; None if it is not allowed."""
         sides = {
             name: self.accelerator_ns[name] if name in accelerated else host
             for name, host in self.host_ns.items()
@@ -71,7 +73,7 @@ class Problem:
         return sum(times) + sum(crossing.cost_ns(accelerated) for crossing in self.crossings)
 
     def solve(self) -> frozenset[str]:
-        """Nodes of the accelerator in the cheapest assignment; of equals, the most nodes."""
+        """Return the accelerator's nodes in the cheapest assignment; in a tie, the most nodes."""
         network, source, sink = FlowNetwork(), (ACCELERATOR,), (CPU,)
         known = [*self.host_ns.values(), *self.accelerator_ns.values()]
         endless = 1 + sum(time for time in known if time is not None)
@@ -82,7 +84,7 @@ class Problem:
             network.connect(name, sink, endless if time is None else time)
         network.connect(OUTSIDE, sink, endless)
         for number, crossing in enumerate(self.crossings):
-            # Cut once, however many of the readers are on the other side.
+            # Cut once, for any number of readers on the other side.
             leaving, entering = (number, CPU), (number, ACCELERATOR)
             network.connect(crossing.maker, leaving, crossing.leave_ns)
             network.connect(entering, crossing.maker, crossing.enter_ns)
@@ -94,7 +96,7 @@ class Problem:
 
 
 def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: Costs) -> Problem:
-    """The problem of a network."""
+    """Return the problem of a network."""
     host = {name: ns_of(time) for name, time in costs.host_times(graph).items()}
     there = {
         name: ns_of(costs.cycles_us(count)) if isinstance(count := cycles.get(name), int) else None
@@ -108,7 +110,7 @@ def problem_of(graph: Graph, cycles: Cycles, forced: Mapping[str, str], costs: C
 
 
 def crossings_of(graph: Graph, costs: Costs) -> tuple[Crossing, ...]:
-    """Every value that the accelerator may produce or read."""
+    """Return every value that the accelerator may produce or read."""
     shown = {output.value for output in graph.outputs}
     able = {node.output.name for node in accelerated_nodes(graph)}
     found = []
@@ -126,5 +128,5 @@ def crossings_of(graph: Graph, costs: Costs) -> tuple[Crossing, ...]:
 
 
 def ns_of(microseconds: float) -> int:
-    """Whole nanoseconds."""
+    """Round to whole nanoseconds."""
     return round(microseconds * NS_PER_US)

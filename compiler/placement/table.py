@@ -1,8 +1,8 @@
 """The placement table: times on both sides, transfers, reasons, and the gain of moving a layer.
 
-A layer's time on the accelerator follows from the cycles that the caller knows, by itself or added
-to a run; for a layer on the host it is an estimate. Each move is judged alone, with all other
-layers in place.
+A layer's time on the accelerator comes from the caller's cycles, of the layer alone or added to a
+run. For a layer on the host it is an estimate. The gain of a move assumes that all other layers
+stay.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,21 +23,21 @@ class PlacedRow:
 
     Parameters
     ----------
-    name, op, output, target
+    name, op, output, target : str
         As in `PlacedLayer`.
-    accelerator_us
-        None if it cannot run there or has no estimate.
-    exact
-        Whether a timing model gave that time.
-    transfer_us
-        For values between host and accelerator that the layer produces, or reads first. Only
-        accelerator layers have transfers.
-    gain_us
-        Time saved by moving this layer alone to the other side, transfers included, if the sides
+    accelerator_us : float or None
+        Time on the accelerator; None if it cannot run there or has no estimate.
+    exact : bool
+        Whether a timing model computed that time.
+    transfer_us : float
+        Time to transfer the values that the layer produces or reads first. Only accelerator layers
+        have transfers.
+    gain_us : float or None
+        Time saved by moving only this layer to the other side, transfers included, if the sides
         worked one after the other. Negative if the move costs time; None if the layer cannot move
         or has no estimate.
-    reason
-        Why it is there.
+    reason : str
+        Why it runs there.
     """
 
     name: str
@@ -59,20 +59,19 @@ def placement_report(
     decision: Decision,
     costs: Costs,
 ) -> dict[str, Any]:
-    """The table as JSON values.
+    """Return the table as JSON values.
 
     Parameters
     ----------
-    layers
-        All of the network, in order.
+    layers : sequence of PlacedLayer
+        All layers of the network, in order.
 
     Returns
     -------
     dict
-        `policy`, `forced` and `costs` as asked for, `rows` as `PlacedRow`, and `total_us`:
-        `accelerator`, `host`, `transfer` and the `sum` of all, one after the other; `makespan` is
-        what they take with both sides at work, values between two segments included, which the
-        sum leaves out.
+        `policy`, `forced` and `costs` as requested, `rows` as `PlacedRow`, and `total_us`:
+        `accelerator`, `host`, `transfer` and their `sum`; `makespan` is the time with both sides
+        at work. The makespan includes values between two segments, the sum does not.
     """
     rows, makespan = placed_rows(graph, layers, placement, decision, costs)
     total = {
@@ -96,7 +95,7 @@ def placed_rows(
     decision: Decision,
     costs: Costs,
 ) -> tuple[list[PlacedRow], float]:
-    """A row for each layer, and the makespan in microseconds; see `placement_report`."""
+    """Return a row for each layer, and the makespan in microseconds; see `placement_report`."""
     crossings = crossings_of(graph, costs)
     near: dict[str, list[Crossing]] = {}
     for crossing in crossings:
@@ -142,7 +141,7 @@ def _times(
     decision: Decision,
     costs: Costs,
 ) -> tuple[float | None, float]:
-    """A layer's microseconds on the accelerator, None if unknown, and on the host."""
+    """Return a layer's microseconds on the accelerator, None if unknown, and on the host."""
     host = sum(
         host_times[name] if layer.accelerated else costs.host_us(graph, node, layer.kernel)
         for name, node in zip(layer.keys, layer.nodes, strict=True)
@@ -161,7 +160,7 @@ def _accelerator_us(layer: PlacedLayer, decision: Decision, costs: Costs) -> flo
 def _owners(
     layers: Sequence[PlacedLayer], crossings: Iterable[Crossing], accelerated: frozenset[str]
 ) -> Mapping[int, int]:
-    """Nanoseconds of transfers by index of the layer that produces the value or reads it first."""
+    """Return each layer's nanoseconds for values that it produces or reads first, by index."""
     places = {name: index for index, layer in enumerate(layers) for name in layer.keys}
     owned: dict[int, int] = {}
     for crossing in crossings:
@@ -176,7 +175,7 @@ def _owners(
 def _moved_us(
     layer: PlacedLayer, crossings: Iterable[Crossing], accelerated: frozenset[str]
 ) -> float:
-    """Microseconds of transfers saved by moving a layer to the other side."""
+    """Return the microseconds of transfers saved by moving a layer to the other side."""
     moved = accelerated.symmetric_difference(layer.keys)
     saved = (crossing.cost_ns(accelerated) - crossing.cost_ns(moved) for crossing in crossings)
     return sum(saved) / NS_PER_US

@@ -1,8 +1,8 @@
-"""Estimated makespan of a network, with host and accelerator at work at once.
+"""Estimated makespan of a network, with host and accelerator working at the same time.
 
-The host processes its events in the order of `host.order` and transfers the values itself; between
-a segment's start and its finish both sides work. A value that passes from one segment to a later
-one goes through the host's memory, as it does in a run.
+The host processes its events in the order of `host.order` and transfers the values itself. Both
+sides work between a segment's start and its finish. A value that passes between segments goes
+through the host's memory, as in a run.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from .problem import Problem, ns_of
 FindKernels = Callable[[Sequence[Node]], Sequence[HostKernel | Recurrence]]
 
 KERNEL_VISITS = 1000
-"""Node visits that take about as long as finding a node's kernel."""
+"""Node visits that take about as long as the search for one node's kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class SegmentValues:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        """All of them."""
+        """All these values."""
         return (*self.inputs, *self.outputs)
 
 
@@ -40,12 +40,12 @@ class Timeline:
 
     Parameters
     ----------
-    total_ns
-        From the first event to the last.
-    host_ns, accelerator_ns
+    total_ns : int
+        Time from the first event to the last.
+    host_ns, accelerator_ns : int
         Time that each side computes.
-    transfer_ns
-        Time for transfers and for starting segments, which is the host's.
+    transfer_ns : int
+        The host's time for transfers and for starting segments.
     """
 
     total_ns: int
@@ -60,7 +60,7 @@ class Timeline:
 
 
 def segment_values(graph: Graph, nodes: Sequence[Node]) -> SegmentValues:
-    """The values that enter and leave a segment of these nodes."""
+    """Find the values that enter and leave a segment of these nodes."""
     inputs, outputs = boundary(graph, nodes)
     return SegmentValues(
         tuple(Value(name, graph.types[name]) for name in inputs),
@@ -80,18 +80,18 @@ def timeline(
 
     Parameters
     ----------
-    events
-        From `order_events`.
-    ends
-        Of every segment.
-    host_ns
+    events : sequence of Event
+        Events of the run, from `order_events`.
+    ends : sequence of SegmentEnds
+        Inputs and outputs of every segment.
+    host_ns : callable
         Time of an event of the host.
-    accelerator_ns
+    accelerator_ns : sequence of int
         Time of every segment.
-    transfer_ns
+    transfer_ns : callable
         Time to transfer a value, by name.
-    start_ns
-        For starting a segment.
+    start_ns : int
+        Time to start a segment.
     """
     now = hosted = moved = 0
     ready: dict[int, int] = {}
@@ -113,24 +113,24 @@ def timeline(
 
 
 class Evaluator:
-    """Estimates the makespan of assignments of a network's nodes.
+    """An estimator of the makespan for assignments of a network's nodes.
 
     Parameters
     ----------
-    graph
+    graph : Graph
         The network.
-    problem
-        Times of its nodes on either side.
-    costs
-        Of transfers and kernels.
-    kernels
+    problem : Problem
+        Times of its nodes on each side.
+    costs : Costs
+        Costs of transfers and kernels.
+    kernels : FindKernels or None
         Finds the kernels of nodes that the host runs in this order; None if the problem's times
-        hold for every assignment.
+        apply to every assignment.
 
     Attributes
     ----------
-    visits
-        Approximate number of node visits so far; every group of nodes visits all nodes.
+    visits : int
+        Approximate number of node visits so far; each group of nodes counts a visit of all nodes.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Evaluator:
         self.visits = 0
 
     def rough(self, accelerated: frozenset[str]) -> Timeline:
-        """Estimate without fused host kernels: too short if a fused kernel has to wait."""
+        """Estimate without fused host kernels; too low if a fused kernel has to wait."""
         return self._timeline(accelerated, None)
 
     def exact(self, accelerated: frozenset[str]) -> Timeline:

@@ -1,4 +1,4 @@
-"""The user's choice of sides for layers, by name."""
+"""The user's choices of sides for layers, by name."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -10,26 +10,26 @@ from ..graph import Graph, Node, accelerated_nodes, is_accelerated
 ACCELERATOR, CPU = "accelerator", "cpu"
 
 WILD = "*?["
-"""What makes a name a pattern."""
+"""Characters that make a name a pattern."""
 
 LISTED = 5
 """Most names in a message."""
 
 
 def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The chosen side of each node that has one, by the node's first output.
+    """Return the user's choice of side, by the node's first output.
 
     Parameters
     ----------
-    choices
-        Pairs of a name and a side. A name is a node's, the end of one node's, or a pattern; later
-        pairs win.
+    choices : sequence of tuple
+        Pairs of a name and a side. A name is a node's name, the end of exactly one, or a pattern.
+        Later pairs win.
 
     Raises
     ------
     CompileError
-        If no node or more than one has the name, not counting nodes that only the host can run; or
-        if the accelerator cannot run it.
+        If the name matches no node or more than one, not counting nodes that only the host can run;
+        or if the accelerator cannot run the node.
     """
     sides: dict[str, str] = {}
     there = {node.output.name for node in accelerated_nodes(graph)}
@@ -47,7 +47,7 @@ def user_sides(graph: Graph, choices: Sequence[tuple[str, str]]) -> dict[str, st
 
 
 def why_not(node: Node) -> str:
-    """The operator and output type that the accelerator cannot run."""
+    """Return the operator and output type that the accelerator cannot run."""
     kind = node.outputs[0].type
     return f"`{node.op}` of {'no elements' if is_accelerated(node) else kind.dtype}"
 
@@ -58,7 +58,7 @@ def _nodes_called(graph: Graph, wanted: str) -> list[Node]:
     found: list[Node] = []
     for way in ways:
         found = found or [node for node in graph.nodes if way(node.name, wanted)]
-    if not wild:  # what the host runs anyway is not meant
+    if not wild:  # a plain name does not mean nodes that the host runs anyway
         found = [node for node in found if is_accelerated(node)] or found
     names = list(dict.fromkeys(node.name for node in found))
     if len(names) > 1 and not wild:
@@ -86,12 +86,12 @@ def _ends(name: str, wanted: str) -> bool:
 
 
 def _has_part(name: str, wanted: str) -> bool:
-    """Whether the last path, of those that an exporter joined with `;`, has such a component."""
+    """Whether the last of the paths that an exporter joined with `;` has such a component."""
     return wanted in name.rsplit(";", 1)[-1].split("/")
 
 
 def _matches(name: str, wanted: str) -> bool:
-    """Whether a pattern matches a name, or what follows a `/` or `;` in it."""
+    """Whether a pattern matches a name, or the part after a `/` or `;` in it."""
     starts = (0, *(place + 1 for place, letter in enumerate(name) if letter in "/;"))
     return any(fnmatchcase(name[start:], wanted) for start in starts)
 

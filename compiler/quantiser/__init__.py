@@ -1,4 +1,4 @@
-"""Post-training quantisation: float networks onto the integer accelerator, with a few samples."""
+"""Post-training quantisation of float networks to int8, from a few calibration samples."""
 
 from .batches import Batches, make_batches
 from .macs import accelerated_share

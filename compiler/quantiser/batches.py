@@ -1,7 +1,7 @@
-"""Evaluate a graph over many samples, in batches if the network computes samples independently.
+"""Evaluation of a graph over many samples, in batches if the network keeps samples independent.
 
-Models are often exported for one sample. Evaluation is faster in batches, so the leading extent is
-widened if a trial run shows that no result changes.
+Models are often exported for one sample, but batches evaluate faster. The leading extent therefore
+grows if a trial run shows that no result changes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ BATCH = 16
 """Samples evaluated together."""
 
 CLOSE = 1e-3
-"""Relative difference between batched and single results that rounding explains."""
+"""Largest relative difference between batched and single results that counts as rounding."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -25,19 +25,19 @@ Arrays = Mapping[str, np.ndarray]
 def set_batch(graph: Graph, count: int) -> Graph | None:
     """Return a graph that takes `count` samples at once instead of one.
 
-    Only shapes are checked; a run shows whether samples stay independent.
+    Only shapes are checked; a trial run must show that samples stay independent.
 
     Parameters
     ----------
     graph : Graph
-        With inputs whose leading extent is 1.
+        A graph whose inputs have the leading extent 1.
     count : int
         New leading extent.
 
     Returns
     -------
     Graph or None
-        With the names of `graph`; None if an input or operator does not allow it.
+        The new graph, with the names of `graph`; None if an input or operator forbids it.
     """
     if any(value.type.shape[:1] != (1,) for value in graph.inputs):
         return None
@@ -68,7 +68,7 @@ def set_batch(graph: Graph, count: int) -> Graph | None:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Samples, and how many of them a network and its quantised forms take at a time.
+    """Samples, and the number of them that a network and its quantised forms take at a time.
 
     Attributes
     ----------
@@ -87,14 +87,14 @@ class Batches:
         return min((len(array) for array in self.inputs.values()), default=0)
 
     def first(self, count: int) -> "Batches":
-        """Return the first samples, all if there are fewer."""
+        """Return the first `count` samples, or all if there are fewer."""
         return Batches({name: array[:count] for name, array in self.inputs.items()}, self.size)
 
     def graphs(self, graph: Graph) -> Iterator[tuple[Graph, dict[str, np.ndarray]]]:
-        """Yield, for each batch, the graph that takes it (nodes and names the same) and its inputs.
+        """Yield each batch's inputs and the graph that takes them, with unchanged nodes and names.
 
-        Samples come one at a time if the graph, unlike the float network, does not accept several;
-        see `fitting` to compare batches of two graphs.
+        Samples come one at a time if this graph, unlike the float network, does not accept several.
+        To compare batches of two graphs, see `fitting`.
 
         Parameters
         ----------
@@ -111,14 +111,14 @@ class Batches:
             yield wide[size], {name: _joined(part) for name, part in parts.items()}
 
     def fitting(self, *graphs: Graph) -> "Batches":
-        """Return the samples in batches that all graphs accept, one at a time if necessary."""
+        """Return the samples in batches that all graphs accept, of one sample if necessary."""
         sizes = {min(self.size, self.count), self.count % self.size} - {0, 1}
         if all(set_batch(graph, size) is not None for graph in graphs for size in sizes):
             return self
         return Batches(self.inputs)
 
     def run(self, graph: Graph, keep: Iterable[str] = ()) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the outputs, and the values in `keep`, of one batch after the other.
+        """Yield the outputs and the values in `keep`, batch by batch.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Run the float graph over the calibration samples and collect statistics for choosing ranges."""
+"""Calibration: statistics of the float graph's activations, from which ranges are chosen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class ActivationStatistics:
     Attributes
     ----------
     histograms : mapping
-        Of every value that may be quantised.
+        Histogram of every value that may be quantised.
     peaks : mapping
         Output of a convolution -> float64[channels], the largest magnitude in each channel.
     means : mapping
@@ -38,9 +38,9 @@ def calibrate(graph: Graph, points: Points, batches: Batches) -> ActivationStati
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     points : Points
-        Where it will be quantised.
+        Its points of quantisation.
     batches : Batches
         The calibration samples.
 
@@ -70,12 +70,12 @@ def calibrate(graph: Graph, points: Points, batches: Batches) -> ActivationStati
 def choose_quantisations(
     points: Points, statistics: ActivationStatistics, method: str
 ) -> dict[str, Quantisation]:
-    """Return the quantisation of every point; those of one group are the same.
+    """Return the quantisation of every point; points of a group share one.
 
     Raises
     ------
     CompileError
-        If there is no such method.
+        If the method is unknown.
     """
     chosen: dict[str, Quantisation] = {}
     for group in points.groups:

@@ -1,4 +1,4 @@
-"""Ways to quantise one network, and the search for the one of least noise."""
+"""Candidate quantisations of a network, and the search for the one with the least noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,10 +21,10 @@ from .ranges import METHODS
 from .separate import unlike_joins
 
 Progress = Callable[[str], None]
-"""Called with what is being done."""
+"""Called with a description of each step."""
 
 MIN_GAIN_DB = 0.05
-"""Least gain for which an extra step is kept."""
+"""Least gain in dB for which an extra step is kept."""
 
 
 @dataclass(slots=True)
@@ -34,19 +34,23 @@ class QuantisationCandidate:
     Attributes
     ----------
     source : Graph
-        Float, with the changes that compute the same.
-    points, statistics, quantisations
-        Where and how it is quantised.
+        The float graph, with changes that keep its function.
+    points : Points
+        The points of quantisation.
+    statistics : ActivationStatistics
+        Statistics of the points.
+    quantisations : dict
+        Quantisation of each point.
     inserted : Inserted
-        The result.
+        The quantised graph.
     method : str
-        How ranges were chosen.
+        The method that chose the ranges.
     equalised : bool
-        Whether the channels of `source` are.
+        Whether the channels of `source` are equalised.
     corrections : dict
-        FloatLayer's output -> float64[channels] in its bias.
+        Output of a weighted layer -> float64[channels], added to its bias.
     end_db : float
-        Ratio of signal to noise behind the last layers.
+        Signal-to-noise ratio after the last layers.
     """
 
     source: Graph
@@ -67,20 +71,20 @@ def best_candidate(
     options: QuantiserOptions,
     progress: Progress,
 ) -> QuantisationCandidate:
-    """Try all ways that the options allow, and return the one with the least noise.
+    """Return the candidate with the least noise among all that the options allow.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     keep_float : tuple of str
         Layers, nodes or values that stay in float.
     batches : Batches
         The calibration samples.
     options : QuantiserOptions
-        What to try.
+        Options of the quantiser.
     progress : callable
-        Called with what is being done.
+        Called with a description of each step.
 
     Raises
     ------
@@ -120,7 +124,7 @@ def best_candidate(
             if options.correct:
                 progress(f"correcting biases, ranges by {method}")
                 found.append(_corrected(plain, batches))
-    # Of candidates that are equal but for chance, the one with the fewest steps.
+    # A step is worth its effort only if its gain exceeds random variation.
     steps = [each.equalised + bool(each.corrections) for each in found]
     best = max(range(len(found)), key=lambda i: found[i].end_db - MIN_GAIN_DB * steps[i])
     return found[best]

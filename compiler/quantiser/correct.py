@@ -1,10 +1,10 @@
-"""Bias correction: subtract from each channel's bias the mean error that rounding adds.
+"""Bias correction: subtract the mean rounding error of each channel from its bias.
 
-The quantised graph is evaluated once for all batches, node by node, so each layer is corrected on
-inputs that are already quantised and corrected.
+The quantised graph is evaluated once, node by node, over all batches. Each layer is therefore
+corrected with inputs that are already quantised and corrected.
 
 Source: M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
-ICCV 2019, section 4.2, here with means from calibration samples.
+ICCV 2019, section 4.2; the means come from calibration samples here.
 """
 
 from collections.abc import Mapping
@@ -26,18 +26,18 @@ def correct_biases(
     Parameters
     ----------
     inserted : Inserted
-        Without corrections.
+        The quantised graph, without corrections.
     points : Points
-        Where it is quantised.
+        Its points of quantisation.
     means : mapping
-        Value before a weighted layer's activation -> float64[channels] of the float graph.
+        Value before a weighted layer's activation -> float64[channels], its float mean.
     batches : Batches
-        The calibration samples; values of all of them stay in memory until their last read.
+        The calibration samples; a value stays in memory, for all samples, until its last read.
 
     Returns
     -------
     dict
-        Output of a weighted layer -> float64[channels].
+        Output of a weighted layer -> float64[channels], its correction.
     """
     layers = {layer.linear: layer for layer in points.layers if layer.weighted}
     runs = list(batches.graphs(inserted.graph))

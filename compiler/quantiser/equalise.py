@@ -1,10 +1,11 @@
 """Cross-layer equalisation: give the channels between two convolutions similar ranges.
 
-One scale serves all channels of an activation, so a channel with small values is rounded coarsely.
-Relu and max pooling let a positive factor per channel pass: dividing a channel by it in the first
-layer and multiplying in the second changes nothing in real numbers. Weights have a scale
-per output channel, so the first layer and a depthwise second one lose nothing; a second layer that
-sums over channels pays with its own weights, and the factor is the geometric mean of both needs.
+All channels of an activation share one scale, so a channel with small values is rounded coarsely.
+Relu and max pooling commute with a positive factor per channel. The first layer can divide a
+channel by a factor and the second layer multiply by it, and no real result changes. Weights have a
+scale per output channel, so the first layer loses no precision, and neither does a depthwise second
+layer. A second layer that sums over channels loses precision in its weights. The factor is then the
+geometric mean of what the activation and the weights need.
 
 Sources: M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction",
 ICCV 2019; G. Xiao et al., "SmoothQuant", ICML 2023, for factors from activations.
@@ -22,13 +23,13 @@ from .float_layer import maker
 from .points import Points
 
 LARGEST_FACTOR = 64.0
-"""Factors stay within this and its inverse; more would only raise dead channels."""
+"""Largest factor, and the inverse of the smallest; a larger one would only raise dead channels."""
 
 BEFORE_POOLS = repeated(op(ops.MaxPool, value(), private=True), value("between", private=True))
-"""What maxima are taken of, which positive factors pass."""
+"""A layer's activation, before pools through which a positive factor passes."""
 
 PASSED = repeated(op(ops.Unary("Relu"), value()), value("linear"))
-"""What positive factors pass behind a layer's sums."""
+"""Operators after a layer's sums through which a positive factor passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class EqualisedPair:
     Attributes
     ----------
     first, second : str
-        Values of the two Conv nodes.
+        Outputs of the two Conv nodes.
     between : str
-        The first one's activation, whose channels are equalised.
+        Activation of the first layer, whose channels are equalised.
     """
 
     first: str
@@ -71,11 +72,11 @@ def equalise(
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     links : tuple of EqualisedPair
-        Of this graph.
+        Pairs of convolutions in this graph.
     peaks : mapping
-        Activation between -> float64[channels], largest magnitudes.
+        Activation between two convolutions -> float64[channels], its largest magnitudes.
     """
     weights: dict[str, np.ndarray] = {}
     biases: dict[str, np.ndarray] = {}
@@ -108,7 +109,7 @@ def equalise(
 
 
 def _factors(weights: np.ndarray, groups: int, peaks: np.ndarray) -> np.ndarray:
-    """Return what each channel between is divided by, at most `LARGEST_FACTOR` from 1."""
+    """Return the divisor of each channel, between `LARGEST_FACTOR` and its inverse."""
     alive = peaks > 0
     if not alive.any():
         return np.ones(len(peaks))

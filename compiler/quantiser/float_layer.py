@@ -1,4 +1,4 @@
-"""A layer as the quantiser sees it: float nodes that the accelerator computes as one."""
+"""The quantiser's layers: float nodes that the accelerator computes as one layer."""
 
 from dataclasses import dataclass
 
@@ -10,22 +10,22 @@ from ..rewriting import either, first_match, op, repeated, value
 
 @dataclass(frozen=True, slots=True)
 class FloatLayer:
-    """Float nodes that the accelerator computes as one.
+    """Float nodes that the accelerator computes as one layer.
 
     Attributes
     ----------
     name : str
-        Of the node that does the work.
+        Name of the main node.
     kind : str
         `conv`, `dense`, `matmul` (of two activations), `add`, `pool` or `table`.
     inputs : tuple of str
-        Activations that it reads.
+        The activations that it reads.
     output : str
         The value that it produces.
     inside : frozenset of str
         The values of all its nodes, `output` included.
     head : str
-        The value of the node that has the weights (`conv`, `dense`), or of the first node.
+        Output of the node with the weights (`conv`, `dense`), or of the first node.
     linear : str
         The value before the activation, bias included.
     """
@@ -45,7 +45,7 @@ class FloatLayer:
 
 
 def maker(graph: Graph, name: str) -> Node:
-    """Return the node that makes a value of a layer."""
+    """Return the node that produces a value of a layer."""
     node = graph.producer(name)
     assert node is not None, "a layer's values are made by nodes"
     return node
@@ -61,7 +61,7 @@ ORIGIN = repeated(MOVE, value("origin"))
 
 
 def origin(graph: Graph, name: str) -> str:
-    """Return the value whose elements `name` shows after moves that compute nothing."""
+    """Return the value that `name` becomes when moves that compute nothing are undone."""
     match = first_match(ORIGIN, graph, name)
     assert match is not None, "a value has an origin, itself if no other"
     return match["origin"]

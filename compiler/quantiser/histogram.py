@@ -1,7 +1,7 @@
-"""Streaming statistics of one tensor: extremes and a histogram whose bins widen as data arrives.
+"""Streaming statistics of a tensor: extremes, and a histogram whose bins widen as data arrive.
 
-Bins are `[k * width, (k + 1) * width)` with a power of two as width, so that neighbours merge
-exactly when the range grows: however the data is cut into batches, each value is in its bin.
+Bins are `[k * width, (k + 1) * width)`. The width is a power of two, so adjacent bins merge exactly
+when the range grows. The bin of a value therefore does not depend on the split into batches.
 """
 
 import math
@@ -17,9 +17,9 @@ class Histogram:
     Parameters
     ----------
     name : str
-        Of the tensor, for messages.
+        Name of the tensor, for messages.
     bins : int
-        Most bins; there are at least a quarter as many once two values differ.
+        Most bins. At least a quarter of them are used once two values differ.
 
     Attributes
     ----------
@@ -52,12 +52,12 @@ class Histogram:
         Parameters
         ----------
         values : float32[...]
-            Any shape, possibly none.
+            Values of any shape, possibly empty.
 
         Raises
         ------
         InputError
-            If one is infinite or not a number.
+            If a value is infinite or NaN.
         """
         flat = np.asarray(values, dtype=np.float32).ravel()
         if not flat.size:
@@ -75,22 +75,22 @@ class Histogram:
         self.sums += np.bincount(places, weights=flat, minlength=len(self.sums))
 
     def centres(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the mean of each bin that holds values, and how many it holds."""
+        """Return the mean and the number of values of each non-empty bin."""
         used = np.flatnonzero(self.counts)
         return self.sums[used] / self.counts[used], self.counts[used]
 
     def quantile(self, share: float) -> float:
-        """Return the value below which a share (0 to 1) of all values lies, to a bin's width."""
+        """Return the value below which a share (0 to 1) of all values lies, accurate to one bin."""
         reached = np.cumsum(self.counts) / max(self.total, 1)
         place = int(np.searchsorted(reached, share))
         edge = (self.first + place + (1 if share > 0.5 else 0)) * self.width
         return float(np.clip(edge, self.low, self.high))
 
     def _widen(self) -> None:
-        """Make bins for all of `low` to `high`, of the least power of two that suffices."""
+        """Extend the bins to cover `low` to `high`, with the smallest power of two as width."""
         if not self.width:
             span = max(self.high - self.low, abs(self.high), abs(self.low))
-            # Binary32 numbers end at 2**-149; a narrower bin would hold none.
+            # The smallest binary32 number is 2**-149, so narrower bins are useless.
             exponent = math.frexp(span / self.bins)[1] - 1 if span else 0
             self.width = 2.0 ** max(exponent, -120)
         old_width, old_first = self.width, self.first
@@ -101,7 +101,7 @@ class Histogram:
         sums = np.zeros(last - first + 1, dtype=np.float64)
         if len(self.counts):
             ratio = int(self.width / old_width)
-            # Indices of very narrow bins may leave 64 bits.
+            # Indices of very narrow bins may not fit 64 bits.
             places = [(old_first + i) // ratio - first for i in range(len(self.counts))]
             np.add.at(counts, places, self.counts)
             np.add.at(sums, places, self.sums)
@@ -112,14 +112,14 @@ class Histogram:
 
 
 def merge(name: str, parts: list[Histogram]) -> Histogram:
-    """Return the histogram of all parts' values, bin centres standing for them.
+    """Return one histogram of all parts; the mean of each bin stands for its values.
 
     Parameters
     ----------
     name : str
-        Of the result.
+        Name of the result.
     parts : list of Histogram
-        At least one; they stay as they are.
+        At least one histogram; they do not change.
     """
     result = Histogram(name, parts[0].bins)
     seen = [part for part in parts if part.total]

@@ -1,4 +1,4 @@
-"""Write Quantize and Dequantize into a float graph, and weights as dequantised integers."""
+"""Insertion of Quantize and Dequantize into a float graph, with weights as dequantised integers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,23 +34,23 @@ def insert_quantisation(
     quantisations: Mapping[str, Quantisation],
     corrections: Mapping[str, np.ndarray] | None = None,
 ) -> Inserted:
-    """Return a graph as the recognising passes and other tools read quantised networks.
+    """Return a graph in QDQ form, which the recognising passes and other tools read.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     points : Points
-        Where to quantise.
+        Its points of quantisation.
     quantisations : mapping
-        Of every point.
+        Quantisation of every point.
     corrections : mapping
-        FloatLayer's output -> float64[channels] to add to its bias.
+        Output of a weighted layer -> float64[channels] to add to its bias.
 
     Raises
     ------
     CompileError
-        If the result breaks a rule of graphs.
+        If the result is not a valid graph.
     """
     builder = Builder(graph.name, graph.inputs)
     builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
@@ -97,7 +97,7 @@ def insert_quantisation(
 
 
 def weights_of(graph: Graph, layer: FloatLayer) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return a weighted layer's float weights, its float bias, and the output channels' axis."""
+    """Return a weighted layer's float weights and bias, and the axis of its output channels."""
     head, linear = maker(graph, layer.head), maker(graph, layer.linear)
     weights = graph.data(head.inputs[1])
     if layer.kind == "conv":
@@ -111,7 +111,7 @@ def _bias_place(graph: Graph, add: Node) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Integers and what they stand for."""
+    """Integers, and the scales that give them their real values."""
 
     data: np.ndarray
     scales: np.ndarray
@@ -124,7 +124,7 @@ def _parameters(
     quantisations: Mapping[str, Quantisation],
     corrections: Mapping[str, np.ndarray],
 ) -> dict[str, dict[int, _Held]]:
-    """Return value of a node -> operand -> the integers that replace it."""
+    """Return the integers that replace constants, by the node's output and the operand."""
     found: dict[str, dict[int, _Held]] = {}
     for layer in points.layers:
         if not layer.weighted:
@@ -145,7 +145,7 @@ def _parameters(
 def input_quantisation(
     graph: Graph, layer: FloatLayer, quantisations: Mapping[str, Quantisation]
 ) -> Quantisation:
-    """Return the quantisation of what a weighted layer reads, moves in between or not."""
+    """Return the quantisation of a weighted layer's input, before or after moves."""
     (name,) = layer.inputs
     return quantisations[name if name in quantisations else origin(graph, name)]
 

@@ -1,7 +1,7 @@
-"""Group float nodes into layers of the accelerator.
+"""Grouping of float nodes into layers of the accelerator.
 
-The groups are those that the recognising passes find between Dequantize and Quantize, so every
-layer found here becomes one integer operator.
+These are the groups that the recognising passes find between Dequantize and Quantize. Every layer
+found here therefore becomes one integer operator.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,21 +25,21 @@ def find_layers(
     Parameters
     ----------
     graph : Graph
-        Prepared: weights constant, every weighted layer with a bias.
+        A prepared graph: its weights are constant, and every weighted layer has a bias.
     keep_float : iterable of str
-        Layers, nodes or values that stay in float, or ends of names that one layer alone has.
+        Layers, nodes or values that stay in float, by name or by the unique end of a layer's name.
     apart : frozenset of str
-        Outputs of Concats that do.
+        Outputs of Concats that stay in float.
 
     Returns
     -------
     tuple of FloatLayer
-        In topological order. Nodes in no layer stay in float.
+        The layers in topological order. All other nodes stay in float.
 
     Raises
     ------
     CompileError
-        If a name in `keep_float` is in no layer, or the end of the names of several.
+        If a name in `keep_float` matches no layer, or is the end of several names.
     """
     found = [*_heavy_layers(graph)]
     inside = frozenset().union(*(layer.inside for layer in found))
@@ -61,13 +61,13 @@ KERNEL, MATRIX = (value(constant=True, where=has_rank(rank)) for rank in (4, 2))
 CONSTANT = value("constant", constant=True)
 
 HEADS = (
-    ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # as prepared
+    ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # after `prepare`
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
     ("matmul", op(ops.MatMul, A, B, result=is_float32)),
     ("pool", op(ops.AveragePool, A, where=is_even)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
 )
-"""Kinds of layers, and the node that does the work."""
+"""Kinds of layers, with the pattern of the main node."""
 
 BIAS = op(ops.Binary("Add"), HERE, CONSTANT, commutative=True)
 TIMES = op(ops.Binary("Mul"), HERE, number("factor"), commutative=True)
@@ -96,7 +96,7 @@ def _heavy_layers(graph: Graph) -> Iterable[FloatLayer]:
 
 
 def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer | None:
-    """Return the layer of a node that does the work; None where its operands do not fit."""
+    """Return the layer of a main node; None if its operands do not fit."""
     inputs = tuple(match[name] for name in ("a", "b") if match[name] is not None)
     shapes = [graph.types[name].shape for name in inputs]
     linear = node.output.name
@@ -125,14 +125,14 @@ def _layer(graph: Graph, node: Node, kind: str, match: GraphMatch) -> FloatLayer
 
 
 def _behind(graph: Graph, name: str, pattern: NodePattern) -> GraphMatch | None:
-    """Return how the only reader of a value fits a pattern around `HERE`."""
+    """Match the only reader of a value with a pattern around `HERE`."""
     user = graph.only_user(name)
     start = GraphMatch({"here": name})
     return None if user is None else next(pattern.matches_node(graph, user, start), None)
 
 
 def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) -> list[FloatLayer]:
-    """Return the layers that are meant by names of layers, nodes or values, or by their ends."""
+    """Return the layers that names of layers, nodes or values denote, whole or by their ends."""
     called = {layer.output: _names_of(graph, layer) for layer in layers}
     matching = []
     for name in names:
@@ -156,6 +156,6 @@ def _matching(graph: Graph, layers: list[FloatLayer], names: tuple[str, ...]) ->
 
 
 def _names_of(graph: Graph, layer: FloatLayer) -> set[str]:
-    """Return what a layer, its nodes and its values are called."""
+    """Return the names of a layer, its nodes and its values."""
     nodes = {node.name for node in graph.nodes if node.outputs[0].name in layer.inside}
     return {layer.name, *layer.inside} | nodes

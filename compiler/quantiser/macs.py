@@ -1,4 +1,4 @@
-"""How much of a network the accelerator computes, in multiplications."""
+"""Share of a network's multiplications that the accelerator computes."""
 
 from ..graph import Graph
 from ..graph import operators as ops
@@ -6,12 +6,12 @@ from ..macs import macs_of
 
 
 def macs(graph: Graph) -> tuple[int, int]:
-    """Return the multiplications of integer layers, and those of all layers, for one run.
+    """Count the multiplications of integer layers and of all layers in one run.
 
     Parameters
     ----------
     graph : Graph
-        Any stage.
+        The network at any stage.
     """
     accelerated = total = 0
     for node in graph.nodes:
@@ -22,6 +22,6 @@ def macs(graph: Graph) -> tuple[int, int]:
 
 
 def accelerated_share(integer: Graph) -> float:
-    """Return the share of multiplications that integer layers compute; 0 where there are none."""
+    """Return the share of multiplications in integer layers; 0 if there are none."""
     accelerated, total = macs(integer)
     return accelerated / max(total, 1)

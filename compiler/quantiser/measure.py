@@ -1,4 +1,4 @@
-"""Cost of rounding: signal-to-noise ratios per layer, and agreement of whole networks."""
+"""Measurement of the rounding noise per layer, and of the agreement of whole networks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .points import Points
 from .ranges import range_of
 
 BEST_DB = 200.0
-"""Reported for a value without any noise."""
+"""Ratio reported for a value without noise."""
 
 
 class Noise:
@@ -25,7 +25,7 @@ class Noise:
         self.count = 0
 
     def add(self, expected: np.ndarray, got: np.ndarray) -> None:
-        """Compare float arrays of one shape."""
+        """Add the power of float arrays of one shape."""
         self.signal += float(np.square(expected, dtype=np.float64).sum())
         self.noise += float(np.square(np.subtract(got, expected, dtype=np.float64)).sum())
         self.count += expected.size
@@ -37,7 +37,7 @@ class Noise:
 
     @property
     def sqnr_db(self) -> float:
-        """Ratio of signal to noise power in dB."""
+        """Signal-to-noise ratio in dB."""
         if not self.noise:
             return BEST_DB
         if not self.signal:
@@ -54,16 +54,15 @@ class LayerQuality:
     layer : FloatLayer
         The layer.
     quantisation : Quantisation
-        Of its output.
+        Quantisation of its output.
     low, high : float
         Real numbers that -128 and 127 stand for.
     alone_db : float
-        Signal-to-quantisation-noise ratio of its output, on inputs that are rounded but otherwise
-        the float graph's.
+        Signal-to-noise ratio of its output if its inputs are the float graph's, rounded.
     through_db : float
-        The same in the quantised network, with the noise of all layers before it.
+        The same ratio in the quantised network, with the noise of all earlier layers.
     clipped_share : float
-        Share of its float outputs beyond `low` and `high` by more than half a step.
+        Share of its float outputs that exceed `low` or `high` by more than half a step.
     """
 
     layer: FloatLayer
@@ -82,16 +81,18 @@ def measure_layers(
     quantisations: Mapping[str, Quantisation],
     batches: Batches,
 ) -> tuple[LayerQuality, ...]:
-    """Compare each layer's output with the float graph's.
+    """Compare each layer's output with that of the float graph.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     inserted : Inserted
         Its quantised form.
-    points, quantisations
-        As it was quantised with.
+    points : Points
+        Its points of quantisation.
+    quantisations : mapping
+        Quantisation of each point.
     batches : Batches
         Samples to measure with.
     """
@@ -127,7 +128,7 @@ def measure_layers(
 def _fed(
     graph: Graph, inserted: Inserted, expected: Arrays, given: Arrays
 ) -> dict[str, np.ndarray]:
-    """Return every point's dequantised value, each computed from the float graph's values."""
+    """Return the dequantised value of every point, computed from the float graph's values."""
     points = {shown: name for name, shown in inserted.shown.items()}
     values = {constant.name: constant.data for constant in graph.constants} | dict(given)
     found: dict[str, np.ndarray] = {}
@@ -146,7 +147,7 @@ def _fed(
 
 
 def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
-    """Return the outputs of the layers that no other layer follows."""
+    """Return the outputs of layers that have no later layer."""
     ahead: set[str] = set()
     pending = [name for layer in points.layers for name in layer.inputs]
     while pending:
@@ -164,9 +165,9 @@ def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
 
 
 def end_noise(graph: Graph, inserted: Inserted, points: Points, batches: Batches) -> float:
-    """Return the mean signal-to-noise ratio in dB where the last layers end.
+    """Return the mean signal-to-noise ratio in dB after the last layers.
 
-    A float tail behind them, such as a softmax, would hide the noise or exaggerate it.
+    A float tail after them, such as a softmax, would hide or exaggerate the noise.
     """
     names = last_layers(graph, points)
     noises = {name: Noise() for name in names}
@@ -181,21 +182,21 @@ def end_noise(graph: Graph, inserted: Inserted, points: Points, batches: Batches
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The quantised network beside the float one, on the first output.
+    """Agreement of the quantised network with the float one, on the first output.
 
     Attributes
     ----------
     samples : int
-        Compared.
+        Number of samples compared.
     same_class : float or None
-        Share of samples with the largest value at the same place; None where the output is not one
+        Share of samples with the largest value at the same index; None if the output is not one
         number per class.
     float_accuracy, accuracy : float or None
-        Share of samples whose largest value is at the label; None without labels.
+        Share of samples whose largest value is at the label's index; None without labels.
     sqnr_db : float
         Signal-to-noise ratio of all values.
     mean_squared_error : float
-        Of all values.
+        Mean squared error of all values.
     """
 
     samples: int
@@ -209,16 +210,16 @@ class Agreement:
 def compare_networks(
     expected: np.ndarray, got: np.ndarray, labels: np.ndarray | None, classes: bool
 ) -> Agreement:
-    """Compare outputs.
+    """Compare the outputs of the two networks.
 
     Parameters
     ----------
     expected, got : float[samples, ...]
-        The float and the quantised network's first output.
+        First output of the float network and of the quantised one.
     labels : int[samples] or None
         True classes.
     classes : bool
-        Whether an output is one number per class.
+        Whether the output is one number per class.
     """
     noise = Noise()
     noise.add(expected, got)
@@ -237,8 +238,8 @@ def compare_networks(
 def has_classes(graph: Graph) -> bool:
     """Tell whether the first output is one number per class.
 
-    It is, where it has one row per sample and another shape than every input: an autoencoder's
-    output has its input's.
+    It is if it has one row per sample and a different shape from every input; an autoencoder's
+    output has the shape of its input.
     """
     kind = graph.types[graph.outputs[0].value]
     inputs = {value.type.shape for value in graph.inputs}

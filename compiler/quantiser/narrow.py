@@ -1,8 +1,8 @@
-"""Clamp activations to the range that their reader distinguishes, to round it more finely.
+"""Clamps on activations outside which their reader is constant, so that int8 rounds more finely.
 
-A sum that ends with Relu is zero for every operand below minus the other's largest value; an
-activation function such as HardSwish is flat at its ends. On the calibration samples a clamp there
-changes nothing, and behind a layer it costs nothing.
+A sum with Relu is zero for every operand below minus the largest value of the other operand. An
+activation function such as HardSwish is flat at its ends. A clamp there changes no result on the
+calibration samples, and after a layer it costs no cycles.
 """
 
 from collections.abc import Iterable
@@ -20,23 +20,23 @@ from .points import Points
 from .ranges import LEVELS, Range
 
 GRID = 4096
-"""Points at which a function is sampled over its input's range."""
+"""Number of samples of a function over the range of its input."""
 
 FLAT = 1 / 8
-"""Share of an output step within which a function counts as flat."""
+"""Share of an output step by which a flat function may vary."""
 
 
 def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Graph:
-    """Return a graph with clamps where a layer's reader is flat; the same graph if none is.
+    """Return a graph with clamps where readers are flat; the same graph if there are none.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     points : Points
-        Where it will be quantised.
+        Its points of quantisation.
     statistics : ActivationStatistics
-        Of these points.
+        Statistics of these points.
     """
     makers = {layer.output for layer in points.layers if layer.kind != "table"}
     limits: dict[str, Range] = {}
@@ -54,7 +54,7 @@ def narrow(graph: Graph, points: Points, statistics: ActivationStatistics) -> Gr
 def _limits(
     graph: Graph, layer: FloatLayer, statistics: ActivationStatistics
 ) -> Iterable[tuple[str, Range]]:
-    """Yield operands of a layer, and the range outside which their value makes no difference."""
+    """Yield a layer's operands, each with the range outside which its value has no effect."""
     if layer.kind == "table":
         histogram = statistics.histograms.get(layer.inputs[0])
         if histogram is not None and histogram.total:
@@ -72,7 +72,7 @@ BEHIND_HEAD = clamped(op(ops.Binary))
 
 
 def _clamp_behind(graph: Graph, layer: FloatLayer) -> Range:
-    """Return the limits that a layer's Relu and Clip set."""
+    """Return the limits that a layer's Relu and Clip impose."""
     match = first_match(BEHIND_HEAD, graph, layer.output)
     assert match is not None, "only clamps stand behind a layer's head"
     clamp = clamp_of(match["clamps"])
@@ -85,11 +85,11 @@ def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     layer : FloatLayer
-        A `table`.
+        A layer of kind `table`.
     low, high : float
-        Range of its input.
+        The range of its input.
     """
     x = np.linspace(low, high, GRID, dtype=np.float32)
     values = {layer.inputs[0]: x}
@@ -110,13 +110,13 @@ def flat_ends(graph: Graph, layer: FloatLayer, low: float, high: float) -> Range
 
 
 def _flat(y: np.ndarray, step: float) -> int:
-    """Return the last index up to which a function stays within `FLAT` of a step."""
+    """Return the last index up to which a function varies by at most `FLAT` of a step."""
     spread = np.maximum.accumulate(y) - np.minimum.accumulate(y)
     return int(np.flatnonzero(spread <= FLAT * step)[-1])
 
 
 def _clamped(graph: Graph, limits: dict[str, Range]) -> Graph:
-    """Return the graph with a Clip behind each of some values."""
+    """Return the graph with a Clip after each of these values."""
     builder = Builder(graph.name, graph.inputs)
     builder.reserved = {value.name for node in graph.nodes for value in node.outputs}
     for constant in graph.constants:

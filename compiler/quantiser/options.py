@@ -1,4 +1,4 @@
-"""Options of the quantiser: what it tries, and when it returns a layer to float."""
+"""Options of the quantiser: the methods that it tries, and when it returns a layer to float."""
 
 from dataclasses import dataclass
 
@@ -6,30 +6,30 @@ from ...errors import CompileError
 from .ranges import METHODS
 
 AUTO = "auto"
-"""Tries every method of `METHODS`."""
+"""The method that tries every method of `METHODS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantiserOptions:
-    """How to quantise.
+    """Options of the quantiser.
 
     Parameters
     ----------
-    method
-        How ranges are chosen: a key of `ranges.METHODS`, or `auto`, which tries them all and keeps
-        the one of least noise on the calibration samples.
-    keep_float
-        Layers, nodes or values that stay in float, or ends of names that one layer alone has.
-    equalise, correct
-        Whether cross-layer equalisation and bias correction are tried; each is kept where it
-        lowers the noise on the calibration samples.
-    rescue
-        Whether layers may stay in float if the network would lose too much accuracy.
-    least_layer_db
-        A layer with a ratio below this may be rescued.
-    least_agreement, least_end_db
-        Layers are rescued while a smaller share of the samples keeps its class, or the ratio of
-        signal to noise behind the last layers is below this.
+    method : str
+        Method that chooses ranges: a key of `ranges.METHODS`, or `auto`, which tries them all and
+        keeps the one with the least noise on the calibration samples.
+    keep_float : tuple of str
+        Layers, nodes or values that stay in float, by name or by the unique end of a layer's name.
+    equalise, correct : bool
+        Whether to try cross-layer equalisation and bias correction; each is kept only if it lowers
+        the noise on the calibration samples.
+    rescue : bool
+        Whether layers may stay in float if the network would otherwise lose too much accuracy.
+    least_layer_db : float
+        Layers with a signal-to-noise ratio below this may be rescued.
+    least_agreement, least_end_db : float
+        Layers are rescued while the share of samples that keep their class, or the signal-to-noise
+        ratio after the last layers, is below this.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Points of quantisation: the activations that become int8, and groups that share a scale."""
+"""Points of quantisation: the activations that become int8, in groups that share a scale."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ class Points:
     Attributes
     ----------
     layers : tuple of FloatLayer
-        What reads and writes them, in topological order.
+        The layers that read and write them, in topological order.
     replaced : frozenset of str
         Values that exist only as int8: outputs of layers, and of Concats between them.
     readers : mapping
-        Value that exists in float too -> values of the nodes that read its int8 form.
+        Value that also exists in float -> outputs of the nodes that read its int8 form.
     groups : tuple of tuple of str
-        All values of `replaced` and `readers`, those of one group with one quantisation.
+        All values of `replaced` and `readers`; the values of a group share one quantisation.
     centred : frozenset of str
-        Values whose zero point should be 0: a product of two activations takes a pass more for
-        each operand with another one.
+        Values whose zero point should be 0. A product of two activations needs an extra pass for
+        each operand with any other zero point.
     """
 
     layers: tuple[FloatLayer, ...]
@@ -44,8 +44,8 @@ def find_points(
 ) -> Points:
     """Return the values to quantise so that every layer reads and writes int8.
 
-    A Concat that feeds layers is quantised with its operands alike: then joining only moves. Those
-    whose outputs are in `apart` stay in float.
+    A Concat that feeds layers shares one quantisation with its operands, so it only moves data.
+    Concats whose outputs are in `apart` stay in float.
     """
     layers = tuple(layers)
     outputs = {layer.output for layer in layers}
@@ -102,7 +102,7 @@ def _in_order(graph: Graph) -> Iterable[str]:
 def _joining(
     graph: Graph, layers: tuple[FloatLayer, ...], outputs: set[str], apart: frozenset[str]
 ) -> set[str]:
-    """Return the outputs of Concats between layers, from the last one back."""
+    """Return the outputs of Concats between layers, found from the last one back."""
     reads = {origin(graph, name) for layer in layers for name in layer.inputs}
     joined: set[str] = set()
     for node in reversed(graph.nodes):

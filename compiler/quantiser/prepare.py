@@ -1,4 +1,4 @@
-"""Bring a float graph into the form that the quantiser works on."""
+"""Preparation of a float graph for the quantiser."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ from ..passes.fold_batch_normalisation import is_matrix
 from ..rewriting import Site, fits, op, rewrite_once, rule, value
 
 RECIPE = (
-    passes.eliminate_dead_code,  # initialisers that nothing reads
+    passes.eliminate_dead_code,  # unused initialisers
     passes.fold_dequantize,  # weights that are stored as integers
-    passes.fold_batch_normalisation,  # one weight tensor and one bias a layer
+    passes.fold_batch_normalisation,  # one weight tensor and one bias per layer
     passes.clean_activations,  # clamps next to their layers
 )
 
@@ -22,14 +22,14 @@ BIAS = op(ops.Binary("Add"), value(), value(constant=True), commutative=True)
 
 @rule(op(ops.Conv, value(), value()))
 def give_bias(site: Site) -> str | None:
-    """Conv without bias -> with a bias of zeros, which corrections can change."""
+    """Give a Conv without bias a bias of zeros, which corrections can change."""
     zeros = site.constant(np.zeros(site.shape[1], np.float32), f"{site.root.name}.no_bias")
     return site.emit(site.root.attributes, *site.root.inputs, zeros)
 
 
 @rule(op(ops.MatMul, value(), value(constant=True, where=is_matrix)))
 def give_sum(site: Site) -> str | None:
-    """MatMul with weights and no sum behind -> with an Add of zeros."""
+    """Give a MatMul with weights and no Add after it an Add of zeros."""
     user = site.view.only_user(site.root.output.name)
     if user is not None and fits(BIAS, site.view, user):
         return None
@@ -44,7 +44,7 @@ def prepare(graph: Graph) -> Graph:
     Parameters
     ----------
     graph : Graph
-        As imported.
+        The graph as imported.
 
     Raises
     ------

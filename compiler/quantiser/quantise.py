@@ -1,4 +1,4 @@
-"""The quantiser: from a float graph and a few samples to a graph in QDQ form and a report."""
+"""The quantiser: it turns a float graph and a few samples into a graph in QDQ form and a report."""
 
 from dataclasses import dataclass
 
@@ -20,10 +20,10 @@ from .options import DEFAULT_OPTIONS, QuantiserOptions
 from .prepare import prepare
 
 MOST_RESCUED = 4
-"""Most layers that are returned to float automatically."""
+"""Most layers that automatically return to float."""
 
 RESCUE_GAIN_DB = 1.0
-"""Least gain at the network's end for which a layer stays in float."""
+"""Least gain in dB, at the network's end, for which a layer stays in float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,19 @@ class QuantisedNetwork:
     Attributes
     ----------
     graph : Graph
-        In QDQ form: `frontend.recognise_layers` turns it into integer layers.
+        The graph in QDQ form; `frontend.recognise_layers` turns it into integer layers.
     reference : Graph
         The float graph that it stands for.
     method : str
-        How ranges were chosen.
+        The method that chose the ranges.
     equalised, corrected : bool
-        Which steps were kept.
+        Whether these steps were kept.
     rescued : tuple of str
-        Layers that stay in float because the network would lose too much.
+        Layers that stay in float because the network would lose too much accuracy.
     end_db : float
-        Signal-to-noise ratio behind the last layers, on the calibration samples.
+        Signal-to-noise ratio after the last layers, on the calibration samples.
     layers : tuple of LayerQuality
-        On the calibration samples.
+        Quality of each layer, on the calibration samples.
     """
 
     graph: Graph
@@ -73,13 +73,13 @@ def quantise(
     Parameters
     ----------
     graph : Graph
-        As `import_onnx` gives it, for one sample.
+        The graph that `import_onnx` returns, for one sample.
     batches : Batches
         Calibration samples; see `make_batches`.
     options : QuantiserOptions
-        What to try.
+        Options of the quantiser.
     progress : callable
-        Called with what is being done.
+        Called with a description of each step.
 
     Raises
     ------
@@ -135,10 +135,10 @@ def _rescue(
     options: QuantiserOptions,
     progress: Progress,
 ) -> tuple[dict[str, str], QuantisationCandidate] | None:
-    """Return the noisiest layer to float, alone or with the layers that it reads.
+    """Keep the noisiest layer in float, alone or with the layers whose outputs it reads.
 
-    Returns the layers, value of the first node -> name, and the new candidate; None where nothing
-    helps.
+    Returns the layers, as output of the first node -> name, and the new candidate; None if
+    nothing helps.
     """
     qualities = measure_layers(best.source, best.inserted, best.points, best.quantisations, batches)
     noisy = sorted(
@@ -151,7 +151,7 @@ def _rescue(
             if sum(layer.weighted for layer in layers) == weighted:
                 continue
             progress(f"trying `{quality.layer.name}` in float")
-            # The first node's value has the same name in all forms of the graph.
+            # The first node's output has the same name in all forms of the graph.
             more = {layer.head: layer.name for layer in layers}
             attempt = best_candidate(graph, (*kept, *more), batches, options, progress)
             if attempt.end_db > best.end_db + RESCUE_GAIN_DB:
@@ -175,11 +175,11 @@ def evaluate_quality(
     quantised : QuantisedNetwork
         The network.
     integer : Graph
-        Its `integer_graph`, which the accelerator computes bit by bit.
+        Its `integer_graph`; the accelerator's results are bit-exact to it.
     batches : Batches
-        Samples, best such that calibration has not seen.
+        Samples, preferably not the calibration samples.
     labels : int[samples] or None
-        Their classes.
+        Classes of the samples.
     """
     expected = batches.output(quantised.reference)
     got = batches.output(integer)

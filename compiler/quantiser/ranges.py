@@ -1,7 +1,7 @@
-"""Choose the range of a tensor that 256 integers stand for, from its histogram.
+"""Choice of the range that int8 represents for a tensor, from the tensor's histogram.
 
-A narrow range rounds finely and clips the largest values, a wide one does the opposite. The
-methods differ in what they weigh.
+A narrow range rounds finely but clips the largest values; a wide one clips nothing but rounds
+coarsely. The methods differ in the error that they minimise.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +14,10 @@ from ..graph import Quantisation
 from .histogram import Histogram
 
 LEVELS = 256
-"""Integers of 8 bits."""
+"""Number of 8-bit integers."""
 
 PERCENTILE = 0.9999
-"""Share of the values that `percentile` keeps on either side."""
+"""Share of the values that `percentile` keeps on each side."""
 
 SHRINKINGS = np.linspace(1.0, 0.1, 64)
 """Shares of the full range that the searching methods try."""
@@ -26,7 +26,7 @@ Range = tuple[float, float]
 
 
 def quantisation_of_range(low: float, high: float) -> Quantisation:
-    """Return scale and zero point of int8 for a range, widened to hold 0, which is kept exactly.
+    """Return scale and zero point of int8 for a range; it is widened to 0, which stays exact.
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ def choose_range(histogram: Histogram, method: str) -> Range:
     Parameters
     ----------
     histogram : Histogram
-        Of the tensor; empty ones give 0, 0.
+        The tensor's histogram; an empty one gives the range 0 to 0.
     method : str
         A key of `METHODS`.
 
     Raises
     ------
     CompileError
-        If there is no such method.
+        If the method is unknown.
     """
     if method not in METHODS:
         raise CompileError(
@@ -78,17 +78,17 @@ def choose_range(histogram: Histogram, method: str) -> Range:
 
 
 def _minmax(histogram: Histogram) -> Range:
-    """Everything that was seen: no clipping, and one outlier sets the scale."""
+    """Return the full range: it clips nothing, and one outlier sets the scale."""
     return histogram.low, histogram.high
 
 
 def _percentile(histogram: Histogram) -> Range:
-    """All but the outermost 0.01 % on either side."""
+    """Return the range without the outermost 0.01 % on each side."""
     return histogram.quantile(1 - PERCENTILE), histogram.quantile(PERCENTILE)
 
 
 def _mse(histogram: Histogram) -> Range:
-    """The least mean squared error, clipping included."""
+    """Return the range with the least mean squared error, clipping included."""
     centres, counts = histogram.centres()
 
     def error(low: float, high: float) -> float:
@@ -101,11 +101,11 @@ def _mse(histogram: Histogram) -> Range:
 
 
 def _entropy(histogram: Histogram) -> Range:
-    """The least Kullback-Leibler divergence of the rounded distribution from the real one.
+    """Return the range with the least Kullback-Leibler divergence of the rounded values.
 
-    Zeros, which Relu makes many of, are represented exactly and left out.
+    Zeros are left out: Relu produces many of them, and their representation is exact.
 
-    Source: S. Migacz, "8-bit Inference with TensorRT", GTC 2017; here with two ends.
+    Source: S. Migacz, "8-bit Inference with TensorRT", GTC 2017; here both ends vary.
     """
     centres, counts = histogram.centres()
     other = np.abs(centres) >= histogram.width
@@ -120,7 +120,7 @@ def _entropy(histogram: Histogram) -> Range:
         scale = quantisation.scale
         inside = (centres >= lowest - scale / 2) & (centres <= highest + scale / 2)
         level = np.clip(np.rint((centres - lowest) / scale), 0, LEVELS - 1).astype(np.int64)
-        # What is clipped counts at the ends of the real distribution, not of the rounded one.
+        # Clipped values count at the ends of the real distribution, not of the rounded one.
         real = np.where(inside, shares, 0.0)
         for end, outside in ((0, centres < lowest), (-1, centres > highest)):
             places = np.flatnonzero(inside)
@@ -141,7 +141,7 @@ def _entropy(histogram: Histogram) -> Range:
 
 
 def _search(histogram: Histogram, cost: Callable[[float, float], float]) -> Range:
-    """Return the range of least cost: both ends together first, then one after the other."""
+    """Return the range of least cost; first both ends vary together, then one after the other."""
     low, high = min(histogram.low, 0.0), max(histogram.high, 0.0)
     _, share = min((cost(low * share, high * share), -share) for share in SHRINKINGS)
     best = (low * -share, high * -share)
@@ -156,4 +156,4 @@ def _search(histogram: Histogram, cost: Callable[[float, float], float]) -> Rang
 METHODS: Mapping[str, Callable[[Histogram], Range]] = MappingProxyType(
     {"minmax": _minmax, "percentile": _percentile, "entropy": _entropy, "mse": _mse}
 )
-"""Name of a method -> the range that it takes from a histogram."""
+"""Name of a method -> function that chooses the range from a histogram."""

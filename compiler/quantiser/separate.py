@@ -1,7 +1,7 @@
-"""Find Concats whose parts differ too much to share one scale; they stay in float.
+"""Search for Concats whose parts differ too much to share one scale; these stay in float.
 
-Detectors are the common case: coordinates up to hundreds of pixels beside scores up to 1. In the
-scale of the coordinates all scores become zero, while the noise of the whole looks harmless.
+Detectors are the common case: they join coordinates up to hundreds of pixels with scores up to 1.
+In the scale of the coordinates all scores become zero, although the total noise looks harmless.
 """
 
 from collections.abc import Iterable
@@ -14,25 +14,25 @@ from .points import Points
 from .ranges import LEVELS
 
 LEAST_STEPS = 8
-"""Steps of the common scale that the range of each part must span."""
+"""Least steps of the common scale that the range of each part must span."""
 
 TOLERANT = ("add", "table")
-"""Layers that may as well stay in float; the others need int8, in one scale, to be accelerated."""
+"""Kinds of layers that may read a float Concat; all others need int8 in one scale."""
 
 
 def unlike_joins(graph: Graph, points: Points, statistics: ActivationStatistics) -> frozenset[str]:
-    """Return the outputs of quantised Concats in whose scale a part would vanish.
+    """Return the outputs of quantised Concats whose scale is too coarse for one of their parts.
 
-    A Concat stays as it is where a convolution or the like reads it.
+    A Concat stays quantised if a convolution or a similar layer reads it.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     points : Points
-        Where it will be quantised.
+        Its points of quantisation.
     statistics : ActivationStatistics
-        Of these points.
+        Statistics of these points.
     """
     needed = {
         origin(graph, name)
@@ -54,7 +54,7 @@ def _is_join(graph: Graph, name: str) -> bool:
 
 
 def _loses_a_part(group: Iterable[str], statistics: ActivationStatistics) -> bool:
-    """Tell whether the narrowest range of a group is a few steps of the widest; zeros aside."""
+    """Tell whether the narrowest non-zero range of a group is only a few steps of the widest."""
     known = [statistics.histograms[name] for name in group]
     widths = [max(each.high, 0.0) - min(each.low, 0.0) for each in known if each.total]
     wide = [width for width in widths if width > 0]

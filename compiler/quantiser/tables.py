@@ -1,4 +1,4 @@
-"""Find elementwise functions of one activation, which become tables or stay on the host."""
+"""Search for elementwise functions of one activation, which become tables or stay on the host."""
 
 from collections.abc import Iterable
 
@@ -8,16 +8,16 @@ from .float_layer import FloatLayer, is_move, maker, origin
 
 
 def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | None:
-    """Return the one value that an elementwise node is a function of; None where there are more.
+    """Return the only value that an elementwise node depends on; None if there are several.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     node : Node
-        A Unary or Binary.
+        A node with the operator Unary or Binary.
     single : dict
-        Value before -> the one value that it is a function of.
+        Earlier value -> the only value that it depends on.
     """
     shape = node.output.type.shape
     sources = set()
@@ -34,14 +34,14 @@ def single_source(graph: Graph, node: Node, single: dict[str, str]) -> str | Non
 
 
 def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[FloatLayer]:
-    """Yield elementwise functions of one value, as large as they come.
+    """Yield the largest elementwise functions of one value.
 
     Parameters
     ----------
     graph : Graph
-        Float, prepared.
+        A prepared float graph.
     inside : frozenset of str
-        Values of other layers, which are left alone.
+        Values of other layers, which are excluded.
     """
     single: dict[str, str] = {}
     for node in graph.nodes:
@@ -60,7 +60,7 @@ def find_tables(graph: Graph, inside: frozenset[str]) -> Iterable[FloatLayer]:
 
 
 def _between(graph: Graph, name: str, source: str) -> set[str]:
-    """Return the values from a function's result back to its source, which is left out."""
+    """Return the values from a function's result back to its source, without the source."""
     found: set[str] = set()
     pending = [name]
     while pending:
@@ -74,15 +74,15 @@ def _between(graph: Graph, name: str, source: str) -> set[str]:
 
 
 LONE = ("table", "add", "pool")
-"""Kinds of layers that the host computes as fast, and more exactly."""
+"""Kinds of layers that the host computes as fast as the accelerator and more exactly."""
 
 
 def without_lone_layers(
     graph: Graph, layers: list[FloatLayer], apart: frozenset[str] = frozenset()
 ) -> tuple[FloatLayer, ...]:
-    """Drop tables that read or give float values, and sums and pools that do both.
+    """Drop tables that read or write float values, and sums and pools that do both.
 
-    A sum that nothing quantised reads is dropped as well where it reads one of `apart`, outputs of
+    A sum without a quantised reader is also dropped if it reads one of `apart`, the outputs of
     Concats that stay in float.
     """
     while True:
@@ -108,7 +108,7 @@ def _is_lone(
 
 
 def _is_quantised(graph: Graph, name: str, produced: set[str], apart: frozenset[str]) -> bool:
-    """Tell whether a value is some layer's, or a Concat of such."""
+    """Tell whether a value is a layer's output, or a Concat of such."""
     node = graph.producer(name)
     if name in apart:
         return False
@@ -120,7 +120,7 @@ def _is_quantised(graph: Graph, name: str, produced: set[str], apart: frozenset[
 
 
 def _is_read(graph: Graph, name: str, reads: set[str], apart: frozenset[str]) -> bool:
-    """Tell whether a layer reads a value, directly or joined with others."""
+    """Tell whether a layer reads a value, directly or through Concats and moves."""
     if name in reads:
         return True
     pending = list(graph.users(name))

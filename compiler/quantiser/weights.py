@@ -1,7 +1,7 @@
-"""Weights and biases of a layer as integers: int8 per output channel, int32 biases.
+"""Quantisation of a layer's parameters: int8 weights with a scale per channel, int32 biases.
 
-Weights lie in -127..127 about zero. A channel's scale is the one of least squared error, raised
-where its accumulators would otherwise leave the range in which the machine rounds exactly.
+Weights are symmetric, in -127..127. A channel's scale has the least squared error. It is raised if
+the accumulators would otherwise leave the range in which the machine rounds exactly.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ LARGEST = 127
 """Largest magnitude of a weight; -128 is left out so that two products share a multiplier."""
 
 SHARES = np.linspace(1.0, 0.6, 41)
-"""Shares of a channel's largest weight that are tried as its range."""
+"""Shares of a channel's largest weight that the search tries as its range."""
 
 BIAS_LIMIT = 2.0**29
-"""Magnitude that an integer bias stays below; leaves room for the zero point's share."""
+"""Limit of an integer bias's magnitude; it leaves room for the zero point's part."""
 
 MARGIN = 1.001
-"""Keeps scales on the safe side of a limit through binary32's roundings."""
+"""Factor that keeps scales on the safe side of a limit despite binary32 rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,15 @@ class LayerWeights:
     Attributes
     ----------
     data : int8[...]
-        Weights in the float weights' layout.
+        Weights, in the layout of the float weights.
     scales : float32[channels]
-        Of the weights.
+        Scales of the weights.
     axis : int
-        Of the output channels.
+        Axis of the output channels.
     bias : int32[channels]
-        In units of input scale times weight scale.
+        Biases in units of `bias_scales`.
     bias_scales : float32[channels]
-        That product.
+        Input scale times weight scale.
     """
 
     data: np.ndarray
@@ -58,19 +58,19 @@ def quantise_weights(
     Parameters
     ----------
     weights : float32[...]
-        Of a convolution [Co, Ci / groups, KH, KW] or dense layer [K, Co].
+        Weights of a convolution [Co, Ci / groups, KH, KW] or dense layer [K, Co].
     bias : float[channels]
-        Real bias.
+        The real bias.
     axis : int
-        Of the output channels.
+        Axis of the output channels.
     x, y : Quantisation
-        Of the layer's input and output.
+        Quantisation of the layer's input and output.
     """
     rows = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1).astype(np.float64)
     scales = least_error_scales(rows)
     scales = np.maximum(scales, np.abs(bias) / (x.scale * BIAS_LIMIT) * MARGIN)
     smallest = SMALL_SCALE * y.scale / x.scale * MARGIN
-    # An input is at most 255 away from its zero point.
+    # An input differs from its zero point by at most 255.
     reach = 256 * np.abs(_rounded(rows, scales)).sum(axis=1) + np.abs(bias) / (x.scale * scales)
     wide = reach >= EXACT_LIMIT
     scales = np.where(wide, np.maximum(scales, smallest), scales)
@@ -89,12 +89,12 @@ def quantise_weights(
 
 
 def least_error_scales(rows: np.ndarray) -> np.ndarray:
-    """Return the scale of each row that rounds it with the least squared error.
+    """Return, for each row, the scale with the least squared rounding error.
 
     Parameters
     ----------
     rows : float64[channels, weights]
-        One channel each; a row of zeros gets a scale of 1 / 127.
+        One row per channel; a row of zeros gets a scale of 1 / 127.
 
     Returns
     -------

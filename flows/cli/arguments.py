@@ -1,7 +1,7 @@
-"""Arguments that several commands share, and what they mean.
+"""Arguments that several commands share, and the modules and configurations that they select.
 
-Functions that compile, load or show progress import what they need themselves: a command that finds
-its network in the cache does not wait for these imports.
+Functions that compile, load or show progress have their own imports, so a command that finds its
+network in the cache does not wait for them.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
-    """The configuration that the user chose; None for no choice.
+    """Return the configuration that the user chose; None if there is no choice.
 
     Raises
     ------
@@ -60,14 +60,14 @@ def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
 
 
 def changed(configuration: Configuration, changes: list[str]) -> Configuration:
-    """A configuration with `PARAM=VALUE` changes, which its name lists.
+    """Return a configuration with `PARAM=VALUE` changes, which its name lists.
 
     Raises
     ------
     ConfigurationError
         For an unknown parameter or a broken rule.
     UsageError
-        For a change of another form.
+        For a change with another form.
     """
     if not changes:
         return configuration
@@ -95,27 +95,27 @@ def load_module(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> "Module":
-    """Return the module of an artifact, or of a model, which is compiled or taken from the cache.
+    """Load an artifact, or compile a model or take its module from the cache.
 
     Parameters
     ----------
     configuration : Configuration or None
         None for the default, or an artifact's own.
     keep_all : bool
-        Compile so that every layer's output can be read.
+        Whether to compile so that every layer's output can be read.
     calibration : CalibrationOptions or None
         How to quantise a float model; None for a quantised one.
     overrides : InputOverrides
         Inputs and dimensions that the user fixed.
     placing : Placing
-        Who runs what; an artifact's network is compiled again if the user says so.
+        Side of each layer; if the user chose one, an artifact's network is compiled again.
 
     Raises
     ------
     UsageError
-        When an artifact should be quantised, or its inputs fixed.
+        If options ask to quantise an artifact or to fix its inputs.
     TilewrightError
-        As the importer, the quantiser, the compiler or `load` raise it.
+        As raised by the importer, the quantiser, the compiler or `load`.
     """
     from ...runtime.artifact import is_artifact, load
 
@@ -140,8 +140,8 @@ def placed_module(
 ) -> "Module":
     """Compile an artifact's network with the user's placement, or take it from the cache.
 
-    The cache key is the artifact's bytes, the options and this processor. Parameters and errors are
-    those of `load_module`.
+    The cache key consists of the artifact's bytes, the options and this processor. Parameters and
+    errors are those of `load_module`.
     """
     from ...compiler.host import host_target
     from ...runtime.artifact import load
@@ -192,7 +192,7 @@ def kept_module(
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
 ) -> CompileCache | None:
-    """The place of a model's module in the cache; None if the model is not a file."""
+    """Return the place of a model's module in the cache; None if the model is not a file."""
     if not source.is_file():
         return None
     more = (*(calibration.key() if calibration else ()), *overrides.key(), *placing.key())
@@ -257,17 +257,17 @@ def compile_placed(
             placement=placing.placement(),
             costs=costs,
             schedules=schedules or {},
-            cache=False,  # the callers keep the module under its file
+            cache=False,  # the callers cache the module by its file
         )
 
 
 def require_tools(device: str) -> None:
-    """Look for the tools of a device before a long computation.
+    """Check for the tools of a device before a long computation.
 
     Raises
     ------
     ToolError
-        When Verilator or a C++ compiler is missing, for `rtl`.
+        If Verilator or a C++ compiler is missing, for `rtl`.
     """
     if device == "rtl":
         find_verilator()
@@ -280,7 +280,7 @@ Advance = Callable[[str, int, int | None], None]
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[Advance]:
-    """A progress bar on stderr; nothing if stderr is not a terminal."""
+    """Show a progress bar on stderr; nothing if stderr is not a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -13,32 +13,32 @@ import numpy as np
 from ...errors import InputError, UsageError
 
 METHODS = ("minmax", "percentile", "entropy", "mse", "auto")
-"""Ways to choose ranges; `auto` tries all."""
+"""Methods that choose ranges; `auto` tries all."""
 
 DEFAULT_METHOD = "mse"
 
 MOST_SAMPLES = 100
-"""Samples for calibration by default; more samples change ranges little."""
+"""Default number of samples for calibration; more samples hardly change the ranges."""
 
 FEW_SAMPLES = 40
-"""A smaller file calibrates with all its samples."""
+"""Smallest number of samples of which only half calibrate."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """How to quantise a float model.
+    """The user's choices for the quantisation of a float model.
 
     Parameters
     ----------
-    path
+    path : Path
         Samples, as `samples.read_samples` reads them.
-    method
+    method : str
         One of `METHODS`.
-    keep_float
+    keep_float : tuple of str
         Layers that stay in float.
-    samples
-        How many rows of the file calibrate; None for `MOST_SAMPLES` and at most half of the file,
-        or all of fewer than `FEW_SAMPLES`.
+    samples : int or None
+        Number of rows of the file that calibrate. None for `MOST_SAMPLES` but at most half of the
+        file, or for all rows of a file with fewer than `FEW_SAMPLES`.
     """
 
     path: Path
@@ -47,12 +47,12 @@ class CalibrationOptions:
     samples: int | None = None
 
     def key(self) -> tuple[object, ...]:
-        """Return what a compiled module depends on, with the file's bytes.
+        """Return the part of the cache key, including the file's bytes.
 
         Raises
         ------
         InputError
-            When the file cannot be read.
+            If the file cannot be read.
         """
         try:
             digest = hashlib.sha256(self.path.read_bytes()).hexdigest()
@@ -72,9 +72,9 @@ def add_calibration(
 
     Parameters
     ----------
-    required
+    required : bool
         Whether `--calibrate` is required.
-    aliases
+    aliases : tuple of str
         Other names of `--calibration-samples`.
     """
     group = parser.add_argument_group("quantisation of float models")
@@ -98,7 +98,7 @@ def add_calibration(
 
 
 def chosen_calibration(arguments: argparse.Namespace) -> CalibrationOptions | None:
-    """Return the calibration asked for, or None.
+    """Return the requested calibration, or None.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def refuse_calibration(source: Path, calibration: CalibrationOptions | None) -> 
     Raises
     ------
     UsageError
-        If it was asked for.
+        If quantisation was requested.
     """
     if calibration is not None:
         raise UsageError(
@@ -135,13 +135,13 @@ def refuse_calibration(source: Path, calibration: CalibrationOptions | None) -> 
 
 
 def calibration_rows(count: int, asked: int | None) -> np.ndarray:
-    """Return which samples calibrate: evenly spread, as files are often sorted by class.
+    """Return the rows that calibrate, evenly spread because files are often sorted by class.
 
     Parameters
     ----------
-    count
+    count : int
         Samples in the file.
-    asked
+    asked : int or None
         Number of samples, or None for the default.
 
     Returns

@@ -36,5 +36,5 @@ def milliseconds_text(milliseconds: float) -> str:
 
 
 def cycles_text(cycles: int, clock_mhz: float) -> str:
-    """Return cycles and what they take at a clock."""
+    """Return cycles, and their time at a clock, as text."""
     return f"{cycles:,} cycles, {milliseconds_text(cycles / clock_mhz / 1e3)} at {clock_mhz:g} MHz"

@@ -1,4 +1,4 @@
-"""Single lines of result, for commands that import nothing else."""
+"""Result lines on stdout, for commands that avoid slow imports."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,16 +9,16 @@ NO_LAYERS = (
     "nothing runs on the accelerator, so there are no cycles to tell of; a float model is to be "
     "quantised first: see `tilewright quantise`, or give samples with `--calibrate FILE`"
 )
-"""Said of a network that is the host's alone."""
+"""Message for a network that runs entirely on the host."""
 
 
 def say(text: str) -> None:
-    """One line of result on stdout, as wide as it is."""
+    """Print one line of result on stdout, without wrapping."""
     print(text, flush=True)
 
 
 def configuration_sentence(configuration: Configuration) -> str:
-    """A configuration in one line."""
+    """Describe a configuration in one line."""
     return (
         f"{configuration.name} ({configuration.lanes_in}x{configuration.lanes_out} MACs a cycle, "
         f"{configuration.bus_bits}-bit bus, {scratchpad_bytes(configuration) / 1024:g} KiB of "
@@ -27,7 +27,7 @@ def configuration_sentence(configuration: Configuration) -> str:
 
 
 def search_sentence(search: Mapping[str, Any]) -> str:
-    """How schedules were chosen, in one line; see `execution.compile_graph`."""
+    """Say in one line how schedules were chosen; see `execution.compile_graph`."""
     return (
         f"schedules chosen by exact cycles ({search['measure']}), normally from "
         f"{search['candidates']} candidates a kernel"
@@ -35,5 +35,5 @@ def search_sentence(search: Mapping[str, Any]) -> str:
 
 
 def scratchpad_bytes(configuration: Configuration) -> int:
-    """Bytes of all scratchpads together."""
+    """Return the total bytes of all scratchpads."""
     return sum(configuration.size_bytes(memory) for memory in Memory if memory is not Memory.DRAM)

@@ -1,4 +1,4 @@
-"""`--fix` and `--dim`: inputs that shapes depend on, and open dimensions.
+"""`--fix` and `--dim`: values of inputs that determine shapes, and extents of open dimensions.
 
 Values also come from the file of samples. Callers in Python use `compiler.import_with_inputs`.
 """
@@ -37,9 +37,9 @@ class InputOverrides:
 
     Parameters
     ----------
-    fixed
-        Inputs by name, with the values that they always have.
-    dims
+    fixed : mapping
+        Constant values of inputs, by name.
+    dims : mapping
         Extents of open dimensions by name.
     """
 
@@ -47,7 +47,7 @@ class InputOverrides:
     dims: Mapping[str, int]
 
     def key(self) -> tuple[object, ...]:
-        """Return what a compiled module depends on; empty where nothing is given."""
+        """Return the part of the cache key; empty if there are no overrides."""
         fixed = [(name, str(a.dtype), a.tolist()) for name, a in sorted(self.fixed.items())]
         return (*fixed, *sorted(self.dims.items()))
 
@@ -81,7 +81,7 @@ def _parse(text: str) -> tuple[str, np.ndarray]:
 
 
 def refuse_overrides(artifact: Path, overrides: InputOverrides) -> None:
-    """Refuse overrides beside an artifact, whose shapes are what they are.
+    """Reject overrides for an artifact, because its shapes are fixed.
 
     Raises
     ------
@@ -116,19 +116,19 @@ def chosen_dims(arguments: argparse.Namespace) -> dict[str, int]:
 
 
 def fixes_of_samples(need: "NeedsInputError", path: Path | None) -> dict[str, np.ndarray]:
-    """Return the values that an input file has for the inputs that must be known.
+    """Return the values in an input file for the inputs that determine shapes.
 
     Parameters
     ----------
     need : NeedsInputError
-        Names them.
+        The error that names these inputs.
     path : Path or None
-        The file: an array of each name, one row for each sample, all rows alike.
+        A file with an array for each name: one row per sample, all rows equal.
 
     Raises
     ------
     NeedsInputError
-        If there is no file, or it has no such array.
+        If there is no file, or it lacks such an array.
     InputError
         If samples differ, so that one network cannot be made for all of them.
     """

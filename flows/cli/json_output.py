@@ -1,4 +1,4 @@
-"""Results for machines: JSON to a file or to stdout."""
+"""JSON output of results, to a file or to stdout."""
 
 import json
 import sys
@@ -10,12 +10,12 @@ from ...errors import UsageError
 
 
 def check_json(target: str | None) -> None:
-    """Refuse a name that may be a model's, and a file that is there and no JSON.
+    """Reject a file name that may be a model's, and an existing file that is not JSON.
 
     Raises
     ------
     UsageError
-        Before anything long begins.
+        Before any long computation.
     """
     if target in (None, "-"):
         return
@@ -37,12 +37,12 @@ def check_json(target: str | None) -> None:
 
 
 def write_json(target: str, values: Any) -> None:
-    """Write JSON to a file, or to stdout where the target is `-`.
+    """Write JSON to a file, or to stdout if the target is `-`.
 
     Raises
     ------
     UsageError
-        When the file cannot be written, or is one that `check_json` refuses.
+        If the file cannot be written, or `check_json` rejects it.
     """
     check_json(target)
     text = json.dumps(values, indent=2) + "\n"

@@ -1,7 +1,7 @@
 """The command line `tilewright`: parse, call the command, turn errors into one line and a code.
 
 Exit codes: 0 success, 1 an error in the user's model, design or data, 2 usage, 3 a missing tool,
-130 interrupted, 141 the reader of a pipe went away.
+130 interrupted, 141 the reader of a pipe closed it.
 """
 
 import argparse
@@ -30,20 +30,20 @@ COMMANDS: Mapping[str, str] = {
     "quantise": "quantise a float model with a few samples",
     "conformance": "run ONNX's own operator tests on the host",
 }
-"""What each file of `commands/` does, in the order of `--help`."""
+"""Summary of each file of `commands/`, in the order of `--help`."""
 
 SPELLINGS = {"quantize": "quantise"}
-"""Other spellings of commands, which `--help` leaves out."""
+"""Other spellings of commands, which `--help` omits."""
 
 INVALID_CHOICE = re.compile(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)")
-"""What argparse says of a word that is none of several."""
+"""Message of argparse for a word that is not one of the choices."""
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises what argparse would print, so that all errors look alike."""
+    """A parser that raises the errors that argparse would print, so that all errors look alike."""
 
     def error(self, message: str) -> NoReturn:
         if found := INVALID_CHOICE.fullmatch(message):
@@ -62,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Prints the versions; the contract is imported for this alone."""
+    """Print the versions; only this action imports the contract."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> NoReturn:
         from ...isa.configuration import CONTRACT_VERSION
@@ -72,10 +72,9 @@ class _Version(argparse.Action):
 
 
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The parser of all commands, with the arguments of the one that a command line names.
+    """Return the parser of all commands, with the arguments of the command that is given.
 
-    A command imports what it works with, which takes time; `--help` and other commands do not wait
-    for it.
+    The imports of a command take time. `--help` and other commands do not wait for them.
     """
     common = _Parser(add_help=False)
     common.add_argument(
@@ -131,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def guarded(call: Callable[[], None], *, verbose: bool = False) -> int:
-    """Call, turn what is raised into one line on stderr, and return the exit code.
+    """Call a function, turn an exception into one line on stderr, and return the exit code.
 
     Parameters
     ----------
@@ -180,7 +179,7 @@ def _escape_what_cannot_be_printed() -> None:
 
 
 def _drop_buffered_output() -> None:
-    """Forget what is still buffered, which would raise again when Python exits."""
+    """Drop output that is still buffered, because it would raise again when Python exits."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

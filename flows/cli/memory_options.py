@@ -43,7 +43,7 @@ def add_stalls(memory) -> None:
 
 
 def refuse_memory(arguments: argparse.Namespace) -> None:
-    """Refuse these options where they have no effect.
+    """Reject these options if they have no effect.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def refuse_memory(arguments: argparse.Namespace) -> None:
 
 
 def memory_model(arguments: argparse.Namespace) -> MemoryModel:
-    """Return the main memory asked for.
+    """Return the requested model of main memory.
 
     Raises
     ------

@@ -21,15 +21,20 @@ FIGURES = ("host_gops", "host_gbps", "link_gbps", "segment_us")
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Which side runs each layer, as asked for; None for figures that were not given.
+    """The user's placement; figures that were not given are None.
 
     Parameters
     ----------
-    policy, forced
+    policy : str
+    forced : tuple of tuple
         See `compiler.placement.Placement`.
-    clock, host_gops, host_gbps, link_gbps, segment_us
+    clock : float
+    host_gops : float or None
+    host_gbps : float or None
+    link_gbps : float or None
+    segment_us : float or None
         See `compiler.placement.costs`.
-    stated
+    stated : bool
         Whether the user named a policy, which then overrides an artifact's own.
     """
 
@@ -48,7 +53,7 @@ class Placing:
         return self.policy == POLICIES[0] and not self.forced
 
     def key(self) -> tuple[object, ...]:
-        """Return what a compiled module depends on; empty for the default."""
+        """Return the part of the cache key; empty for the default."""
         if self.is_default:
             return ()
         measured = (self.costs(),) if self.policy == "cost" else ()
@@ -61,7 +66,7 @@ class Placing:
         return Placement(self.policy, self.forced)
 
     def costs(self) -> "Costs":
-        """Return the figures for estimates: as given, measured on this machine, or assumed."""
+        """Return the figures for estimates: given, measured on this machine, or assumed."""
         from ...compiler.placement.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
@@ -108,17 +113,17 @@ def add_placement(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_placing(arguments: argparse.Namespace, *, places: bool = False) -> Placing:
-    """Return the placement asked for.
+    """Return the requested placement.
 
     Parameters
     ----------
-    places
-        Whether the command estimates times without `--table` too.
+    places : bool
+        Whether the command also estimates times without `--table`.
 
     Raises
     ------
     UsageError
-        For a wrong form, figures that are not positive, or options without effect.
+        For a malformed option, figures that are not positive, or options without effect.
     """
     forced = []
     for text in arguments.place:

@@ -1,4 +1,4 @@
-"""`--schedules` and `--schedule`: the steps of every layer, to read, edit and give back."""
+"""`--schedules` and `--schedule`: write the schedule steps of every layer, and read edited ones."""
 
 import argparse
 from pathlib import Path
@@ -20,12 +20,12 @@ def add_schedules(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return what `--schedule` says: steps by layer.
+    """Return the steps of `--schedule`, by layer.
 
     Raises
     ------
     UsageError
-        When a file cannot be read, or has no schedule for its layer.
+        If a file cannot be read, or has no schedule for its layer.
     """
     from ...compiler.given_schedules import read_schedules
 

@@ -1,4 +1,4 @@
-"""The table of who runs what and why: JSON values, rows and sentences."""
+"""The placement table: each layer's side and the reason, as JSON values, rows and sentences."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ UNABLE = "cannot run there: ", "unable: "
 def placement_of(
     module: "Module", placing: "Placing", memory: "MemoryModel | None" = None
 ) -> dict[str, Any]:
-    """Return who runs what and why, as JSON values; see `compiler.placement.placement_report`.
+    """Return the placement as JSON values; see `compiler.placement.placement_report`.
 
     Times are estimated from the stated or measured figures, whatever the module was compiled with.
     Layers that run on the host but could run on the accelerator are estimated there too. Each row
@@ -44,7 +44,7 @@ def placement_of(
 
     Parameters
     ----------
-    memory
+    memory : MemoryModel or None
         Memory of the accelerator, without random stalls; the default model if None.
     """
     from ...compiler.graph import is_accelerated
@@ -89,7 +89,7 @@ def layers_of(module: "Module", memory: "MemoryModel | None" = None):
 
 
 def cycles_of(module: "Module", memory: "MemoryModel | None" = None) -> list[int]:
-    """Return how much later the run ends because of each layer; the cycles sum to the run's."""
+    """Return the cycles by which each layer delays the end of the run; their sum is the run's."""
     from ...runtime.profile import layer_cycles
     from ...sim.timing import time_program
 
@@ -97,7 +97,7 @@ def cycles_of(module: "Module", memory: "MemoryModel | None" = None) -> list[int
     for segment in module.segments:
         timing = time_program(segment.program, module.configuration, memory)
         counts = [count or 0 for count in layer_cycles(segment, timing.spans)]
-        counts[-1] += timing.cycles - sum(counts)  # what follows the last retirement
+        counts[-1] += timing.cycles - sum(counts)  # the cycles after the last retirement
         found += counts
     return found
 

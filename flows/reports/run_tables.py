@@ -1,4 +1,4 @@
-"""What a run gave: tables and sentences for people, JSON values for machines."""
+"""Results of a run: tables and sentences for people, JSON values for machines."""
 
 import json
 from collections.abc import Callable
@@ -63,9 +63,9 @@ def say_cycles(profile: Profile, say: Callable[[str], None] = report.say) -> Non
 
 
 def to_json(outcome: RunOutcome, clock_mhz: float = DEFAULT_CLOCK_MHZ) -> dict[str, Any]:
-    """A run as JSON values.
+    """Return a run as JSON values.
 
-    `macs` of the totals count the accelerator's multiplications, `all_macs` also the host's.
+    In the totals, `macs` are the accelerator's multiplications; `all_macs` include the host's.
     """
     configuration = outcome.module.configuration
     profile, speed = outcome.profile.to_json(), speed_of(outcome.profile, clock_mhz)

@@ -1,4 +1,4 @@
-"""How fast a network runs: milliseconds per sample and inferences per second, at a clock."""
+"""Speed of a network: milliseconds per sample and inferences per second, at a clock."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,9 +16,9 @@ class Speed:
     clock_mhz : float
         Clock of the accelerator.
     accelerator_ms : float or None
-        None where nothing runs there, or the device does not know the time.
+        Time on the accelerator; None if it runs nothing, or the device does not measure time.
     host_ms : float or None
-        As measured on this machine; None where the host has nothing to do.
+        Time measured on this machine; None if the host runs nothing.
     """
 
     clock_mhz: float

@@ -1,4 +1,4 @@
-"""What a run looks like in the terminal: tables and sentences, on stdout."""
+"""Tables and sentences about a run, for the terminal."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ OPERATOR_COLUMNS = 10, 20
 """Fewest and most columns of the operators of a layer's nodes."""
 
 LAYOUTS = (True, 7, True), (False, 7, True), (False, 6, True), (False, 6, False)
-"""Of the per-layer table, the first that fits is taken: whether counts are exact, how many columns
-follow the names, and whether operators stand before them."""
+"""Layouts of the per-layer table, widest first: whether counts are exact, the number of columns
+after the names, and whether operators come before these columns. The first that fits is used."""
 
 RESHAPE = "reshape"
 
@@ -36,8 +36,8 @@ TARGETS = {ACCELERATOR: "accel"}
 def layer_table(profile: Profile) -> Table:
     """The per-layer table with totals, as wide as the terminal.
 
-    Reshapes that cost nothing are left out; `free_sentence` counts them. A narrow terminal gets
-    rounded counts, then no instructions, then no operators.
+    Reshapes that cost nothing are left out; `free_sentence` counts them. On a narrow terminal,
+    counts are rounded, then instructions are omitted, then operators.
     """
     layers = [layer for layer in profile.layers if not is_free(layer)]
     cycles = "cycles" if profile.cycles is None or profile.exact else "cycles (no stalls)"
@@ -69,12 +69,12 @@ def layer_table(profile: Profile) -> Table:
 
 
 def is_free(layer: LayerProfile) -> bool:
-    """Whether a layer only gives an array another shape, which moves nothing."""
+    """Whether a layer only reshapes an array, which moves no data."""
     return layer.target == HOST and layer.op == RESHAPE
 
 
 def free_sentence(count: int) -> str:
-    """How many reshapes a table leaves out."""
+    """Say how many reshapes a table leaves out."""
     return f"+ {count} reshape{'s' * (count != 1)} at no cost"
 
 
@@ -96,7 +96,7 @@ def _layer_cells(layer: LayerProfile, exact: bool) -> list[str]:
 
 
 def microseconds(*layers: LayerProfile) -> str:
-    """What layers of the host took together; a dash where it was not measured."""
+    """Return the total time of host layers; a dash if it was not measured."""
     times = [layer.microseconds for layer in layers if layer.microseconds is not None]
     return f"{sum(times):,.0f} us" if times else "-"
 
@@ -118,7 +118,7 @@ def _total_cells(profile: Profile, exact: bool) -> list[str]:
 
 
 def shorten(text: str, width: int, joint: str = " + ") -> str:
-    """A text of at most `width` characters, without its middle; of joined names the outer ones."""
+    """Cut the middle of a text to fit `width` characters; of joined names, keep the outer ones."""
     first, *others = text.split(joint)
     choices = [text, *(joint.join((first, "…", *last)) for last in (others[-1:], ()) if others)]
     fitting = (choice for choice in choices if len(choice) <= width)
@@ -127,7 +127,7 @@ def shorten(text: str, width: int, joint: str = " + ") -> str:
 
 
 def rounded(number: int | None) -> str:
-    """A whole number with three or more digits and a unit from 10,000 on."""
+    """Return an integer with three or more digits, and with a unit from 10,000 on."""
     if number is None or number < 10_000:
         return grouped(number)
     for size, unit in ((1e9, "G"), (1e6, "M")):
@@ -137,23 +137,23 @@ def rounded(number: int | None) -> str:
 
 
 def rounded_bytes(number: int | None) -> str:
-    """`rounded` with a unit of bytes."""
+    """Return `rounded` with a unit of bytes."""
     text = rounded(number)
     return text if number is None else f"{text}B" if " " in text else f"{text} B"
 
 
 def grouped(number: int | None) -> str:
-    """A whole number in groups of three digits; a dash for None."""
+    """Return an integer in groups of three digits; a dash for None."""
     return "-" if number is None else f"{number:,}"
 
 
 def percent(share: float | None) -> str:
-    """A share of one in per cent; a dash for None."""
+    """Return a share of one in per cent; a dash for None."""
     return "-" if share is None else f"{share:.1%}"
 
 
 def host_sentence(profile: Profile) -> str:
-    """Which steps the host runs, and how many of each, in words."""
+    """Say which steps the host runs, and how many of each."""
     targets = Counter(layer.target for layer in profile.layers)
     accelerated = targets[ACCELERATOR]
     if accelerated == len(profile.layers):
@@ -169,18 +169,18 @@ def host_sentence(profile: Profile) -> str:
 
 
 def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
-    """Accuracy, and the share of outputs that equal those of the input file.
+    """Return the accuracy, and the share of outputs that equal those of the input file.
 
     Parameters
     ----------
-    outputs
+    outputs : ndarray
         [samples, ...]: the network's first output.
 
     Returns
     -------
     dict
-        `accuracy` where labels are known; where outputs are, `equal_samples` and `equal_values` as
-        shares, and `sqnr_db`, the ratio of signal to noise, for floats that are not all equal.
+        `accuracy` if labels are known. If outputs are known, `equal_samples` and `equal_values` as
+        shares and, for floats that are not all equal, the signal-to-noise ratio `sqnr_db`.
     """
     found: dict[str, float] = {}
     flat = outputs.reshape(len(outputs), -1)
@@ -200,7 +200,7 @@ def agreement(outputs: np.ndarray, samples: Samples) -> dict[str, float]:
 
 
 def agreement_sentences(found: dict[str, float], count: int) -> list[str]:
-    """`agreement` in words: what matters to a user first, equality of bits last."""
+    """Describe `agreement` in words: accuracy first, equality of bits last."""
     lines = []
     if "accuracy" in found:
         lines.append(f"accuracy: {found['accuracy']:.2%} of {count} labels")
@@ -221,7 +221,7 @@ def _equal(tallies: Sequence[Tally]) -> str:
 
 
 def comparison_sentences(comparison: Comparison, module: Module) -> list[str]:
-    """What was compared, and how it came out."""
+    """Say what was compared, and with what result."""
     layers = [tally for tally in comparison.layers.values() if tally.values]
     kernels = [tally for tally in comparison.kernels.values() if not tally.tolerance]
     rounded = [tally for tally in comparison.kernels.values() if tally.tolerance]

@@ -1,4 +1,4 @@
-"""A run as a timeline for Perfetto and `chrome://tracing`: who worked when, and why not.
+"""Trace of a run for Perfetto and `chrome://tracing`: the work and waits of every unit.
 
 One process per segment, one thread per unit and per memory channel. Times are those at a clock, in
 whole nanoseconds; `cycle` and `cycles` of a slice are exact. Format: "Trace Event Format", Google,
@@ -49,7 +49,7 @@ class Clock:
 
 
 def trace_events(segments: Sequence[TimedSegment], clock: Clock) -> Iterator[Event]:
-    """All events of a trace; segments follow each other in time."""
+    """Yield all events of a trace; segments follow each other in time."""
     begin, flows = 0, count(1)
     for number, segment in enumerate(segments):
         slices = list(track_slices(segment))
@@ -108,7 +108,7 @@ def _flows(
     slices: Sequence[TraceSlice],
     flows: Iterator[int],
 ) -> Iterator[Event]:
-    """An arrow per token, from the end of the work that gives it to the work that takes it.
+    """Yield an arrow per token, from the end of the work that gives it to the work that takes it.
 
     Times are cycles here and in `_counters`.
     """
@@ -129,7 +129,7 @@ def _flows(
 
 
 def _counters(number: int, begin: int, segment: TimedSegment) -> Iterator[Event]:
-    """Bytes a cycle on the bus, and instructions that wait in each queue."""
+    """Yield bytes per cycle on the bus, and the number of instructions in each queue."""
     timing = segment.timing
     cycles, bus = timing.cycles, timing.configuration.bus_bytes
     width = max(LEAST_BIN_CYCLES, -(-cycles // BINS))
@@ -167,7 +167,7 @@ def trace_json(
     device: str,
     clock_mhz: float = DEFAULT_CLOCK_MHZ,
 ) -> dict[str, Any]:
-    """A whole trace as JSON values."""
+    """Return a whole trace as JSON values."""
     first = segments[0].timing if segments else None
     other = {
         "network": network,
@@ -186,7 +186,7 @@ def trace_json(
 
 
 def _what(segments: Sequence[TimedSegment]) -> str:
-    """What the slices are: the model's, or what hardware measured where the two differ."""
+    """Say whether slices are the model's, or measured by hardware where the two differ."""
     if not all(segment.agrees for segment in segments):
         return "start to retirement alone: random stalls are not in the timing model"
     if any(segment.timing.memory.stall_probability for segment in segments):
@@ -201,12 +201,12 @@ def write_trace(
     device: str,
     clock_mhz: float = DEFAULT_CLOCK_MHZ,
 ) -> None:
-    """Write a trace, one event a line.
+    """Write a trace, one event per line.
 
     Raises
     ------
     UsageError
-        When the file cannot be written.
+        If the file cannot be written.
     """
     values = trace_json(segments, network, device, clock_mhz)
     events = ",\n".join(json.dumps(event) for event in values.pop("traceEvents"))
@@ -215,7 +215,7 @@ def write_trace(
 
 
 def trace_sentence(path: Path, clock_mhz: float) -> str:
-    """What a trace holds, and how to open it."""
+    """Say what a trace contains, and how to open it."""
     return (
         f"trace: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, times at {clock_mhz:g} MHz; open "
         "it at https://ui.perfetto.dev (the file stays on your machine) or in `chrome://tracing`"

@@ -1,7 +1,7 @@
 """The slices of a trace's tracks: work and waits of every unit, and bursts on main memory.
 
-Slices of one track never overlap. A unit's are its activity to the cycle, what it has left to do
-at the end excepted: there its track is empty.
+Slices of one track never overlap. A unit's slices show its activity, exact to the cycle, except
+after its last work, where its track is empty.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from .terminal import shorten
 NO_INSTRUCTION = -1
 
 LAYER_COLUMNS = 28
-"""Most characters of a layer's name in a slice's, which stands in little room."""
+"""Most characters of a layer's name in the name of a slice, which has little space."""
 
 
 class Track(IntEnum):
@@ -40,7 +40,7 @@ class Track(IntEnum):
 
     @property
     def title(self) -> str:
-        """What the track is called."""
+        """Title of the track."""
         if self in (Track.READ, Track.WRITE):
             return f"main memory: {self.name.lower()}"
         return self.name.replace("_SYNC", ": SYNC")
@@ -62,11 +62,11 @@ class TraceSlice:
 
     Parameters
     ----------
-    kind
+    kind : str
         `work`, `wait`, `sync` or `burst`.
-    instruction
+    instruction : int
         Index in the program, or `NO_INSTRUCTION`.
-    begin, end
+    begin, end : int
         First cycle, and first cycle after it.
     """
 
@@ -79,7 +79,7 @@ class TraceSlice:
 
 
 def track_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
-    """All slices of a segment; from start to retirement alone where the model does not agree."""
+    """Yield all slices of a segment; only start to retirement if the model does not agree."""
     if not segment.agrees:
         for unit in Unit:
             yield from _measured_slices(segment, unit)
@@ -93,13 +93,13 @@ def track_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
 
 
 def slice_name(segment: TimedSegment, index: int) -> str:
-    """What an instruction is called: its layer in few characters, and its mnemonic."""
+    """Return an instruction's name: its layer, shortened, and its mnemonic."""
     name, mnemonic = segment.layer_name(index), segment.program[index].mnemonic
     return f"{shorten(name, LAYER_COLUMNS)}: {mnemonic}" if name else mnemonic
 
 
 def wait_name(segment: TimedSegment, wait: Wait, by: int) -> str:
-    """What a unit waits for, in words that name the one that it waits for."""
+    """Describe a wait, and name the unit that is waited for."""
     other = Unit(int(segment.timing.links.unit[by])).name if by >= 0 else "another unit"
     return {
         Wait.MEMORY: "waits for main memory",
@@ -123,7 +123,7 @@ def _unit_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
 
 
 def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[TraceSlice]:
-    """SYNCs pass beside the work of others, so they have a track of their own."""
+    """Yield the slices of SYNCs, which have their own track because they overlap other work."""
     links, timing = segment.timing.links, segment.timing
     mine = links.of_unit(unit)
     syncs = mine[~links.works[mine]]
@@ -138,7 +138,7 @@ def _sync_slices(segment: TimedSegment, unit: Unit) -> Iterator[TraceSlice]:
 
 
 def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[TraceSlice]:
-    """From start to retirement; an instruction that starts behind another shows from there on."""
+    """Yield slices from start to retirement; an overlapped one begins as the previous one ends."""
     assert segment.spans is not None
     free, track = 0, Track[unit.name]
     for index in segment.timing.links.of_unit(unit).tolist():
@@ -148,7 +148,7 @@ def _measured_slices(segment: TimedSegment, unit: Unit) -> Iterator[TraceSlice]:
 
 
 def _fetch_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
-    """Per word: its way from main memory, its beats, and how long a full queue holds it back."""
+    """Yield, per word, its way from main memory, its beats, and its wait for a full queue."""
     timing = segment.timing
     beats = word_bytes(timing.configuration) // timing.configuration.bus_bytes
     words, entered = timing.column("word").tolist(), timing.column("entered").tolist()
@@ -171,7 +171,7 @@ def _fetch_slices(segment: TimedSegment) -> Iterator[TraceSlice]:
 
 
 def _burst_slices(segment: TimedSegment, track: Track, beats: Beats) -> Iterator[TraceSlice]:
-    """From the first to the last beat of each burst."""
+    """Yield a slice from the first to the last beat of each burst."""
     if not beats.cycle.size:
         return
     first = np.flatnonzero(np.diff(beats.burst, prepend=-1))

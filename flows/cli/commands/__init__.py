@@ -1,6 +1,6 @@
 """The subcommands of `tilewright`, one file each.
 
-A command file has `add(parser, common)`, which adds its arguments to the parser (`common` holds
-those of every command), and a function of the command's name, which takes the parsed arguments and
-returns nothing. Errors are raised.
+A command file has two functions. `add(parser, common)` adds the command's arguments to the parser;
+`common` has the arguments of every command. The function with the command's name takes the parsed
+arguments and returns nothing. Errors are raised.
 """

@@ -79,9 +79,9 @@ def ablation(arguments: argparse.Namespace) -> None:
     Raises
     ------
     UsageError
-        For arguments that make no sense together.
+        For arguments that conflict.
     ToolError
-        If a figure is asked for and Matplotlib is missing.
+        If a figure is requested and Matplotlib is missing.
     TilewrightError
         For a problem with the model, the machine or the memory.
     """
@@ -106,12 +106,12 @@ def ablation(arguments: argparse.Namespace) -> None:
 
 
 def check_figure(figure: Path | None) -> None:
-    """Refuse a figure that cannot be drawn.
+    """Reject a figure that cannot be drawn.
 
     Raises
     ------
     UsageError, ToolError
-        Before anything long begins.
+        Before any long computation.
     """
     if figure is None:
         return
@@ -155,7 +155,7 @@ def read_graph(
     Raises
     ------
     TilewrightError
-        As the importer or the artifact's reader says.
+        As raised by the importer or the artifact's reader.
     """
     if is_artifact(source):
         refuse_overrides(source, overrides)
@@ -175,7 +175,7 @@ def read_graph(
 def ablate_network(
     graph: Graph, configuration: Configuration, memory: MemoryModel, arguments: argparse.Namespace
 ) -> None:
-    """Measure a network's variants, and give the results in every form asked for."""
+    """Measure a network's variants, and write the results in every requested form."""
     found = variants(graph, configuration)
     layers = len(graph.nodes)
     results = []
@@ -204,7 +204,7 @@ def ablate_layers(
     memory: MemoryModel,
     arguments: argparse.Namespace,
 ) -> None:
-    """Measure layers at every depth, and give the results in every form asked for."""
+    """Measure layers at every depth, and write the results in every requested form."""
     layers = []
     with progress_bar() as advance:
         for number, shape in enumerate(shapes):
@@ -240,7 +240,7 @@ def deliver(
     above: Sequence[str],
     below: Sequence[str] = (),
 ) -> None:
-    """Write JSON where asked for; print table and lines around it unless JSON goes there."""
+    """Write JSON if requested; print the table and its lines unless JSON goes to stdout."""
     if target:
         write_json(target, values)
     if target != "-":

@@ -1,4 +1,4 @@
-"""`tilewright compile`: turn a model into an artifact, and say how good its schedules are."""
+"""`tilewright compile`: compile a model to an artifact, and rate its schedules."""
 
 import argparse
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def compile_(arguments: argparse.Namespace) -> None:
-    """Compile and write.
+    """Compile a model and write the artifact.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def compile_(arguments: argparse.Namespace) -> None:
         save(module, target)
         if kept is not None and target.is_file():
             kept.keep(target, report)
-        elif kept is not None:  # nothing can be read back from a device or a pipe
+        elif kept is not None:  # a device or a pipe cannot be read back
             kept.save(module)
             found = kept.read()
     if arguments.table or arguments.json or arguments.schedules:
@@ -119,7 +119,7 @@ def compile_(arguments: argparse.Namespace) -> None:
 
 
 def bound_sentence(report: Mapping[str, Any], clock_mhz: float) -> str:
-    """Return how far a network is from its lower bound."""
+    """Return a sentence about a network's distance from its lower bound."""
     bound = f"lower bound {report['bound']:,} cycles"
     if report["cycles"] is None:
         return bound
@@ -130,7 +130,7 @@ def bound_sentence(report: Mapping[str, Any], clock_mhz: float) -> str:
 
 
 def memory_sentence(report: Mapping[str, Any]) -> str:
-    """Return what the network needs in memory, and the least that it could need."""
+    """Return a sentence about the network's memory and its lower bound."""
     windows, host = report["windows"], report["host"]
     parts = []
     if windows:

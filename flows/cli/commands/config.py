@@ -68,7 +68,7 @@ def show(arguments: argparse.Namespace) -> None:
     Raises
     ------
     ConfigurationError
-        If there is none, or it breaks a rule.
+        If it does not exist, or breaks a rule.
     """
     configuration = _chosen(arguments)
     if arguments.json:
@@ -99,12 +99,12 @@ def show(arguments: argparse.Namespace) -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Say that a configuration is legal.
+    """Check that a configuration is legal, and say so.
 
     Raises
     ------
     ConfigurationError
-        If it is not, with every broken rule.
+        If it is not legal; the message lists every broken rule.
     """
     say(f"legal: {configuration_sentence(_chosen(arguments))}")
 

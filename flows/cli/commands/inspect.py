@@ -1,4 +1,4 @@
-"""`tilewright inspect`: what an artifact holds, down to its instructions."""
+"""`tilewright inspect`: show the content of an artifact, down to its instructions."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ def inspect(arguments: argparse.Namespace) -> None:
     Raises
     ------
     ArtifactError
-        When the file is not a whole artifact.
+        If the file is not a complete artifact.
     UsageError
-        When there is no such layer.
+        If there is no such layer.
     """
     module = load(arguments.source)
     wanted = select(module, arguments.layer)
@@ -59,12 +59,12 @@ def inspect(arguments: argparse.Namespace) -> None:
 
 
 def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
-    """Layers of that name, or with a node of that name, and their segments; all without a name.
+    """Find layers by their name or a node's, with their segments; all layers if `name` is None.
 
     Raises
     ------
     UsageError
-        Listing the layers that exist.
+        If there is none; the message lists the layers that exist.
     """
     everything = [
         (index, layer) for index, segment in enumerate(module.segments) for layer in segment.layers
@@ -83,7 +83,7 @@ def select(module: Module, name: str | None) -> list[tuple[int, Layer]]:
 
 
 def header(module: Module) -> Iterator[str]:
-    """Sentences about the whole artifact."""
+    """Yield sentences about the whole artifact."""
     yield f"network `{module.name}` for {report.configuration_sentence(module.configuration)}"
     names = layer_names(module)
     for step in module.steps:
@@ -103,7 +103,7 @@ def header(module: Module) -> Iterator[str]:
 
 
 def disassemble(segment: Segment, layer: Layer, name: str, nodes: Sequence[str]) -> str:
-    """A layer's instructions; above each what it is there for, where that changes."""
+    """Disassemble a layer; a note above an instruction states its purpose, if that changes."""
     comments: dict[int, str] = {}
     before = ""
     for index in range(layer.first, layer.last):
@@ -124,7 +124,7 @@ def disassemble(segment: Segment, layer: Layer, name: str, nodes: Sequence[str])
 
 
 def describe(module: Module, wanted: list[tuple[int, Layer]]) -> dict[str, Any]:
-    """An artifact as JSON values."""
+    """Return an artifact as JSON values."""
     names, nodes = layer_names(module), layer_nodes(module)
     configuration = module.configuration
     return {

@@ -1,4 +1,4 @@
-"""`tilewright passes`: what each pass of the front end makes of a model."""
+"""`tilewright passes`: show the effect of each pass of the front end on a model."""
 
 import argparse
 import time
@@ -21,7 +21,7 @@ from ..input_options import add_fixes, chosen_overrides
 from ..json_output import check_json, write_json
 
 IMPORTED = "import"
-"""What stands for the graph before the first pass."""
+"""Name of the graph before the first pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +30,17 @@ class PassResult:
 
     Parameters
     ----------
-    position, name
-        Which pass of the recipe, 0 for the import, and its function's name.
-    seconds
-        Time it took, without comparing.
-    nodes, accelerated
-        All nodes, and those of them that the accelerator may run.
-    difference
-        Largest difference of an output from the imported graph's, None where not compared. Passes
-        that recognise integer layers change roundings; all others must give 0.
+    position : int
+        Position of the pass; 0 for the import.
+    name : str
+        Name of the pass's function.
+    seconds : float
+        Time of the pass, without the comparison.
+    nodes, accelerated : int
+        Number of nodes, and of those that the accelerator may run.
+    difference : float or None
+        Largest difference of an output from the imported graph's; None if not compared. Passes
+        that recognise integer layers change the rounding. All others must give 0.
     """
 
     position: int
@@ -67,12 +69,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def passes(arguments: argparse.Namespace) -> None:
-    """Print a row for each pass, or the graph after one.
+    """Print a row for each pass, or the graph after one pass.
 
     Raises
     ------
     TilewrightError
-        When the model, the input or the pass is not as it should be.
+        For a problem with the model, the input or the pass.
     """
     check_json(arguments.json)
     last, overrides = _position(arguments.print_after), chosen_overrides(arguments)
@@ -101,14 +103,14 @@ def passes(arguments: argparse.Namespace) -> None:
 def follow(
     graph: Graph, inputs: Mapping[str, np.ndarray] | None = None, last: int = len(RECIPE)
 ) -> tuple[list[PassResult], Graph]:
-    """Apply the first `last` passes; return what each made, and the last graph.
+    """Apply the first `last` passes; return the result of each, and the last graph.
 
     Parameters
     ----------
-    graph
-        As imported.
-    inputs
-        One sample to compute every graph for; nothing to leave that out.
+    graph : Graph
+        The graph as imported.
+    inputs : mapping or None
+        One sample with which every graph is computed; None for no comparison.
     """
     expected = evaluate(graph, inputs) if inputs else {}
     results = []
@@ -127,7 +129,7 @@ def follow(
 
 
 def _difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float:
-    """Largest difference of any output; equal infinities and NaNs do not differ."""
+    """Return the largest difference of any output; equal infinities and NaNs do not differ."""
     largest = 0.0
     for name, array in expected.items():
         one, other = array.astype(np.float64), got[name].astype(np.float64)
@@ -139,12 +141,12 @@ def _difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray
 
 
 def _position(name: str | None) -> int:
-    """How many passes to apply.
+    """Return the number of passes to apply.
 
     Raises
     ------
     UsageError
-        For a pass that does not exist, listing those that do.
+        For an unknown pass; the message lists those that exist.
     """
     names = [IMPORTED, *(step.__name__ for step in RECIPE)]
     if name is None:

@@ -1,4 +1,4 @@
-"""`tilewright quantise`: a float model into an int8 one, with an account of what that costs."""
+"""`tilewright quantise`: quantise a float model to int8, and report the loss of accuracy."""
 
 import argparse
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..json_output import check_json, write_json
 
 SUFFIX = "_int8.onnx"
 NAME_COLUMNS = 40
-"""Most columns of a layer's name."""
+"""Widest column of layer names."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -32,12 +32,12 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def quantise(arguments: argparse.Namespace) -> None:
-    """Quantise, write, evaluate, report.
+    """Quantise a model, write it, evaluate it and report.
 
     Raises
     ------
     TilewrightError
-        When the model, the samples or a path is not as it should be.
+        For a problem with the model, the samples or a path.
     """
     check_json(arguments.json)
     calibration, overrides = chosen_calibration(arguments), chosen_overrides(arguments)
@@ -103,7 +103,7 @@ def show(made: QuantisedModel, agreement: Agreement, share: float, target: Path)
 
 
 def steps_sentence(made: QuantisedModel) -> str:
-    """Which steps were kept, in words."""
+    """Say which steps were kept."""
     result = made.result
     steps = ["biases corrected"] if result.corrected else []
     if result.equalised:
@@ -114,7 +114,7 @@ def steps_sentence(made: QuantisedModel) -> str:
 
 
 def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]:
-    """How the quantised network compares with the float one, in words."""
+    """Say how the quantised network compares with the float one."""
     seen = "that calibration did not see" if len(made.others) else "that calibrated: no others here"
     lines = [f"evaluated on {agreement.samples} samples {seen}"]
     if agreement.accuracy is not None:
@@ -133,7 +133,7 @@ def agreement_sentences(made: QuantisedModel, agreement: Agreement) -> list[str]
 def to_json(
     made: QuantisedModel, agreement: Agreement, share: float, target: Path
 ) -> dict[str, Any]:
-    """The report as JSON values."""
+    """Return the report as JSON values."""
     result = made.result
     return {
         "network": result.graph.name,

@@ -101,7 +101,7 @@ def write_report(arguments: argparse.Namespace) -> None:
 
 
 def measure(module: Module, memory: MemoryModel, path: Path | None) -> tuple[Result, ...]:
-    """Return what the hardware measures for one sample."""
+    """Return the hardware's measurements for one sample."""
     if path is None:
         samples = random_samples(module.graph, 1, 0)
     else:

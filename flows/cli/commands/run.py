@@ -60,13 +60,13 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Load, run, compare, report.
+    """Load a network, run it, compare and report.
 
     Raises
     ------
     TilewrightError
-        For a problem with the model, the inputs, the arguments or the tools; DeviceError if a
-        comparison finds a difference.
+        For a problem with the model, the inputs, the arguments or the tools. A difference in a
+        comparison raises DeviceError.
     """
     check_json(arguments.json)
     check_arguments(arguments)
@@ -111,12 +111,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse arguments that make no sense together.
+    """Reject arguments that conflict.
 
     Raises
     ------
     UsageError
-        Naming the argument.
+        If arguments conflict; the message names one.
     """
     if arguments.device not in DEVICES:
         raise UsageError(
@@ -155,7 +155,7 @@ def choose_samples(arguments: argparse.Namespace, module: Module) -> Samples:
 
 
 def waveform_sentence(path: Path) -> str:
-    """Return what a waveform holds, and how to open it."""
+    """Say what a waveform contains, and how to open it."""
     return (
         f"waveform: `{path}`, {path.stat().st_size / 1e6:,.1f} MB, all signals of the run; open it "
         f"with `gtkwave {path}` or `surfer {path}`"

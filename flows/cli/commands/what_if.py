@@ -20,7 +20,7 @@ from ..json_output import write_json
 
 LATENCIES = 16, 64, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
-"""What is varied by default."""
+"""Properties that vary by default."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def what_if(arguments: argparse.Namespace) -> None:
 def asked(
     arguments: argparse.Namespace,
 ) -> tuple[dict[str, Sequence[Any]], dict[str, list[int]]]:
-    """Return which properties of the memory vary, and which of the hardware."""
+    """Return the properties of the memory and of the hardware that vary."""
     memories: dict[str, Sequence[Any]] = {}
     machines: dict[str, list[int]] = {}
     for name in ("latency", "outstanding"):
@@ -95,12 +95,12 @@ def asked(
 
 
 def numbers(option: str, text: str, separator: str = " ") -> list[int]:
-    """Return whole numbers, given with commas between them.
+    """Parse integers separated by commas.
 
     Raises
     ------
     UsageError
-        Naming the option.
+        For anything else; the message names the option.
     """
     try:
         return [int(part, 0) for part in text.split(",")]
@@ -112,7 +112,7 @@ def numbers(option: str, text: str, separator: str = " ") -> list[int]:
 
 
 def bandwidths(text: str) -> list[tuple[int, int]]:
-    """Return pairs of beats and cycles.
+    """Parse pairs of beats and cycles.
 
     Raises
     ------

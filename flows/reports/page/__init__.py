@@ -1,4 +1,4 @@
-"""The page of `tilewright report`: data from the timing model, one file of HTML to show them."""
+"""The page of `tilewright report`: data from the timing model in a single HTML file."""
 
 from .data import report_data
 from .render import render

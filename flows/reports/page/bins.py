@@ -1,4 +1,4 @@
-"""Activity over time: how many cycles of each slot of time every unit spends on what."""
+"""Activity over time: cycles that each unit spends on each activity, per time slot."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,17 +11,17 @@ from ...execution.timed import TimedSegment
 from ..trace_slices import Track, track_slices
 
 SLOTS = 160
-"""As many as a page 1,280 pixels wide shows well."""
+"""Number of slots that a page 1,280 pixels wide shows well."""
 
 FETCH_WAITS = {
     "work": Wait.WORK,
     "waits for main memory": Wait.MEMORY,
 }
-"""What FETCH's slices are in a unit's words; all others are queues."""
+"""States of a unit that correspond to FETCH's slices; all other slices are queues."""
 
 
 def activity_bins(segments: Sequence[TimedSegment]) -> dict[str, Any]:
-    """Cycles per slot: by unit and `Wait`, and beats per slot of each channel and its owner."""
+    """Return cycles per slot by unit and `Wait`, and beats per slot by channel and owner."""
     total = sum(segment.timing.cycles for segment in segments)
     width = max(1, -(-total // SLOTS))
     edges = np.arange(0, total + width, width)
@@ -69,7 +69,7 @@ def activity_bins(segments: Sequence[TimedSegment]) -> dict[str, Any]:
 
 
 def _overlap(spans: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Cycles of each slot that disjoint spans, int64[2, spans], cover."""
+    """Return the cycles of each slot that disjoint spans, int64[2, spans], cover."""
     if not spans.size:
         return np.zeros(edges.size - 1)
     begins, ends = np.sort(spans[0]), np.sort(spans[1])

@@ -46,7 +46,7 @@ def cause_of(unit: Unit | None, wait: Wait) -> Cause:
 
     Parameters
     ----------
-    unit
+    unit : Unit or None
         None for the start, before the first instructions arrive.
     """
     if wait in (Wait.FETCH, Wait.QUEUE) or unit is None:
@@ -62,13 +62,13 @@ class CausedStep:
 
     Parameters
     ----------
-    step
-        From the timing model.
-    unit
+    step : PathStep
+        The step in the timing model.
+    unit : Unit or None
         Unit that takes the step; None for the start.
-    layer
+    layer : int
         Index of the layer in its segment, or `NO_LAYER`.
-    cause
+    cause : Cause
         Cause of its cycles.
     """
 

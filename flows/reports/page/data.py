@@ -28,7 +28,7 @@ from .unit_timeline import timeline
 
 LATENCIES = 16, 64, 128, 200
 BANDWIDTHS = (1, 4), (1, 2), (1, 1)
-"""Of the page's what-if table; the run's own values are added."""
+"""Values in the page's what-if table; the run's own values are added."""
 
 
 def report_data(
@@ -38,13 +38,13 @@ def report_data(
     memory: MemoryModel,
     clock_mhz: float = DEFAULT_CLOCK_MHZ,
 ) -> dict[str, Any]:
-    """The page's data.
+    """Return the page's data.
 
     Parameters
     ----------
-    segments
-        Of the module, placed in time under `memory`.
-    device
+    segments : sequence of TimedSegment
+        The module's segments, timed with `memory`.
+    device : str
         `sim`, or `rtl` where the segments hold what it measured.
     """
     paths = [path_steps(segment) for segment in segments]
@@ -77,7 +77,7 @@ def report_data(
 
 
 def _measured(segments: Sequence[TimedSegment]) -> dict[str, Any] | None:
-    """How what the hardware measured compares with the model; None where it did not run."""
+    """Compare the hardware's cycles with the model's; None if the hardware did not run."""
     spans = [segment.spans for segment in segments if segment.spans is not None]
     if not spans:
         return None
@@ -102,7 +102,7 @@ def _summary(
     facts: Sequence[LayerFacts],
     clock_mhz: float,
 ) -> dict[str, Any]:
-    """The headline's figures."""
+    """Return the figures of the headline."""
     configuration = module.configuration
     cycles = sum(segment.timing.cycles for segment in segments)
     macs = sum(fact.layer.macs for fact in facts)
@@ -124,7 +124,7 @@ def _summary(
 
 
 def _roofline(configuration: Configuration, memory: MemoryModel) -> dict[str, float]:
-    """The two roofs: MACs a cycle, and bytes a cycle on one channel of the bus."""
+    """Return the two roofs: MACs per cycle, and bytes per cycle on one channel of the bus."""
     return {
         "peak": configuration.lanes_in * configuration.lanes_out,
         "bytes_per_cycle": configuration.bus_bytes / memory.beat_cycles,
@@ -134,7 +134,7 @@ def _roofline(configuration: Configuration, memory: MemoryModel) -> dict[str, fl
 def _completions(
     segments: Sequence[TimedSegment], facts: Sequence[LayerFacts]
 ) -> list[dict[str, Any]]:
-    """Where on the time axis each layer's added cycles lie; they follow each other."""
+    """Return the consecutive spans of each layer's added cycles on the time axis."""
     rows, offset = [], 0
     for segment in segments:
         begin = offset
@@ -147,7 +147,7 @@ def _completions(
 
 
 def _path(paths: Sequence[Sequence[CausedStep]]) -> dict[str, Any]:
-    """The critical path by cause, and by unit and what it does."""
+    """Return the critical path by cause, and by unit and activity."""
     steps = [step for path in paths for step in path]
     cells: Counter[tuple[str, str, str]] = Counter()
     for one in steps:
@@ -164,7 +164,7 @@ def _path(paths: Sequence[Sequence[CausedStep]]) -> dict[str, Any]:
 
 
 def _counters(segments: Sequence[TimedSegment]) -> dict[str, Any]:
-    """Performance counters as the hardware counts them, summed over segments."""
+    """Return the hardware's performance counters, summed over segments."""
     total: Counter[str] = Counter()
     for segment in segments:
         total.update(segment.timing.counters)
@@ -183,7 +183,7 @@ def _counters(segments: Sequence[TimedSegment]) -> dict[str, Any]:
 
 
 def _what_if(module: Module, memory: MemoryModel) -> dict[str, Any]:
-    """Cycles by latency and bandwidth, and for a few other machines that run the same words."""
+    """Return cycles by latency and bandwidth, and for other machines that run the same program."""
     configuration = module.configuration
     latencies = sorted({*LATENCIES, memory.latency_cycles})
     bandwidths = sorted({*BANDWIDTHS, (memory.beats, memory.cycles)}, key=lambda b: b[0] / b[1])

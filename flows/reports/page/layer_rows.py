@@ -1,4 +1,4 @@
-"""What is known of each layer: cycles, bytes, its bound, and a sentence why it is slow."""
+"""Figures of each layer: cycles, bytes, its bound, and a sentence that explains its time."""
 
 import re
 from collections import Counter
@@ -32,23 +32,28 @@ class LayerFacts:
 
     Parameters
     ----------
-    segment, layer, nodes
-        What it is, and the nodes of the model that it computes.
-    added_cycles
-        By how much it delays the completion of all layers so far.
-    steps
+    segment : TimedSegment
+        The segment that contains the layer.
+    layer : Layer
+        The layer.
+    nodes : tuple of Node
+        The nodes of the model that it computes.
+    added_cycles : int
+        Cycles by which it delays the completion of all layers so far.
+    steps : sequence of CausedStep
         Its part of the critical path.
-    gemm_cycles, load_cycles
-        In which GEMM issues its rows, and LOAD moves its data: on the critical path or beside it.
-    gemm_multiplications
-        What the array could have done in its rows: rows x lanes_in x lanes_out.
-    read_bytes, written_bytes
-        Of its LOADs and STOREs.
-    purposes
-        Bytes read by what they are: weights, parameters, activations, windows of an image.
-    path_purposes
-        What the read channel carries of the layer while LOAD is on the critical path, in beats by
-        the same names, most first; padding, which it does not carry, in cycles.
+    gemm_cycles, load_cycles : int
+        Cycles in which GEMM issues its rows, and in which LOAD moves its data, on the critical
+        path or not.
+    gemm_multiplications : int
+        Multiplications that the array could do in its rows: rows x lanes_in x lanes_out.
+    read_bytes, written_bytes : int
+        Bytes that its LOADs read and its STOREs write.
+    purposes : dict
+        Bytes read, by kind: weights, parameters, activations, windows of an image.
+    path_purposes : dict
+        Beats on the read channel while LOAD is on the critical path, by the same kinds, most
+        first. Padding, which does not use the channel, is in cycles.
     """
 
     segment: TimedSegment
@@ -71,12 +76,12 @@ class LayerFacts:
 
     @property
     def instructions(self) -> int:
-        """How many it has."""
+        """Number of its instructions."""
         return self.layer.last - self.layer.first
 
     @property
     def path_cycles(self) -> int:
-        """Cycles of the critical path that are its own."""
+        """Its cycles on the critical path."""
         return sum(step.cycles for step in self.steps)
 
     @property
@@ -86,11 +91,11 @@ class LayerFacts:
 
     @property
     def bound(self) -> Cause | None:
-        """What most of its critical path goes to; None where it has no part in it."""
+        """Cause of most of its cycles on the critical path; None if it has none there."""
         return bound(self.causes) if self.path_cycles else None
 
     def path_of(self, unit: Unit, *waits: Wait) -> int:
-        """Cycles of the critical path in which a unit does or waits for one of these."""
+        """Count the cycles of its critical path in which a unit is in one of these states."""
         return sum(s.cycles for s in self.steps if s.unit is unit and s.step.wait in waits)
 
     @property
@@ -103,13 +108,13 @@ class LayerFacts:
 def layer_facts(
     module: Module, segment: TimedSegment, steps: Sequence[CausedStep]
 ) -> list[LayerFacts]:
-    """The facts of each layer of a segment.
+    """Return the figures of each layer of a segment.
 
     Parameters
     ----------
-    module
+    module : Module
         To which the segment belongs.
-    steps
+    steps : sequence of CausedStep
         The segment's critical path.
     """
     added = layer_cycles(segment.segment, segment.timing.spans)
@@ -148,7 +153,7 @@ def layer_facts(
 
 
 def purpose(segment: TimedSegment, index: int) -> str:
-    """What a LOAD brings: weights, parameters, activations, windows of an image or padding."""
+    """Classify a LOAD: weights, parameters, activations, windows of an image or padding."""
     instruction = segment.program[index]
     if isinstance(instruction, Load) and instruction.fill:
         return PADDING
@@ -178,7 +183,7 @@ def _path_purposes(
 
 
 def _work_cycles(segment: TimedSegment) -> np.ndarray:
-    """Cycles of each instruction's own work, int64[instructions]."""
+    """Return the cycles of each instruction's own work, int64[instructions]."""
     found = segment.activity
     works = found.wait == Wait.WORK
     cycles = (found.end - found.begin)[works]
@@ -187,11 +192,11 @@ def _work_cycles(segment: TimedSegment) -> np.ndarray:
 
 
 def layer_row(module: Module, fact: LayerFacts, sentence: str) -> dict[str, Any]:
-    """A layer as JSON values."""
+    """Return a layer as JSON values."""
     configuration = module.configuration
     peak = configuration.lanes_in * configuration.lanes_out
     macs = fact.layer.macs
-    # Part of GEMM's work may precede the cycles that a layer adds; no array is that fast.
+    # GEMM's work may precede the cycles that a layer adds, so the larger number counts.
     busiest = max(fact.added_cycles, fact.gemm_cycles)
     return {
         "name": fact.name,

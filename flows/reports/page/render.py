@@ -1,6 +1,6 @@
-"""One file of HTML that needs nothing else: template, style, scripts and data put together.
+"""Rendering of a self-contained HTML file from template, style, scripts and data.
 
-The page's policy forbids every request, so that it cannot even by mistake fetch anything.
+The page's security policy forbids every request, so the page cannot fetch anything by mistake.
 """
 
 import html
@@ -15,11 +15,11 @@ SCRIPTS = (
     *("common", "summary", "layers", "activity", "timeline", "roofline", "tables", "placement"),
     "main",
 )
-"""In the order in which the page runs them."""
+"""Scripts in the order in which the page runs them."""
 
 
 def render(data: Mapping[str, Any]) -> str:
-    """The page for data of `report_data`."""
+    """Return the page for the data of `report_data`."""
     parts = {
         "title": html.escape(f"{data['network']} on {data['configuration']['name']}"),
         "style": (FOLDER / "page.css").read_text(),
@@ -35,6 +35,6 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def embed(data: Mapping[str, Any]) -> str:
-    """JSON that can stand in a script element, whatever names are in it."""
+    """Return JSON that is safe inside a script element, whatever names it contains."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("[[", "[ [")

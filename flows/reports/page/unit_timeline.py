@@ -12,23 +12,23 @@ from ..trace_slices import track_slices
 from .causes import CausedStep
 
 MOST_SLICES = 40_000
-"""A page with more would be slow to open; the trace has them all."""
+"""Most slices of a page, so that it opens fast; the trace has all slices."""
 
 
 def timeline(
     segments: Sequence[TimedSegment], paths: Sequence[Sequence[CausedStep]]
 ) -> dict[str, Any]:
-    """Slices as [begin, cycles, kind, name, instruction], tracks, names and instructions.
+    """Return slices as [begin, cycles, kind, name, instruction], tracks, names and instructions.
 
     Parameters
     ----------
-    paths
+    paths : sequence
         Critical path of each segment.
 
     Returns
     -------
     dict
-        `complete` is false where slices, the latest ones, were left out.
+        `complete` is false if the latest slices were left out.
     """
     tracks: dict[str, list[list[int]]] = {}
     names: dict[str, int] = {}
