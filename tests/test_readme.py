@@ -1,4 +1,4 @@
-"""What the pages say can be done as they say it."""
+"""The commands, links and listings of the pages are true."""
 
 import re
 import shlex

@@ -27,7 +27,7 @@ from .tensorise import Form, form_of
 from .transfers import Transfers
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
-"""What a scratchpad holds, as notes say it; they say nothing for ACT, which holds activations."""
+"""Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
 
 
 class Emitted(NamedTuple):

@@ -1,4 +1,4 @@
-"""What-if: the time of one compiled network with many memories and machines.
+"""Retiming: the time of one compiled network with many memories and machines.
 
 The hardware changes, the program does not: it is not compiled again, so only parameters that leave
 every instruction word and every token as they are can be varied.

@@ -1,4 +1,4 @@
-"""What is timed while schedules are chosen, and what a compiled network says of its cycles."""
+"""The timing of candidate schedules, and the cycles that a compiled network reports."""
 
 import gc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which nodes become one kernel, what such a kernel means, and what its tensors are called."""
+"""Fusion: the nodes of a kernel, its meaning, and the names of its tensors."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Who runs what: minimum cuts against all assignments, wishes by name, and the table's truth."""
+"""Placement: minimum cuts against all assignments, user choices by name, and a true table."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""What every bench of the whole core needs: clock, host port, a moody memory, and the checker.
+"""Shared parts of the whole-core benches: clock, host port, an irregular memory, the checker.
 
 All inputs change at the falling edge of the clock and all signals are sampled after they have
 settled, still half a cycle before the rising edge.

@@ -1,4 +1,4 @@
-"""What goes wrong is reported with the right code, leaves no open bursts, and can be recovered."""
+"""Errors are reported with the right code, leave no open bursts, and can be recovered from."""
 
 import cocotb
 import numpy as np

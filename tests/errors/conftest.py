@@ -1,4 +1,4 @@
-"""What the tests of user mistakes share: the command line, and files to go wrong with."""
+"""Fixtures for the tests of user mistakes: the command line, and faulty files."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How far numbers are apart, where they are no plain numbers too."""
+"""Distances between arrays, also for NaNs and infinities."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is kept: where, made once, and whole or not at all."""
+"""The cache: its place, entries made once, and entries that are complete or absent."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""What the compiled simulator refuses, and what runs where nothing can be compiled.
+"""Refusals of the compiled simulator, and its replacement where nothing can be compiled.
 
 That it computes what the definition says is tested with the other fast simulator, in
 `test_functional.py`.

@@ -1,4 +1,4 @@
-"""How far the elementary functions are from the correctly rounded result, in ULP."""
+"""Errors of the elementary functions against correctly rounded results, in ULP."""
 
 import numpy as np
 import pytest

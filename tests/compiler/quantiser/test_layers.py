@@ -1,4 +1,4 @@
-"""Which nodes become one layer, and which activations share a scale."""
+"""Layers of the quantiser: the nodes they join, and activations that share a scale."""
 
 import pytest
 

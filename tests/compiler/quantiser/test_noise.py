@@ -1,4 +1,4 @@
-"""What lowers the noise: equalised channels, narrower ranges, corrected biases.
+"""Noise reduction: equalised channels, narrower ranges, corrected biases.
 
 Each changes the float network by nothing but rounding, and brings the quantised one closer to it.
 """

@@ -1,4 +1,4 @@
-"""What a lowering is told of each transfer and instruction is what the loops do."""
+"""Instances describe each transfer and instruction exactly as the loops do it."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""What cannot be lowered, or run, is refused with a sentence that says what to do."""
+"""Kernels that cannot be lowered or run are refused with a sentence that says what to do."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who runs what, from the command line: policies, wishes, the table, and what is kept."""
+"""Placement from the command line: policies, user choices, the table, and the cache."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What this machine can do as a host: measured once, kept, and measured anew when in doubt."""
+"""Speeds of the host are measured once, kept, and measured again when in doubt."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Which lanes of the array a layer leaves empty, in the words of the report page."""
+"""The report page names the lanes of the array that a layer leaves empty."""
 
 import numpy as np
 import pytest
