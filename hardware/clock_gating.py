@@ -1,8 +1,8 @@
 """Clock gating for simulation: idle parts cost the simulator no time.
 
-On the platform SIMULATION the clock of an idle part stops. Verilator schedules logic by clock
-domain, so it does not evaluate that part at all. On other platforms the clock keeps running. Both
-behave alike if a part that is not `awake` changes no state that matters.
+On the platform `Technology.SIMULATION` the clock of an idle part stops. Verilator schedules logic
+by clock domain, so it does not evaluate that part at all. On other platforms the clock keeps
+running. Both behave alike if a part that is not `awake` changes no state that matters.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from amaranth.hdl import (
 )
 from amaranth.lib import wiring
 
-from .ram import SIMULATION
+from .technology import Technology
 
 SETTLING_CYCLES = 4
 """Cycles that a part may need to become idle after it was last `awake`."""
@@ -42,7 +42,7 @@ class ClockGating:
 
     def __init__(self, m: Module, platform, clear: Value):
         self.m, self.clear = m, clear
-        self.stops_clocks = platform == SIMULATION
+        self.stops_clocks = platform is Technology.SIMULATION
         if self.stops_clocks:
             m.domains += ClockDomain(FALLING, clk_edge="neg", reset_less=True)
             m.d.comb += ClockSignal(FALLING).eq(ClockSignal())

@@ -9,9 +9,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
-
-SIMULATION = "simulation"
-"""Platform for simulation: its Verilog behaves the same and simulates faster."""
+from .technology import Technology
 
 
 class Ram(wiring.Component):
@@ -80,7 +78,7 @@ class Ram(wiring.Component):
         with m.If(fetched):
             m.d.sync += data.eq(read.data)
 
-        if platform == SIMULATION and self.granularity < self.width:
+        if platform is Technology.SIMULATION and self.granularity < self.width:
             write = ram.write_port()
             kept = ram.read_port(domain="comb")
             mask = Cat(bit.replicate(self.granularity) for bit in self.write_enable)

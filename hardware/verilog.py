@@ -13,7 +13,7 @@ from amaranth.lib import wiring
 
 from ..isa.configuration import Configuration
 from .core import Core
-from .ram import SIMULATION
+from .technology import Technology
 
 TOP = "core"
 
@@ -45,7 +45,7 @@ def convert(block: wiring.Component, name: str) -> str:
 
     Memories are zero at power-up. A loop initialises them, in place of one line per word.
     """
-    source = rtlil.convert(block, name=name, emit_src=False, platform=SIMULATION)
+    source = rtlil.convert(block, name=name, emit_src=False, platform=Technology.SIMULATION)
     yosys = find_yosys(lambda version: version >= (0, 40))
     script = f"read_rtlil <<rtlil\n{source}\nrtlil\n{PASSES}"
     return ZEROS.sub(_zero_loop, yosys.run(["-q", "-"], script, ignore_warnings=True))

@@ -9,7 +9,7 @@ from amaranth.hdl import Fragment
 
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.core import Core
-from tilewright.hardware.ram import SIMULATION
+from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.encoding import encode_program, word_bytes
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, peers
@@ -114,7 +114,7 @@ def run(
     idle: float = 0.0,
     latency: int = 1,
     failing: frozenset[int] = frozenset(),
-    platform: str | None = None,
+    platform: Technology | None = None,
 ) -> tuple[np.ndarray, ScriptedHost, int]:
     """Return (data window afterwards, host, cycles)."""
     memory = np.zeros(DATA_BASE + image.size, dtype=np.uint8)
@@ -169,7 +169,7 @@ def test_parts_that_sleep_in_simulators_change_no_cycle():
     script = [*start(len(code)), ("wait",), ("read", "CYCLES_LOW"), ("read", "GEMM_BUSY")]
     portable, sleeping = (
         run(TINY, code, image, script, 3, 0.2, 6, platform=platform)
-        for platform in (None, SIMULATION)
+        for platform in (None, Technology.SIMULATION)
     )
     np.testing.assert_array_equal(portable[0], sleeping[0])
     assert portable[1].values == sleeping[1].values
@@ -245,7 +245,7 @@ def test_errors_stop_the_machine_and_the_next_start_runs(code, error):
         ("read", "STATUS"),
     ]
     both = code.ljust(0x400, b"\0") + good
-    memory, host, _ = run(TINY, both, IMAGE, script, idle=0.1, platform=SIMULATION)
+    memory, host, _ = run(TINY, both, IMAGE, script, idle=0.1, platform=Technology.SIMULATION)
     assert host.values == [FAILED | error << 4, DONE]
     np.testing.assert_array_equal(memory[64:72], IMAGE[:8])
 

@@ -8,8 +8,9 @@ from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
 from tilewright.errors import HardwareError
-from tilewright.hardware.ram import SIMULATION, Ram
+from tilewright.hardware.ram import Ram
 from tilewright.hardware.scratchpad import Scratchpad
+from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.pipeline import READ_LATENCY
 
@@ -20,7 +21,7 @@ def row_value(ctx, port) -> int:
     return sum(ctx.get(word) << (len(word) * index) for index, word in enumerate(port.data))
 
 
-@pytest.mark.parametrize("platform", [None, SIMULATION], ids=["portable", "simulation"])
+@pytest.mark.parametrize("platform", [None, Technology.SIMULATION], ids=["portable", "simulation"])
 @pytest.mark.parametrize(("name", "memory"), CASES, ids=lambda value: str(value))
 def test_every_client_sees_what_was_written(name, memory, platform):
     configuration = PRESETS[name].replace(act_depth=8, acc_depth=8)

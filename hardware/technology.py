@@ -1,0 +1,16 @@
+"""Technologies: the chips whose own multipliers and memories a block can be built from.
+
+Amaranth passes its `platform` argument through every `elaborate`. Here it is a `Technology`, or
+None for the portable description, which every synthesis tool understands.
+"""
+
+from enum import Enum
+
+
+class Technology(Enum):
+    """Where a block will run. A platform of None is the portable description."""
+
+    SIMULATION = "simulation"
+    """Same behaviour as the portable description; simulates faster."""
+    ECP5 = "ecp5"
+    """Lattice ECP5: MULT18X18D, DP16KD, TRELLIS_DPR16X4."""
