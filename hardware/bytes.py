@@ -1,6 +1,6 @@
 """Rotation and masks of the bytes in a beat."""
 
-from amaranth.hdl import Const, Mux, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 
 
 def rotate_bytes(value: Value, amount: Value) -> Value:
@@ -18,3 +18,8 @@ def mask_between(first: Value, last: Value) -> Value:
     size = 1 << len(first)
     ones = Const((1 << size) - 1, size)
     return (ones >> ~last) & ~((ones >> ~first) >> 1)
+
+
+def expand(mask: Value) -> Value:
+    """Repeat every bit eight times: a mask of bits from a mask of bytes."""
+    return Value.cast(Cat(bit.replicate(8) for bit in mask))

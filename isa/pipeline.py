@@ -153,7 +153,7 @@ READ_BUFFER_BEATS = _constant(
 )
 PACKING_CYCLES = _constant(
     "PACKING_CYCLES",
-    READ_LATENCY + 3,
+    READ_LATENCY + 4,
     "cycles",
     "STORE",
     "from taking a beat's last piece to offering the beat to the port",

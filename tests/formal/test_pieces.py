@@ -13,7 +13,7 @@ from tilewright.hardware.selection import choose
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
-from tilewright.isa.pipeline import QUEUED_BEATS, READ_LATENCY
+from tilewright.isa.pipeline import PACKING_CYCLES, QUEUED_BEATS
 
 from .bench import ProofBench, probe
 from .prove import bounded, induction
@@ -203,7 +203,7 @@ class PackerBench(ProofBench):
         # At the end stand the queue, which is proved elsewhere, and in front of it a delay.
         travels = Cat(takes & piece.ends_beat, takes, piece.ends_burst, mask)
         travelling = Const(0)
-        for stage in range(READ_LATENCY + 2):
+        for stage in range(PACKING_CYCLES - 1):
             later = Signal(len(travels), name=f"piece_after_{stage + 1}")
             m.d.sync += later.eq(travels)
             travels = later
@@ -213,7 +213,8 @@ class PackerBench(ProofBench):
         covered = strobes | bytes_of_piece
         with m.If(arrives):
             m.d.sync += strobes.eq(Mux(ends_beat, 0, covered))
-        beat = data.View(packer.beats.payload.shape(), inside["input__payload"])
+        layout = data.StructLayout({"strobe": bus_bytes, "last": 1})
+        beat = data.View(layout, inside["input__payload"])
         enters = inside["input__valid"]
         self.claim(m, enters == ends_beat, "a beat follows the piece that ends it")
         right = (beat.last == ends_burst) & (beat.strobe == covered)
@@ -229,5 +230,5 @@ class PackerBench(ProofBench):
 
 
 def test_every_beat_has_the_strobes_of_its_pieces(prover):
-    prover.proves(PackerBench(), induction(READ_LATENCY + 3))
+    prover.proves(PackerBench(), induction(PACKING_CYCLES))
     prover.reaches(PackerBench(), "as many beats as there is room for", bounded(18))
