@@ -50,10 +50,12 @@ def burst_layout(family: type[Load] | type[Store], configuration: Configuration)
 
 
 class BurstIssuer(wiring.Component):
-    """Unroll commands into runs and cut the runs into bursts, one per cycle without bubbles.
+    """Unroll commands into runs and cut the runs into bursts, one per cycle.
 
-    The first burst is at `bursts` three cycles after its command was accepted. A run whose bytes
-    leave the data window sets `out_of_window`. Neither that run nor any later one is issued.
+    The first burst is at `bursts` three cycles after its command was accepted. The next command is
+    accepted at the earliest in the cycle after the last run of this one has left the nest. A run
+    whose bytes leave the data window sets `out_of_window`. Neither that run nor any later one is
+    issued.
 
     Parameters
     ----------
@@ -103,10 +105,10 @@ class BurstIssuer(wiring.Component):
         room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
         m.d.comb += [
             nest.assign(command, self.family.nests),
-            self.commands.ready.eq(~nest.active | (nest.advance & nest.last)),
+            self.commands.ready.eq(~nest.active),
             nest.load.eq(self.commands.valid & self.commands.ready),
         ]
-        with m.If(nest.load):
+        with m.If(~nest.active):
             m.d.sync += [
                 length.eq(command.length),
                 carried.code.eq(getattr(command, MEMORY_CODE[self.family])),
