@@ -14,10 +14,9 @@ from ..isa.instructions import Store
 from ..isa.instructions.store import SOURCES
 from ..isa.pipeline import QUEUED_BEATS, READ_LATENCY
 from .axi import write_beat_layout
-from .bytes import expand, mask_between
+from .bytes import expand, mask_between, rotate_bytes
 from .pieces import piece_layout
 from .queue import Queue
-from .selection import choose
 
 
 def read_client(memory: Memory, configuration: Configuration) -> wiring.Signature:
@@ -126,14 +125,9 @@ class BeatPacker(wiring.Component):
 
         # Half of the rotation before the register, half behind it.
         half = (beat_bits + 1) // 2
-        amount = stages[3].rotation
         turned = Signal(8 * bus_bytes, reset_less=True)
-        m.d.sync += turned.eq(
-            choose([picked.rotate_left(8 * low) for low in range(1 << half)], amount[:half])
-        )
-        rest = stages[4].rotation[half:]
-        rotations = [turned.rotate_left(8 * high << half) for high in range(1 << len(rest))]
-        return choose(rotations, rest)
+        m.d.sync += turned.eq(rotate_bytes(picked, stages[3].rotation[:half]))
+        return rotate_bytes(turned, stages[4].rotation[half:], 8 << half)
 
     def _merge(self, m: Module, placed: Value, stages: Sequence, valid: Value) -> None:
         """Write the bytes of a piece to the last beat of the queue; the end of a beat enters it."""

@@ -3,10 +3,10 @@
 from amaranth.hdl import Cat, Const, Mux, Value
 
 
-def rotate_bytes(value: Value, amount: Value) -> Value:
-    """Move byte `i` to place `i + amount`, modulo the width of `value`."""
+def rotate_bytes(value: Value, amount: Value, step_bits: int = 8) -> Value:
+    """Move the bit at place `i` to place `i + amount * step_bits`, modulo the width of `value`."""
     for bit in range(len(amount)):
-        value = Mux(amount[bit], value.rotate_left(8 << bit), value)
+        value = Mux(amount[bit], value.rotate_left(step_bits << bit), value)
     return value
 
 

@@ -148,6 +148,13 @@ QUEUED_BURSTS = _constant(
     "LOAD, STORE",
     "that wait between the splitting of a run and the port",
 )
+PLACING_CYCLES = _constant(
+    "PLACING_CYCLES",
+    2,
+    "cycles",
+    "LOAD",
+    "from taking a piece to writing it; a LOAD is complete with its last write",
+)
 READ_BUFFER_BEATS = _constant(
     "READ_BUFFER_BEATS", 2, "beats", "memory port", "that the read buffer holds"
 )

@@ -17,6 +17,7 @@ from ...isa.pipeline import (
     FETCH_START_CYCLES,
     GEMM_REVISIT_STEPS,
     GEMMS_IN_FLIGHT,
+    PLACING_CYCLES,
     VECTORS_IN_FLIGHT,
 )
 from ..memory_model import MemoryModel
@@ -253,7 +254,8 @@ class Model:
             reads.end_burst()
         self.load_ends.append(cutter.taken)
         if burst.last:
-            command.last, command.complete = cutter.taken, cutter.taken + 1
+            command.last = cutter.taken
+            command.complete = cutter.taken + PLACING_CYCLES
 
     def _write(self) -> None:
         """Send STORE's next burst, with its data and its response."""

@@ -287,7 +287,7 @@ private:
         }
         if (time.first < 0) time.first = first;
         load_ends.push(port.taken);
-        if (burst.last) time.last = port.taken, time.complete = port.taken + 1;
+        if (burst.last) time.last = port.taken, time.complete = port.taken + PLACING_CYCLES;
     }
 
     Cycle read_beats(const Shape &shape, Cycle ready, Cycle entered, Times &time) {
@@ -347,7 +347,7 @@ private:
         load.queued = queued, load.left_nest = left_nest, load.plans = sent;
         load.sent.resume(sent, older, last);
         time.first = first, time.starved += starved;
-        if (!cursor.more()) time.last = port.taken, time.complete = port.taken + 1;
+        if (!cursor.more()) time.last = port.taken, time.complete = port.taken + PLACING_CYCLES;
         return sent > before;
     }
 
