@@ -135,7 +135,8 @@ class CounterBank(wiring.Component):
             groups.append(group)
         seen = Signal(widest, reset_less=True)
         growth = Signal(widest, reset_less=True)
-        old, before = Signal(self.bits), Signal(self.bits, reset_less=True)
+        old = Signal(self.bits)
+        before = Signal(self.bits, reset_less=True)
         difference = Signal(widest)
         m.d.comb += [
             read.en.eq(1),

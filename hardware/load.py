@@ -173,7 +173,8 @@ class LoadUnit(wiring.Component):
         rest = Signal(beat_bits - half, reset_less=True)
         row = Signal.like(piece.row, reset_less=True)
         code = Signal.like(piece.code, reset_less=True)
-        taken, last = Signal(), Signal()
+        taken = Signal()
+        last = Signal()
         m.d.sync += [
             turned.eq(Mux(piece.fill, 0, rotate_bytes(data, amount))),
             constant.eq(Mux(piece.fill, piece.value, 0)),
@@ -194,7 +195,8 @@ class LoadUnit(wiring.Component):
         # words between are whole. Rows of less than a beat are one word.
         first_byte = piece.byte
         last_byte = Signal(len(first_byte))
-        begins, ends = Signal(bus_bytes, reset_less=True), Signal(bus_bytes, reset_less=True)
+        begins = Signal(bus_bytes, reset_less=True)
+        ends = Signal(bus_bytes, reset_less=True)
         m.d.comb += last_byte.eq(first_byte + piece.bytes_minus_one)
         first_word, last_word = first_byte[beat_bits:], last_byte[beat_bits:]
         until = Cat(last_byte[:beat_bits] >= byte for byte in range(bus_bytes))
@@ -207,7 +209,8 @@ class LoadUnit(wiring.Component):
             port = getattr(self, memory.name.lower())
             row_bytes = self.configuration.row_bytes(memory)
             words = max(1, row_bytes // bus_bytes)
-            is_first, is_last = Signal(words), Signal(words)
+            is_first = Signal(words)
+            is_last = Signal(words)
             bits = (words - 1).bit_length()
             low, high = first_word[:bits], last_word[:bits]
             m.d.sync += [

@@ -109,8 +109,11 @@ class PieceCutter(wiring.Component):
 
         # The nearest end terminates the piece.
         bits = max(len(to_row), len(to_beat)) + 1
-        row_beyond_beat, beat_beyond_row = Signal(bits), Signal(bits)
-        ends_row, ends_beat, ends_burst = Signal(), Signal(), Signal()
+        row_beyond_beat = Signal(bits)
+        beat_beyond_row = Signal(bits)
+        ends_row = Signal()
+        ends_beat = Signal()
+        ends_burst = Signal()
         moves = Signal()
         m.d.comb += [
             row_beyond_beat.eq(to_row - to_beat - 1),

@@ -58,6 +58,16 @@ FETCH_BUFFERED_WORDS = _constant(
 )
 FETCH_BURSTS = _constant("FETCH_BURSTS", 4, "bursts", "FETCH", "in flight at most")
 
+# Queues ------------------------------------------------------------------------------------------
+
+START_CYCLES = _constant(
+    "START_CYCLES",
+    2,
+    "cycles",
+    "queues",
+    "minimum from the start of one instruction of a unit to that of the next",
+)
+
 # GEMM --------------------------------------------------------------------------------------------
 
 GEMM_REVISIT_STEPS = _constant(

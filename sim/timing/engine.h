@@ -104,14 +104,14 @@ private:
         const auto depth = std::int32_t(setting.queue_depth);
         if (count < depth) return 0;
         const auto &order = program.of_unit[unit];
-        if (depth == 1) return start(order[count - 1]) + 1;
+        if (depth == 1) return start(order[count - 1]) + START_CYCLES;
         return moved(unit, count - depth + 1) + 1;
     }
 
     // When an instruction moves from the queue's memory to the register at its output.
     Cycle moved(int unit, std::int32_t place) {
         const auto &order = program.of_unit[unit];
-        const Cycle before = place ? start(order[place - 1]) : 0;
+        const Cycle before = place ? start(order[place - 1]) + START_CYCLES - 1 : 0;
         return std::max(times[order[place]].entered + 1, before);
     }
 
