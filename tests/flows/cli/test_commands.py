@@ -130,7 +130,7 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: tilewright {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("typed, shown", [([], ""), (["help"], ""), (["help", "run"], " run")])
+@pytest.mark.parametrize(("typed", "shown"), [([], ""), (["help"], ""), (["help", "run"], " run")])
 def test_help_needs_no_dashes(typed, shown, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(typed)
