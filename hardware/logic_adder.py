@@ -8,10 +8,11 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from amaranth.hdl import Const, Instance, Module, Signal, Value
+from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from .cells import ecp5
 from .technology import Technology
 
 
@@ -31,6 +32,9 @@ GATES: dict[Gate, Callable[[Any, Any], Any]] = {
     Gate.NAND: lambda a, b: ~(a & b),
 }
 """The functions, on whole numbers and on hardware values."""
+
+
+INPUTS = ("a", "b", "c", "d", "carry")
 
 
 class LogicAdder(wiring.Component):
@@ -58,41 +62,16 @@ class LogicAdder(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        gate = GATES[self.gate]
         if platform is Technology.ECP5:
-            self._fill_carry_cells(m)
+            table = sum(
+                (gate(index & 1, index >> 1 & 1) & 1 ^ (index >> 2 & index >> 3)) << index
+                for index in range(16)
+            )
+            m.submodules.chain = chain = ecp5.CarryChain(self.bits, table)
+            m.d.comb += [getattr(chain, name).eq(getattr(self, name)) for name in INPUTS]
+            m.d.comb += self.sum.eq(chain.sum)
         else:
-            gated = GATES[self.gate](self.a, self.b)[: self.bits]
+            gated = gate(self.a, self.b)[: self.bits]
             m.d.comb += self.sum.eq(gated + (self.c & self.d) + self.carry)
         return m
-
-    def _fill_carry_cells(self, m: Module) -> None:
-        """Place a CCU2C for every two bits.
-
-        A cell passes its carry on where its table, the sum of the bits without carry, is 1.
-        Elsewhere the carry is the table's value for c = d = 0, which is `gate(a, b)`.
-        """
-        table = 0
-        for index in range(16):
-            a, b, c, d = (index >> bit & 1 for bit in range(4))
-            table |= (GATES[self.gate](a, b) & 1 ^ (c & d)) << index
-        carry: Value = self.carry
-        for low in range(0, self.bits, 2):
-            following = Signal(name=f"carry_{low + 2}")
-            pins = {}
-            for half in range(2):
-                for name in "abcd":
-                    bits: Value = getattr(self, name)
-                    bit = low + half
-                    pins[f"i_{name.upper()}{half}"] = bits[bit] if bit < self.bits else Const(0)
-                pins[f"o_S{half}"] = self.sum[low + half] if low + half < self.bits else Signal()
-            m.submodules[f"bits_{low}"] = Instance(
-                "CCU2C",
-                p_INIT0=Const(table, 16),
-                p_INIT1=Const(table, 16),
-                p_INJECT1_0="NO",
-                p_INJECT1_1="NO",
-                i_CIN=carry,
-                o_COUT=following,
-                **pins,
-            )
-            carry = following

@@ -4,12 +4,13 @@ The description is portable; for synthesis tools that find multiplier blocks by 
 registers are where these blocks have them. Technologies with a cell for it are told apart here.
 """
 
-from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal, Value
+from amaranth.hdl import Module, Shape, ShapeLike, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import MULTIPLIER_CYCLES
 from .cells import ecp5
+from .fabric_multiplier import FabricMultiplier
 from .technology import Technology
 
 
@@ -61,24 +62,10 @@ class Multiplier(wiring.Component):
         m.d.comb += self.product.eq(total)
 
     def _add_rows(self, m: Module) -> None:
-        """Add one row for each bit of the narrower operand: first in pairs, then all pairs."""
-        wide, narrow = sorted(self._operands(m), key=len, reverse=True)
-        rows: list[Value] = []
-        for index, bit in enumerate(narrow):
-            row = Mux(bit, wide, 0)
-            sign = narrow.shape().signed and index == len(narrow) - 1
-            rows.append(-row if sign else row)
-        sums = []
-        for index in range(0, len(rows), 2):
-            value = rows[index]
-            if index + 1 < len(rows):
-                value = value + (rows[index + 1] << 1)
-            pair = Signal(value.shape(), name=f"rows_{index}", reset_less=True)
-            m.d.sync += pair.eq(value)
-            sums.append(pair << index)
-        total = Signal.like(self.product, reset_less=True)
-        m.d.sync += total.eq(_sum(sums))
-        m.d.comb += self.product.eq(total)
+        swapped = len(self.right) > len(self.left)
+        left, right = (self.right, self.left) if swapped else (self.left, self.right)
+        m.submodules.rows = rows = FabricMultiplier(left.shape(), right.shape())
+        m.d.comb += [rows.left.eq(left), rows.right.eq(right), self.product.eq(rows.product)]
 
     def _operands(self, m: Module) -> tuple[Signal, Signal]:
         left = Signal.like(self.left, reset_less=True)
@@ -95,10 +82,3 @@ class Multiplier(wiring.Component):
             block.load_left.eq(1),
             self.product.eq(block.product),
         ]
-
-
-def _sum(values: list[Value]) -> Value:
-    """Add values as a balanced tree."""
-    while len(values) > 1:
-        values = [sum(values[index : index + 2], start=0) for index in range(0, len(values), 2)]
-    return values[0]

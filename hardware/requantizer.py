@@ -160,9 +160,7 @@ class Requantizer(wiring.Component):
         m.d.sync += [
             shifted.eq(offset.sum),
             low.eq(Mux(self.low < self.high, self.low, self.high)),
-            result.eq(
-                Mux(shifted < low, low, Mux(shifted > self.high, self.high, shifted))
-            ),
+            result.eq(Mux(shifted < low, low, Mux(shifted > self.high, self.high, shifted))),
         ]
         return m
 

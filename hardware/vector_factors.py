@@ -23,6 +23,7 @@ from ..isa.vector_operations import (
     PASSED_BITS,
     SECOND_BITS,
     Operation,
+    is_byte,
 )
 
 
@@ -169,10 +170,28 @@ class VectorFactors:
     def _holds(self, condition: Expression) -> Signal:
         """Return a register: whether a condition held for the operands."""
         if condition not in self._comparisons:
-            value = Value.cast(evaluate(condition, self._given, _SIGNALS))
             name = f"comparison_{len(self._comparisons)}"
-            self._comparisons[condition] = self._flag(value.any(), name)
+            self._comparisons[condition] = self._flag(self._condition(condition), name)
         return self._comparisons[condition]
+
+    def _condition(self, condition: Expression) -> Value:
+        """Return whether a condition holds for the operands that arrive.
+
+        A number is compared with a byte by its low byte, or by its sign if it is no byte itself.
+        """
+        if isinstance(condition, Call) and condition.op is Op.LESS:
+            left, right = condition.arguments
+            if is_byte(left) != is_byte(right):
+                x, y = (Value.cast(evaluate(each, self._given, _SIGNALS)) for each in (left, right))
+                wide = x if is_byte(right) else y
+                extended = (wide | Const(0, signed(PASSED_BITS)))[:PASSED_BITS]
+                low = extended[:SECOND_BITS].as_signed()
+                top = extended[SECOND_BITS - 1 :]
+                near = top.all() | ~top.any()
+                if wide is x:
+                    return Mux(near, low < y, top[-1])
+                return Mux(near, x < low, ~top[-1])
+        return Value.cast(evaluate(condition, self._given, _SIGNALS)).any()
 
     def _flag(self, value: Value, name: str) -> Signal:
         flag = Signal(name=name, reset_less=True)

@@ -10,7 +10,6 @@ from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .delay import delayed
-from .fabric_multiplier import FabricMultiplier
 from .logic_adder import Gate, LogicAdder
 from .multiplier import Multiplier
 from .requantizer import Requantizer
@@ -77,7 +76,7 @@ class VectorLane(wiring.Component):
         constants = self.constants
         wide, factor, byte = signed(FIRST_BITS), signed(FACTOR_BITS), signed(SECOND_BITS)
         m.submodules.first_product = first_product = Multiplier(wide, factor)
-        m.submodules.second_product = second_product = FabricMultiplier(factor, byte)
+        m.submodules.second_product = second_product = Multiplier(factor, byte, in_fabric=True)
         m.submodules.combined = combined_adder = LogicAdder(32, Gate.OR)
         m.submodules.reduced = reduced_adder = LogicAdder(32)
         m.submodules.total = total_adder = LogicAdder(32)

@@ -6,7 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import WIDE_MULTIPLIER_CYCLES
 from .delay import delayed
-from .fabric_multiplier import FabricMultiplier
 from .multiplier import Multiplier
 from .technology import Technology
 
@@ -48,7 +47,7 @@ class WideMultiplier(wiring.Component):
         cut, high_bits = self.low_bits, len(self.left) - self.low_bits
         m.submodules.low = low = Multiplier(cut, cut)
         m.submodules.sums = sums = Multiplier(cut + 1, cut + 1)
-        m.submodules.high = high = FabricMultiplier(high_bits, high_bits)
+        m.submodules.high = high = Multiplier(high_bits, high_bits, in_fabric=True)
         m.d.comb += [
             low.left.eq(self.left[:cut]),
             low.right.eq(self.right[:cut]),

@@ -154,6 +154,11 @@ def _fits(tree: Expression, bits: int, ranges: Mapping[str, Range]) -> bool:
     return _is_plain(tree) and evaluate(tree, ranges, RANGES).fits(bits)
 
 
+def is_byte(tree: Expression) -> bool:
+    """Whether the values of a law's part fit a signed byte, for any operands and fields."""
+    return evaluate(tree, _RANGES, RANGES).fits(SECOND_BITS)
+
+
 def _is_plain(tree: Expression) -> bool:
     """Whether all products are by constants."""
     if not isinstance(tree, Call):

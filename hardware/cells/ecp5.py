@@ -1,10 +1,10 @@
-"""Cells of the Lattice ECP5: its multiplier.
+"""Cells of the Lattice ECP5: its multiplier and its carry chain.
 
 The modes follow Lattice's FPGA-TN-02205 (sysDSP). Yosys passes the cells on, nextpnr-ecp5 places
 them.
 """
 
-from amaranth.hdl import ClockSignal, Const, Instance, Module, Value
+from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -66,6 +66,60 @@ class Multiplier18(wiring.Component):
             i_CE1=self.load_left,
             i_RST0=Const(0),
         )
+        return m
+
+
+class CarryChain(wiring.Component):
+    """CCU2C cells, each with two bits of an adder whose operands come through look-up tables.
+
+    A bit's table gives its sum without carry, of its four inputs. Where that is 1 the carry passes;
+    elsewhere the carry out is the table's value for c = d = 0.
+
+    Parameters
+    ----------
+    bits : int
+        Length of the chain.
+    table : int
+        16 bits; bit a + 2 b + 4 c + 8 d is the value for these inputs.
+
+    Members
+    -------
+    a, b, c, d : In(bits)
+    carry : In(1)
+        Carry into the lowest bit.
+    sum : Out(bits)
+    """
+
+    def __init__(self, bits: int, table: int):
+        self.bits, self.table = bits, table
+        super().__init__(
+            {**dict.fromkeys("abcd", In(bits)), "carry": In(1), "sum": Out(bits)},
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        carry: Value = self.carry
+        for low in range(0, self.bits, 2):
+            following = Signal(name=f"carry_{low + 2}")
+            pins = {}
+            for half, bit in enumerate((low, low + 1)):
+                inside = bit < self.bits
+                for name in "abcd":
+                    pins[f"i_{name.upper()}{half}"] = (
+                        getattr(self, name)[bit] if inside else Const(0)
+                    )
+                pins[f"o_S{half}"] = self.sum[bit] if inside else Signal()
+            m.submodules[f"bits_{low}"] = Instance(
+                "CCU2C",
+                p_INIT0=Const(self.table, 16),
+                p_INIT1=Const(self.table, 16),
+                p_INJECT1_0="NO",
+                p_INJECT1_1="NO",
+                i_CIN=carry,
+                o_COUT=following,
+                **pins,
+            )
+            carry = following
         return m
 
 

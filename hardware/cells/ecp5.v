@@ -46,3 +46,22 @@ module MULT18X18D (
   assign {P35, P34, P33, P32, P31, P30, P29, P28, P27, P26, P25, P24, P23, P22, P21, P20, P19, P18,
           P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0} = product;
 endmodule
+
+// Two bits of a carry chain behind look-up tables of four inputs.
+module CCU2C (
+    input CIN, A0, B0, C0, D0, A1, B1, C1, D1,
+    output S0, S1, COUT
+);
+  parameter [15:0] INIT0 = 16'h0000;
+  parameter [15:0] INIT1 = 16'h0000;
+  parameter INJECT1_0 = "YES";
+  parameter INJECT1_1 = "YES";
+
+  wire value_0 = INIT0[{D0, C0, B0, A0}];
+  wire value_1 = INIT1[{D1, C1, B1, A1}];
+  wire carry = value_0 ? CIN : INIT0[{2'b00, B0, A0}];
+
+  assign S0 = value_0 ^ CIN;
+  assign S1 = value_1 ^ carry;
+  assign COUT = value_1 ? carry : INIT1[{2'b00, B1, A1}];
+endmodule

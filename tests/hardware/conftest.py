@@ -63,9 +63,7 @@ class Batch:
     runtime: ClassVar[list[Path]] = []
     """Object files of Verilator's own library, kept because they take most of a build's time."""
 
-    def __init__(
-        self, block: wiring.Component, folder: Path, technology: Technology | None = None
-    ):
+    def __init__(self, block: wiring.Component, folder: Path, technology: Technology | None = None):
         top = type(block).__name__.lower()
         ports = {}
         for path, member, value in block.signature.flatten(block):

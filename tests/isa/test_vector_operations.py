@@ -166,8 +166,8 @@ def test_a_machine_without_the_operation_refuses_the_program():
     program = [Vector(dst=0, a=0, b=2000, combine=DIFFERENCE), Halt()]
     sentence = (
         "configuration `4x4` has no operation `absolute_difference = abs(a - b)`; it has a = a; "
-        "add = a * a_multiplier + b * b_multiplier; mul = wrap(a, 18) * b; max = max(a, b); min = min(a, b); "
-        "declare it in `extra_operations`"
+        "add = a * a_multiplier + b * b_multiplier; mul = wrap(a, 18) * b; max = max(a, b); "
+        "min = min(a, b); declare it in `extra_operations`"
     )
     for attempt in (
         lambda: encode_program(program, PLAIN),
