@@ -101,5 +101,5 @@ class FabricMultiplier(wiring.Component):
             adder.d.eq(-1),
         ]
         signed = low.shape().signed or high.shape().signed
-        total = Cat(low[:passed], adder.sum)
+        total = Value.cast(Cat(low[:passed], adder.sum))
         return total.as_signed() if signed else total

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -75,3 +75,12 @@ class LogicAdder(wiring.Component):
             gated = gate(self.a, self.b)[: self.bits]
             m.d.comb += self.sum.eq(gated + (self.c & self.d) + self.carry)
         return m
+
+
+def less(left: Value, right: Value) -> Value:
+    """Return whether `left` is less than `right`, as the sign of their difference.
+
+    For half of all comparisons Yosys adds a test of equality to the carry chain, which costs as
+    much again; here it cannot.
+    """
+    return (left - right)[-1]

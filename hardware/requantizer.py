@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.numbers import EXACT_BITS, EXPONENT_BIAS, SATURATED
 from ..isa.pipeline import REQUANTISE_CYCLES
 from .delay import delayed
-from .logic_adder import Gate, LogicAdder
+from .logic_adder import Gate, LogicAdder, less
 from .selection import choose
 from .wide_multiplier import WideMultiplier
 
@@ -147,6 +147,7 @@ class Requantizer(wiring.Component):
 
         # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates.
         shifted = Signal(signed(SHIFTED_BITS), reset_less=True)
+        limited = Mux(less(self.high, shifted), self.high, shifted)
         low = Signal(signed(8), reset_less=True)
         result = Signal(signed(8), reset_less=True)
         m.d.comb += [
@@ -159,8 +160,8 @@ class Requantizer(wiring.Component):
         ]
         m.d.sync += [
             shifted.eq(offset.sum),
-            low.eq(Mux(self.low < self.high, self.low, self.high)),
-            result.eq(Mux(shifted < low, low, Mux(shifted > self.high, self.high, shifted))),
+            low.eq(Mux(less(self.high, self.low), self.high, self.low)),
+            result.eq(Mux(less(shifted, low), low, limited)),
         ]
         return m
 
@@ -170,4 +171,4 @@ def leading_zeros(byte: Value) -> Value:
     upper, lower = byte[4:], byte[:4]
     high = upper.any()
     counts = [Cat(~(n[3] | (n[1] & ~n[2])), ~n[2:].any()) for n in (lower, upper)]
-    return Cat(Mux(high, counts[1], counts[0]), ~high)
+    return Value.cast(Cat(Mux(high, counts[1], counts[0]), ~high))

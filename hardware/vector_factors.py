@@ -25,6 +25,7 @@ from ..isa.vector_operations import (
     Operation,
     is_byte,
 )
+from .logic_adder import less
 
 
 class _Signals(Domain):
@@ -179,19 +180,18 @@ class VectorFactors:
 
         A number is compared with a byte by its low byte, or by its sign if it is no byte itself.
         """
-        if isinstance(condition, Call) and condition.op is Op.LESS:
-            left, right = condition.arguments
-            if is_byte(left) != is_byte(right):
-                x, y = (Value.cast(evaluate(each, self._given, _SIGNALS)) for each in (left, right))
-                wide = x if is_byte(right) else y
-                extended = (wide | Const(0, signed(PASSED_BITS)))[:PASSED_BITS]
-                low = extended[:SECOND_BITS].as_signed()
-                top = extended[SECOND_BITS - 1 :]
-                near = top.all() | ~top.any()
-                if wide is x:
-                    return Mux(near, low < y, top[-1])
-                return Mux(near, x < low, ~top[-1])
-        return Value.cast(evaluate(condition, self._given, _SIGNALS)).any()
+        if not isinstance(condition, Call) or condition.op is not Op.LESS:
+            return Value.cast(evaluate(condition, self._given, _SIGNALS)).any()
+        left, right = condition.arguments
+        x, y = (Value.cast(evaluate(each, self._given, _SIGNALS)) for each in (left, right))
+        if is_byte(left) == is_byte(right):
+            return less(x, y)
+        wide = ((x if is_byte(right) else y) | Const(0, signed(PASSED_BITS)))[:PASSED_BITS]
+        low, top = wide[:SECOND_BITS].as_signed(), wide[SECOND_BITS - 1 :]
+        near = top.all() | ~top.any()
+        if is_byte(right):
+            return Mux(near, less(low, y), top[-1])
+        return Mux(near, less(x, low), ~top[-1])
 
     def _flag(self, value: Value, name: str) -> Signal:
         flag = Signal(name=name, reset_less=True)

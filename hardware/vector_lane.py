@@ -10,7 +10,7 @@ from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .delay import delayed
-from .logic_adder import Gate, LogicAdder
+from .logic_adder import Gate, LogicAdder, less
 from .multiplier import Multiplier
 from .requantizer import Requantizer
 from .vector_factors import VectorFactors
@@ -100,7 +100,7 @@ class VectorLane(wiring.Component):
         reduced = Signal(signed(32), reset_less=True)
         total = Signal(signed(32), reset_less=True)
         adds = ~self.restarts & (constants.reduce == ReduceMode.SUM)
-        keeps = (constants.reduce == ReduceMode.MAX) & (reduced > combined)
+        keeps = (constants.reduce == ReduceMode.MAX) & less(combined, reduced)
         m.d.comb += [
             reduced_adder.a.eq(reduced),
             reduced_adder.b.eq(adds.replicate(32)),
