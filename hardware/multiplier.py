@@ -1,7 +1,7 @@
-"""The machine's only wide multiplier, which is pipelined.
+"""The machine's only multiplier outside the array: two operands of at most 18 bits, pipelined.
 
-A technology with its own multiplier blocks needs to replace only this module. The description here
-is portable. Its registers are where FPGA multiplier blocks and their adder trees need them.
+The description is portable; for synthesis tools that find multiplier blocks by themselves, its
+registers are where these blocks have them. Technologies with a cell for it are told apart here.
 """
 
 from amaranth.hdl import Module, Shape, ShapeLike, Signal
@@ -9,17 +9,23 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import MULTIPLIER_CYCLES
+from .cells import ecp5
+from .fabric_multiplier import FabricMultiplier
+from .technology import Technology
 
 
 class Multiplier(wiring.Component):
     """Multiply two integers exactly, one pair per cycle.
 
-    Latency `LATENCY` cycles (operands, partial products, sum); never stalls.
+    Latency `LATENCY` cycles (operands, partial products, product); never stalls. Operands of at
+    most 18 bits take one multiplier block of an FPGA.
 
     Parameters
     ----------
     left_shape, right_shape : ShapeLike
         Widths and signedness of the operands.
+    in_fabric : bool
+        Build it from logic and save the multiplier block. It suits narrow operands.
 
     Members
     -------
@@ -31,22 +37,48 @@ class Multiplier(wiring.Component):
 
     LATENCY = MULTIPLIER_CYCLES
 
-    def __init__(self, left_shape: ShapeLike, right_shape: ShapeLike):
+    def __init__(self, left_shape: ShapeLike, right_shape: ShapeLike, *, in_fabric: bool = False):
         left, right = Shape.cast(left_shape), Shape.cast(right_shape)
+        self.in_fabric = in_fabric
+        self.fits_block = max(left.width, right.width) <= ecp5.MULTIPLIER_BITS
         product = Shape(left.width + right.width, left.signed or right.signed)
         super().__init__({"left": In(left), "right": In(right), "product": Out(product)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        left = Signal.like(self.left, reset_less=True)
-        right = Signal.like(self.right, reset_less=True)
+        if self.in_fabric and platform is not Technology.SIMULATION:
+            self._add_rows(m)
+        elif platform is Technology.ECP5 and self.fits_block:
+            self._instantiate(m)
+        else:
+            self._multiply(m)
+        return m
+
+    def _multiply(self, m: Module) -> None:
+        left, right = self._operands(m)
         partial = Signal.like(self.product, reset_less=True)
         total = Signal.like(self.product, reset_less=True)
-        m.d.sync += [
-            left.eq(self.left),
-            right.eq(self.right),
-            partial.eq(left * right),
-            total.eq(partial),
-        ]
+        m.d.sync += [partial.eq(left * right), total.eq(partial)]
         m.d.comb += self.product.eq(total)
-        return m
+
+    def _add_rows(self, m: Module) -> None:
+        swapped = len(self.right) > len(self.left)
+        left, right = (self.right, self.left) if swapped else (self.left, self.right)
+        m.submodules.rows = rows = FabricMultiplier(left.shape(), right.shape())
+        m.d.comb += [rows.left.eq(left), rows.right.eq(right), self.product.eq(rows.product)]
+
+    def _operands(self, m: Module) -> tuple[Signal, Signal]:
+        left = Signal.like(self.left, reset_less=True)
+        right = Signal.like(self.right, reset_less=True)
+        m.d.sync += [left.eq(self.left), right.eq(self.right)]
+        return left, right
+
+    def _instantiate(self, m: Module) -> None:
+        left, right = self.left.shape(), self.right.shape()
+        m.submodules.block = block = ecp5.Multiplier18(left.signed, right.signed)
+        m.d.comb += [
+            block.left.eq(self.left),
+            block.right.eq(self.right),
+            block.load_left.eq(1),
+            self.product.eq(block.product),
+        ]

@@ -1,34 +1,39 @@
 """Requantisation of one lane: int32 totals to int8, exactly as in binary32 arithmetic.
 
-The block uses only integers. `isa.numbers.requantise_integer` is the same computation in NumPy,
-step by step. `isa.numbers.round_twice` explains why one comparison does both roundings.
+The block uses only integers. It normalises the magnitude, so that the bits which binary32 keeps of
+the product have fixed places. `isa.numbers.requantise_integer` is the same computation in NumPy
+without that shift; `isa.numbers.round_twice` explains how both roundings become one.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..isa.numbers import (
-    EXACT_BITS,
-    EXPONENT_BIAS,
-    FRACTION_BITS,
-    PRODUCT_ZEROS,
-    SATURATED,
-    SATURATING_EXPONENT,
-    VANISHING_SHIFT,
-)
+from ..isa.numbers import EXACT_BITS, EXPONENT_BIAS, SATURATED
 from ..isa.pipeline import REQUANTISE_CYCLES
 from .delay import delayed
-from .multiplier import Multiplier
+from .logic_adder import Gate, LogicAdder, less
+from .selection import choose
+from .wide_multiplier import WideMultiplier
 
 BINARY32 = data.StructLayout({"fraction": EXACT_BITS - 1, "exponent": 8, "sign": 1})
 """Interchange format of IEEE 754-2019, section 3.4."""
 
-PRODUCT_BITS = 2 * EXACT_BITS + PRODUCT_ZEROS
 WHOLE_BITS = SATURATED.bit_length() - 1
-SHIFT_BITS = VANISHING_SHIFT.bit_length()
-FINE_BITS = 3
-"""Alignment shifts by a multiple of 8 in one cycle and by 0 to 7 in the next."""
+SHIFTED_BITS = WHOLE_BITS + 2
+"""Width of a value with its zero point."""
+
+WINDOW_BITS = WHOLE_BITS + 2
+"""Bits of a product among which its binary point lies if the value is neither 0 nor saturated."""
+
+SHIFT_BITS = 4
+"""Shifts of the window; from `WINDOW_BITS` on the value is less than a half."""
+
+POINT = EXPONENT_BIAS + EXACT_BITS - 2 - (2 * EXACT_BITS - WINDOW_BITS)
+"""Place of the half in the window for a scale's exponent of 0 and a normal magnitude."""
+
+BLOCK_BITS = 17
+"""The significands are multiplied by blocks of this width, and one more bit."""
 
 
 class Requantizer(wiring.Component):
@@ -62,89 +67,108 @@ class Requantizer(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.multiplier = multiplier = Multiplier(EXACT_BITS, EXACT_BITS)
+        m.submodules.absolute = absolute = LogicAdder(32, Gate.XOR)
+        m.submodules.multiplier = multiplier = WideMultiplier(EXACT_BITS, BLOCK_BITS)
+        m.submodules.offset = offset = LogicAdder(SHIFTED_BITS, Gate.XOR)
 
-        # In parallel with the product of significands: its sign, its alignment, early saturation.
         one = Const(EXPONENT_BIAS << (EXACT_BITS - 1), 32)
-        scale = Signal(BINARY32)
-        magnitude = Signal(32)
-        distance = Signal(8)
-        shift = Signal(SHIFT_BITS)
-        negative = Signal()
-        saturates = Signal()
+        scale = Signal(BINARY32, reset_less=True)
+        magnitude = Signal(32, reset_less=True)
+        negative = Signal(reset_less=True)
         m.d.comb += [
+            absolute.a.eq(self.total),
+            absolute.b.eq(self.total[31].replicate(32)),
+            absolute.carry.eq(self.total[31]),
+        ]
+        m.d.sync += [
             scale.eq(Mux(self.scaled, self.scale, one)),
-            magnitude.eq(Mux(self.total[31], -self.total, self.total)),
-            multiplier.left.eq(magnitude[:EXACT_BITS]),
-            multiplier.right.eq(Cat(scale.fraction, Const(1, 1))),
-            distance.eq(SATURATING_EXPONENT - 1 - scale.exponent),
-            shift.eq(Mux(distance > VANISHING_SHIFT, VANISHING_SHIFT, distance)),
-            negative.eq(self.total[31] ^ scale.sign),
-            saturates.eq(
-                magnitude[EXACT_BITS:].any()
-                | ((scale.exponent >= SATURATING_EXPONENT) & magnitude.any())
-            ),
-        ]
-        shift = delayed(m, shift, multiplier.LATENCY, "shift")
-        saturates = delayed(m, saturates, multiplier.LATENCY + 1, "saturates")
-        negative = delayed(m, negative, multiplier.LATENCY + 3, "negative")
-
-        # Align: drop bits below FRACTION_BITS, remembering whether one of them was set.
-        product = Cat(Const(0, PRODUCT_ZEROS), multiplier.product)
-        coarse, fine = shift[FINE_BITS:], delayed(m, shift[:FINE_BITS], 1, "fine")
-        dropped = product & low_bits(Cat(Const(0, FINE_BITS), coarse))
-        coarsely_aligned = Signal(PRODUCT_BITS, reset_less=True)
-        coarsely_sticky = Signal(reset_less=True)
-        m.d.sync += [
-            coarsely_aligned.eq(product >> Cat(Const(0, FINE_BITS), coarse)),
-            coarsely_sticky.eq(dropped.any()),
-        ]
-        aligned = Signal(PRODUCT_BITS)
-        m.d.comb += aligned.eq(coarsely_aligned >> fine)
-        sticky = coarsely_sticky | (coarsely_aligned & low_bits(fine)).any()
-        fraction = Signal(FRACTION_BITS + 1, reset_less=True)
-        whole = Signal(WHOLE_BITS, reset_less=True)
-        overflows = Signal(reset_less=True)
-        m.d.sync += [
-            fraction.eq(Cat(sticky, aligned[:FRACTION_BITS])),
-            whole.eq(aligned[FRACTION_BITS:]),
-            overflows.eq(saturates | aligned[FRACTION_BITS + WHOLE_BITS :].any()),
+            magnitude.eq(absolute.sum),
+            negative.eq(self.total[31] ^ (self.scaled & self.scale[31])),
         ]
 
-        # Round to the binary32 grid and to an integer at once. `below` has a one for every bit of
-        # `whole` up to its leading one, so that `below + 1` is half a binary32 step.
-        below = Signal(WHOLE_BITS)
-        step = Signal(WHOLE_BITS + 1)
-        threshold = Signal(FRACTION_BITS + 1)
+        # Normalise the magnitude: shift it left until its top bit is set, by bytes, then by bits.
+        exact = magnitude[:EXACT_BITS]
+        empty = Cat(~exact[16:].any() & exact[8:16].any(), ~exact[8:].any())
+        first_byte = [leading_zeros(exact[low : low + 8]) for low in (16, 8, 0)]
+        by_bytes = Signal(EXACT_BITS, reset_less=True)
+        zeros = Signal(5, reset_less=True)
+        by_pairs = choose([by_bytes << n for n in (0, 2, 4, 6)], zeros[1:3])
+        normal = Signal(EXACT_BITS, reset_less=True)
+        m.d.sync += [
+            by_bytes.eq(choose([exact, exact << 8, exact << 16], empty)),
+            zeros.eq(Cat(choose(first_byte, empty), empty)),
+            normal.eq(Mux(zeros[0], by_pairs << 1, by_pairs)),
+        ]
+        significand = Cat(delayed(m, scale.fraction, 2, "significand"), Const(1, 1))
+        m.d.comb += [multiplier.left.eq(normal), multiplier.right.eq(significand)]
+
+        # In parallel with the product: the place of its binary point, and early saturation.
+        distance = Signal(signed(9), reset_less=True)
+        place = Signal.like(distance)
+        shift = Signal(SHIFT_BITS, reset_less=True)
+        saturates = Signal(reset_less=True)
+        reaches = Signal(WINDOW_BITS - 1, reset_less=True)
+        inexact = delayed(m, magnitude[EXACT_BITS:].any(), 2, "inexact")
+        m.d.sync += [
+            distance.eq(POINT - scale.exponent),
+            place.eq(distance + zeros),
+            shift.eq(place[:SHIFT_BITS] | place[SHIFT_BITS:].any().replicate(SHIFT_BITS)),
+            saturates.eq(inexact | (place[-1] & normal[-1])),
+            reaches.eq(Cat(shift > bit for bit in range(len(reaches)))),
+        ]
+        shift = delayed(m, shift, multiplier.LATENCY - 1, "shift_line")
+        reaches = delayed(m, reaches, multiplier.LATENCY - 2, "reaches_line")
+        saturates = delayed(m, saturates, multiplier.LATENCY, "saturates_line")
+        negative = delayed(m, negative, multiplier.LATENCY + 4, "negative_line")
+
+        # Round to the binary32 grid and to an integer at once, as `isa.numbers.round_twice` does.
+        # Of a normal product, binary32 keeps the top 24 bits: `middle` and `top` down to the bit
+        # above `half_step`. `reaches` tells which bits of `top` lie below the half.
+        product = multiplier.product
+        top, middle = product[-WINDOW_BITS:-1], product[EXACT_BITS:-WINDOW_BITS]
+        long = product[-1]
+        half_step = Mux(long, product[EXACT_BITS - 1], product[EXACT_BITS - 2])
+        rest = product[: EXACT_BITS - 2].any() | (long & product[EXACT_BITS - 2])
+        last = product[EXACT_BITS - 1]
+        some = (top & reaches).any() | middle.any() | (~long & last)
+        every = (top | ~reaches).all() & middle.all() & (long | last)
+        window = Signal(WINDOW_BITS, reset_less=True)
+        exceeds_half, nears_half = Signal(reset_less=True), Signal(reset_less=True)
         rounded = Signal(WHOLE_BITS + 1, reset_less=True)
-        odd = whole[0]
-        m.d.comb += [
-            below.eq(Cat(whole[bit:].any() for bit in range(WHOLE_BITS))),
-            step.eq(~Cat(below, Const(0, 1)) & Cat(Const(1, 1), below)),
-            threshold.eq(
-                Mux(
-                    odd,
-                    Cat(Const(0, 1), ~below, Const(-1, FRACTION_BITS - 1 - WHOLE_BITS)),
-                    Cat(Const(1, 1), step) | (1 << FRACTION_BITS),
-                )
-            ),
+        half, whole = window[0], window[1:]
+        rises = (half & (whole[0] | exceeds_half)) | (whole[0] & nears_half)
+        overflows = saturates | whole[WHOLE_BITS]
+        m.d.sync += [
+            window.eq(product[-WINDOW_BITS:] >> shift),
+            exceeds_half.eq(some | (half_step & rest)),
+            nears_half.eq(every & half_step),
+            rounded.eq(Mux(overflows, SATURATED, whole[:WHOLE_BITS] + rises)),
         ]
-        m.d.sync += rounded.eq(Mux(overflows, SATURATED, whole + (fraction >= threshold)))
 
         # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates.
-        shifted = Signal(signed(WHOLE_BITS + 3), reset_less=True)
-        raised = Signal.like(shifted)
+        shifted = Signal(signed(SHIFTED_BITS), reset_less=True)
+        limited = Mux(less(self.high, shifted), self.high, shifted)
+        low = Signal(signed(8), reset_less=True)
         result = Signal(signed(8), reset_less=True)
-        m.d.comb += raised.eq(Mux(shifted > self.low, shifted, self.low))
-        m.d.sync += [
-            shifted.eq(Mux(negative, -rounded, rounded) + self.zero_point),
-            result.eq(Mux(raised < self.high, raised, self.high)),
+        m.d.comb += [
+            offset.a.eq(rounded),
+            offset.b.eq(negative.replicate(SHIFTED_BITS)),
+            offset.c.eq(self.zero_point),
+            offset.d.eq(-1),
+            offset.carry.eq(negative),
+            self.result.eq(result),
         ]
-        m.d.comb += self.result.eq(result)
+        m.d.sync += [
+            shifted.eq(offset.sum),
+            low.eq(Mux(less(self.high, self.low), self.high, self.low)),
+            result.eq(Mux(less(shifted, low), low, limited)),
+        ]
         return m
 
 
-def low_bits(count: Value) -> Value:
-    """Return a mask with the lowest `count` bits set; its width is the largest `count`."""
-    ones = (1 << len(count)) - 1
-    return Const((1 << ones) - 1, ones) >> ~count
+def leading_zeros(byte: Value) -> Value:
+    """Return the number of zeros above the highest bit that is set; 7 for 0 too."""
+    upper, lower = byte[4:], byte[:4]
+    high = upper.any()
+    counts = [Cat(~(n[3] | (n[1] & ~n[2])), ~n[2:].any()) for n in (lower, upper)]
+    return Value.cast(Cat(Mux(high, counts[1], counts[0]), ~high))

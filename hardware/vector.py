@@ -100,7 +100,15 @@ class VectorUnit(wiring.Component):
         ]
 
         constants = Signal(datapath.constants.shape(), reset_less=True)
+        reads_b = Signal(reset_less=True)
         with m.If(accepts):
+            m.d.sync += reads_b.eq(
+                Cat(
+                    command.combine != code
+                    for code, operation in enumerate(self.configuration.operations)
+                    if not operation.reads("b")
+                ).all()
+            )
             m.d.sync += [
                 getattr(constants, name).eq(getattr(command, name))
                 for name in datapath.constants.shape().members
@@ -111,19 +119,14 @@ class VectorUnit(wiring.Component):
             datapath.table_data.eq(self.table_data),
             datapath.table_bytes.eq(self.table_bytes),
         ]
-        self._read_operands(m, constants, steps)
+        self._read_operands(m, constants, reads_b, steps)
         self._read_parameters(m, constants, steps, parameters)
         self._write(m, targets, written)
         return m
 
-    def _read_operands(self, m: Module, constants, steps: AffineNest) -> None:
+    def _read_operands(self, m: Module, constants, reads_b: Signal, steps: AffineNest) -> None:
         """Read a and b of one step, and register their slices for the datapath."""
         datapath, level = self.datapath, self.configuration.map_loops
-        combines = Cat(
-            constants.combine != code
-            for code, operation in enumerate(self.configuration.operations)
-            if not operation.reads("b")
-        ).all()
         valids = Signal(VECTOR_OPERAND_CYCLES)
         flags = Cat(steps.zeros[level:].all(), steps.ends[level])
         first, last = delayed(m, flags, VECTOR_OPERAND_CYCLES, "flags")
@@ -136,7 +139,7 @@ class VectorUnit(wiring.Component):
         for port, memory, address, enable, operands in (
             (self.a_acc, Memory.ACC, steps.addresses.a, constants.a_from_acc, datapath.a_acc),
             (self.a_act, Memory.ACT, steps.addresses.a, ~constants.a_from_acc, datapath.a_act),
-            (self.b_act, Memory.ACT, steps.addresses.b, combines, datapath.b),
+            (self.b_act, Memory.ACT, steps.addresses.b, reads_b, datapath.b),
         ):
             bits = self._slice_bits(memory)
             chosen = delayed(m, address[:bits], READ_LATENCY, "slice") if bits else address[:0]

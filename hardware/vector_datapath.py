@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration
 from ..isa.instructions.vector import Vector
 from .lookup_table import ROW_BYTES, ROWS, LookupTable
+from .technology import Technology
 from .vector_lane import VectorLane
 
 
@@ -98,15 +99,17 @@ class VectorDatapath(wiring.Component):
         constants = self.constants
         reduces, restarts = Signal(), Signal()
 
-        # Registers hold while no step is in flight: this saves power, and simulators skip lanes.
+        # In simulation registers hold while no step is in flight, so that simulators skip lanes.
+        # Elsewhere one net would have to reach the clock enables of all lanes in a cycle.
         active, lingers = Signal(), Signal()
-        m.d.comb += active.eq(self.valid | lingers)
         m.d.sync += lingers.eq(self.valid | self.busy)
+        holds = platform is Technology.SIMULATION
+        m.d.comb += active.eq(self.valid | lingers if holds else 1)
 
         for index in range(self.configuration.vector_lanes):
             lane = VectorLane(constants.shape(), self.configuration.operations)
             table = LookupTable(self.configuration.lut_tables)
-            m.submodules[f"lane_{index}"] = EnableInserter(active)(lane)
+            m.submodules[f"lane_{index}"] = EnableInserter(active)(lane) if holds else lane
             m.submodules[f"table_{index}"] = table
             m.d.comb += [
                 lane.constants.eq(constants),

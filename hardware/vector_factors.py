@@ -1,19 +1,31 @@
-"""The factors of a lane's two multipliers, derived from the laws of a machine's operations.
+"""The operands of a lane's multipliers, derived from the laws of a machine's operations.
 
 Every law is a sum of two products (`Operation.products`). The operation and the comparisons in its
-law select each of the four factors from a few values. Operations share equal values, so `max(a, b)`
-costs a comparison but no selection of its own.
+law select each of the factors from a few values. Operations share equal values, so `max(a, b)`
+costs a comparison but no selection of its own. A value that is not multiplied passes beside the
+first multiplier.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from amaranth.hdl import Const, Mux, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
-from ..isa.expressions import Call, Expression, Immediate, Literal, Op
-from ..isa.laws import Domain, evaluate
-from ..isa.vector_operations import NAMES, Operation
+from ..isa.expressions import Call, Expression, Literal, Op
+from ..isa.laws import Domain, evaluate, unwrapped
+from ..isa.vector_operations import (
+    FACTOR_BITS,
+    FIRST_BITS,
+    NAMES,
+    PASSED_BITS,
+    SECOND_BITS,
+    Operation,
+    is_byte,
+)
+from .logic_adder import less
 
 
 class _Signals(Domain):
@@ -32,14 +44,21 @@ class _Signals(Domain):
 
 _SIGNALS = _Signals()
 
+A_MULTIPLIER = NAMES["a_multiplier"]
+
 
 class VectorFactors:
-    """The combinational factors of one lane.
+    """The factors of one lane, from registers that hold the operands of the step before.
+
+    In the first cycle a step's operands are registered, and compared; in the second one the factors
+    are selected.
 
     Parameters
     ----------
+    m : Module
+        Receives the registers.
     operations : Sequence[Operation]
-        The operations by code; the first one's factors are the default.
+        The operations by code.
     constants : data.View
         The immediate fields of the instruction.
     a, b : Value
@@ -48,67 +67,146 @@ class VectorFactors:
     Attributes
     ----------
     first, second : tuple[Value, Value]
-        Left and right factor of the 32 by 16 bit multiplier, and of the 8 by 16 bit one.
+        Left and right factor of the 18 by 16 bit multiplier, and of the 8 by 16 bit one.
+    passed : Value
+        The value that passes beside the first multiplier; 0 if there is a product, as the product
+        is 0 if there is none.
     """
 
     def __init__(
-        self, operations: Sequence[Operation], constants: data.View, a: Value, b: Value
+        self,
+        m: Module,
+        operations: Sequence[Operation],
+        constants: data.View,
+        a: Value,
+        b: Value,
     ) -> None:
-        self._constants = constants
-        self._values = {"a": a, "b": b}
-        self._values |= {name: getattr(constants, name) for name in NAMES if name not in "ab"}
-        self._values["a_multiplier"] = Mux(constants.a_from_acc, 1, constants.a_multiplier)
-        self.first = self._factor(operations, 0, 0), self._factor(operations, 0, 1)
-        self.second = self._factor(operations, 1, 0), self._factor(operations, 1, 1)
-
-    def _factor(self, operations: Sequence[Operation], product: int, side: int) -> Value:
-        """Select a factor from the values that the operations need."""
-        wanted: dict[Expression, Value | None] = {}
+        self._m, self._constants = m, constants
+        fields = {name: getattr(constants, name) for name in NAMES if name not in "ab"}
+        fields["a_multiplier"] = Mux(constants.a_from_acc, 1, constants.a_multiplier)
+        self._given = {**fields, "a": a, "b": b}
+        self._values = {
+            **fields,
+            "a": self._register(a, "a", PASSED_BITS),
+            "b": self._register(b, "b", SECOND_BITS),
+        }
+        self._comparisons: dict[Expression, Signal] = {}
+        self._from_acc = self._flag(constants.a_from_acc, "from_acc")
+        passed, first, second = [], [], []
         for code, operation in enumerate(operations):
-            for tree, taken in self._choices(operation.products[product][side], None):
-                mine = _both(self._constants.combine == code, taken)
-                before = wanted.get(tree)
-                wanted[tree] = mine if before is None else before | mine
-        first, *others = wanted
-        value = self._chosen(first)
-        for tree in others:
-            value = Mux(wanted[tree], self._chosen(tree), value)
-        return value
+            taken = self._flag(constants.combine == code, f"is_{operation.name}")
+            (left, right), other = operation.products
+            if right == Literal(1):
+                passed.append((taken, left))
+            elif right == A_MULTIPLIER:
+                passed.append((taken & self._from_acc, left))
+                first.append((taken & ~self._from_acc, (left, right)))
+            else:
+                first.append((taken, (left, right)))
+            if other[1] != Literal(0):
+                second.append((taken, other))
+        self.passed = self._gated(passed, PASSED_BITS)
+        self.first = self._product(first, FIRST_BITS)
+        self.second = self._product(second, SECOND_BITS)
+
+    def _product(
+        self, products: list[tuple[Value, tuple[Expression, Expression]]], bits: int
+    ) -> tuple[Value, Value]:
+        """Select two factors; the right one is 0 without a product, so the left one may be any."""
+        lefts = [(taken, left) for taken, (left, _) in products]
+        rights = [(taken, right) for taken, (_, right) in products]
+        return self._any(lefts, bits), self._gated(rights, FACTOR_BITS)
+
+    def _any(self, wanted: list[tuple[Value, Expression]], bits: int) -> Value:
+        """Select a value of at most `bits` bits, or any value if none is wanted."""
+        choices = self._choices(wanted, bits)
+        if len(choices) == 1:
+            (tree,) = choices
+            return self._value(tree, bits)
+        return self._one_of(choices, bits)
+
+    def _gated(self, wanted: list[tuple[Value, Expression]], bits: int) -> Value:
+        """Select a value of at most `bits` bits, or 0 if none is wanted."""
+        return self._one_of(self._choices(wanted, bits), bits)
+
+    def _one_of(self, choices: dict[Expression, Value], bits: int) -> Value:
+        gated = [
+            self._value(tree, bits).as_unsigned() & taken.replicate(bits)
+            for tree, taken in choices.items()
+        ]
+        return reduce(or_, gated, Const(0, bits)).as_signed()
 
     def _choices(
-        self, tree: Expression, taken: Value | None
-    ) -> Iterator[tuple[Expression, Value | None]]:
-        """Return the values that a factor may have, each with its condition."""
-        if isinstance(tree, Immediate) and tree.field == "a_multiplier":
-            from_acc = self._constants.a_from_acc
-            yield Literal(1), _both(taken, from_acc)
-            yield tree, _both(taken, ~from_acc)
+        self, wanted: list[tuple[Value, Expression]], bits: int
+    ) -> dict[Expression, Value]:
+        """Return the values that are wanted, each with its condition."""
+        conditions: dict[Expression, Value] = {}
+        for taken, tree in wanted:
+            for each, condition in self._branches(tree, taken):
+                wrap = unwrapped(each)
+                chosen = wrap[0] if wrap and wrap[1] >= bits else each
+                before = conditions.get(chosen)
+                conditions[chosen] = condition if before is None else before | condition
+        return conditions
+
+    def _branches(self, tree: Expression, taken: Value) -> Iterator[tuple[Expression, Value]]:
+        """Return the values that a tree may have, each with its condition."""
+        if tree == A_MULTIPLIER:
+            yield Literal(1), taken & self._from_acc
+            yield tree, taken & ~self._from_acc
             return
         if not isinstance(tree, Call) or tree.op not in (Op.MAXIMUM, Op.MINIMUM, Op.SELECT):
             yield tree, taken
             return
         left, right = tree.arguments[-2:]
         if tree.op is Op.SELECT:
-            other = self._value(tree.arguments[0]) == 0
+            chooses_left = self._holds(tree.arguments[0])
         elif tree.op is Op.MAXIMUM:
-            other = self._value(right) > self._value(left)
+            chooses_left = ~self._holds(Call(Op.LESS, (left, right)))
         else:
-            other = self._value(right) < self._value(left)
-        yield from self._choices(left, _both(taken, ~other))
-        yield from self._choices(right, _both(taken, other))
+            chooses_left = self._holds(Call(Op.LESS, (left, right)))
+        yield from self._branches(left, taken & chooses_left)
+        yield from self._branches(right, taken & ~chooses_left)
 
-    def _chosen(self, tree: Expression) -> Value:
-        """Return a factor's value; `a_multiplier` is used only where it does not count as 1."""
-        if isinstance(tree, Immediate):
-            return getattr(self._constants, tree.field)
-        return self._value(tree)
+    def _holds(self, condition: Expression) -> Signal:
+        """Return a register: whether a condition held for the operands."""
+        if condition not in self._comparisons:
+            name = f"comparison_{len(self._comparisons)}"
+            self._comparisons[condition] = self._flag(self._condition(condition), name)
+        return self._comparisons[condition]
 
-    def _value(self, tree: Expression) -> Value:
-        return Value.cast(evaluate(tree, self._values, _SIGNALS))
+    def _condition(self, condition: Expression) -> Value:
+        """Return whether a condition holds for the operands that arrive.
 
+        A number is compared with a byte by its low byte, or by its sign if it is no byte itself.
+        """
+        if not isinstance(condition, Call) or condition.op is not Op.LESS:
+            return Value.cast(evaluate(condition, self._given, _SIGNALS)).any()
+        left, right = condition.arguments
+        x, y = (Value.cast(evaluate(each, self._given, _SIGNALS)) for each in (left, right))
+        if is_byte(left) == is_byte(right):
+            return less(x, y)
+        wide = ((x if is_byte(right) else y) | Const(0, signed(PASSED_BITS)))[:PASSED_BITS]
+        low, top = wide[:SECOND_BITS].as_signed(), wide[SECOND_BITS - 1 :]
+        near = top.all() | ~top.any()
+        if is_byte(right):
+            return Mux(near, less(low, y), top[-1])
+        return Mux(near, less(x, low), ~top[-1])
 
-def _both(one: Value | None, other: Value | None) -> Any:
-    """Combine two conditions with AND; None is always true."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+    def _flag(self, value: Value, name: str) -> Signal:
+        flag = Signal(name=name, reset_less=True)
+        self._m.d.sync += flag.eq(value)
+        return flag
+
+    def _register(self, value: Value, name: str, bits: int) -> Signal:
+        register = Signal(signed(bits), name=f"registered_{name}", reset_less=True)
+        self._m.d.sync += register.eq(value)
+        return register
+
+    def _value(self, tree: Expression, bits: int) -> Value:
+        """Return a tree's value in `bits` bits, signed."""
+        values = self._values
+        if tree == A_MULTIPLIER:  # chosen only where it does not count as 1
+            values = {"a_multiplier": self._constants.a_multiplier}
+        value = Value.cast(evaluate(tree, values, _SIGNALS))
+        return (value | Const(0, signed(bits)))[:bits].as_signed()

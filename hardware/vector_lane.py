@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,6 +10,7 @@ from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .delay import delayed
+from .logic_adder import Gate, LogicAdder, less
 from .multiplier import Multiplier
 from .requantizer import Requantizer
 from .vector_factors import VectorFactors
@@ -73,33 +74,46 @@ class VectorLane(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         constants = self.constants
-        factor, wide, byte = signed(FACTOR_BITS), signed(FIRST_BITS), signed(SECOND_BITS)
+        wide, factor, byte = signed(FIRST_BITS), signed(FACTOR_BITS), signed(SECOND_BITS)
         m.submodules.first_product = first_product = Multiplier(wide, factor)
-        m.submodules.second_product = second_product = Multiplier(byte, factor)
+        m.submodules.second_product = second_product = Multiplier(factor, byte, in_fabric=True)
+        m.submodules.combined = combined_adder = LogicAdder(32, Gate.OR)
+        m.submodules.reduced = reduced_adder = LogicAdder(32)
+        m.submodules.total = total_adder = LogicAdder(32)
         m.submodules.requantizer = requantizer = Requantizer()
 
         # Every operation is one sum of two products, so all take the same time.
-        a = Signal(signed(32))
-        factors = VectorFactors(self.operations, constants, a, self.b)
+        a = Mux(constants.a_from_acc, self.a_acc, self.a_act)
+        factors = VectorFactors(m, self.operations, constants, a, self.b)
+        passed = delayed(m, factors.passed, Multiplier.LATENCY, "passed")
         m.d.comb += [
-            a.eq(Mux(constants.a_from_acc, self.a_acc, self.a_act)),
-            first_product.left.eq(factors.first[0]),
-            first_product.right.eq(factors.first[1]),
-            second_product.left.eq(factors.second[0]),
-            second_product.right.eq(factors.second[1]),
+            Cat(first_product.left, first_product.right).eq(Cat(*factors.first)),
+            Cat(second_product.right, second_product.left).eq(Cat(*factors.second)),
+            combined_adder.a.eq(first_product.product),
+            combined_adder.b.eq(passed),
+            combined_adder.c.eq(second_product.product),
+            combined_adder.d.eq(-1),
         ]
 
+        # The sum of a reduction begins with 0; its maximum replaces what is smaller.
         combined = Signal(signed(32), reset_less=True)
         reduced = Signal(signed(32), reset_less=True)
         total = Signal(signed(32), reset_less=True)
-        keeps = (constants.reduce == ReduceMode.MAX) & (reduced > combined)
-        accumulated = Mux(constants.reduce == ReduceMode.MAX, combined, reduced + combined)
-        m.d.sync += [
-            combined.eq(first_product.product + second_product.product),
-            total.eq(reduced + Mux(constants.bias, self.bias, 0)),
+        adds = ~self.restarts & (constants.reduce == ReduceMode.SUM)
+        keeps = (constants.reduce == ReduceMode.MAX) & less(combined, reduced)
+        m.d.comb += [
+            reduced_adder.a.eq(reduced),
+            reduced_adder.b.eq(adds.replicate(32)),
+            reduced_adder.c.eq(combined),
+            reduced_adder.d.eq(-1),
+            total_adder.a.eq(self.bias),
+            total_adder.b.eq(constants.bias.replicate(32)),
+            total_adder.c.eq(reduced),
+            total_adder.d.eq(-1),
         ]
+        m.d.sync += [combined.eq(combined_adder.sum), total.eq(total_adder.sum)]
         with m.If(self.reduces & (self.restarts | ~keeps)):
-            m.d.sync += reduced.eq(Mux(self.restarts, combined, accumulated))
+            m.d.sync += reduced.eq(reduced_adder.sum)
 
         m.d.comb += [
             self.total.eq(total),

@@ -134,10 +134,14 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Hole for a `Read`: an operand of the instruction and its lanes, innermost last."""
+    """Hole for a `Read`: an operand of the instruction and its lanes, innermost last.
+
+    With `byte` the law holds only for int8 elements, so the operand may not come from ACC.
+    """
 
     operand: str
     lanes: tuple[str, ...] = ()
+    byte: bool = False
 
     def __str__(self) -> str:
         return f"{self.operand}[{', '.join(self.lanes)}]"

@@ -19,6 +19,26 @@ LOW, HIGH = -(1 << 31), (1 << 31) - 1
 MINUS_ONE = Literal(-1)
 
 
+def wrapped(tree: Expression, bits: int) -> Expression:
+    """The low `bits` bits of a tree's value as a signed number."""
+    lost = 32 - bits
+    return Call(
+        Op.SHIFT_RIGHT,
+        (Call(Op.MULTIPLY, (tree, Literal(1 << lost))), Literal(lost)),
+    )
+
+
+def unwrapped(tree: Expression) -> tuple[Expression, int] | None:
+    """The tree and the bits from which `wrapped` makes this tree; None if there are none."""
+    if isinstance(tree, Call) and tree.op is Op.SHIFT_RIGHT:
+        raised, lost = tree.arguments
+        if isinstance(lost, Literal) and isinstance(raised, Call) and raised.op is Op.MULTIPLY:
+            value, factor = raised.arguments
+            if factor == Literal(1 << lost.value):
+                return value, 32 - lost.value
+    return None
+
+
 class Domain:
     """Operations on a kind of value that Python operators do not cover."""
 

@@ -112,7 +112,7 @@ def requantise(accumulators: npt.ArrayLike, scale: npt.ArrayLike) -> npt.NDArray
 
 
 def requantise_integer(accumulators: npt.ArrayLike, scale: npt.ArrayLike) -> npt.NDArray[np.int32]:
-    """Compute `requantise` with integer arithmetic only, step by step as the hardware does.
+    """Compute `requantise` with integer arithmetic only; the hardware is proved equal to it.
 
     The exact 48-bit product of the magnitude and the significand is aligned to FRACTION_BITS
     fraction bits and rounded by `round_twice`.

@@ -109,7 +109,7 @@ VECTOR_OPERAND_CYCLES = _constant(
 )
 VECTOR_REDUCE_CYCLES = _constant(
     "VECTOR_REDUCE_CYCLES",
-    MULTIPLIER_CYCLES + 1,
+    MULTIPLIER_CYCLES + 2,
     "cycles",
     "VECTOR",
     "from operands to the input of the reduction",
@@ -117,9 +117,16 @@ VECTOR_REDUCE_CYCLES = _constant(
 VECTOR_BIAS_CYCLES = _constant(
     "VECTOR_BIAS_CYCLES", 2, "cycles", "VECTOR", "to reduce, and to add the bias"
 )
+WIDE_MULTIPLIER_CYCLES = _constant(
+    "WIDE_MULTIPLIER_CYCLES",
+    MULTIPLIER_CYCLES + 2,
+    "cycles",
+    "VECTOR",
+    "from significands to their product, which takes several multipliers",
+)
 REQUANTISE_CYCLES = _constant(
     "REQUANTISE_CYCLES",
-    MULTIPLIER_CYCLES + 5,
+    WIDE_MULTIPLIER_CYCLES + 7,
     "cycles",
     "VECTOR",
     "from a total to its int8 value",

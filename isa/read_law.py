@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from ..errors import IsaError
 from .expressions import Call, Expression, Literal, Op
-from .laws import HIGH, LOW, MINUS_ONE
+from .laws import HIGH, LOW, MINUS_ONE, wrapped
 
 FORMS = (
     "whole numbers, `+ - *`, `>>` and `<<` by a number, `& | ^ ~`, `max`, `min`, `abs`, "
-    "comparisons, and `x if condition else y`"
+    "`wrap(x, bits)` for the low bits of `x` as a signed number, comparisons, and "
+    "`x if condition else y`"
 )
 """Syntax of a law, for messages and the manual."""
 
@@ -21,8 +22,8 @@ LONGEST_LAW, MOST_PARTS = 300, 100
 def read_law(text: str, names: Mapping[str, Expression]) -> Expression:
     """Parse the text of a law into a tree.
 
-    `x - y` becomes `x + -1 * y`, and `abs(x)` becomes `max(x, -1 * x)`; fewer operations make
-    matching simpler.
+    `x - y` becomes `x + -1 * y`, `abs(x)` becomes `max(x, -1 * x)`, and `wrap(x, bits)` a shift to
+    the left and back; fewer operations make matching simpler.
 
     Parameters
     ----------
@@ -128,6 +129,11 @@ class _Reader:
     def function(self, node: ast.expr, name: str, arguments: list[Expression]) -> Expression:
         if name == "abs" and len(arguments) == 1:
             return Call(Op.MAXIMUM, (arguments[0], self.negative(arguments[0])))
+        if name == "wrap" and len(arguments) == 2:
+            value, bits = arguments
+            if not isinstance(bits, Literal) or not 2 <= bits.value <= 31:
+                raise self.refusal(node)
+            return wrapped(value, bits.value)
         op = {"max": Op.MAXIMUM, "min": Op.MINIMUM}.get(name)
         if op is None or len(arguments) < 2:
             raise self.refusal(node)

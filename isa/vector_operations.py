@@ -7,13 +7,13 @@ has the operations in `OPERATIONS`; a `Configuration` may declare more.
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from ..errors import IsaError
 from .expressions import Call, Expression, Immediate, Literal, Op, Slot
-from .laws import HIGH, LOW, RANGES, Range, evaluate
+from .laws import HIGH, LOW, RANGES, Range, evaluate, unwrapped
 from .read_law import read_law
 
 NAMES: dict[str, Expression] = {
@@ -26,9 +26,13 @@ NAMES: dict[str, Expression] = {
 
 _BYTE, _HALF = Range(-(1 << 7), (1 << 7) - 1), Range(-(1 << 15), (1 << 15) - 1)
 _RANGES = {"a": Range(LOW, HIGH), "b": _BYTE, "a_multiplier": _HALF, "b_multiplier": _HALF}
+_BYTES = {**_RANGES, "a": _BYTE}
 
-FIRST_BITS, SECOND_BITS, FACTOR_BITS = 32, 8, 16
-"""Widths of the multipliers of a lane: 32 by 16 bits, and 8 by 16."""
+FIRST_BITS, SECOND_BITS, FACTOR_BITS = 18, 8, 16
+"""Widths of the multipliers of a lane: 18 by 16 bits, and 8 by 16."""
+
+PASSED_BITS = 32
+"""Width of the value that passes beside the first multiplier, in place of its product."""
 
 MOST_OPERATIONS = 16
 """Codes of four bits."""
@@ -55,7 +59,9 @@ class Operation:
     names : frozenset[str]
         Names that the law reads.
     products : tuple[Product, Product]
-        The law as the sum of two products that a lane computes in one step.
+        The law as the sum of two products that a lane computes in one step. If the right factor of
+        the first one is 1, or `a_multiplier` where it counts as 1, the left one passes beside the
+        multiplier and may have 32 bits.
 
     Raises
     ------
@@ -84,8 +90,8 @@ class Operation:
             raise IsaError(
                 f"operation `{self.name}`: `{self.law}` is not a sum of two products that fit a "
                 f"lane, one of {FIRST_BITS} by {FACTOR_BITS} bits, one of {SECOND_BITS} by "
-                f"{FACTOR_BITS}; limit the factors with `min` and `max`, and multiply only by "
-                "numbers inside them"
+                f"{FACTOR_BITS}; limit the factors with `min` and `max` or take their low bits "
+                f"with `wrap(x, {FIRST_BITS})`, and multiply only by numbers inside them"
             )
         object.__setattr__(self, "law", ast.unparse(ast.parse(self.law.strip(), mode="eval")))
         object.__setattr__(self, "tree", tree)
@@ -109,24 +115,48 @@ def _as_products(tree: Expression) -> tuple[Product, Product] | None:
     """A tree as the sum of two products; None if it does not have that form."""
     if isinstance(tree, Call) and tree.op is Op.ADD:
         for one, other in (tree.arguments, tree.arguments[::-1]):
-            first, second = _as_product(one, FIRST_BITS), _as_product(other, SECOND_BITS)
+            first, second = _as_first(one), _as_second(other)
             if first and second:
                 return first, second
-    first = _as_product(tree, FIRST_BITS)
+    first = _as_first(tree)
     return first and (first, (NAMES["b"], Literal(0)))
 
 
-def _as_product(tree: Expression, bits: int) -> Product | None:
+def _as_first(tree: Expression) -> Product | None:
+    """A tree as the product of the first multiplier, or as a value that passes beside it.
+
+    `a_multiplier` multiplies only bytes: it counts as 1 if `a` comes from ACC.
+    """
+    for left, right in _factors(tree):
+        ranges = _BYTES if right == NAMES["a_multiplier"] else _RANGES
+        if _fits(left, FIRST_BITS, ranges) and _fits(right, FACTOR_BITS, ranges):
+            return left, right
+    return (tree, Literal(1)) if _fits(tree, PASSED_BITS, _RANGES) else None
+
+
+def _as_second(tree: Expression) -> Product | None:
+    for left, right in _factors(tree):
+        if _fits(left, SECOND_BITS, _RANGES) and _fits(right, FACTOR_BITS, _RANGES):
+            return left, right
+    return (tree, Literal(1)) if _fits(tree, SECOND_BITS, _RANGES) else None
+
+
+def _factors(tree: Expression) -> Iterator[tuple[Expression, Expression]]:
+    """The factors of a product, in both orders."""
     if isinstance(tree, Call) and tree.op is Op.MULTIPLY:
-        for left, right in (tree.arguments, tree.arguments[::-1]):
-            if _fits(left, bits) and _fits(right, FACTOR_BITS):
-                return left, right
-    return (tree, Literal(1)) if _fits(tree, bits) else None
+        left, right = tree.arguments
+        yield left, right
+        yield right, left
 
 
-def _fits(tree: Expression, bits: int) -> bool:
+def _fits(tree: Expression, bits: int, ranges: Mapping[str, Range]) -> bool:
     """Whether a tree needs no multiplier and its values fit `bits` bits."""
-    return _is_plain(tree) and evaluate(tree, _RANGES, RANGES).fits(bits)
+    return _is_plain(tree) and evaluate(tree, ranges, RANGES).fits(bits)
+
+
+def is_byte(tree: Expression) -> bool:
+    """Whether the values of a law's part fit a signed byte, for any operands and fields."""
+    return evaluate(tree, _RANGES, RANGES).fits(SECOND_BITS)
 
 
 def _is_plain(tree: Expression) -> bool:
@@ -146,9 +176,15 @@ def _names(tree: Expression) -> Iterator[str]:
 
 
 def forms(tree: Expression) -> tuple[Expression, ...]:
-    """A law, and the shorter laws without fields that hold 1; longest first."""
+    """A law and shorter ones, longest first: without fields that hold 1, and for bytes.
+
+    An operand of at most 8 bits needs no `wrap`.
+    """
     if not isinstance(tree, Call):
         return (tree,)
+    wrap = unwrapped(tree)
+    if wrap and isinstance(wrap[0], Slot) and wrap[1] >= SECOND_BITS:
+        return (tree, replace(wrap[0], byte=True))
     if tree.op is Op.MULTIPLY and isinstance(tree.arguments[1], Immediate):
         return (tree, tree.arguments[0])
     found = [()]
@@ -165,7 +201,7 @@ class Combine:
 
     A = Operation("a", "a")
     ADD = Operation("add", "a * a_multiplier + b * b_multiplier")
-    MUL = Operation("mul", "a * b")
+    MUL = Operation("mul", "wrap(a, 18) * b")
     MAX = Operation("max", "max(a, b)")
     MIN = Operation("min", "min(a, b)")
 

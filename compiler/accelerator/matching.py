@@ -70,14 +70,19 @@ def _misplaced(
     pattern: Pattern, compute: Compute, found: Match, places: Mapping[str, Memory]
 ) -> str:
     """The message about an operand in the wrong memory; empty if all are right."""
-    named = [(pattern.output.operand, compute.output.name)]
-    named += [(slot.operand, read.tensor) for slot, read in found.reads]
-    for operand, tensor in named:
-        if places[tensor] not in pattern.places[operand]:
+    named = [(pattern.output, compute.output.name)]
+    named += [(slot, read.tensor) for slot, read in found.reads]
+    for slot, tensor in named:
+        allowed = [
+            memory
+            for memory in pattern.places[slot.operand]
+            if not (slot.byte and memory is Memory.ACC)
+        ]
+        if places[tensor] not in allowed:
             return (
                 f"compute `{compute.output.name}`: tensor `{tensor}` lies in "
-                f"{places[tensor].name}; {pattern.family.mnemonic} takes `{operand}` from "
-                f"{' or '.join(memory.name for memory in pattern.places[operand])}"
+                f"{places[tensor].name}; {pattern.family.mnemonic} takes `{slot.operand}` from "
+                f"{' or '.join(memory.name for memory in allowed)}"
             )
     return ""
 

@@ -7,14 +7,14 @@ as binary32 does for every total, scale and zero point, and clamps to any bounds
 import pytest
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 
-from tilewright.hardware import requantizer
+from tilewright.hardware import requantizer, wide_multiplier
 from tilewright.hardware.delay import delayed
 from tilewright.hardware.multiplier import Multiplier
+from tilewright.hardware.wide_multiplier import WideMultiplier
 from tilewright.isa.numbers import (
     EXACT_BITS,
     EXACT_LIMIT,
     EXPONENT_BIAS,
-    FRACTION_BITS,
     PRODUCT_ZEROS,
     SATURATED,
     SATURATING_EXPONENT,
@@ -26,7 +26,7 @@ from .prove import bounded, induction
 from .rounding import PRODUCT_BITS, Hardware, align, round_aligned
 
 
-class AnyProduct(Multiplier):
+class AnyProduct:
     """A multiplier that may be wrong: its product is any number, the same as its bench sees."""
 
     arbitrary: Signal
@@ -37,10 +37,19 @@ class AnyProduct(Multiplier):
         return m
 
 
+class AnyWideProduct(AnyProduct, WideMultiplier):
+    pass
+
+
+NORMAL_CYCLES = 3
+"""Cycles from a total to its normal magnitude."""
+
+
 class RequantizerBench(ProofBench):
     """Totals and scales with any bits, one each cycle; constants with any value.
 
-    The product is arbitrary, except that a magnitude of 0 gives 0.
+    The product is arbitrary, but it is one of the normalised magnitude: its top bit or the next one
+    is set, and it ends with the zeros that normalising put there. A magnitude of 0 gives 0.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:
@@ -49,9 +58,9 @@ class RequantizerBench(ProofBench):
 
     def world(self, m: Module) -> None:
         arbitrary = self.any(m, "product", PRODUCT_BITS)
-        multiplier = AnyProduct(EXACT_BITS, EXACT_BITS)
+        multiplier = AnyWideProduct(EXACT_BITS, requantizer.BLOCK_BITS)
         multiplier.arbitrary = arbitrary
-        self.monkeypatch.setattr(requantizer, "Multiplier", lambda *shapes: multiplier)
+        self.monkeypatch.setattr(requantizer, "WideMultiplier", lambda *widths: multiplier)
         block = requantizer.Requantizer()
         inside = probe(m, "block", block)
         m.d.comb += [
@@ -65,15 +74,26 @@ class RequantizerBench(ProofBench):
         one = Const(EXPONENT_BIAS << (EXACT_BITS - 1), 32)
         scale, magnitude = Signal(32), Signal(32)
         m.d.comb += [scale.eq(Mux(block.scaled, block.scale, one)), magnitude.eq(abs(block.total))]
-        operands = multiplier.left == magnitude[:EXACT_BITS]
-        operands &= multiplier.right == Cat(scale[: EXACT_BITS - 1], Const(1, 1))
-        self.claim(m, operands, "the multiplier gets magnitude and significand")
+        ages = Signal(range(block.LATENCY + 1))
+        with m.If(ages != block.LATENCY):
+            m.d.sync += ages.eq(ages + 1)
+        zeros: Value = Const(0, range(EXACT_BITS))
+        for bit in range(EXACT_BITS):
+            zeros = Mux(magnitude[bit], EXACT_BITS - 1 - bit, zeros)
+        normal = (magnitude[:EXACT_BITS] << zeros)[:EXACT_BITS]
+        operands = delayed(m, Cat(normal, scale[: EXACT_BITS - 1]), NORMAL_CYCLES, "operands")
+        same = Cat(multiplier.left, multiplier.right) == Cat(operands, Const(1, 1))
+        words = "the multiplier gets normal magnitude and significand"
+        self.claim(m, (ages < NORMAL_CYCLES) | same, words)
 
         # When the product is there: what the definition makes of it.
-        early = Cat(magnitude, block.total[31] ^ scale[31], scale[EXACT_BITS - 1 : 31])
-        early = delayed(m, early, Multiplier.LATENCY, "expected_early")
-        magnitude, negative, exponent = early[:32], early[32], early[33:]
-        self.assume(m, magnitude[:EXACT_BITS].any() | (arbitrary == 0))
+        early = Cat(magnitude, block.total[31] ^ scale[31], scale[EXACT_BITS - 1 : 31], zeros)
+        early = delayed(m, early, NORMAL_CYCLES + WideMultiplier.LATENCY, "expected_early")
+        magnitude, negative, exponent, zeros = early[:32], early[32], early[33:41], early[41:]
+        product = Signal(PRODUCT_BITS)
+        m.d.comb += product.eq(arbitrary >> zeros)
+        tops = Mux(magnitude[:EXACT_BITS].any(), arbitrary[-2:].any(), arbitrary == 0)
+        self.assume(m, tops & ((product << zeros) == arbitrary))
         distance = SATURATING_EXPONENT - 1 - exponent
         limited = Mux(distance > VANISHING_SHIFT, VANISHING_SHIFT, distance)
         shift = Signal(range(VANISHING_SHIFT + 1))
@@ -81,35 +101,17 @@ class RequantizerBench(ProofBench):
         saturates = magnitude >= EXACT_LIMIT
         saturates |= (exponent >= SATURATING_EXPONENT) & (magnitude != 0)
         aligned, sticky = Signal(PRODUCT_BITS + PRODUCT_ZEROS), Signal()
-        wide, drops = align(Hardware, arbitrary, shift)
+        wide, drops = align(Hardware, product, shift)
         m.d.comb += [aligned.eq(wide), sticky.eq(drops)]
 
-        # The stages of the block one after the other, so that each is compared by itself.
-        ages = Signal(range(block.LATENCY + 1))
-        with m.If(ages != block.LATENCY):
-            m.d.sync += ages.eq(ages + 1)
-        known = Cat(aligned, sticky, saturates, negative)
-        known = delayed(m, known, 2, "expected_alignment")
-        aligned, sticky, saturates, negative = (
-            known[: len(aligned)],
-            known[-3],
-            known[-2],
-            known[-1],
-        )
-        same = inside["fraction"] == Cat(sticky, aligned[:FRACTION_BITS])
-        whole = aligned[FRACTION_BITS:]
-        overflows = saturates | (whole >= SATURATED)
-        same &= inside["whole"] == whole[: len(inside["whole"])]
-        same = (inside["overflows"] == overflows) & (overflows | same)
-        filled = Multiplier.LATENCY + 2
-        self.claim(m, (ages < filled) | same, "the block aligns as the definition does")
-
-        rounded, later_negative = Signal(range(SATURATED + 1)), Signal()
+        # Rounding and the last stages one after the other, so that each is compared by itself.
         nearest = round_aligned(Hardware, aligned, sticky)
-        m.d.sync += rounded.eq(Mux(saturates, SATURATED, nearest))
-        m.d.sync += later_negative.eq(negative)
+        known = Cat(Mux(saturates, Const(SATURATED, 9), nearest[:9]), negative)
+        known = delayed(m, known, 2, "expected_rounding")
+        rounded, later_negative = known[:9], known[9]
+        filled = NORMAL_CYCLES + WideMultiplier.LATENCY + 2
         same = inside["rounded"] == rounded
-        self.claim(m, (ages < filled + 1) | same, "the block rounds as the definition does")
+        self.claim(m, (ages < filled) | same, "the block rounds as the definition does")
 
         shifted, result = Signal(signed(11)), Signal(signed(8))
         m.d.sync += shifted.eq(Mux(later_negative, -rounded, rounded) + block.zero_point)
@@ -132,7 +134,11 @@ def test_the_block_is_the_integer_arithmetic_for_every_product(prover, monkeypat
 @pytest.mark.slow
 def test_the_proof_of_the_block_can_fail(prover, monkeypatch):
     words = "the block is the integer arithmetic"
-    prover.refutes(RequantizerBench(monkeypatch, fault="early"), words, bounded(9))
+    prover.refutes(
+        RequantizerBench(monkeypatch, fault="early"),
+        words,
+        bounded(requantizer.Requantizer.LATENCY + 1),
+    )
 
 
 class MultiplierBench(ProofBench):
@@ -162,3 +168,56 @@ class MultiplierBench(ProofBench):
 def test_the_multiplier_multiplies(prover):
     prover.proves(MultiplierBench(), induction(Multiplier.LATENCY + 1))
     prover.refutes(MultiplierBench(latency=2), "the product of its operands", bounded(6))
+
+
+class WideMultiplierBench(ProofBench):
+    """Operands with any value, one pair each cycle, and blocks whose products are arbitrary.
+
+    A fault cuts the operands at another bit.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: str = "") -> None:
+        super().__init__()
+        self.monkeypatch, self.fault = monkeypatch, fault
+
+    def world(self, m: Module) -> None:
+        blocks: list[AnyBlock] = []
+
+        def make(left, right, **options) -> AnyBlock:
+            block = AnyBlock(left, right, **options)
+            block.arbitrary = self.any(m, f"product_{len(blocks)}", block.product.shape())
+            blocks.append(block)
+            return block
+
+        self.monkeypatch.setattr(wide_multiplier, "Multiplier", make)
+        cut = requantizer.BLOCK_BITS
+        whole = WideMultiplier(EXACT_BITS, cut)
+        probe(m, "whole", whole)
+        left, right = self.any(m, "left", EXACT_BITS), self.any(m, "right", EXACT_BITS)
+        m.d.comb += [whole.left.eq(left), whole.right.eq(right)]
+        if self.fault:
+            cut += 1
+        low, sums, high = blocks
+        for side, operand in (("left", left), ("right", right)):
+            lower, upper = operand[:cut], operand[cut:]
+            same = (getattr(low, side) == lower) & (getattr(high, side) == upper)
+            same &= getattr(sums, side) == lower + upper
+            self.claim(m, same, "the blocks multiply the parts and their sums")
+        between = sums.product - low.product - high.product
+        sum_of_all = low.product + (between << cut) + (high.product << (2 * cut))
+        expected = delayed(m, sum_of_all[: 2 * EXACT_BITS], 2, "expected")
+        ages = Signal(range(3))
+        with m.If(ages != 2):
+            m.d.sync += ages.eq(ages + 1)
+        self.claim(m, (ages < 2) | (whole.product == expected), "the products sum to the whole")
+
+
+class AnyBlock(AnyProduct, Multiplier):
+    pass
+
+
+@pytest.mark.slow
+def test_the_wide_multiplier_adds_its_products_as_karatsuba_does(prover, monkeypatch):
+    prover.proves(WideMultiplierBench(monkeypatch), induction(3))
+    words = "the blocks multiply the parts and their sums"
+    prover.refutes(WideMultiplierBench(monkeypatch, fault="cut"), words, bounded(2))

@@ -18,6 +18,9 @@ from amaranth.back import verilog
 from amaranth.hdl import Shape
 from amaranth.lib import wiring
 
+from tilewright.hardware.cells import models
+from tilewright.hardware.technology import Technology
+
 DRIVER = """
 #include "V{top}.h"
 #include <cstdint>
@@ -53,12 +56,14 @@ class Batch:
         In the clock domain `sync`.
     folder : Path
         Where to build; empty.
+    technology : Technology, optional
+        Whose cells to build it from; their models are added.
     """
 
     runtime: ClassVar[list[Path]] = []
     """Object files of Verilator's own library, kept because they take most of a build's time."""
 
-    def __init__(self, block: wiring.Component, folder: Path):
+    def __init__(self, block: wiring.Component, folder: Path, technology: Technology | None = None):
         top = type(block).__name__.lower()
         ports = {}
         for path, member, value in block.signature.flatten(block):
@@ -67,7 +72,10 @@ class Batch:
         self.outputs = {name: shape for name, (m, shape) in ports.items() if m.flow is wiring.Out}
         drive = [f"        block.{_mangle(port)} = in[{i}];" for i, port in enumerate(self.inputs)]
         sample = [f"        out[{i}] = block.{_mangle(p)};" for i, p in enumerate(self.outputs)]
-        (folder / f"{top}.v").write_text(verilog.convert(block, name=top))
+        text = verilog.convert(block, name=top, platform=technology)
+        if technology is not None and models(technology).is_file():
+            text += models(technology).read_text()
+        (folder / f"{top}.v").write_text(text)
         (folder / "driver.cpp").write_text(
             DRIVER.format(
                 top=top,

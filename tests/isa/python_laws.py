@@ -35,4 +35,11 @@ class Word(int):
 
 def law_by_python(law: str, values: Mapping[str, int]) -> int:
     """The law's text run by Python."""
-    return int(Word(eval(law, {name: Word(value) for name, value in values.items()})))
+    names = {name: Word(value) for name, value in values.items()}
+    return int(Word(eval(law, {"wrap": wrap, **names})))
+
+
+def wrap(value: int, bits: int) -> Word:
+    """The low bits of a number, the highest of them as its sign."""
+    half = 1 << (bits - 1)
+    return Word((int(value) + half) % (2 * half) - half)

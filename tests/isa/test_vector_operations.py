@@ -44,7 +44,7 @@ def test_the_operations_of_every_machine_keep_their_codes():
     assert [str(operation) for operation in OPERATIONS] == [
         "a = a",
         "add = a * a_multiplier + b * b_multiplier",
-        "mul = a * b",
+        "mul = wrap(a, 18) * b",
         "max = max(a, b)",
         "min = min(a, b)",
     ]
@@ -62,13 +62,17 @@ def test_the_two_products_sum_to_the_law(operation):
         "a_multiplier": chance.integers(-(1 << 15), 1 << 15, 3000).astype(np.int32),
         "b_multiplier": chance.integers(-(1 << 15), 1 << 15, 3000).astype(np.int32),
     }
-    total = np.zeros(3000, np.int32)
-    for (left, right), bits in zip(operation.products, (32, 8), strict=True):
-        factors = [evaluate(tree, values, ARRAYS) for tree in (left, right)]
-        for factor, width in zip(factors, (bits, 16), strict=True):
-            assert np.all(np.abs(factor.astype(np.int64) * 2 + 1) < 1 << width)
-        total = total + factors[0] * factors[1]
-    np.testing.assert_array_equal(total, evaluate(operation.tree, values, ARRAYS))
+    from_acc = {**values, "a_multiplier": np.ones(3000, np.int32)}
+    from_act = {**values, "a": values["b"][::-1]}
+    for case in (from_acc, from_act):
+        total = np.zeros(3000, np.int32)
+        for (left, right), bits in zip(operation.products, (18, 8), strict=True):
+            factors = [evaluate(tree, case, ARRAYS) for tree in (left, right)]
+            passes = np.all(factors[1] == 1)
+            for factor, width in zip(factors, (32 if passes else bits, 16), strict=True):
+                assert np.all(np.abs(factor.astype(np.int64) * 2 + 1) < 1 << width)
+            total = total + factors[0] * factors[1]
+        np.testing.assert_array_equal(total, evaluate(operation.tree, case, ARRAYS))
 
 
 REFUSED = [
@@ -82,9 +86,9 @@ REFUSED = [
     ("other = b", "operation `other`: `b`: the law must reference `a`"),
     (
         "cube = a * b * b",
-        "operation `cube`: `a * b * b` is not a sum of two products that fit a lane, one of 32 by "
-        "16 bits, one of 8 by 16; limit the factors with `min` and `max`, and multiply only by "
-        "numbers inside them",
+        "operation `cube`: `a * b * b` is not a sum of two products that fit a lane, one of 18 by "
+        "16 bits, one of 8 by 16; limit the factors with `min` and `max` or take their low bits "
+        "with `wrap(x, 18)`, and multiply only by numbers inside them",
     ),
     (
         "unknown = a + c",
@@ -162,8 +166,8 @@ def test_a_machine_without_the_operation_refuses_the_program():
     program = [Vector(dst=0, a=0, b=2000, combine=DIFFERENCE), Halt()]
     sentence = (
         "configuration `4x4` has no operation `absolute_difference = abs(a - b)`; it has a = a; "
-        "add = a * a_multiplier + b * b_multiplier; mul = a * b; max = max(a, b); min = min(a, b); "
-        "declare it in `extra_operations`"
+        "add = a * a_multiplier + b * b_multiplier; mul = wrap(a, 18) * b; max = max(a, b); "
+        "min = min(a, b); declare it in `extra_operations`"
     )
     for attempt in (
         lambda: encode_program(program, PLAIN),

@@ -30,7 +30,7 @@ EXTRA_OPERATIONS = (
     "leaky = a if a >= 0 else a >> 3",
     "bits = (a & b) ^ ~a | b << 2",
     "larger_sum = max(a, b) * a_multiplier + min(b, 31) * b_multiplier",
-    "gate = a * (b > 16)",
+    "gate = wrap(a, 18) * (b > 16)",
     "votes = 5 * (a == b) - (a != 7)",
     "minus = a - b",
     "ceiling = min(a, a_multiplier)",
