@@ -15,7 +15,7 @@ from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
 from .delay import delayed
 from .ram import Ram
-from .selection import choose
+from .selection import Choice
 
 WORD_BITS = 64
 """Rows lie in words of at most this many bits, each in its own RAM."""
@@ -96,12 +96,12 @@ class Bank(wiring.Component):
         for word in range(self.row.words):
             ram = Ram(self.depth, self.row.word_bits, self.row.granularity)
             m.submodules[f"word_{word}"] = ram
-            granules = len(ram.write_enable)
             m.d.comb += [
                 ram.read_enable.eq(self.read.enable),
                 ram.read_address.eq(self.read.address),
                 self.read.data[word].eq(ram.read_data),
-                ram.write_enable.eq(self.write.mask[word] & self.write.enable.replicate(granules)),
+                ram.write.eq(self.write.enable),
+                ram.write_enable.eq(self.write.mask[word]),
                 ram.write_address.eq(self.write.address),
                 ram.write_data.eq(self.write.data[word]),
             ]
@@ -159,9 +159,16 @@ class Scratchpad(wiring.Component):
         for name, reader in zip(self.readers, readers, strict=True):
             chosen = delayed(m, self._bank_of(reader.address), READ_LATENCY, f"bank_{name}")
             for word in range(self.row.words):
-                m.d.comb += reader.data[word].eq(
-                    choose([bank.read.data[word] for bank in banks], chosen)
-                )
+                choice = Choice(self.banks, self.row.word_bits)
+                m.submodules[f"{name}_{word}"] = choice
+                m.d.comb += [
+                    choice.index.eq(chosen),
+                    *(
+                        value.eq(bank.read.data[word])
+                        for value, bank in zip(choice.values, banks, strict=True)
+                    ),
+                    reader.data[word].eq(choice.chosen),
+                ]
         return m
 
     def _bank_of(self, address: Value) -> Value:
