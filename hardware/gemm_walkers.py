@@ -31,6 +31,8 @@ class TileWalker(wiring.Component):
     read : Out(1)
         Read row `address` of WGT, which is row `row` of the tile.
     address, row : Out
+    depthwise : Out(1)
+        The tile belongs to a depthwise command; only in machines that have the mode.
     ready : Out(1)
         Set from the cycle in which a tile's last row is read until the tile is taken.
     take : In(1)
@@ -49,6 +51,7 @@ class TileWalker(wiring.Component):
                 "row": Out(range(configuration.lanes_in)),
                 "ready": Out(1),
                 "take": In(1),
+                **({"depthwise": Out(1)} if configuration.depthwise_taps else {}),
             }
         )
 
@@ -77,6 +80,11 @@ class TileWalker(wiring.Component):
         ]
         with m.If(fetching):
             m.d.sync += count.eq(count + 1)
+        if self.configuration.depthwise_taps:
+            depthwise = Signal(reset_less=True)
+            m.d.comb += self.depthwise.eq(depthwise)
+            with m.If(self.load):
+                m.d.sync += depthwise.eq(self.command.depthwise)
         m.d.sync += [
             loaded.eq(self.ready & ~self.take),
             Assert(~self.take | self.ready, "a weight tile was taken before it was there"),

@@ -19,7 +19,7 @@ SHALLOW = 16
 class Ram(wiring.Component):
     """Read one word and write one word per cycle; contents are zero at power-up.
 
-    Read data appear `READ_LATENCY` cycles after the address and hold until the data of the next
+    Read data appear `RAM_CYCLES` cycles after the address and hold until the data of the next
     read arrive. A word that is read in the cycle in which it is written is undefined: no program
     may do that.
 

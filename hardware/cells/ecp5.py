@@ -15,6 +15,9 @@ BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
 BLOCK_LANE_BITS = 9
 """Bits that one write-enable bit covers, in words of that many bits or more."""
 
+MASKED_SUM_INIT = 0x7888
+"""Table of `A & B ^ C & D`; its lowest four bits, `A & B`, are what a half carries otherwise."""
+
 
 class Multiplier18(wiring.Component):
     """One MULT18X18D with all of its registers: operands, pipeline, product.
@@ -201,6 +204,59 @@ class Choice4(wiring.Component):
                 i_C0=self.index[1],
                 o_Z=self.chosen[bit],
             )
+        return m
+
+
+class MaskedSum(wiring.Component):
+    """The lowest bits of a value times a digit of two bits, from one carry chain.
+
+    A bit takes one LUT4: the masks lie in front of the adder, in the same cell.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the product that are wanted, at least 2.
+
+    Members
+    -------
+    value : In(width)
+    digit : In(2)
+    total : Out(width)
+        In the same cycle.
+    """
+
+    def __init__(self, width: int):
+        self.width = width
+        super().__init__({"value": In(width), "digit": In(2), "total": Out(width)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.comb += self.total[0].eq(self.value[0] & self.digit[0])
+        # The chain begins with a half that carries nothing, whatever carry enters it.
+        carry: Signal | None = None
+        for low in range(0, self.width, 2):
+            following = Signal(name=f"carry_{low}")
+            ports: dict[str, Value] = {"o_COUT": following}
+            inits = {}
+            for half in range(2):
+                bit = low + half
+                used = 0 < bit < self.width
+                inits[f"p_INIT{half}"] = Const(MASKED_SUM_INIT if used else 0, 16)
+                inits[f"p_INJECT1_{half}"] = "NO"
+                if used:
+                    ports |= {
+                        f"i_A{half}": self.value[bit],
+                        f"i_B{half}": self.digit[0],
+                        f"i_C{half}": self.value[bit - 1],
+                        f"i_D{half}": self.digit[1],
+                        f"o_S{half}": self.total[bit],
+                    }
+                else:
+                    ports |= {f"i_{pin}{half}": Const(0) for pin in "ABCD"}
+            if carry is not None:
+                ports["i_CIN"] = carry
+            m.submodules[f"bits_{low}"] = Instance("CCU2C", **inits, **ports)
+            carry = following
         return m
 
 

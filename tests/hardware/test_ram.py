@@ -8,7 +8,7 @@ import pytest
 from tilewright.errors import HardwareError
 from tilewright.hardware.ram import Ram
 from tilewright.hardware.technology import Technology
-from tilewright.isa.pipeline import READ_LATENCY
+from tilewright.isa.pipeline import RAM_CYCLES
 
 from .conftest import Batch
 
@@ -20,7 +20,7 @@ def expected_data(ram: Ram, stimuli: dict[str, np.ndarray]) -> np.ndarray:
     """Output of a RAM in every cycle, -1 before the first read."""
     contents = [0] * ram.depth
     granule = (1 << ram.granularity) - 1
-    output, arriving = -1, [None] * READ_LATENCY
+    output, arriving = -1, [None] * RAM_CYCLES
     outputs = []
     columns = (stimuli[name].tolist() for name in STIMULI)
     for reads, read_from, write, enables, write_to, data in zip(*columns, strict=True):
