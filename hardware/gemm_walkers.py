@@ -1,6 +1,6 @@
 """The two walkers that control GEMM: one fetches weight tiles, the other issues rows."""
 
-from amaranth.hdl import Assert, Cat, Const, Module, ShapeLike, Signal, Value
+from amaranth.hdl import Assert, Cat, Const, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -64,7 +64,8 @@ class TileWalker(wiring.Component):
             [("wgt",)] * self.configuration.tile_loops,
         )
         # Even a tile with few rows lasts until its accumulators may be revisited.
-        count = Signal(range(max(lanes, GEMM_REVISIT_STEPS)))
+        period = max(lanes, GEMM_REVISIT_STEPS)
+        count = Signal(range(period))
         fetching, ends, loaded = Signal(), Signal(), Signal()
         m.d.comb += [
             nest.assign(self.command, ["tile_loops"]),
@@ -72,14 +73,14 @@ class TileWalker(wiring.Component):
             nest.advance.eq(self.take),
             self.idle.eq(~nest.active),
             fetching.eq(nest.active & ~loaded),
-            ends.eq(fetching & count.all()),
+            ends.eq(fetching & (count == period - 1)),
             self.read.eq(fetching & (count < lanes)),
             self.row.eq(count),
             self.address.eq(Cat(self.row, nest.addresses.wgt)),
             self.ready.eq(loaded | ends),
         ]
         with m.If(fetching):
-            m.d.sync += count.eq(count + 1)
+            m.d.sync += count.eq(Mux(ends, 0, count + 1))
         if self.configuration.depthwise_taps:
             depthwise = Signal(reset_less=True)
             m.d.comb += self.depthwise.eq(depthwise)
