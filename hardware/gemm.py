@@ -12,11 +12,12 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Gemm
 from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
+from .array_operands import ELEMENT_BITS
 from .delay import delayed
 from .gemm_walkers import RowWalker, TileWalker
 from .in_flight import InFlight
 from .layouts import command_layout
-from .mac_array import ELEMENT_BITS, MacArray
+from .mac_array import MacArray
 from .scratchpad import RowFormat, elements
 
 ACCUMULATOR_BITS = 32
@@ -116,6 +117,9 @@ class GemmUnit(wiring.Component):
             *_assign(array.vector, elements(self.act.data, ELEMENT_BITS)),
         ]
         if configuration.depthwise_taps:
+            m.d.comb += array.for_depthwise.eq(
+                delayed(m, tiles.depthwise, READ_LATENCY, "weights_depthwise")
+            )
             for name in ("begins", "depthwise", "part"):
                 mode = Value.cast(getattr(step, name))
                 m.d.comb += getattr(array, name).eq(delayed(m, mode, vector_delay, f"mode_{name}"))

@@ -1,6 +1,6 @@
 """The two walkers that control GEMM: one fetches weight tiles, the other issues rows."""
 
-from amaranth.hdl import Assert, Cat, Const, Module, ShapeLike, Signal, Value
+from amaranth.hdl import Assert, Cat, Const, Module, Mux, ShapeLike, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -31,6 +31,8 @@ class TileWalker(wiring.Component):
     read : Out(1)
         Read row `address` of WGT, which is row `row` of the tile.
     address, row : Out
+    depthwise : Out(1)
+        The tile belongs to a depthwise command; only in machines that have the mode.
     ready : Out(1)
         Set from the cycle in which a tile's last row is read until the tile is taken.
     take : In(1)
@@ -49,6 +51,7 @@ class TileWalker(wiring.Component):
                 "row": Out(range(configuration.lanes_in)),
                 "ready": Out(1),
                 "take": In(1),
+                **({"depthwise": Out(1)} if configuration.depthwise_taps else {}),
             }
         )
 
@@ -61,7 +64,8 @@ class TileWalker(wiring.Component):
             [("wgt",)] * self.configuration.tile_loops,
         )
         # Even a tile with few rows lasts until its accumulators may be revisited.
-        count = Signal(range(max(lanes, GEMM_REVISIT_STEPS)))
+        period = max(lanes, GEMM_REVISIT_STEPS)
+        count = Signal(range(period))
         fetching, ends, loaded = Signal(), Signal(), Signal()
         m.d.comb += [
             nest.assign(self.command, ["tile_loops"]),
@@ -69,14 +73,19 @@ class TileWalker(wiring.Component):
             nest.advance.eq(self.take),
             self.idle.eq(~nest.active),
             fetching.eq(nest.active & ~loaded),
-            ends.eq(fetching & count.all()),
+            ends.eq(fetching & (count == period - 1)),
             self.read.eq(fetching & (count < lanes)),
             self.row.eq(count),
             self.address.eq(Cat(self.row, nest.addresses.wgt)),
             self.ready.eq(loaded | ends),
         ]
         with m.If(fetching):
-            m.d.sync += count.eq(count + 1)
+            m.d.sync += count.eq(Mux(ends, 0, count + 1))
+        if self.configuration.depthwise_taps:
+            depthwise = Signal(reset_less=True)
+            m.d.comb += self.depthwise.eq(depthwise)
+            with m.If(self.load):
+                m.d.sync += depthwise.eq(self.command.depthwise)
         m.d.sync += [
             loaded.eq(self.ready & ~self.take),
             Assert(~self.take | self.ready, "a weight tile was taken before it was there"),

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ..isa.pipeline import LOOKUP_CYCLES, READ_LATENCY
+from ..isa.pipeline import LOOKUP_CYCLES, RAM_CYCLES
 from .delay import delayed
 from .ram import Ram
 
@@ -70,8 +70,8 @@ class LookupTable(wiring.Component):
         m.submodules.rows = rows = Ram(self.tables * ROWS, 8 * ROW_BYTES, granularity=8)
         position = Cat(self.index[:7], ~self.index[7])
         byte_bits = ceil_log2(ROW_BYTES)
-        byte = delayed(m, position[:byte_bits], READ_LATENCY, "byte")
-        unchanged = delayed(m, self.index, READ_LATENCY, "unchanged")
+        byte = delayed(m, position[:byte_bits], RAM_CYCLES, "byte")
+        unchanged = delayed(m, self.index, RAM_CYCLES, "unchanged")
         value = Signal(8, reset_less=True)
         m.d.comb += [
             rows.write_address.eq(self.write_address),

@@ -5,14 +5,18 @@ operand register there. These registers pass a channel's values from row to row,
 the delay line of the convolution.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES
-from .selection import choose
+from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
+from .delay import delayed
+from .packed_array import PackedArray
+from .technology import Technology
 
-ELEMENT_BITS = 8
+PLAIN_CYCLES = 2
+"""Cycles that the portable description needs besides its adder trees: operands, products."""
 
 
 def sum_bits(lanes: int) -> int:
@@ -23,8 +27,9 @@ def sum_bits(lanes: int) -> int:
 class MacArray(wiring.Component):
     """Multiply int8[lanes_in] by int8[lanes_in, lanes_out], weights held in registers.
 
-    One vector per cycle; never stalls. `sums` follow their `vector` by `latency` cycles: the
-    registered vector, the products, and one register per level of the adder trees.
+    One vector per cycle; never stalls. `sums` follow their `vector` by `latency` cycles: those of
+    the fastest mapped description, and one for each level of the adder trees. The portable
+    description has fewer registers of its own, so it delays its inputs.
 
     A second set of weights, the shadow, is written row by row meanwhile. `swap` makes it current:
     the new weights multiply the vector of the same cycle. A row written in that cycle belongs to
@@ -48,6 +53,8 @@ class MacArray(wiring.Component):
     row : In(range(lanes_in))
     write : In(1)
         Write `weights` to the shadow.
+    for_depthwise : In(1)
+        The row belongs to the tile of a depthwise step; only where there are taps.
     swap : In(1)
     vector : In(int8)[lanes_in]
     valid : In(1)
@@ -69,6 +76,7 @@ class MacArray(wiring.Component):
             "depthwise": In(1),
             "begins": In(1),
             "part": In(range(lanes_in // self.channels)),
+            "for_depthwise": In(1),
         }
         super().__init__(
             {
@@ -85,59 +93,88 @@ class MacArray(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        if platform is Technology.ECP5:
+            m.submodules.packed = array = PackedArray(self.lanes_in, self.lanes_out, self.taps)
+            m.d.comb += [
+                target.eq(source)
+                for target, source in zip(_inputs(array), _inputs(self), strict=True)
+            ]
+            m.d.comb += [a.eq(b) for a, b in zip(self.sums, array.sums, strict=True)]
+        else:
+            self._multiply(m)
+        return m
+
+    def _multiply(self, m: Module) -> None:
+        """One product for each weight, and a tree of sums for each output lane."""
         # A simulator sorts signals by name and vectorises equal work on neighbours. Names therefore
         # begin with the output lane and sort as numbers, and the adder trees add half to half.
-        valids = Signal(self.latency - 1)
-        m.d.sync += valids.eq(Cat(self.valid, valids))
-        operands = self._operands(m)
+        rows = TapRows(self.lanes_in, self.taps, spread=False)
+        m.submodules.operands = operands = ArrayOperands(
+            self.lanes_in, self.lanes_out, self.taps, rows
+        )
+        early = GEMM_ARRAY_CYCLES - PLAIN_CYCLES
+        row, write, swap, valid = (
+            delayed(m, getattr(self, name), early, f"arriving_{name}")
+            for name in ("row", "write", "swap", "valid")
+        )
+        weights, vector = (
+            _split(delayed(m, Cat(getattr(self, name)), early, f"arriving_{name}"))
+            for name in ("weights", "vector")
+        )
+        m.d.comb += [
+            operands.valid.eq(valid),
+            *(a.eq(b) for a, b in zip(operands.vector, vector, strict=True)),
+        ]
+        if self.taps:
+            m.d.comb += [
+                getattr(operands, name).eq(
+                    delayed(m, getattr(self, name), early, f"arriving_{name}")
+                )
+                for name in ("depthwise", "begins", "part")
+                if len(getattr(self, name))
+            ]
+        valids = Signal(self.levels + 1)
+        m.d.sync += valids.eq(Cat(valid, valids))
 
         for lane in range(self.lanes_out):
             terms = []
-            for row in range(self.lanes_in):
+            for index in range(self.lanes_in):
                 shadow, weight = (
-                    Signal(signed(ELEMENT_BITS), name=f"{name}_{lane:02}_{row:02}", reset_less=True)
+                    Signal(
+                        signed(ELEMENT_BITS), name=f"{name}_{lane:02}_{index:02}", reset_less=True
+                    )
                     for name in ("shadow", "weight")
                 )
-                with m.If(self.write & (self.row == row)):
-                    m.d.sync += shadow.eq(self.weights[lane])
-                with m.If(self.swap):
+                with m.If(write & (row == index)):
+                    m.d.sync += shadow.eq(weights[lane])
+                with m.If(swap):
                     m.d.sync += weight.eq(shadow)
-                terms.append(operands[row][lane] * weight)
-            for stage, valid in enumerate(valids):
+                terms.append(operands.operands[index][lane] * weight)
+            for stage, stage_valid in enumerate(valids):
                 registers = [
                     Signal(term.shape(), name=f"sum_{lane:02}_{stage}_{index:02}", reset_less=True)
                     for index, term in enumerate(terms)
                 ]
-                with m.If(valid):
+                with m.If(stage_valid):
                     m.d.sync += [
                         register.eq(term) for register, term in zip(registers, terms, strict=True)
                     ]
                 half = len(registers) // 2
                 terms = [a + b for a, b in zip(registers[:half], registers[half:], strict=False)]
             m.d.comb += self.sums[lane].eq(registers[0])
-        return m
 
-    def _operands(self, m: Module) -> list[list[Signal]]:
-        """The registered vector, by row and output lane."""
-        operands = []
-        following: list[Value] = []
-        if self.taps:
-            channels = (self.vector[channel :: self.channels] for channel in range(self.channels))
-            following = [choose(parts, self.part) for parts in channels]
-        for row, element in enumerate(self.vector):
-            if row < self.taps:
-                registers = [
-                    Signal.like(element, name=f"channel_{channel:02}_{row:02}", reset_less=True)
-                    for channel in range(self.channels)
-                ]
-                values = [Mux(self.depthwise, channel, element) for channel in following]
-                following = [Mux(self.begins, 0, register) for register in registers]
-            else:
-                registers = [Signal.like(element, name=f"vector_{row:02}", reset_less=True)]
-                values = [Mux(self.depthwise, 0, element) if self.taps else element]
-            with m.If(self.valid):
-                m.d.sync += [
-                    register.eq(value) for register, value in zip(registers, values, strict=True)
-                ]
-            operands.append(registers * (self.lanes_out // len(registers)))
-        return operands
+
+def _inputs(array: wiring.Component) -> list[Value]:
+    """Return the input ports of an array, in the order of their names."""
+    return [
+        Value.cast(value)
+        for _, member, value in array.signature.flatten(array)
+        if member.flow is wiring.In
+    ]
+
+
+def _split(values: Value) -> list[Value]:
+    """Return the elements of a row."""
+    return [
+        values[low : low + ELEMENT_BITS].as_signed() for low in range(0, len(values), ELEMENT_BITS)
+    ]

@@ -1,21 +1,25 @@
 """The machine's only description of memory: a dual-port RAM with one read and one write port.
 
-FPGA block RAMs have this form, output register included. A technology with its own primitive needs
-to replace only this module.
+FPGA block RAMs have this form, output register included. Technologies whose blocks are taken as
+they are, without the logic that synthesis tools add for collisions, are told apart here.
 """
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
+from .cells import ecp5
 from .technology import Technology
+
+SHALLOW = 16
+"""Words that a RAM made of logic cells holds without further logic."""
 
 
 class Ram(wiring.Component):
     """Read one word and write one word per cycle; contents are zero at power-up.
 
-    Read data appear `READ_LATENCY` cycles after the address and hold until the data of the next
+    Read data appear `RAM_CYCLES` cycles after the address and hold until the data of the next
     read arrive. A word that is read in the cycle in which it is written is undefined: no program
     may do that.
 
@@ -34,6 +38,8 @@ class Ram(wiring.Component):
     Members
     -------
     read_enable, read_address, read_data
+    write : In(1)
+        Write the granules that `write_enable` names; high if unconnected.
     write_enable : In(one bit per granule)
     write_address, write_data
 
@@ -57,6 +63,7 @@ class Ram(wiring.Component):
                 "read_enable": In(1),
                 "read_address": In(address_bits),
                 "read_data": Out(width),
+                "write": In(1, init=1),
                 "write_enable": In(width // self.granularity),
                 "write_address": In(address_bits),
                 "write_data": In(width),
@@ -65,6 +72,15 @@ class Ram(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        if platform is Technology.ECP5 and self.depth <= SHALLOW:
+            self._describe_shallow(m)
+        elif platform is Technology.ECP5 and self.depth <= max(ecp5.BLOCK_WIDTHS):
+            self._instantiate(m)
+        else:
+            self._describe(m, platform)
+        return m
+
+    def _describe(self, m: Module, platform) -> None:
         m.submodules.ram = ram = memory.Memory(shape=self.width, depth=self.depth, init=[])
         read = ram.read_port()
         fetched = Signal()
@@ -84,11 +100,64 @@ class Ram(wiring.Component):
             mask = Cat(bit.replicate(self.granularity) for bit in self.write_enable)
             m.d.comb += [
                 kept.addr.eq(self.write_address),
-                write.en.eq(self.write_enable.any()),
+                write.en.eq(self.write & self.write_enable.any()),
                 write.data.eq((kept.data & ~mask) | (self.write_data & mask)),
             ]
         else:
             write = ram.write_port(granularity=self.granularity)
-            m.d.comb += [write.en.eq(self.write_enable), write.data.eq(self.write_data)]
+            m.d.comb += [write.en.eq(self._enables()), write.data.eq(self.write_data)]
         m.d.comb += write.addr.eq(self.write_address)
-        return m
+
+    def _enables(self) -> Value:
+        return self.write_enable & self.write.replicate(len(self.write_enable))
+
+    def _describe_shallow(self, m: Module) -> None:
+        """Read without a clock, as logic cells do, into two registers."""
+        m.submodules.ram = ram = memory.Memory(
+            shape=self.width, depth=self.depth, init=[], attrs={"ram_style": "distributed"}
+        )
+        read = ram.read_port(domain="comb")
+        write = ram.write_port(granularity=self.granularity)
+        fetched = Signal(self.width, reset_less=True)
+        data = Signal(self.width, reset_less=True)
+        with m.If(self.read_enable):
+            m.d.sync += fetched.eq(read.data)
+        m.d.sync += data.eq(fetched)
+        m.d.comb += [
+            read.addr.eq(self.read_address),
+            self.read_data.eq(data),
+            write.en.eq(self._enables()),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+        ]
+
+    def _instantiate(self, m: Module) -> None:
+        """Fill the lanes of blocks that are at least as deep as the RAM, granule by granule."""
+        depth = min(depth for depth in ecp5.BLOCK_WIDTHS if depth >= self.depth)
+        lanes: list[tuple[Value, Value, Value]] = []
+        lane_bits = min(ecp5.BLOCK_WIDTHS[depth], ecp5.BLOCK_LANE_BITS)
+        for granule, enable in enumerate(self.write_enable):
+            low = granule * self.granularity
+            high = low + self.granularity
+            for start in range(low, high, lane_bits):
+                bits = slice(start, min(start + lane_bits, high))
+                lanes.append((enable, self.write_data[bits], self.read_data[bits]))
+        index = 0
+        while lanes:
+            block = ecp5.BlockRam(depth)
+            m.submodules[f"block_{index}"] = block
+            held, lanes = lanes[: block.lanes], lanes[block.lanes :]
+            index += 1
+            m.d.comb += [
+                block.read_enable.eq(self.read_enable),
+                block.read_address.eq(self.read_address),
+                block.write_address.eq(self.write_address),
+                block.write.eq(self.write),
+                block.write_enable.eq(Cat(enable for enable, _, _ in held)),
+            ]
+            for lane, (_, written, read) in enumerate(held):
+                place = slice(lane * lane_bits, lane * lane_bits + len(written))
+                m.d.comb += [
+                    block.write_data[place].eq(written),
+                    read.eq(block.read_data[place]),
+                ]

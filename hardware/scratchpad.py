@@ -15,7 +15,7 @@ from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
 from .delay import delayed
 from .ram import Ram
-from .selection import choose
+from .selection import Choice
 
 WORD_BITS = 64
 """Rows lie in words of at most this many bits, each in its own RAM."""
@@ -96,12 +96,12 @@ class Bank(wiring.Component):
         for word in range(self.row.words):
             ram = Ram(self.depth, self.row.word_bits, self.row.granularity)
             m.submodules[f"word_{word}"] = ram
-            granules = len(ram.write_enable)
             m.d.comb += [
                 ram.read_enable.eq(self.read.enable),
                 ram.read_address.eq(self.read.address),
                 self.read.data[word].eq(ram.read_data),
-                ram.write_enable.eq(self.write.mask[word] & self.write.enable.replicate(granules)),
+                ram.write.eq(self.write.enable),
+                ram.write_enable.eq(self.write.mask[word]),
                 ram.write_address.eq(self.write.address),
                 ram.write_data.eq(self.write.data[word]),
             ]
@@ -154,21 +154,28 @@ class Scratchpad(wiring.Component):
             bank = Bank(self.row, self.depth)
             m.submodules[f"bank_{index}"] = bank
             banks.append(bank)
-            m.d.comb += self._select(m, bank.read, readers, index, "read", ())
-            m.d.comb += self._select(m, bank.write, writers, index, "write", ("data", "mask"))
+            self._select(m, bank.read, readers, index, "read", ())
+            self._select(m, bank.write, writers, index, "write", ("data", "mask"))
         for name, reader in zip(self.readers, readers, strict=True):
             chosen = delayed(m, self._bank_of(reader.address), READ_LATENCY, f"bank_{name}")
             for word in range(self.row.words):
-                m.d.comb += reader.data[word].eq(
-                    choose([bank.read.data[word] for bank in banks], chosen)
-                )
+                choice = Choice(self.banks, self.row.word_bits)
+                m.submodules[f"{name}_{word}"] = choice
+                m.d.comb += [
+                    choice.index.eq(chosen),
+                    *(
+                        value.eq(bank.read.data[word])
+                        for value, bank in zip(choice.values, banks, strict=True)
+                    ),
+                    reader.data[word].eq(choice.chosen),
+                ]
         return m
 
     def _bank_of(self, address: Value) -> Value:
         return Value.cast(address)[address_width(self.depth) :]
 
-    def _select(self, m: Module, port, clients, index: int, side: str, payload) -> list:
-        """Connect the client that addresses this bank."""
+    def _select(self, m: Module, port, clients, index: int, side: str, payload) -> None:
+        """Connect the client that addresses this bank, one cycle later."""
         hits = []
         for number, client in enumerate(clients):
             hit = Signal(name=f"{side}_{number}_hits_{index}")
@@ -182,12 +189,18 @@ class Scratchpad(wiring.Component):
                 value = Mux(hit, other, value)
             return value
 
-        assignments = [
-            port.enable.eq(Cat(hits).any()),
-            port.address.eq(chosen([client.address for client in clients])),
-        ]
+        # Registers at each bank: a bank is many blocks, far from each other and from the clients.
+        enable = Signal(name=f"{side}_enable_{index}")
+        m.d.sync += enable.eq(Cat(hits).any())
+        m.d.comb += port.enable.eq(enable)
+        carried = [(port.address, [client.address for client in clients])]
         for name in payload:
             for word in range(self.row.words):
                 values = [getattr(client, name)[word] for client in clients]
-                assignments.append(getattr(port, name)[word].eq(chosen(values)))
-        return assignments
+                carried.append((getattr(port, name)[word], values))
+        for number, (target, values) in enumerate(carried):
+            register = Signal.like(
+                Value.cast(target), name=f"{side}_{index}_{number}", reset_less=True
+            )
+            m.d.sync += register.eq(chosen(values))
+            m.d.comb += target.eq(register)

@@ -41,8 +41,13 @@ def _constant(name: str, value: int, unit: str, owner: str, meaning: str) -> int
 
 # Scratchpads and arithmetic ----------------------------------------------------------------------
 
+RAM_CYCLES = _constant("RAM_CYCLES", 2, "cycles", "RAMs", "from a read's address to its data")
 READ_LATENCY = _constant(
-    "READ_LATENCY", 2, "cycles", "scratchpads", "from a read's address to its data"
+    "READ_LATENCY",
+    RAM_CYCLES + 1,
+    "cycles",
+    "scratchpads",
+    "from a read's address to its data; the first takes the address to its bank",
 )
 MULTIPLIER_CYCLES = _constant(
     "MULTIPLIER_CYCLES", 3, "cycles", "VECTOR", "from a multiplier's operands to their product"
@@ -85,7 +90,7 @@ GEMM_ISSUE_CYCLES = _constant(
 )
 GEMM_ARRAY_CYCLES = _constant(
     "GEMM_ARRAY_CYCLES",
-    2,
+    6,
     "cycles",
     "GEMM",
     "from a row's data to the sum of its products, without the levels of the adder tree",
@@ -132,7 +137,7 @@ REQUANTISE_CYCLES = _constant(
     "from a total to its int8 value",
 )
 LOOKUP_CYCLES = _constant(
-    "LOOKUP_CYCLES", READ_LATENCY + 1, "cycles", "VECTOR", "from an index to the table's value"
+    "LOOKUP_CYCLES", RAM_CYCLES + 1, "cycles", "VECTOR", "from an index to the table's value"
 )
 VECTOR_TOTAL_CYCLES = _constant(
     "VECTOR_TOTAL_CYCLES",

@@ -1,14 +1,22 @@
-"""Cells of the Lattice ECP5: its multiplier and its carry chain.
+"""Cells of the Lattice ECP5: multiplier, block RAM, wide multiplexer and carry chain.
 
-The modes follow Lattice's FPGA-TN-02205 (sysDSP). Yosys passes the cells on, nextpnr-ecp5 places
-them.
+The modes follow Lattice's FPGA-TN-02205 (sysDSP) and FPGA-TN-02204 (memory). Yosys passes the cells
+on, nextpnr-ecp5 places them.
 """
 
-from amaranth.hdl import ClockSignal, Const, Instance, Module, Signal, Value
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 MULTIPLIER_BITS = 18
+
+BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
+"""Bits of a word of a block RAM, by its depth."""
+BLOCK_LANE_BITS = 9
+"""Bits that one write-enable bit covers, in words of that many bits or more."""
+
+MASKED_SUM_INIT = 0x7888
+"""Table of `A & B ^ C & D`; its lowest four bits, `A & B`, are what a half carries otherwise."""
 
 
 class Multiplier18(wiring.Component):
@@ -66,6 +74,189 @@ class Multiplier18(wiring.Component):
             i_CE1=self.load_left,
             i_RST0=Const(0),
         )
+        return m
+
+
+class BlockRam(wiring.Component):
+    """One DP16KD: one write port, one read port with its output register; zero at power-up.
+
+    Read data follow their address by two cycles and hold until the data of the next read. A word
+    that is read in the cycle in which it is written is undefined.
+
+    Parameters
+    ----------
+    depth : int
+        Words, one of `BLOCK_WIDTHS`, which gives their width.
+
+    Members
+    -------
+    read_enable, read_address, read_data
+    write : In(1)
+        Write the lanes that `write_enable` names.
+    write_enable : In(one bit per lane)
+    write_address, write_data
+
+    Attributes
+    ----------
+    lanes, lane_bits : int
+        Parts of a word with a write-enable bit each, and their width. Words of fewer than 9 bits
+        have one.
+    """
+
+    def __init__(self, depth: int):
+        self.width = BLOCK_WIDTHS[depth]
+        self.lane_bits = min(self.width, BLOCK_LANE_BITS)
+        self.lanes = self.width // self.lane_bits
+        self.address_bits = (depth - 1).bit_length()
+        super().__init__(
+            {
+                "read_enable": In(1),
+                "read_address": In(self.address_bits),
+                "read_data": Out(self.width),
+                "write": In(1),
+                "write_enable": In(self.lanes),
+                "write_address": In(self.address_bits),
+                "write_data": In(self.width),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        half = 18
+        unused = 14 - self.address_bits
+        # The lowest address bits that a wide word does not need are its byte enables.
+        enables = self.write_enable if self.lanes > 1 else Const(0, 0)
+        write_address = Cat(enables, Const(0, unused - len(enables)), self.write_address)
+        read_address = Cat(Const(0, unused), self.read_address)
+        # A word of 36 bits writes through the data pins of both ports and reads swapped halves.
+        outputs = [Signal(half, name="low"), Signal(half, name="high")]
+        m.d.comb += self.read_data.eq(Cat(outputs))
+        halves = {**_bits("o_DOB", outputs[0]), **_bits("i_DIA", self.write_data[:half])}
+        if self.width > half:
+            halves |= {**_bits("o_DOA", outputs[1]), **_bits("i_DIB", self.write_data[half:])}
+        m.submodules.cell = Instance(
+            "DP16KD",
+            p_DATA_WIDTH_A=self.width,
+            p_DATA_WIDTH_B=self.width,
+            p_REGMODE_A="OUTREG",
+            p_REGMODE_B="OUTREG",
+            p_RESETMODE="SYNC",
+            p_WRITEMODE_A="NORMAL",
+            p_WRITEMODE_B="NORMAL",
+            p_CSDECODE_A="0b000",
+            p_CSDECODE_B="0b000",
+            p_GSR="DISABLED",
+            **_bits("i_ADA", write_address),
+            **_bits("i_ADB", read_address),
+            **halves,
+            **{f"i_CS{port}{index}": Const(0) for port in "AB" for index in range(3)},
+            **{f"i_CLK{port}": ClockSignal() for port in "AB"},
+            **{f"i_RST{port}": Const(0) for port in "AB"},
+            **{f"i_OCE{port}": Const(1) for port in "AB"},
+            i_CEA=self.write,
+            i_CEB=self.read_enable,
+            i_WEA=Const(1) if self.lanes > 1 else self.write_enable,
+            i_WEB=Const(0),
+        )
+        return m
+
+
+class Choice4(wiring.Component):
+    """One of four values, from two LUT4 and a PFUMX per bit; Yosys takes twice as many.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a value.
+
+    Members
+    -------
+    values : In(width)[4]
+    index : In(2)
+    chosen : Out(width)
+        `values[index]`, in the same cycle.
+    """
+
+    def __init__(self, width: int):
+        self.width = width
+        super().__init__({"values": In(width).array(4), "index": In(2), "chosen": Out(width)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        for bit in range(self.width):
+            halves = []
+            for half in range(2):
+                output = Signal(name=f"half_{half}")
+                m.submodules[f"bit_{bit}_{half}"] = Instance(
+                    "LUT4",
+                    p_INIT=Const(0xCACA, 16),
+                    i_A=self.values[2 * half][bit],
+                    i_B=self.values[2 * half + 1][bit],
+                    i_C=self.index[0],
+                    i_D=Const(0),
+                    o_Z=output,
+                )
+                halves.append(output)
+            m.submodules[f"bit_{bit}"] = Instance(
+                "PFUMX",
+                i_BLUT=halves[0],
+                i_ALUT=halves[1],
+                i_C0=self.index[1],
+                o_Z=self.chosen[bit],
+            )
+        return m
+
+
+class MaskedSum(wiring.Component):
+    """The lowest bits of a value times a digit of two bits, from one carry chain.
+
+    A bit takes one LUT4: the masks lie in front of the adder, in the same cell.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the product that are wanted, at least 2.
+
+    Members
+    -------
+    value : In(width)
+    digit : In(2)
+    total : Out(width)
+        In the same cycle.
+    """
+
+    def __init__(self, width: int):
+        self.width = width
+        super().__init__({"value": In(width), "digit": In(2), "total": Out(width)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.comb += self.total[0].eq(self.value[0] & self.digit[0])
+        # The chain begins with a half that carries nothing, whatever carry enters it.
+        carry: Signal | None = None
+        for low in range(0, self.width, 2):
+            following = Signal(name=f"carry_{low}")
+            ports: dict[str, Value] = {"o_COUT": following}
+            inits = {}
+            for half in range(2):
+                bit = low + half
+                used = 0 < bit < self.width
+                inits[f"p_INIT{half}"] = Const(MASKED_SUM_INIT if used else 0, 16)
+                inits[f"p_INJECT1_{half}"] = "NO"
+                if used:
+                    ports |= {
+                        f"i_A{half}": self.value[bit],
+                        f"i_B{half}": self.digit[0],
+                        f"i_C{half}": self.value[bit - 1],
+                        f"i_D{half}": self.digit[1],
+                        f"o_S{half}": self.total[bit],
+                    }
+                else:
+                    ports |= {f"i_{pin}{half}": Const(0) for pin in "ABCD"}
+            if carry is not None:
+                ports["i_CIN"] = carry
+            m.submodules[f"bits_{low}"] = Instance("CCU2C", **inits, **ports)
+            carry = following
         return m
 
 

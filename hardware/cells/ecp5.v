@@ -47,6 +47,75 @@ module MULT18X18D (
           P17, P16, P15, P14, P13, P12, P11, P10, P9, P8, P7, P6, P5, P4, P3, P2, P1, P0} = product;
 endmodule
 
+// Block RAM: writes on port A, reads on port B; both of the same width, with output registers.
+// A word that is read while it is written reads inverted, so that no design can rely on it.
+module DP16KD (
+    input DIA0, DIA1, DIA2, DIA3, DIA4, DIA5, DIA6, DIA7, DIA8,
+    input DIA9, DIA10, DIA11, DIA12, DIA13, DIA14, DIA15, DIA16, DIA17,
+    input DIB0, DIB1, DIB2, DIB3, DIB4, DIB5, DIB6, DIB7, DIB8,
+    input DIB9, DIB10, DIB11, DIB12, DIB13, DIB14, DIB15, DIB16, DIB17,
+    input ADA0, ADA1, ADA2, ADA3, ADA4, ADA5, ADA6, ADA7, ADA8, ADA9, ADA10, ADA11, ADA12, ADA13,
+    input ADB0, ADB1, ADB2, ADB3, ADB4, ADB5, ADB6, ADB7, ADB8, ADB9, ADB10, ADB11, ADB12, ADB13,
+    input CLKA, CEA, WEA, OCEA, RSTA, CSA0, CSA1, CSA2,
+    input CLKB, CEB, WEB, OCEB, RSTB, CSB0, CSB1, CSB2,
+    output DOA0, DOA1, DOA2, DOA3, DOA4, DOA5, DOA6, DOA7, DOA8,
+    output DOA9, DOA10, DOA11, DOA12, DOA13, DOA14, DOA15, DOA16, DOA17,
+    output DOB0, DOB1, DOB2, DOB3, DOB4, DOB5, DOB6, DOB7, DOB8,
+    output DOB9, DOB10, DOB11, DOB12, DOB13, DOB14, DOB15, DOB16, DOB17
+);
+  parameter DATA_WIDTH_A = 18;
+  parameter DATA_WIDTH_B = 18;
+  parameter REGMODE_A = "NOREG";
+  parameter REGMODE_B = "NOREG";
+  parameter RESETMODE = "SYNC";
+  parameter WRITEMODE_A = "NORMAL";
+  parameter WRITEMODE_B = "NORMAL";
+  parameter CSDECODE_A = "0b000";
+  parameter CSDECODE_B = "0b000";
+  parameter GSR = "ENABLED";
+
+  localparam LANE = DATA_WIDTH_A < 9 ? DATA_WIDTH_A : 9;
+  localparam LANES = DATA_WIDTH_A / LANE;
+  localparam UNUSED = DATA_WIDTH_A == 36 ? 5 : DATA_WIDTH_A == 18 ? 4 : DATA_WIDTH_A == 9 ? 3 :
+                      DATA_WIDTH_A == 4 ? 2 : DATA_WIDTH_A == 2 ? 1 : 0;
+
+  wire [35:0] data = {
+      DIB17, DIB16, DIB15, DIB14, DIB13, DIB12, DIB11, DIB10, DIB9,
+      DIB8, DIB7, DIB6, DIB5, DIB4, DIB3, DIB2, DIB1, DIB0,
+      DIA17, DIA16, DIA15, DIA14, DIA13, DIA12, DIA11, DIA10, DIA9,
+      DIA8, DIA7, DIA6, DIA5, DIA4, DIA3, DIA2, DIA1, DIA0};
+  wire [13:0] address_a = {
+      ADA13, ADA12, ADA11, ADA10, ADA9, ADA8, ADA7, ADA6, ADA5, ADA4, ADA3, ADA2, ADA1, ADA0};
+  wire [13:0] address_b = {
+      ADB13, ADB12, ADB11, ADB10, ADB9, ADB8, ADB7, ADB6, ADB5, ADB4, ADB3, ADB2, ADB1, ADB0};
+  wire [13-UNUSED:0] row_a = address_a[13:UNUSED];
+  wire [13-UNUSED:0] row_b = address_b[13:UNUSED];
+  wire [3:0] enables = LANES > 1 ? address_a[3:0] : 4'b0001;
+
+  reg [DATA_WIDTH_A-1:0] rows [0:(1 << (14 - UNUSED)) - 1];
+  reg [DATA_WIDTH_A-1:0] fetched, read;
+  integer row;
+  initial for (row = 0; row < 1 << (14 - UNUSED); row = row + 1) rows[row] = 0;
+
+  integer lane;
+  always @(posedge CLKA)
+    if (CEA & WEA)
+      for (lane = 0; lane < LANES; lane = lane + 1)
+        if (enables[lane]) rows[row_a][lane*LANE+:LANE] <= data[lane*LANE+:LANE];
+
+  wire collision = CEA & WEA & |enables[LANES-1:0] & row_a == row_b;
+  always @(posedge CLKB) begin
+    if (CEB & ~WEB) fetched <= rows[row_b] ^ {DATA_WIDTH_A{collision}};
+    if (OCEB) read <= fetched;
+  end
+
+  wire [35:0] out = read;
+  assign {DOA17, DOA16, DOA15, DOA14, DOA13, DOA12, DOA11, DOA10, DOA9,
+          DOA8, DOA7, DOA6, DOA5, DOA4, DOA3, DOA2, DOA1, DOA0,
+          DOB17, DOB16, DOB15, DOB14, DOB13, DOB12, DOB11, DOB10, DOB9,
+          DOB8, DOB7, DOB6, DOB5, DOB4, DOB3, DOB2, DOB1, DOB0} = out;
+endmodule
+
 // Two bits of a carry chain behind look-up tables of four inputs.
 module CCU2C (
     input CIN, A0, B0, C0, D0, A1, B1, C1, D1,

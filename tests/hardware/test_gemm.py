@@ -11,7 +11,7 @@ from tilewright.hardware.gemm import GemmUnit
 from tilewright.hardware.scratchpad import Scratchpad
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.instructions import Gemm, Loop
-from tilewright.isa.pipeline import GEMM_REVISIT_STEPS, READ_LATENCY
+from tilewright.isa.pipeline import GEMM_ARRAY_CYCLES, GEMM_REVISIT_STEPS, READ_LATENCY
 from tilewright.isa.semantics import Machine
 
 from .rows import read_rows, write_rows
@@ -189,7 +189,7 @@ def test_time_is_a_closed_form_of_the_fields(name, depthwise):
             row_loops=(Loop(rows, (1, 1)),),
         )
 
-    sums = (lanes - 1).bit_length() + 2
+    sums = (lanes - 1).bit_length() + GEMM_ARRAY_CYCLES
     for count, rows in ((1, 1), (tiles, 1), (tiles, period), (tiles, 16)):
         _, _, cycles = run(configuration, [command(count, rows)], rng, 0.0)
         last_row = period + 1 + (count - 1) * max(rows, period) + rows - 1

@@ -1,14 +1,10 @@
 """Scratchpads against arrays: clients on different banks in the same cycle, masks, latency."""
 
-import gc
-
 import numpy as np
 import pytest
 from amaranth.hdl import Fragment
 from amaranth.sim import Simulator
 
-from tilewright.errors import HardwareError
-from tilewright.hardware.ram import Ram
 from tilewright.hardware.scratchpad import Scratchpad
 from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS, Memory
@@ -92,14 +88,3 @@ def test_two_readers_of_one_bank_are_caught():
     simulator.add_testbench(bench)
     with pytest.raises(AssertionError, match="two clients read one bank in the same cycle"):
         simulator.run()
-
-
-@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
-def test_a_granularity_that_does_not_divide_is_refused():
-    with pytest.raises(HardwareError) as problem:
-        Ram(16, 32, granularity=12)
-    assert str(problem.value) == (
-        "RAM of 32-bit words: `granularity` must divide the width, not `12` bits"
-    )
-    del problem
-    gc.collect()  # the refused block is reported as unused here, not in a later test

@@ -1,0 +1,124 @@
+"""The operands of the array: the vector that its rows multiply, or channels of earlier vectors."""
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+
+from .selection import choose
+
+ELEMENT_BITS = 8
+
+
+class TapRows:
+    """Rows of the array in which the taps of a depthwise step lie, for each output lane.
+
+    Where one multiplier serves a pair of output lanes, both must share its operand. In a depthwise
+    step no two lanes do, so the taps of a pair are spread: each has a row of its own, as long as
+    there are rows. The first `separate` rows have a multiplier for each lane.
+
+    Parameters
+    ----------
+    lanes_in, taps : int
+        Rows of the array, and those used in a depthwise step.
+    spread : bool
+        Whether pairs of lanes share multipliers; otherwise tap `t` lies in row `t`.
+
+    Attributes
+    ----------
+    separate : int
+    last : int
+        Rows from this one on multiply the plain vector alone.
+    """
+
+    def __init__(self, lanes_in: int, taps: int, spread: bool):
+        self.taps = taps
+        self.separate = max(0, 2 * taps - lanes_in) if spread else taps
+        self.last = 2 * taps - self.separate
+
+    def row(self, tap: int, lane: int) -> int:
+        """Return the row of a lane's tap."""
+        beyond = tap - self.separate
+        return tap if beyond < 0 else self.separate + 2 * beyond + lane % 2
+
+    def tap(self, row: int) -> int:
+        """Return the tap in a row before `last`."""
+        beyond = row - self.separate
+        return row if beyond < 0 else self.separate + beyond // 2
+
+
+class ArrayOperands(wiring.Component):
+    """Registers with the operands of every row and output lane.
+
+    An operand is an element of the vector of the cycle before. In a depthwise step it is a channel
+    of that vector or of an earlier one. Vectors that are not `valid` leave no trace.
+
+    Parameters
+    ----------
+    lanes_in, lanes_out, taps : int
+        As in `MacArray`.
+    rows : TapRows
+        Where the taps lie.
+
+    Members
+    -------
+    vector : In(int8)[lanes_in]
+    valid : In(1)
+    depthwise, begins, part : In
+        As in `MacArray`; only where there are taps.
+
+    Attributes
+    ----------
+    operands : list[list[Signal]]
+        The registers, int8, by row and output lane; lanes share them.
+    """
+
+    def __init__(self, lanes_in: int, lanes_out: int, taps: int, rows: TapRows):
+        self.lanes_in, self.lanes_out, self.taps, self.rows = lanes_in, lanes_out, taps, rows
+        self.channels = min(lanes_in, lanes_out)
+        self.parts = lanes_in // self.channels
+        element = signed(ELEMENT_BITS)
+        self.channel_registers = [
+            [
+                Signal(element, name=f"channel_{channel:02}_{tap:02}", reset_less=True)
+                for channel in range(self.channels)
+            ]
+            for tap in range(taps)
+        ]
+        self.vector_registers = {
+            row: Signal(element, name=f"vector_{row:02}", reset_less=True)
+            for row in range(rows.last, lanes_in)
+        }
+        mode = {"depthwise": In(1), "begins": In(1), "part": In(range(self.parts))}
+        ports = {"vector": In(element).array(lanes_in), "valid": In(1)}
+        super().__init__(ports | (mode if taps else {}))
+        self.operands = [
+            [self._operand(row, lane) for lane in range(lanes_out)] for row in range(lanes_in)
+        ]
+
+    def _operand(self, row: int, lane: int) -> Signal:
+        if row >= self.rows.last:
+            return self.vector_registers[row]
+        tap = self.rows.tap(row)
+        # In a row between the two of a spread tap's pair, the lane that has no tap there shares
+        # the operand of the one that has.
+        owner = lane if self.rows.row(tap, lane) == row else lane ^ 1
+        return self.channel_registers[tap][owner % self.channels]
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        following: list[Value] = []
+        if self.taps:
+            channels = (self.vector[channel :: self.channels] for channel in range(self.channels))
+            following = [choose(parts, self.part) for parts in channels]
+        with m.If(self.valid):
+            for tap, registers in enumerate(self.channel_registers):
+                for channel, (register, before) in enumerate(
+                    zip(registers, following, strict=True)
+                ):
+                    element = self.vector[self.rows.row(tap, channel)]
+                    m.d.sync += register.eq(Mux(self.depthwise, before, element))
+                following = [Mux(self.begins, 0, register) for register in registers]
+            for row, register in self.vector_registers.items():
+                element = self.vector[row]
+                m.d.sync += register.eq(Mux(self.depthwise, 0, element) if self.taps else element)
+        return m

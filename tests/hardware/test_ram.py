@@ -1,0 +1,85 @@
+"""RAMs in every description against an array: each shape of block, masks, held data."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from tilewright.errors import HardwareError
+from tilewright.hardware.ram import Ram
+from tilewright.hardware.technology import Technology
+from tilewright.isa.pipeline import RAM_CYCLES
+
+from .conftest import Batch
+
+SHAPES = [(12, 12, 4), (200, 60, 20)]
+SLOW = [(16, 9, None), (512, 32, 8), (1024, 40, None), (2048, 27, 9), (4096, 10, 5)]
+SLOW += [(8192, 3, None), (16384, 2, 1), (32768, 3, None)]
+
+
+def expected_data(ram: Ram, stimuli: dict[str, np.ndarray]) -> np.ndarray:
+    """Output of a RAM in every cycle, -1 before the first read."""
+    contents = [0] * ram.depth
+    granule = (1 << ram.granularity) - 1
+    output, arriving = -1, [None] * RAM_CYCLES
+    outputs = []
+    columns = (stimuli[name].tolist() for name in STIMULI)
+    for reads, read_from, write, enables, write_to, data in zip(*columns, strict=True):
+        outputs.append(output)
+        arriving.append(contents[read_from] if reads else None)
+        value = arriving.pop(1)
+        output = output if value is None else value
+        if write:
+            bits = range(ram.width // ram.granularity)
+            mask = sum(granule << (n * ram.granularity) for n in bits if enables >> n & 1)
+            contents[write_to] = contents[write_to] & ~mask | data & mask
+    return np.array(outputs)
+
+
+STIMULI = (
+    "read_enable",
+    "read_address",
+    "write",
+    "write_enable",
+    "write_address",
+    "write_data",
+)
+
+
+@pytest.mark.parametrize("technology", [None, Technology.SIMULATION, Technology.ECP5], ids=str)
+@pytest.mark.parametrize(
+    "shape", [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)], ids=str
+)
+def test_reads_return_what_was_written(shape, technology, tmp_path):
+    ram = Ram(*shape)
+    rng = np.random.default_rng(shape[0])
+    count = 50_000
+    # Few addresses, so that words are read again; both ends and all address bits among them.
+    rows = rng.integers(0, ram.depth, 12)
+    rows[:2] = 0, ram.depth - 1
+    stimuli = {
+        "read_enable": rng.integers(0, 2, count),
+        "read_address": rng.choice(rows, count),
+        "write": rng.integers(0, 2, count),
+        "write_enable": rng.integers(0, 1 << len(ram.write_enable), count),
+        "write_address": rng.choice(rows, count),
+        "write_data": rng.integers(0, 1 << ram.width, count),
+    }
+    # No program reads a word in the cycle in which it is written.
+    stimuli["read_enable"] &= stimuli["read_address"] != stimuli["write_address"]
+    got = Batch(ram, tmp_path, technology).run(count, **stimuli)["read_data"]
+    expected = expected_data(ram, stimuli)
+    known = expected >= 0
+    assert known.sum() > count / 2
+    np.testing.assert_array_equal(got[known], expected[known])
+
+
+@pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")
+def test_a_granularity_that_does_not_divide_is_refused():
+    with pytest.raises(HardwareError) as problem:
+        Ram(16, 32, granularity=12)
+    assert str(problem.value) == (
+        "RAM of 32-bit words: `granularity` must divide the width, not `12` bits"
+    )
+    del problem
+    gc.collect()  # the refused block is reported as unused here, not in a later test
