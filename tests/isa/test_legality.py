@@ -157,7 +157,7 @@ def test_late_reads_are_refused_and_no_others(dst, a, n, move_dst, move_a, windo
 FAULTS = [
     (
         Gemm(act=0, wgt=0, acc=5, row_loops=(Loop(3, (1, 0)),)),
-        "ACC row 5 is visited again after 1 step in the row loops; expected at least 4; put a "
+        f"ACC row 5 is visited again after 1 step in the row loops; expected at least {GEMM_REVISIT_STEPS}; put a "
         "loop that moves `acc` inside",
     ),
     (
@@ -168,7 +168,7 @@ FAULTS = [
             tile_loops=(Loop(3, (0, 1, 15)),),
             row_loops=(Loop(16, (1, 1)),),
         ),
-        "ACC row 20 is visited again after 1 step across tile loop 0; expected at least 4; put a "
+        f"ACC row 20 is visited again after 1 step across tile loop 0; expected at least {GEMM_REVISIT_STEPS}; put a "
         "loop that moves `acc` inside",
     ),
     (
