@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
-from .cells.ecp5 import MULTIPLIER_BITS, MaskedSum, Multiplier18
+from .cells.ecp5 import MULTIPLIER_BITS, MaskedSum, Multiplier18, TopSum
 
 LOW_BITS = 10
 """Position of the upper product."""
@@ -241,7 +241,7 @@ class _Pair(wiring.Component):
         low_product = self._low_product(m, row, factor, operand[:CARRY_BITS])
         carry = Signal(signed(CARRY_BITS), name=f"carry_{row:02}", reset_less=True)
         m.d.sync += carry.eq(product[LOW_BITS:] - low_product)
-        return product[: LOW_BITS + 2 * ELEMENT_BITS], carry
+        return Value.cast(product[: LOW_BITS + 2 * ELEMENT_BITS]), carry
 
     def _low_product(self, m: Module, row: int, shadow: Value, operand: Value) -> Value:
         """Return the lowest bits of a product, in the cycle of the multiplier's product."""
@@ -252,16 +252,27 @@ class _Pair(wiring.Component):
         with m.If(self.swap):
             m.d.sync += factor.eq(shadow)
         m.d.sync += element.eq(operand)
-        partials = []
-        for index in range(0, CARRY_BITS, 2):
+        # The two lowest digits of the weight take a carry chain each, the highest none.
+        chains = []
+        for index in (0, 2):
             width = CARRY_BITS - index
             m.submodules[f"low_{row:02}_{index}"] = part = MaskedSum(width)
             m.d.comb += [part.value.eq(element), part.digit.eq(factor[index : index + 2])]
-            register = Signal(width, name=f"partial_{row:02}_{index}", reset_less=True)
-            m.d.sync += register.eq(part.total)
-            partials.append(register << index)
+            chain = Signal(width, name=f"partial_{row:02}_{index}", reset_less=True)
+            m.d.sync += chain.eq(part.total)
+            chains.append(chain)
+        top = Signal(2, name=f"partial_{row:02}_4", reset_less=True)
+        m.d.sync += top.eq(
+            Cat(element[0] & factor[4], (element[1] & factor[4]) ^ (element[0] & factor[5]))
+        )
+        m.submodules[f"low_{row:02}"] = total = TopSum()
         low = Signal(CARRY_BITS, name=f"low_product_{row:02}", reset_less=True)
-        m.d.sync += low.eq(sum(partials, start=Const(0)))
+        m.d.comb += [
+            total.first.eq(chains[0][2:]),
+            total.second.eq(chains[1]),
+            total.third.eq(top),
+        ]
+        m.d.sync += low.eq(Cat(chains[0][:2], total.total))
         return low
 
     def _shadow(self, m: Module, row: int, value: Value, name: str) -> Signal:
@@ -349,4 +360,4 @@ def _tree_of_fields(
             sums.append((low_bits, register))
         terms = sums
     ((low_bits, total),) = terms
-    return total[:low_bits], total[low_bits:].as_signed()
+    return Value.cast(total[:low_bits]), total[low_bits:].as_signed()

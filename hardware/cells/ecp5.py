@@ -4,6 +4,9 @@ The modes follow Lattice's FPGA-TN-02205 (sysDSP) and FPGA-TN-02204 (memory). Yo
 on, nextpnr-ecp5 places them.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -233,33 +236,15 @@ class MaskedSum(wiring.Component):
         m = Module()
         m.d.comb += self.total[0].eq(self.value[0] & self.digit[0])
         # The chain begins with a half that carries nothing, whatever carry enters it.
-        carry: Signal | None = None
-        for low in range(0, self.width, 2):
-            following = Signal(name=f"carry_{low}")
-            ports: dict[str, Value] = {"o_COUT": following}
-            inits = {}
-            for half in range(2):
-                bit = low + half
-                used = 0 < bit < self.width
-                inits[f"p_INIT{half}"] = Const(MASKED_SUM_INIT if used else 0, 16)
-                inits[f"p_INJECT1_{half}"] = "NO"
-                if used:
-                    ports |= {
-                        f"i_A{half}": self.value[bit],
-                        f"i_B{half}": self.digit[0],
-                        f"i_C{half}": self.value[bit - 1],
-                        f"i_D{half}": self.digit[1],
-                        f"o_S{half}": self.total[bit],
-                    }
-                else:
-                    ports |= {f"i_{pin}{half}": Const(0) for pin in "ABCD"}
-            if carry is not None:
-                ports["i_CIN"] = carry
-            m.submodules[f"bits_{low}"] = Instance("CCU2C", **inits, **ports)
-            carry = following
+        halves: list[Half] = [Half(0, (), None)]
+        for bit in range(1, self.width):
+            inputs = (self.value[bit], self.digit[0], self.value[bit - 1], self.digit[1])
+            halves.append(Half(MASKED_SUM_INIT, inputs, self.total[bit]))
+        _add_chain(m, halves)
         return m
 
 
+<<<<<<< HEAD
 class CarryChain(wiring.Component):
     """CCU2C cells, each with two bits of an adder whose operands come through look-up tables.
 
@@ -314,6 +299,83 @@ class CarryChain(wiring.Component):
         return m
 
 
+=======
+class TopSum(wiring.Component):
+    """The sum of three numbers of 4, 4 and 2 bits, the last one four times, modulo 16.
+
+    Members
+    -------
+    first, second : In(4)
+    third : In(2)
+    total : Out(4)
+        `first + second + 4 * third`, in the same cycle.
+    """
+
+    def __init__(self):
+        super().__init__({"first": In(4), "second": In(4), "third": In(2), "total": Out(4)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        first, second, third = self.first, self.second, self.third
+        # At bit 2 three bits and a carry meet. The chain's half passes on the carry of the three
+        # if their sum is even, and the carry that enters if it is odd. What it misses is the carry
+        # of three ones.
+        missed = first[2] & second[2] & third[0]
+        m.d.comb += self.total[0].eq(first[0] ^ second[0])
+        _add_chain(
+            m,
+            [
+                Half(0x0008, (first[0], second[0], Const(1), Const(0)), None),
+                Half(0x6666 | 0x8, (first[1], second[1], Const(1), Const(1)), self.total[1]),
+                Half(0x960E, (first[2], second[2], third[0], Const(1)), self.total[2]),
+                Half(0x6996, (first[3], second[3], third[1], missed), self.total[3]),
+            ],
+        )
+        return m
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """Half of a CCU2C: one bit of a carry chain.
+
+    The sum is the table's value, inverted by the carry that enters. That carry is passed on where
+    the table has 1. Elsewhere the table's lowest four bits, read with the first two inputs, are.
+
+    Parameters
+    ----------
+    table : int
+        Of 16 bits, as for a LUT4.
+    inputs : tuple[Value, ...]
+        Up to four.
+    total : Value, optional
+        Takes the sum.
+    """
+
+    table: int
+    inputs: tuple[Value, ...]
+    total: Value | None
+
+
+def _add_chain(m: Module, halves: Sequence[Half]) -> None:
+    """Add a carry chain; its first half must not depend on the carry that enters."""
+    carry: Signal | None = None
+    for number, low in enumerate(range(0, len(halves), 2)):
+        following = Signal(name=f"carry_{number}")
+        ports: dict[str, object] = {"o_COUT": following}
+        for index in range(2):
+            half = halves[low + index] if low + index < len(halves) else Half(0, (), None)
+            ports |= {f"p_INIT{index}": Const(half.table, 16), f"p_INJECT1_{index}": "NO"}
+            inputs = [*half.inputs, *[Const(0)] * (4 - len(half.inputs))]
+            ports |= {f"i_{pin}{index}": bit for pin, bit in zip("ABCD", inputs, strict=True)}
+            if half.total is not None:
+                ports[f"o_S{index}"] = half.total
+        if carry is not None:
+            ports["i_CIN"] = carry
+        m.submodules[f"chain_{number}"] = Instance("CCU2C", **ports)
+        carry = following
+
+
+>>>>>>> B
 def _bits(prefix: str, value: Value) -> dict[str, Value]:
     """Return the bits of a port whose wires are numbered."""
     return {f"{prefix}{index}": bit for index, bit in enumerate(Value.cast(value))}

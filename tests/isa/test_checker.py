@@ -12,6 +12,7 @@ from tilewright.isa.assembly import parse_program
 from tilewright.isa.checker import check, faults
 from tilewright.isa.configuration import DEFAULT, PRESETS
 from tilewright.isa.instructions import Unit
+from tilewright.isa.pipeline import GEMM_REVISIT_STEPS
 from tilewright.isa.semantics import Machine
 
 DATA_BYTES = 1 << 16
@@ -110,7 +111,7 @@ REFUSED = [
     (
         "gemm act=0 wgt=0 acc=0 row[2]\nhalt",
         "instruction 0 (gemm): ACC row 0 is visited again after 1 step in the row loops; expected "
-        "at least 4; put a loop that moves `acc` inside",
+        f"at least {GEMM_REVISIT_STEPS}; put a loop that moves `acc` inside",
     ),
     (
         "vector dst=0 a=0 table=7\nhalt",

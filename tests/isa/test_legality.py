@@ -157,8 +157,8 @@ def test_late_reads_are_refused_and_no_others(dst, a, n, move_dst, move_a, windo
 FAULTS = [
     (
         Gemm(act=0, wgt=0, acc=5, row_loops=(Loop(3, (1, 0)),)),
-        "ACC row 5 is visited again after 1 step in the row loops; expected at least 4; put a "
-        "loop that moves `acc` inside",
+        "ACC row 5 is visited again after 1 step in the row loops; expected at least "
+        f"{GEMM_REVISIT_STEPS}; put a loop that moves `acc` inside",
     ),
     (
         Gemm(
@@ -168,8 +168,8 @@ FAULTS = [
             tile_loops=(Loop(3, (0, 1, 15)),),
             row_loops=(Loop(16, (1, 1)),),
         ),
-        "ACC row 20 is visited again after 1 step across tile loop 0; expected at least 4; put a "
-        "loop that moves `acc` inside",
+        "ACC row 20 is visited again after 1 step across tile loop 0; expected at least "
+        f"{GEMM_REVISIT_STEPS}; put a loop that moves `acc` inside",
     ),
     (
         Gemm(act=8191, wgt=0, acc=0, row_loops=(Loop(2, (1, 1)),)),
