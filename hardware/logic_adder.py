@@ -83,4 +83,4 @@ def less(left: Value, right: Value) -> Value:
     For half of all comparisons Yosys adds a test of equality to the carry chain, which costs as
     much again; here it cannot.
     """
-    return (left - right)[-1]
+    return Value.cast(left - right)[-1]

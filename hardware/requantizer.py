@@ -5,6 +5,9 @@ the product have fixed places. `isa.numbers.requantise_integer` is the same comp
 without that shift; `isa.numbers.round_twice` explains how both roundings become one.
 """
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -87,16 +90,20 @@ class Requantizer(wiring.Component):
         ]
 
         # Normalise the magnitude: shift it left until its top bit is set, by bytes, then by bits.
+        # ANDs instead of choices keep synthesis from using the slow resets of registers.
         exact = magnitude[:EXACT_BITS]
-        empty = Cat(~exact[16:].any() & exact[8:16].any(), ~exact[8:].any())
-        first_byte = [leading_zeros(exact[low : low + 8]) for low in (16, 8, 0)]
+        parts = [exact[low : low + 8] for low in (16, 8, 0)]
+        high, middle = parts[0].any(), parts[1].any()
+        starts = Cat(high, ~high & middle, ~high & ~middle)
         by_bytes = Signal(EXACT_BITS, reset_less=True)
         zeros = Signal(5, reset_less=True)
+        shifted_parts = [exact << 8 * n & starts[n].replicate(EXACT_BITS) for n in range(3)]
+        first_zeros = [leading_zeros(parts[n]) & starts[n].replicate(3) for n in range(3)]
         by_pairs = choose([by_bytes << n for n in (0, 2, 4, 6)], zeros[1:3])
         normal = Signal(EXACT_BITS, reset_less=True)
         m.d.sync += [
-            by_bytes.eq(choose([exact, exact << 8, exact << 16], empty)),
-            zeros.eq(Cat(choose(first_byte, empty), empty)),
+            by_bytes.eq(reduce(or_, shifted_parts)),
+            zeros.eq(Cat(reduce(or_, first_zeros), starts[1:])),
             normal.eq(Mux(zeros[0], by_pairs << 1, by_pairs)),
         ]
         significand = Cat(delayed(m, scale.fraction, 2, "significand"), Const(1, 1))
@@ -118,7 +125,7 @@ class Requantizer(wiring.Component):
         ]
         shift = delayed(m, shift, multiplier.LATENCY - 1, "shift_line")
         reaches = delayed(m, reaches, multiplier.LATENCY - 2, "reaches_line")
-        saturates = delayed(m, saturates, multiplier.LATENCY, "saturates_line")
+        saturates = delayed(m, saturates, multiplier.LATENCY - 1, "saturates_line")
         negative = delayed(m, negative, multiplier.LATENCY + 4, "negative_line")
 
         # Round to the binary32 grid and to an integer at once, as `isa.numbers.round_twice` does.
@@ -132,17 +139,18 @@ class Requantizer(wiring.Component):
         last = product[EXACT_BITS - 1]
         some = (top & reaches).any() | middle.any() | (~long & last)
         every = (top | ~reaches).all() & middle.all() & (long | last)
-        window = Signal(WINDOW_BITS, reset_less=True)
+        window = Signal(WHOLE_BITS + 1, reset_less=True)
         exceeds_half, nears_half = Signal(reset_less=True), Signal(reset_less=True)
         rounded = Signal(WHOLE_BITS + 1, reset_less=True)
         half, whole = window[0], window[1:]
         rises = (half & (whole[0] | exceeds_half)) | (whole[0] & nears_half)
-        overflows = saturates | whole[WHOLE_BITS]
+        overflows = Signal(reset_less=True)
         m.d.sync += [
             window.eq(product[-WINDOW_BITS:] >> shift),
+            overflows.eq(saturates | (long & ~shift.any())),
             exceeds_half.eq(some | (half_step & rest)),
             nears_half.eq(every & half_step),
-            rounded.eq(Mux(overflows, SATURATED, whole[:WHOLE_BITS] + rises)),
+            rounded.eq(Mux(overflows, SATURATED, whole + rises)),
         ]
 
         # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates.

@@ -79,10 +79,13 @@ def test_differences_and_absolute_values_are_sums_and_maxima():
 
 FORMS = (
     "write it with whole numbers, `+ - *`, `>>` and `<<` by a number, `& | ^ ~`, `max`, `min`, "
-    "`abs`, comparisons, and `x if condition else y`"
+    "`abs`, `wrap(x, bits)` for the low bits of `x` as a signed number, comparisons, and "
+    "`x if condition else y`"
 )
 REFUSED = [
     ("a +", f"law `a +`: not an expression; {FORMS}"),
+    ("wrap(a, b)", f"law `wrap(a, b)`: cannot read `wrap(a, b)`; {FORMS}"),
+    ("wrap(a, 32)", f"law `wrap(a, 32)`: cannot read `wrap(a, 32)`; {FORMS}"),
     ("", f"law ``: not an expression; {FORMS}"),
     ("c + a", "law `c + a`: unknown name `c`; known are a, b, a_multiplier, b_multiplier"),
     ("a << b", f"law `a << b`: cannot read `a << b`; {FORMS}"),

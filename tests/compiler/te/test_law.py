@@ -78,6 +78,34 @@ def test_a_multiplier_takes_only_what_lies_in_act(multiplier):
     np.testing.assert_array_equal(outcome.output, evaluate(kernel, inputs))
 
 
+@pytest.mark.parametrize("wraps", [False, True])
+def test_a_product_with_an_operand_in_acc_wraps_it(wraps):
+    y, c = te.axes(y=5, c=8)
+    left, right, third = (te.tensor(name, "int8", (5, 8)) for name in ("left", "right", "third"))
+    wide = te.compute("wide", "int32", (y, c), left[y, c] * right[y, c])
+    value = wide[y, c] * third[y, c]
+    if wraps:
+        value = te.apply(Combine.MUL, wide[y, c], third[y, c])
+    kernel = te.kernel("product", te.compute("out", "int8", (y, c), te.clamp(value, -128, 127)))
+    s = te.Schedule(kernel, MACHINE)
+    s.cache_read("left", "ACT", "wide")
+    s.cache_read("right", "ACT", "wide")
+    s.set_scope("wide", "ACC")
+    result = s.cache_write("out", "ACT")
+    s.cache_read("third", "ACT", result)
+    s.tensorise("wide", "y")
+    if not wraps:
+        with pytest.raises(CompileError, match="`wide` lies in ACC; vector takes `a` from ACT"):
+            s.tensorise(result, "y")
+        return
+    s.tensorise(result, "y")
+    chance = np.random.default_rng(5)
+    inputs = {name: chance.integers(-128, 128, (5, 8)).astype(np.int8) for name in kernel.inputs}
+    with open_device("sim", MACHINE) as device:
+        outcome = te.lower(s).run(device, inputs)
+    np.testing.assert_array_equal(outcome.output, evaluate(kernel, inputs))
+
+
 def test_a_field_that_counts_as_1_in_acc_is_refused_there():
     machine = PRESETS["4x4"].replace(extra_operations=("ceiling = min(a, a_multiplier)",))
     y, c = te.axes(y=5, c=8)
