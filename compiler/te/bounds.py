@@ -9,12 +9,13 @@ fused loop is not fixed, the box takes the full extent of both axes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...isa.expressions import Affine, Read
+from ...isa.expressions import Affine, Match, Read
+from ...isa.patterns import Pattern
 from ..accelerator.dma import Box
-from .affine import renamed, scaled, total, variable
-from .nodes import Condition, Digit, Let, qualified
+from .affine import scaled, total, variable
+from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
-from .stages import Division, Fusion, Place, Stage, State
+from .stages import Division, Fusion, Place, Stage, State, qualified
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,20 @@ class StagePlan:
 
 @dataclass(slots=True)
 class Bounds:
-    """The plans of all stages, and the definitions of all variables."""
+    """The plans of all stages, the definitions of all variables, and the patterns of instructions.
+
+    Parameters
+    ----------
+    plans, patterns
+        By stage; a pattern is there once the stage was checked to be an instruction.
+    definitions
+        By variable.
+    """
 
     plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
+    patterns: dict[str, tuple[Pattern, Match]] = field(default_factory=dict)
+    _ranges: dict[tuple[str, frozenset[str]], Interval] = field(default_factory=dict)
 
     def known(self, place: Place | None) -> frozenset[str]:
         """Variables bound at a place."""
@@ -102,13 +113,20 @@ class Bounds:
 
     def interval(self, affine: Affine, fixed: frozenset[str]) -> Interval:
         """The interval of an index while some variables are fixed."""
-        low, extent = Affine((), affine.constant), 1
+        terms: dict[str, int] = {}
+        constant, extent = affine.constant, 1
         for name, factor in affine.terms:
-            part = Interval(variable(name), 1) if name in fixed else self._range(name, fixed)
+            if name in fixed:
+                terms[name] = terms.get(name, 0) + factor
+                continue
+            part = self._range(name, fixed)
             reach = factor * (part.extent - 1)
-            low = total(low, scaled(part.low, factor), min(0, reach))
+            constant += factor * part.low.constant + min(0, reach)
+            for other, step in part.low.terms:
+                terms[other] = terms.get(other, 0) + factor * step
             extent += abs(reach)
-        return Interval(low, extent)
+        kept = sorted((name, factor) for name, factor in terms.items() if factor)
+        return Interval(Affine(tuple(kept), constant), extent)
 
     def behind(self, indices: Iterable[Affine]) -> set[str]:
         """The variables that indices depend on, directly or through the starts of axes."""
@@ -122,24 +140,24 @@ class Bounds:
         return found
 
     def _range(self, name: str, fixed: frozenset[str]) -> Interval:
+        known = self._ranges.get((name, fixed))
+        if known is not None:
+            return known
         definition = self.definitions[name]
         found = self.interval(definition.value, fixed)
         low, extent = found.low, found.extent + definition.extent - 1
         start = self.interval(definition.base, fixed)
         if low == start.low:
             extent = min(extent, start.extent - 1 + definition.size)
-        return clipped(Interval(low, extent), definition.limits)
+        return self._ranges.setdefault(
+            (name, fixed), clipped(Interval(low, extent), definition.limits)
+        )
 
-    def touched(
-        self, reader: str, read: Read, domain: Box, fixed: frozenset[str]
-    ) -> list[Interval]:
-        """The box of a tensor that one read of a stage touches."""
+    def touched(self, read: Read, domain: Box, fixed: frozenset[str]) -> list[Interval]:
+        """The box of a tensor that a read, whose index consists of variables, touches."""
         if not read.index:
-            return [Interval(Affine((), low), high - low) for low, high in domain]
-        return [
-            self.interval(renamed(affine, lambda axis: qualified(reader, axis)), fixed)
-            for affine in read.index
-        ]
+            return whole(domain)
+        return [self.interval(affine, fixed) for affine in read.index]
 
 
 def infer_bounds(state: State) -> Bounds:
@@ -148,23 +166,28 @@ def infer_bounds(state: State) -> Bounds:
     for stage in reversed(state.stages):
         fixed = bounds.known(stage.place)
         if stage.place is None:
-            box = [Interval(Affine((), low), high - low) for low, high in stage.domain]
+            box = whole(stage.domain)
         else:
             box = _required(stage, state, bounds, fixed)
         rolling = None
         if stage.ahead is not None:
-            whole = [Interval(Affine((), low), high - low) for low, high in stage.domain]
+            every = whole(stage.domain)
             needed, ever = (
-                [hull or part for hull, part in zip(hulls, whole, strict=True)]
+                [hull or part for hull, part in zip(hulls, every, strict=True)]
                 for hulls in (
                     _hulls(stage, state, bounds, fixed),
                     _hulls(stage, state, bounds, frozenset()),
                 )
             )
             rolling = ring_of(stage, needed, ever)
-            box[rolling.dimension :] = whole[rolling.dimension :]
+            box[rolling.dimension :] = every[rolling.dimension :]
         _plan(stage, box, fixed, bounds, rolling)
     return bounds
+
+
+def whole(domain: Box) -> list[Interval]:
+    """All elements that exist."""
+    return [Interval(Affine((), low), high - low) for low, high in domain]
 
 
 def _hulls(
@@ -172,9 +195,9 @@ def _hulls(
 ) -> list[Interval | None]:
     """The least interval that contains all elements read, per dimension."""
     parts = [
-        bounds.touched(reader.name, read, stage.domain, fixed)
+        bounds.touched(read, stage.domain, fixed)
         for reader in state.readers(stage.name)
-        for read in reader.reads()
+        for read in reader.variable_reads
         if read.tensor == stage.name
     ]
     return [_hull(list(ranges)) for ranges in zip(*parts, strict=True)]

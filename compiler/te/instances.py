@@ -25,11 +25,10 @@ from .nodes import (
     holds,
     let_value,
     nodes,
-    qualified,
 )
 from .program import Program
 from .rolling import Rolling, Rows
-from .stages import ScheduleError
+from .stages import ScheduleError, qualified
 
 Range = tuple[int, int]
 

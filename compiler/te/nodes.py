@@ -16,11 +16,6 @@ from .rolling import Rolling
 from .stages import Kind, Place
 
 
-def qualified(stage: str, loop: str) -> str:
-    """The variable of a stage's loop or axis."""
-    return f"{stage}:{loop}"
-
-
 @dataclass(frozen=True, slots=True)
 class For:
     """`extent` iterations of `variable` from `start`; buffers inside have `depth` slots.

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Affine, Call, Expression, Op, Read, Reduction
+from ...isa.expressions import Affine, Call, Expression, Op
 from ..accelerator.dma import Box
 from ..tensor import Kernel, Tensor
-from .affine import renamed
+from .affine import renamed, with_names
 from .nodes import (
     Allocate,
     Assign,
@@ -53,17 +53,6 @@ class Program:
 
     def __str__(self) -> str:
         return "\n".join(line for node in self.body for line in _lines(node, ""))
-
-
-def with_names(tree: Expression, name_of) -> Expression:
-    """Rename the variables in the indices of an expression."""
-    if isinstance(tree, Read):
-        return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(with_names(argument, name_of) for argument in tree.arguments))
-    if isinstance(tree, Reduction):
-        return Reduction(tree.op, with_names(tree.body, name_of))
-    return tree
 
 
 def _lines(node: Node, stage: str) -> Iterator[str]:

@@ -21,15 +21,15 @@ ELEMENTS = {
 """The element types of each scratchpad; main memory holds all types."""
 
 
-def check_scope(doing: str, scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
+def check_scope(scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
     """Refuse a scope that does not exist or holds other element types."""
     if scope not in scopes:
-        raise ScheduleError(f"{doing}: there is no scope `{scope}`; scopes are {', '.join(scopes)}")
+        raise ScheduleError(f"there is no scope `{scope}`; scopes are {', '.join(scopes)}")
     held = ELEMENTS.get(scope, (tensor.dtype,))
     if tensor.dtype not in held:
         fitting = [name for name in scopes if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
         raise ScheduleError(
-            f"{doing}: `{tensor.name}` is {tensor.dtype}, but {scope} holds {' or '.join(held)}; "
+            f"`{tensor.name}` is {tensor.dtype}, but {scope} holds {' or '.join(held)}; "
             f"choose {' or '.join(fitting)}"
         )
 
@@ -45,23 +45,23 @@ class CacheRead(Step):
 
     def apply(self, state: State) -> State:
         """Insert the copy stage before the reader."""
-        reader = state.stage(self.reader, str(self))
-        reads = [read for read in reader.reads() if read.tensor == self.tensor]
+        reader = state.stage(self.reader)
+        reads = [read for read in reader.reads if read.tensor == self.tensor]
         if not reads:
-            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads())
+            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads)
             raise ScheduleError(
-                f"{self}: stage `{self.reader}` does not read `{self.tensor}`; it reads "
+                f"stage `{self.reader}` does not read `{self.tensor}`; it reads "
                 f"{', '.join(names)}"
             )
         old = state.tensors[self.tensor]
-        check_scope(str(self), self.scope, old, state.scopes)
+        check_scope(self.scope, old, state.scopes)
         if any(stage.name == self.tensor and stage.place for stage in state.stages):
             raise ScheduleError(
-                f"{self}: `{self.tensor}` is computed inside another stage; `compute_root` it first"
+                f"`{self.tensor}` is computed inside another stage; `compute_root` it first"
             )
         if reader.instruction:
             raise ScheduleError(
-                f"{self}: `{self.reader}` is tensorised already; do this before `tensorise`"
+                f"`{self.reader}` is tensorised already; do this before `tensorise`"
             )
         name = _unused(f"{self.tensor}.{self.scope}", state)
         domain = _read_domain(reader, reads, state.domains[self.tensor])
@@ -148,22 +148,22 @@ class CacheWrite(Step):
 
     def apply(self, state: State) -> State:
         """Insert the computing stage before the copy; both get plain loops."""
-        stage = state.stage(self.stage, str(self))
-        check_scope(str(self), self.scope, stage.output, state.scopes)
+        stage = state.stage(self.stage)
+        check_scope(self.scope, stage.output, state.scopes)
         reductions = tuple(axis.name for axis in stage.reductions)
         marked = stage.relations or stage.kinds or stage.depths or stage.instruction
         if marked or stage.loops != (*stage.axes, *reductions):
             raise ScheduleError(
-                f"{self}: the loops of `{self.stage}` have been changed already; make "
+                f"the loops of `{self.stage}` have been changed already; make "
                 "`cache_write` the first step on a stage"
             )
         if stage.place is not None or state.attached(self.stage):
             raise ScheduleError(
-                f"{self}: `{self.stage}` is computed inside a stage, or one is computed inside it; "
+                f"`{self.stage}` is computed inside a stage, or one is computed inside it; "
                 "make `cache_write` the first step on a stage"
             )
         if stage.source:
-            raise ScheduleError(f"{self}: `{self.stage}` is a copy; cache a computing stage")
+            raise ScheduleError(f"`{self.stage}` is a copy; cache a computing stage")
         name = _unused(f"{self.stage}.{self.scope}", state)
         output = replace(stage.output, name=name, value="")
         computing = replace(stage, output=output, cached=True, scope=self.scope)
@@ -191,17 +191,17 @@ class ComputeAt(Step):
 
     def apply(self, state: State) -> State:
         """Move the stage's nest; `legality` then checks that all readers are inside the loop."""
-        stage = state.stage(self.stage, str(self))
-        consumer = state.stage(self.consumer, str(self))
-        consumer.position(self.loop, str(self))
+        stage = state.stage(self.stage)
+        consumer = state.stage(self.consumer)
+        consumer.position(self.loop)
         if not state.readers(self.stage):
             raise ScheduleError(
-                f"{self}: `{self.stage}` is the kernel's output and has no consumer; move the "
+                f"`{self.stage}` is the kernel's output and has no consumer; move the "
                 "others to it"
             )
         if state.stages.index(consumer) <= state.stages.index(stage):
             raise ScheduleError(
-                f"{self}: `{self.consumer}` does not consume `{self.stage}`; its readers are "
+                f"`{self.consumer}` does not consume `{self.stage}`; its readers are "
                 f"{', '.join(f'`{reader.name}`' for reader in state.readers(self.stage))}"
             )
         return state.with_stage(replace(stage, place=Place(self.consumer, self.loop)))
@@ -216,7 +216,7 @@ class ComputeRoot(Step):
 
     def apply(self, state: State) -> State:
         """Undo `compute_at`."""
-        return state.with_stage(replace(state.stage(self.stage, str(self)), place=None))
+        return state.with_stage(replace(state.stage(self.stage), place=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +229,16 @@ class SetScope(Step):
 
     def apply(self, state: State) -> State:
         """Change the scope."""
-        stage = state.stage(self.stage, str(self))
-        check_scope(str(self), self.scope, stage.output, state.scopes)
+        stage = state.stage(self.stage)
+        check_scope(self.scope, stage.output, state.scopes)
         if stage.cached and self.scope != stage.scope:
             raise ScheduleError(
-                f"{self}: `{self.stage}` was made for {stage.scope}; cache it for {self.scope} "
+                f"`{self.stage}` was made for {stage.scope}; cache it for {self.scope} "
                 "instead"
             )
         if stage.name == state.kernel.output.name and self.scope != Memory.DRAM.name:
             raise ScheduleError(
-                f"{self}: `{self.stage}` is the kernel's output and lies in DRAM; use "
+                f"`{self.stage}` is the kernel's output and lies in DRAM; use "
                 f"`cache_write({self.stage}, {self.scope})`"
             )
         return state.with_stage(replace(stage, scope=self.scope))
@@ -254,15 +254,15 @@ class Tensorise(Step):
 
     def apply(self, state: State) -> State:
         """Mark the loop; `legality` then checks that an instruction matches."""
-        stage = state.stage(self.stage, str(self))
-        stage.position(self.loop, str(self))
+        stage = state.stage(self.stage)
+        stage.position(self.loop)
         if stage.source:
             raise ScheduleError(
-                f"{self}: `{self.stage}` is a copy, which becomes a transfer; tensorise a stage "
+                f"`{self.stage}` is a copy, which becomes a transfer; tensorise a stage "
                 "that computes"
             )
         if stage.instruction:
             raise ScheduleError(
-                f"{self}: `{self.stage}` is tensorised at `{stage.instruction}` already"
+                f"`{self.stage}` is tensorised at `{stage.instruction}` already"
             )
         return state.with_stage(replace(stage, instruction=self.loop))

@@ -4,15 +4,18 @@ All data are frozen, and a step makes a new `State`. Loops are symbolic here: a 
 its loops derive from its axes. Bounds inference then gives their extents.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Expression, Read, Reduction, reads_of
 from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Kernel, Tensor
+from .affine import variable, with_names
 from .processor import Processor
 
 SCOPES = tuple(memory.name for memory in Memory)
@@ -82,7 +85,12 @@ class Place:
     loop: str
 
 
-@dataclass(frozen=True, slots=True)
+def qualified(stage: str, loop: str) -> str:
+    """The variable of a stage's loop or axis."""
+    return f"{stage}:{loop}"
+
+
+@dataclass(frozen=True)
 class Stage:
     """One stage and its part of the schedule.
 
@@ -141,7 +149,7 @@ class Stage:
         """Name of its output."""
         return self.output.name
 
-    @property
+    @cached_property
     def compute(self) -> Compute:
         """The compute of a stage that is not a copy."""
         data = tuple(Axis(n, high) for n, (_, high) in zip(self.axes, self.domain, strict=True))
@@ -179,7 +187,7 @@ class Stage:
         """Whether a loop is a reduction loop; no loop mixes data and reduction axes."""
         return not self.origins(loop).isdisjoint(axis.name for axis in self.reductions)
 
-    def position(self, loop: str, doing: str) -> int:
+    def position(self, loop: str) -> int:
         """Position of a loop; the outermost loop has 0.
 
         Raises
@@ -189,17 +197,63 @@ class Stage:
         """
         if loop not in self.loops:
             raise ScheduleError(
-                f"{doing}: stage `{self.name}` has no loop `{loop}`; its loops are "
+                f"stage `{self.name}` has no loop `{loop}`; its loops are "
                 f"{', '.join(self.loops)}"
             )
         return self.loops.index(loop)
 
+    @cached_property
     def reads(self) -> tuple[Read, ...]:
         """All its reads."""
         return reads_of(self.body)
 
+    @cached_property
+    def element(self) -> Read:
+        """The element that an iteration computes, by variables."""
+        index = (variable(qualified(self.name, axis)) for axis in self.axes)
+        return Read(self.name, tuple(index))
 
-@dataclass(frozen=True, slots=True)
+    @cached_property
+    def value(self) -> Expression:
+        """The expression of that element, by variables instead of axes."""
+        return with_names(self.body, lambda axis: qualified(self.name, axis))
+
+    @cached_property
+    def variable_reads(self) -> tuple[Read, ...]:
+        """`reads`, with indices by variables."""
+        return reads_of(self.value)
+
+    def with_numbers(
+        self,
+        factors: Mapping[tuple[str, str], int],
+        depths: Mapping[tuple[str, str], int],
+        ahead: Mapping[str, int],
+    ) -> "Stage":
+        """The stage with other factors, depths and rows; all that is known without them is kept.
+
+        Parameters
+        ----------
+        factors, depths
+            By stage and loop.
+        ahead
+            By stage.
+        """
+        found = copy.copy(self)
+        found.__dict__["relations"] = tuple(
+            Division(relation.parent, factors[self.name, relation.parent])
+            if isinstance(relation, Division)
+            else relation
+            for relation in self.relations
+        )
+        found.__dict__["depths"] = tuple(
+            (loop, depths[self.name, loop]) for loop, _ in self.depths
+        )
+        if self.ahead is not None:
+            found.__dict__["ahead"] = ahead[self.name]
+        return found
+
+
+@dataclass(frozen=True)
 class State:
     """All stages, producers before consumers, and their target machine.
 
@@ -228,7 +282,7 @@ class State:
         """The scopes that a stage's output may have."""
         return SCOPES if self.processor is None else (Memory.DRAM.name, REGISTER)
 
-    def stage(self, name: str, doing: str) -> Stage:
+    def stage(self, name: str) -> Stage:
         """The stage with a name.
 
         Raises
@@ -240,7 +294,7 @@ class State:
             if stage.name == name:
                 return stage
         raise ScheduleError(
-            f"{doing}: there is no stage `{name}`; the stages are "
+            f"there is no stage `{name}`; the stages are "
             f"{', '.join(f'`{stage.name}`' for stage in self.stages)}"
         )
 
@@ -250,9 +304,27 @@ class State:
             self, stages=tuple(stage if old.name == stage.name else old for old in self.stages)
         )
 
+    @cached_property
+    def _readers(self) -> Mapping[str, tuple[Stage, ...]]:
+        found: dict[str, dict[str, Stage]] = {}
+        for stage in self.stages:
+            for read in stage.reads:
+                found.setdefault(read.tensor, {})[stage.name] = stage
+        return {tensor: tuple(readers.values()) for tensor, readers in found.items()}
+
+    def with_numbers(
+        self,
+        factors: Mapping[tuple[str, str], int],
+        depths: Mapping[tuple[str, str], int],
+        ahead: Mapping[str, int],
+    ) -> "State":
+        """The state with other numbers in its stages; see `Stage.with_numbers`."""
+        stages = (stage.with_numbers(factors, depths, ahead) for stage in self.stages)
+        return replace(self, stages=tuple(stages))
+
     def readers(self, tensor: str) -> tuple[Stage, ...]:
         """The stages that read a tensor."""
-        return tuple(s for s in self.stages if any(read.tensor == tensor for read in s.reads()))
+        return self._readers.get(tensor, ())
 
     def attached(self, stage: str, loop: str | None = None) -> tuple[Stage, ...]:
         """The stages computed inside the loops of another stage, or inside one of them."""
@@ -264,12 +336,12 @@ class State:
             and (loop is None or s.place.loop == loop)
         )
 
-    @property
+    @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
         """Every tensor, copies included."""
         return {**self.kernel.tensors, **{stage.name: stage.output for stage in self.stages}}
 
-    @property
+    @cached_property
     def domains(self) -> Mapping[str, Box]:
         """The existing elements of every tensor."""
         whole = {name: whole_box(tensor.shape) for name, tensor in self.kernel.tensors.items()}
