@@ -18,8 +18,10 @@ from .accelerator.dma import DramTensor
 from .accelerator.lower import Lowering
 from .accelerator.lower_bound import demand_of
 from .accelerator.search import Candidate, likely_candidates
+from .accelerator.tensorise import Form
 from .given_schedules import Part
 from .options import Options
+from .te.schedule import Schedule
 from .tensor import Kernel
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
@@ -61,6 +63,10 @@ class CandidateTimer:
         self.dram, self.size = dram, size
         self.known: dict[object, int] = {}
         self.chosen: dict[object, Candidate] = {}
+        self.alike: dict[Kernel, dict[object, Schedule]] = {}
+        """Schedules of each kernel, by the form of their steps."""
+        self.instructions_of: dict[Kernel, dict[object, Form]] = {}
+        self.forms: dict[Kernel, object] = {}
         self.instructions = 0
         """Number of programs timed so far."""
 
@@ -77,7 +83,7 @@ class CandidateTimer:
         CompileError
             When not even the smallest tile fits.
         """
-        form = self._form(kernel), options, rival
+        form = self.form(kernel), options, rival
         if form not in self.chosen:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]
@@ -101,19 +107,26 @@ class CandidateTimer:
 
     def cycles(self, *parts: Part) -> int:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
-        key = tuple((self._form(kernel), candidate) for kernel, candidate in parts)
+        key = tuple((self.form(kernel), candidate) for kernel, candidate in parts)
         if key not in self.known:
-            lowering = Lowering(self.configuration, self.dram, ConstantPool(self.size))
+            pool = ConstantPool(self.size)
+            lowering = Lowering(self.configuration, self.dram, pool, forms=self.instructions_of)
             for kernel, candidate in parts:
-                lowering.lower(candidate.schedule(kernel, self.configuration))
+                alike = self.alike.setdefault(kernel, {})
+                lowering.lower(candidate.schedule(kernel, self.configuration, alike))
             instructions = [emitted.instruction for emitted in lowering.stream]
             program = synthesise_tokens(instructions, self.configuration)
             self.instructions += len(program)
             self.known[key] = self.measure(program, self.configuration)
         return self.known[key]
 
-    def _form(self, kernel: Kernel) -> object:
+    def form(self, kernel: Kernel) -> object:
         """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
+        if kernel not in self.forms:
+            self.forms[kernel] = self._form(kernel)
+        return self.forms[kernel]
+
+    def _form(self, kernel: Kernel) -> object:
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)
         numbers: dict[int, int] = {}

@@ -28,7 +28,9 @@ class GivenSchedule:
     layer: str
     text: str
 
-    def schedule(self, kernel: Kernel, configuration: Configuration) -> Schedule:
+    def schedule(
+        self, kernel: Kernel, configuration: Configuration, alike: object = None
+    ) -> Schedule:
         """The steps, checked.
 
         Raises

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
-from ..te.nodes import Allocate, Nest, nodes
+from ..te.nodes import Allocate
 from ..te.program import Program
 from .constants import align
 
@@ -59,11 +59,7 @@ class FixedPlaces:
         weight_bytes: Callable[[str, tuple[int, ...]], int],
     ) -> None:
         self.configuration, self.weight_bytes = configuration, weight_bytes
-        self.allocates = {
-            node.tensor.name: node
-            for node in nodes(program.body)
-            if isinstance(node, Allocate) and node.scope != Memory.DRAM.name
-        }
+        self.allocates = program.buffers
         self.partners = partners_of(program)
         self.rivals = self._rivals(program)
         self.bases: dict[Slot, int] = {}
@@ -84,8 +80,8 @@ class FixedPlaces:
     def _rivals(self, program: Program) -> set[frozenset[str]]:
         """Pairs of buffers in ACT that the same stage reads."""
         rivals = set()
-        for nest in nodes(program.body):
-            if isinstance(nest, Nest) and nest.compute is not None:
+        for nest in program.nests.values():
+            if nest.compute is not None:
                 names = {read.tensor for read in reads_of(nest.compute.body)} & set(self.allocates)
                 inside = (n for n in names if self.allocates[n].scope == Memory.ACT.name)
                 rivals |= set(map(frozenset, itertools.combinations(inside, 2)))
@@ -180,13 +176,11 @@ def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
         When their shapes or slots differ.
     """
     allocates = {
-        node.tensor.name: node
-        for node in nodes(program.body)
-        if isinstance(node, Allocate) and node.scope == Memory.PARAM.name
+        name: node for name, node in program.buffers.items() if node.scope == Memory.PARAM.name
     }
     partners = {}
-    for nest in nodes(program.body):
-        if not isinstance(nest, Nest) or nest.compute is None:
+    for nest in program.nests.values():
+        if nest.compute is None:
             continue
         names = dict.fromkeys(read.tensor for read in reads_of(nest.compute.body))
         pair = [allocates[name] for name in names if name in allocates]

@@ -17,7 +17,7 @@ from ..te.instances import Buffered, Instance, Rolled, walk
 from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
 from ..te.stages import REGISTER
-from ..tensor import Compute
+from ..tensor import Compute, Kernel
 from .constants import ConstantPool
 from .dma import DramTensor, fill_bytes
 from .layout import Buffer, TileLayout
@@ -70,6 +70,8 @@ class Lowering:
         Collects the constants.
     most_instructions
         Largest program that is accepted.
+    forms
+        Forms of instructions that other lowerings for this machine have found, by kernel.
     """
 
     def __init__(
@@ -78,12 +80,14 @@ class Lowering:
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
         most_instructions: int = DEFAULT_OPTIONS.most_instructions,
+        forms: dict[Kernel, dict[object, Form]] | None = None,
     ) -> None:
         self.configuration = configuration
         self.most_instructions = most_instructions
         self.dram, self.pool = dram, pool
         self.stream: list[Emitted] = []
         self.scratchpads = Scratchpads.of(configuration)
+        self.forms = {} if forms is None else forms
 
     def lower(self, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream.
@@ -163,7 +167,7 @@ class _KernelLowering:
             if len(pair := [one.tensor for one in reads if one.tensor in self.buffers.partners]) > 1
         }
         self.placed: dict[str, Placed] = {}
-        self.forms: dict[object, Form] = {}
+        self.forms = lowering.forms.setdefault(self.kernel, {})
 
     def run(self) -> Iterator[tuple[Instruction, Instance | Rolled]]:
         """Instructions, and what each is there for."""

@@ -15,10 +15,9 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
 from ..te.instances import Buffered
-from ..te.nodes import Allocate, Nest, nodes
+from ..te.nodes import Allocate
 from ..te.program import Program
 from ..te.rolling import Rolling
-from ..te.stages import REGISTER
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .dma import Box
@@ -128,15 +127,9 @@ class BufferPlacer:
         self.program, self.scratchpads = program, scratchpads
         self.configuration = scratchpads.configuration
         self.copies = {
-            node.stage: node
-            for node in nodes(program.body)
-            if isinstance(node, Nest) and node.compute is None
+            name: nest for name, nest in program.nests.items() if nest.compute is None
         }
-        self.allocates = {
-            node.tensor.name: node
-            for node in nodes(program.body)
-            if isinstance(node, Allocate) and node.scope not in (Memory.DRAM.name, REGISTER)
-        }
+        self.allocates = program.buffers
         self.windows = _windows(computes)
         self.partners = partners_of(program)
         self.fixed: FixedPlaces | None = None

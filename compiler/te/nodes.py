@@ -162,12 +162,12 @@ Node = For | Let | Guard | Allocate | Nest | Assign | Update | TransferNest | In
 Block = tuple[Node, ...]
 
 
-def nodes(block: Block) -> Iterator[Node]:
-    """All nodes in the order of the text."""
+def nodes(block: Block, closed: tuple[type[Node], ...] = ()) -> Iterator[Node]:
+    """All nodes in the order of the text, except those inside nodes of the `closed` types."""
     for node in block:
         yield node
-        if not isinstance(node, (Let, Allocate, Assign, Update)):
-            yield from nodes(node.body)
+        if not isinstance(node, (Let, Allocate, Assign, Update, *closed)):
+            yield from nodes(node.body, closed)
 
 
 def let_value(node: Let, values: Mapping[str, int]) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Call, Expression, Op
@@ -21,13 +22,14 @@ from .nodes import (
     Node,
     TransferNest,
     Update,
+    nodes,
 )
-from .stages import Kind
+from .stages import REGISTER, Kind
 
 INDENT = "  "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """A scheduled kernel as loops.
 
@@ -47,6 +49,22 @@ class Program:
     tensors: Mapping[str, Tensor]
     domains: Mapping[str, Box]
     body: Block
+
+    @cached_property
+    def nests(self) -> Mapping[str, Nest]:
+        """The nests, by stage."""
+        return {node.stage: node for node in self._outline if isinstance(node, Nest)}
+
+    @cached_property
+    def buffers(self) -> Mapping[str, Allocate]:
+        """The buffers in main memory and in scratchpads, by tensor."""
+        buffers = (node for node in self._outline if isinstance(node, Allocate))
+        return {node.tensor.name: node for node in buffers if node.scope != REGISTER}
+
+    @cached_property
+    def _outline(self) -> tuple[Node, ...]:
+        """All nodes outside of transfers and instructions."""
+        return tuple(nodes(self.body, (TransferNest, InstructionNest)))
 
     def __repr__(self) -> str:
         return f"<Program of `{self.kernel.name:.60}`: {len(self.tensors)} tensors>"

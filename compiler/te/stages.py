@@ -168,11 +168,11 @@ class Stage:
 
     def kind(self, loop: str) -> Kind:
         """The kind of a loop."""
-        return dict(self.kinds).get(loop, Kind.SERIAL)
+        return dict(self.kinds).get(loop, Kind.SERIAL) if self.kinds else Kind.SERIAL
 
     def depth(self, loop: str) -> int:
         """Slots per buffer inside a loop, from `pipeline`; 1 by default."""
-        return dict(self.depths).get(loop, 1)
+        return dict(self.depths).get(loop, 1) if self.depths else 1
 
     def origins(self, loop: str) -> frozenset[str]:
         """The axes from which a loop derives."""
@@ -326,15 +326,18 @@ class State:
         """The stages that read a tensor."""
         return self._readers.get(tensor, ())
 
+    @cached_property
+    def _attached(self) -> Mapping[str, tuple[Stage, ...]]:
+        found: dict[str, list[Stage]] = {}
+        for stage in self.stages:
+            if stage.place is not None:
+                found.setdefault(stage.place.consumer, []).append(stage)
+        return {consumer: tuple(stages) for consumer, stages in found.items()}
+
     def attached(self, stage: str, loop: str | None = None) -> tuple[Stage, ...]:
         """The stages computed inside the loops of another stage, or inside one of them."""
-        return tuple(
-            s
-            for s in self.stages
-            if s.place is not None
-            and s.place.consumer == stage
-            and (loop is None or s.place.loop == loop)
-        )
+        found = self._attached.get(stage, ())
+        return found if loop is None else tuple(s for s in found if s.place == Place(stage, loop))
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
