@@ -4,7 +4,7 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...errors import CompileError
@@ -13,7 +13,7 @@ from ...isa.expressions import Affine, Read, reads_of
 from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
-from ..te.instances import Buffered, Instance, Rolled, walk
+from ..te.instances import Buffered, Event, Instance, Rolled, walk
 from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
 from ..te.stages import REGISTER
@@ -98,11 +98,14 @@ class Lowering:
             When a stage is computed element by element, a scratchpad is too small, no unit can make
             a copy, an instruction cannot reach an operand, or the stream becomes too long.
         """
-        kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
-        for instruction, event in _KernelLowering(self, schedule).run():
-            if len(stream) >= most:
-                raise too_large(f"more with `{kernel.name}`", most)
-            stream.append(Emitted(instruction, kernel.name, event))
+        kernel, stream, most = schedule.kernel.name, self.stream, self.most_instructions
+
+        def emit(instructions: Sequence[Instruction], event: Instance | Rolled) -> None:
+            stream.extend([Emitted(one, kernel, event) for one in instructions])
+            if len(stream) > most:
+                raise too_large(f"more with `{kernel}`", most)
+
+        _KernelLowering(self, schedule, emit).run()
 
 
 class _Operand:
@@ -148,9 +151,16 @@ class _Operand:
 class _KernelLowering:
     """The lowering of one kernel."""
 
-    def __init__(self, lowering: Lowering, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        lowering: Lowering,
+        schedule: Schedule,
+        emit: Callable[[Sequence[Instruction], Instance | Rolled], None],
+    ) -> None:
+        self.emit = emit
         self.configuration = lowering.configuration
         self.kernel = schedule.kernel
+        self.instructions = schedule.instructions
         self.program = schedule.program()
         computes = tuple(stage.compute for stage in schedule.stages if not stage.source)
         self.operands = {
@@ -169,21 +179,20 @@ class _KernelLowering:
         self.placed: dict[str, Placed] = {}
         self.forms = lowering.forms.setdefault(self.kernel, {})
 
-    def run(self) -> Iterator[tuple[Instruction, Instance | Rolled]]:
-        """Instructions, and what each is there for."""
-        for event in walk(self.program, self._present):
-            if isinstance(event, Buffered):
-                if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
-                    self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
-                continue
-            if isinstance(event, Rolled):
-                made = self._pad(event)
-            elif isinstance(event.node, TransferNest):
-                made = self._move(event)
-            else:
-                made = self._compute(event)
-            for one in made:
-                yield one, event
+    def run(self) -> None:
+        """Emit all instructions, each with what it is there for."""
+        walk(self.program, self._visit, self._present)
+
+    def _visit(self, event: Event) -> None:
+        if isinstance(event, Buffered):
+            if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
+                self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
+        elif isinstance(event, Rolled):
+            self.emit(self._pad(event), event)
+        elif isinstance(event.node, TransferNest):
+            self.emit(self._move(event), event)
+        else:
+            self.emit(self._compute(event), event)
 
     def _present(self, stage: str) -> bool:
         placed = self.placed.get(stage)
@@ -241,7 +250,10 @@ class _KernelLowering:
         key = compute.output.name, accumulate, tuple(tile.values()), lying
         form = self.forms.get(key)
         if form is None:
-            form = form_of(compute, tile, buffers, self.configuration, accumulate)
+            pattern, found, _ = self.instructions[compute.output.name]
+            form = form_of(
+                pattern, found, compute, tile, buffers, self.configuration, accumulate
+            )
             self.forms[key] = form
         return form.at(buffers)
 

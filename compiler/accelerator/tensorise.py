@@ -15,10 +15,10 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
-from ...isa.patterns import Pattern, patterns_of
+from ...isa.patterns import Pattern
 from ..tensor import Compute
 from .layout import Buffer
-from .matching import find_pattern, lane_axes
+from .matching import lane_axes
 from .nests import Part, sort_into_nests
 from .sliding import Window, window_of
 
@@ -61,18 +61,9 @@ class Form:
         return instructions
 
 
-def tensorise(
-    compute: Compute,
-    tile: Mapping[str, int],
-    buffers: Mapping[str, Buffer],
-    configuration: Configuration,
-    accumulate: bool = False,
-) -> list[Instruction]:
-    """Instructions that compute one tile; see `form_of`."""
-    return form_of(compute, tile, buffers, configuration, accumulate).at(buffers)
-
-
 def form_of(
+    pattern: Pattern,
+    found: Match,
     compute: Compute,
     tile: Mapping[str, int],
     buffers: Mapping[str, Buffer],
@@ -83,6 +74,8 @@ def form_of(
 
     Parameters
     ----------
+    pattern, found
+        The instruction's law, and its match with the compute; see `find_pattern`.
     compute
         The whole compute.
     tile
@@ -95,10 +88,8 @@ def form_of(
     Raises
     ------
     CompileError
-        When no instruction matches, or the instruction cannot reach an operand.
+        When the instruction cannot reach an operand.
     """
-    places = {name: buffer.memory for name, buffer in buffers.items()}
-    pattern, found = find_pattern(compute, places, patterns_of(configuration))
     family = pattern.family
     settings: dict[str, Any] = {**pattern.fields, **dict(found.fields)}
     if accumulate:

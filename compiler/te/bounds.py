@@ -8,6 +8,8 @@ fused loop is not fixed, the box takes the full extent of both axes.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from ...isa.expressions import Affine, Match, Read
 from ...isa.patterns import Pattern
@@ -15,11 +17,10 @@ from ..accelerator.dma import Box
 from .affine import scaled, total, variable
 from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
-from .stages import Division, Fusion, Place, Stage, State, qualified
+from .stages import Division, Place, Stage, State
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """The values of a variable: `value` + 0..`extent`-1, limited by its guards.
 
     `base` is the start of its axis and `size` the number of the axis' values. For the variable of
@@ -33,8 +34,7 @@ class Definition:
     limits: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class VariableBinding:
+class VariableBinding(NamedTuple):
     """A variable that becomes known: its `Let`, unless a loop binds it, and its conditions."""
 
     loop: str
@@ -42,7 +42,7 @@ class VariableBinding:
     conditions: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StagePlan:
     """The inferred bounds of a stage.
 
@@ -72,44 +72,55 @@ class StagePlan:
     outside: frozenset[str]
     rolling: Rolling | None = None
 
-    @property
+    @cached_property
     def box(self) -> tuple[Interval, ...]:
         """The box that is computed, per dimension."""
         return tuple(Interval(self.starts[axis], self.sizes[axis]) for axis in self.stage.axes)
 
     def bound(self, opened: int) -> frozenset[str]:
         """Variables known inside the outermost `opened` loops."""
-        own = {
-            qualified(self.stage.name, binding.loop)
-            for level in self.bindings[: opened + 1]
-            for binding in level
-        }
-        return self.outside | own
+        variables = self.stage.variables
+        known = (binding.loop for level in self.bindings[: opened + 1] for binding in level)
+        return self.outside.union([variables[loop] for loop in known])
+
+
+class MatchedInstruction(NamedTuple):
+    """The instruction of a stage: its law, the match, and reads that may be outside a tensor."""
+
+    pattern: Pattern
+    found: Match
+    edges: tuple[tuple[Read, Read], ...]
+
+
+_ZERO = Affine()
 
 
 @dataclass(slots=True)
 class Bounds:
-    """The plans of all stages, the definitions of all variables, and the patterns of instructions.
+    """The plans of all stages, the definitions of all variables, and the instructions.
 
     Parameters
     ----------
-    plans, patterns
-        By stage; a pattern is there once the stage was checked to be an instruction.
+    plans, instructions
+        By stage; an instruction of the machine is there once the stage was checked.
     definitions
         By variable.
     """
 
     plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
-    patterns: dict[str, tuple[Pattern, Match]] = field(default_factory=dict)
+    instructions: dict[str, MatchedInstruction] = field(default_factory=dict)
+    _known: dict[Place, frozenset[str]] = field(default_factory=dict)
     _ranges: dict[tuple[str, frozenset[str]], Interval] = field(default_factory=dict)
 
     def known(self, place: Place | None) -> frozenset[str]:
         """Variables bound at a place."""
         if place is None:
             return frozenset()
-        plan = self.plans[place.consumer]
-        return plan.bound(plan.stage.loops.index(place.loop) + 1)
+        if place not in self._known:
+            plan = self.plans[place.consumer]
+            self._known[place] = plan.bound(plan.stage.loops.index(place.loop) + 1)
+        return self._known[place]
 
     def interval(self, affine: Affine, fixed: frozenset[str]) -> Interval:
         """The interval of an index while some variables are fixed."""
@@ -165,10 +176,8 @@ def infer_bounds(state: State) -> Bounds:
     bounds = Bounds()
     for stage in reversed(state.stages):
         fixed = bounds.known(stage.place)
-        if stage.place is None:
-            box = whole(stage.domain)
-        else:
-            box = _required(stage, state, bounds, fixed)
+        required = stage.place is not None
+        box = _required(stage, state, bounds, fixed) if required else whole(stage.domain)
         rolling = None
         if stage.ahead is not None:
             every = whole(stage.domain)
@@ -243,17 +252,16 @@ def _plan(
     starts = {axis: part.low for axis, part in zip(stage.axes, box, strict=True)}
     sizes = {axis: part.extent for axis, part in zip(stage.axes, box, strict=True)}
     for axis in stage.reductions:
-        starts[axis.name], sizes[axis.name] = Affine(), axis.extent
+        starts[axis.name], sizes[axis.name] = _ZERO, axis.extent
     limits = dict(zip(stage.axes, stage.domain, strict=True))
     extents = loop_extents(stage, sizes)
-    needs = _needs(stage)
+    needs, variables = stage.needs, stage.variables
     levels: list[list[VariableBinding]] = [[] for _ in range(len(stage.loops) + 1)]
 
     def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
         """Define the variable of a loop that takes `reach` values from the start of its axis."""
-        start, size = starts.get(loop, Affine()), extents[loop]
-        name = qualified(stage.name, loop)
-        value = total(value, start)
+        start, size, name = starts.get(loop, _ZERO), extents[loop], variables[loop]
+        value = start if leaf else total(value, start)
         extent = reach if leaf else digit.modulus if digit else 1
         bounds.definitions[name] = Definition(value, extent, start, size, limits.get(loop))
         let = None if leaf else Let(name, value, digit)
@@ -261,18 +269,18 @@ def _plan(
         levels[needs[loop]].append(VariableBinding(loop, let, conditions))
 
     for loop in stage.loops:
-        bind(loop, Affine(), None, extents[loop], leaf=True)
+        bind(loop, _ZERO, None, extents[loop], leaf=True)
     for relation in reversed(stage.relations):
         if isinstance(relation, Division):
-            outer, inner = (qualified(stage.name, part) for part in relation.parts)
-            value = total(scaled(variable(outer), relation.factor), variable(inner))
+            outer, inner = (variables[part] for part in relation.parts)
+            value = total(Affine(((outer, relation.factor), (inner, 1))))
             reach = (extents[relation.outer] - 1) * relation.factor + extents[relation.inner]
             bind(relation.parent, value, None, reach, leaf=False)
         else:
-            fused, size = qualified(stage.name, relation.fused), extents[relation.inner]
+            fused, size = variables[relation.fused], extents[relation.inner]
             for loop, divisor in ((relation.outer, size), (relation.inner, 1)):
                 digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
-                bind(loop, Affine(), digit, extents[loop], leaf=False)
+                bind(loop, _ZERO, digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
     bounds.plans[stage.name] = StagePlan(stage, starts, sizes, extents, bindings, outside, rolling)
 
@@ -281,7 +289,7 @@ def _conditions(
     name: str, start: Affine, size: int, reach: int, limits: tuple[int, int] | None, bounds: Bounds
 ) -> tuple[Condition, ...]:
     """The conditions to check for a variable that takes `reach` values from `start`."""
-    span = bounds.interval(start, frozenset())
+    span = bounds.interval(start, frozenset()) if start.terms else Interval(start, 1)
     lowest, highest = span.low.constant, span.low.constant + span.extent - 1 + min(reach, size)
     low = limits[0] if limits and lowest < limits[0] else None
     high = limits[1] if limits and highest > limits[1] else None
@@ -307,17 +315,6 @@ def loop_extents(stage: Stage, sizes: Mapping[str, int]) -> dict[str, int]:
         else:
             extents[relation.fused] = extents[relation.outer] * extents[relation.inner]
     return extents
-
-
-def _needs(stage: Stage) -> dict[str, int]:
-    """The number of open loops from which on a loop or axis is known."""
-    needs = {loop: position + 1 for position, loop in enumerate(stage.loops)}
-    for relation in reversed(stage.relations):
-        if isinstance(relation, Division):
-            needs[relation.parent] = max(needs[relation.outer], needs[relation.inner])
-        elif isinstance(relation, Fusion):
-            needs[relation.outer] = needs[relation.inner] = needs[relation.fused]
-    return needs
 
 
 def spans(plan: StagePlan, opened: int) -> dict[str, int] | None:

@@ -69,7 +69,26 @@ def check_exact(stage: Stage, state: State, found: Match, family: type[Instructi
         )
 
 
-def check_inside(stage: Stage, state: State, bounds: Bounds, mnemonic: str) -> None:
+def reads_at_edges(stage: Stage, state: State) -> tuple[tuple[Read, Read], ...]:
+    """Reads that may touch elements outside a tensor, by axes and by variables.
+
+    Whether they do depends on the sizes of loops; see `check_inside`.
+    """
+    found = []
+    for read, used in zip(stage.reads, stage.variable_reads, strict=True):
+        domain = state.domains[read.tensor]
+        reach = zip(stage.reach([read], domain), domain, strict=True)
+        rolls = any(one.name == read.tensor and one.ahead is not None for one in state.stages)
+        empty = any(low == high for low, high in domain)  # an empty tensor is never read
+        outside = any(first < low or end > high for (first, end), (low, high) in reach)
+        if outside and not empty and not rolls:  # rings include the border
+            found.append((read, used))
+    return tuple(found)
+
+
+def check_inside(
+    edges: tuple[tuple[Read, Read], ...], state: State, bounds: Bounds, mnemonic: str
+) -> None:
     """Refuse reads outside a tensor: instructions have no padding.
 
     Raises
@@ -77,12 +96,8 @@ def check_inside(stage: Stage, state: State, bounds: Bounds, mnemonic: str) -> N
     ScheduleError
         Says what is read.
     """
-    for read, used in zip(stage.reads, stage.variable_reads, strict=True):
-        if any(one.name == read.tensor and one.ahead is not None for one in state.stages):
-            continue  # rings include the border
+    for read, used in edges:
         domain = state.domains[read.tensor]
-        if any(low == high for low, high in domain):  # an empty tensor is never read
-            continue
         box = bounds.touched(used, domain, frozenset())
         for part, (low, high) in zip(box, domain, strict=True):
             first, end = part.low.constant, part.low.constant + part.extent

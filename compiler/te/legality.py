@@ -41,12 +41,12 @@ def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds
     if not tensorised and not rolling:
         return None
     bounds = infer_bounds(state)
+    if known is not None:
+        bounds.instructions |= known.instructions
     with blame(step):
         for stage in rolling:
             _check_forward(stage, state, bounds)
         for stage in tensorised:
-            if known is not None and stage.name in known.patterns:
-                bounds.patterns[stage.name] = known.patterns[stage.name]
             _check_tensorised(stage, state, bounds, step)
     return bounds
 

@@ -1,6 +1,6 @@
 """Steps on the loops of one stage: split, fuse, reorder, how a loop is run, pipeline."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from .stages import Division, Fusion, Kind, ScheduleError, Stage, State
@@ -35,8 +35,7 @@ def _refuse_taken(stage: Stage, names: tuple[str, ...]) -> None:
     """Refuse a name that a loop of the stage has or had."""
     taken = {*stage.axes, *(axis.name for axis in stage.reductions)}
     for relation in stage.relations:
-        new = (relation.fused,) if isinstance(relation, Fusion) else relation.parts
-        taken.update(new)
+        taken.update(relation.names)
     for name in names:
         if name in taken:
             raise ScheduleError(
@@ -68,7 +67,7 @@ class Split(Step):
         loops = list(stage.loops)
         loops[position : position + 1] = relation.parts
         relations = (*stage.relations, relation)
-        return state.with_stage(replace(stage, loops=tuple(loops), relations=relations))
+        return state.with_stage(stage.changed(loops=tuple(loops), relations=relations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class Fuse(Step):
         loops = list(stage.loops)
         loops[position : position + 2] = [relation.fused]
         relations = (*stage.relations, relation)
-        return state.with_stage(replace(stage, loops=tuple(loops), relations=relations))
+        return state.with_stage(stage.changed(loops=tuple(loops), relations=relations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ class Reorder(Step):
             if stage.loops[position] != loop:
                 _refuse_inside(stage, loop)
             loops[position] = loop
-        return state.with_stage(replace(stage, loops=tuple(loops)))
+        return state.with_stage(stage.changed(loops=tuple(loops)))
 
 
 def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) -> State:
@@ -139,7 +138,7 @@ def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) 
         raise ScheduleError(
             f"`{step.loop}` is pipelined, so it runs in order; choose another loop"
         )
-    return state.with_stage(replace(stage, kinds=(*stage.kinds, (step.loop, kind))))
+    return state.with_stage(stage.changed(kinds=(*stage.kinds, (step.loop, kind))))
 
 
 def _refuse_reduction(step: "Vectorise | Parallelise", state: State) -> None:
@@ -216,4 +215,4 @@ class Pipeline(Step):
                 "one after the other; pipeline a serial loop"
             )
         depths = {**dict(stage.depths), self.loop: self.depth}
-        return state.with_stage(replace(stage, depths=tuple(depths.items())))
+        return state.with_stage(stage.changed(depths=tuple(depths.items())))

@@ -5,11 +5,11 @@ before it takes effect. So every schedule has a loop program that computes the k
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...isa.configuration import Configuration
 from ..tensor import Kernel
-from .bounds import Bounds
+from .bounds import Bounds, MatchedInstruction
 from .build import build_program
 from .legality import check_state
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
@@ -190,6 +190,11 @@ class Schedule:
     def takes_turns(self) -> bool:
         """Whether buffers share their scratchpads as arenas."""
         return self._state.arena
+
+    @property
+    def instructions(self) -> Mapping[str, MatchedInstruction]:
+        """The instructions of tensorised stages on the accelerator."""
+        return self._bounds.instructions if self._bounds else {}
 
     def program(self) -> Program:
         """The loop program after all steps."""

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
-from ..accelerator.dma import Box
 from ..tensor import Tensor
 from .affine import variable
 from .stages import Place, ScheduleError, Stage, State
@@ -64,7 +63,7 @@ class CacheRead(Step):
                 f"`{self.reader}` is tensorised already; do this before `tensorise`"
             )
         name = _unused(f"{self.tensor}.{self.scope}", state)
-        domain = _read_domain(reader, reads, state.domains[self.tensor])
+        domain = reader.reach(reads, state.domains[self.tensor])
         shape = tuple(high - low for low, high in domain)
         axes = _axis_names(reader, reads[0], len(shape))
         copy = Stage(
@@ -95,22 +94,6 @@ def _unused(name: str, state: State) -> str:
         count += 1
         candidate = f"{name}.{count}"
     return candidate
-
-
-def _read_domain(reader: Stage, reads: list[Read], whole: Box) -> Box:
-    """The hull of all elements that a stage reads, including elements outside the tensor."""
-    ranges = dict(zip(reader.axes, reader.domain, strict=True))
-    ranges |= {axis.name: (0, axis.extent) for axis in reader.reductions}
-    box = list(whole) if not reads[0].index else []
-    for read in reads:
-        for dimension, affine in enumerate(read.index):
-            ends = [(f * ranges[a][0], f * (ranges[a][1] - 1)) for a, f in affine.terms]
-            low = affine.constant + sum(map(min, ends))
-            high = affine.constant + sum(map(max, ends)) + 1
-            if dimension == len(box):
-                box.append((low, high))
-            box[dimension] = (min(box[dimension][0], low), max(box[dimension][1], high))
-    return tuple(box)
 
 
 def _axis_names(reader: Stage, read: Read, rank: int) -> tuple[str, ...]:
@@ -204,7 +187,7 @@ class ComputeAt(Step):
                 f"`{self.consumer}` does not consume `{self.stage}`; its readers are "
                 f"{', '.join(f'`{reader.name}`' for reader in state.readers(self.stage))}"
             )
-        return state.with_stage(replace(stage, place=Place(self.consumer, self.loop)))
+        return state.with_stage(stage.changed(place=Place(self.consumer, self.loop)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +199,7 @@ class ComputeRoot(Step):
 
     def apply(self, state: State) -> State:
         """Undo `compute_at`."""
-        return state.with_stage(replace(state.stage(self.stage), place=None))
+        return state.with_stage(state.stage(self.stage).changed(place=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +224,7 @@ class SetScope(Step):
                 f"`{self.stage}` is the kernel's output and lies in DRAM; use "
                 f"`cache_write({self.stage}, {self.scope})`"
             )
-        return state.with_stage(replace(stage, scope=self.scope))
+        return state.with_stage(stage.changed(scope=self.scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,4 +248,4 @@ class Tensorise(Step):
             raise ScheduleError(
                 f"`{self.stage}` is tensorised at `{stage.instruction}` already"
             )
-        return state.with_stage(replace(stage, instruction=self.loop))
+        return state.with_stage(stage.changed(instruction=self.loop))

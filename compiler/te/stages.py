@@ -4,8 +4,7 @@ All data are frozen, and a step makes a new `State`. Loops are symbolic here: a 
 its loops derive from its axes. Bounds inference then gives their extents.
 """
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -63,6 +62,9 @@ class Division:
         """Names of the outer and the inner loop."""
         return self.outer, self.inner
 
+    names = parts
+    """Names of the loops that it makes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
@@ -75,6 +77,11 @@ class Fusion:
     def fused(self) -> str:
         """Name of the loop over both."""
         return f"{self.outer}_{self.inner}"
+
+    @property
+    def names(self) -> tuple[str]:
+        """Names of the loops that it makes."""
+        return (self.fused,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +151,7 @@ class Stage:
     instruction: str = ""
     ahead: int | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of its output."""
         return self.output.name
@@ -207,6 +214,21 @@ class Stage:
         """All its reads."""
         return reads_of(self.body)
 
+    def reach(self, reads: Sequence[Read], whole: Box) -> Box:
+        """The hull of all elements of a tensor that reads touch, also elements outside `whole`."""
+        ranges = dict(zip(self.axes, self.domain, strict=True))
+        ranges |= {axis.name: (0, axis.extent) for axis in self.reductions}
+        box = list(whole) if not reads[0].index else []
+        for read in reads:
+            for dimension, affine in enumerate(read.index):
+                ends = [(f * ranges[a][0], f * (ranges[a][1] - 1)) for a, f in affine.terms]
+                low = affine.constant + sum(map(min, ends))
+                high = affine.constant + sum(map(max, ends)) + 1
+                if dimension == len(box):
+                    box.append((low, high))
+                box[dimension] = (min(box[dimension][0], low), max(box[dimension][1], high))
+        return tuple(box)
+
     @cached_property
     def element(self) -> Read:
         """The element that an iteration computes, by variables."""
@@ -223,13 +245,42 @@ class Stage:
         """`reads`, with indices by variables."""
         return reads_of(self.value)
 
+    @cached_property
+    def variables(self) -> Mapping[str, str]:
+        """The variable of every loop and axis, also of loops that were split or fused."""
+        names = [*self.loops, *self.axes, *(axis.name for axis in self.reductions)]
+        for relation in self.relations:
+            names += relation.names
+        return {name: qualified(self.name, name) for name in names}
+
+    @cached_property
+    def needs(self) -> Mapping[str, int]:
+        """The number of open loops from which on a loop or axis is known."""
+        needs = {loop: position + 1 for position, loop in enumerate(self.loops)}
+        for relation in reversed(self.relations):
+            if isinstance(relation, Division):
+                needs[relation.parent] = max(needs[relation.outer], needs[relation.inner])
+            else:
+                needs[relation.outer] = needs[relation.inner] = needs[relation.fused]
+        return needs
+
+    def changed(self, **fields: object) -> "Stage":
+        """The stage with other loops or another place, but the same tensor and expression."""
+        found = object.__new__(Stage)
+        found.__dict__.update(self.__dict__)
+        if "loops" in fields:
+            for known in ("variables", "needs"):
+                found.__dict__.pop(known, None)
+        found.__dict__.update(fields)
+        return found
+
     def with_numbers(
         self,
         factors: Mapping[tuple[str, str], int],
         depths: Mapping[tuple[str, str], int],
         ahead: Mapping[str, int],
     ) -> "Stage":
-        """The stage with other factors, depths and rows; all that is known without them is kept.
+        """The stage with other factors, depths and rows.
 
         Parameters
         ----------
@@ -238,19 +289,20 @@ class Stage:
         ahead
             By stage.
         """
-        found = copy.copy(self)
-        found.__dict__["relations"] = tuple(
-            Division(relation.parent, factors[self.name, relation.parent])
-            if isinstance(relation, Division)
-            else relation
-            for relation in self.relations
+        name = self.name
+        relations = tuple(
+            [
+                Division(relation.parent, factors[name, relation.parent])
+                if isinstance(relation, Division)
+                else relation
+                for relation in self.relations
+            ]
         )
-        found.__dict__["depths"] = tuple(
-            (loop, depths[self.name, loop]) for loop, _ in self.depths
+        return self.changed(
+            relations=relations,
+            depths=tuple([(loop, depths[name, loop]) for loop, _ in self.depths]),
+            ahead=None if self.ahead is None else ahead[name],
         )
-        if self.ahead is not None:
-            found.__dict__["ahead"] = ahead[self.name]
-        return found
 
 
 @dataclass(frozen=True)
@@ -337,7 +389,7 @@ class State:
     def attached(self, stage: str, loop: str | None = None) -> tuple[Stage, ...]:
         """The stages computed inside the loops of another stage, or inside one of them."""
         found = self._attached.get(stage, ())
-        return found if loop is None else tuple(s for s in found if s.place == Place(stage, loop))
+        return tuple([s for s in found if loop is None or s.place is None or s.place.loop == loop])
 
     @cached_property
     def tensors(self) -> Mapping[str, Tensor]:

@@ -20,7 +20,7 @@ class Arena(Step):
     def apply(self, state: State) -> State:
         """Set the flag of the state."""
         if state.processor is not None:
-            raise ScheduleError(f"a processor has no scratchpads; leave the step out")
+            raise ScheduleError("a processor has no scratchpads; leave the step out")
         return replace(state, arena=True)
 
 
@@ -41,14 +41,14 @@ class Roll(Step):
         """Mark the stage; `legality` then checks that the rows advance."""
         stage = state.stage(self.stage)
         if state.processor is not None:
-            raise ScheduleError(f"a processor has no rings of rows; leave the step out")
+            raise ScheduleError("a processor has no rings of rows; leave the step out")
         if stage.source:
             raise ScheduleError(
                 f"`{self.stage}` is a copy; roll a stage that is computed on chip"
             )
         if self.ahead < 0:
             raise ScheduleError(f"expected 0 rows ahead or more, got {self.ahead}")
-        return state.with_stage(replace(stage, ahead=self.ahead))
+        return state.with_stage(stage.changed(ahead=self.ahead))
 
 
 @dataclass(frozen=True, slots=True)

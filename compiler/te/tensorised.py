@@ -9,9 +9,9 @@ from ...isa.patterns import Pattern, patterns_of
 from ..accelerator.matching import find_pattern, lane_axes
 from ..accelerator.sliding import window_of
 from .affine import variable
-from .bounds import Bounds, StagePlan, spans
+from .bounds import Bounds, MatchedInstruction, StagePlan, spans
 from .dot_products import dot_product_of
-from .exactness import check_exact, check_inside
+from .exactness import check_exact, check_inside, reads_at_edges
 from .stages import Fusion, ScheduleError, Stage, State, qualified
 
 
@@ -22,7 +22,7 @@ def _pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
     return find_pattern(stage.compute, places, patterns_of(state.configuration))
 
 
-def _matched(stage: Stage, state: State) -> tuple[Pattern, Match]:
+def _matched(stage: Stage, state: State) -> MatchedInstruction:
     """The instruction that computes a tensorised stage, whatever the sizes of its loops.
 
     Raises
@@ -53,14 +53,14 @@ def _matched(stage: Stage, state: State) -> tuple[Pattern, Match]:
             "the sums of a window that slides need rows of ACC between the outputs; add "
             "`arena()`, which leaves room for them"
         )
-    return pattern, found
+    return MatchedInstruction(pattern, found, reads_at_edges(stage, state))
 
 
 def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
     """The mnemonic of a tensorised stage's instruction."""
     if state.processor is not None:
         return dot_product_of(stage, state, state.processor, bounds).mnemonic
-    pattern, _ = bounds.patterns.get(stage.name) or _pattern_of(stage, state)
+    pattern, *_ = bounds.instructions.get(stage.name) or _pattern_of(stage, state)
     return pattern.family.mnemonic
 
 
@@ -82,9 +82,9 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
     if state.processor is not None:
         dot_product_of(stage, state, state.processor, bounds)
         return
-    if stage.name not in bounds.patterns:
-        bounds.patterns[stage.name] = _matched(stage, state)
-    pattern, found = bounds.patterns[stage.name]
+    if stage.name not in bounds.instructions:
+        bounds.instructions[stage.name] = _matched(stage, state)
+    pattern, found, edges = bounds.instructions[stage.name]
     plan = bounds.plans[stage.name]
     tile = spans(plan, opened)
     if tile is None:
@@ -92,7 +92,7 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
             f"the loops {', '.join(stage.loops[opened:])} do not cover a box; if the outer part of "
             "a split or fused loop is inside, its inner part must be inside too"
         )
-    check_inside(stage, state, bounds, pattern.family.mnemonic)
+    check_inside(edges, state, bounds, pattern.family.mnemonic)
     assert state.configuration is not None
     lanes = {
         axis: (pattern.lanes[lane],)
