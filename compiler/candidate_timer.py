@@ -19,7 +19,7 @@ from .accelerator.lower import Lowering
 from .accelerator.lower_bound import demand_of
 from .accelerator.search import Candidate, likely_candidates
 from .accelerator.tensorise import Form
-from .given_schedules import Part
+from .given_schedules import GivenSchedule, Part
 from .options import Options
 from .te.schedule import Schedule
 from .tensor import Kernel
@@ -112,13 +112,17 @@ class CandidateTimer:
             pool = ConstantPool(self.size)
             lowering = Lowering(self.configuration, self.dram, pool, forms=self.instructions_of)
             for kernel, candidate in parts:
-                alike = self.alike.setdefault(kernel, {})
-                lowering.lower(candidate.schedule(kernel, self.configuration, alike))
+                lowering.lower(self.schedule(kernel, candidate))
             instructions = [emitted.instruction for emitted in lowering.stream]
             program = synthesise_tokens(instructions, self.configuration)
             self.instructions += len(program)
             self.known[key] = self.measure(program, self.configuration)
         return self.known[key]
+
+    def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:
+        """The schedule of a kernel."""
+        alike = self.alike.setdefault(kernel, {})
+        return choice.schedule(kernel, self.configuration, alike)
 
     def form(self, kernel: Kernel) -> object:
         """The facts that determine a kernel's time: stages and tensors, no names or numbers."""

@@ -187,7 +187,10 @@ def _compile_segment(
     texts: list[str] = []
     for group in groups:
         parts = with_given(group.name, group.output, group.work, schedules)
-        scheduled = [choice.schedule(kernel, configuration) for kernel, choice in parts]
+        scheduled = [
+            timer.schedule(*part) if timer else part[1].schedule(part[0], configuration)
+            for part in parts
+        ]
         for schedule in scheduled:
             lowering.lower(schedule)
         ends.append(len(lowering.stream))

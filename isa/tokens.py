@@ -8,7 +8,7 @@ known to be complete. Tokens therefore stay first in, first out.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from .configuration import Configuration
 from .footprints import Footprint, footprint, footprints_conflict
@@ -118,4 +118,4 @@ def _with_tokens(instruction: Instruction, wait: set[Unit], signal: set[Unit]) -
     """The instruction with these tokens and no others."""
     if instruction.wait == wait and instruction.signal == signal:
         return instruction
-    return replace(instruction, wait=frozenset(wait), signal=frozenset(signal))
+    return instruction.with_tokens(frozenset(wait), frozenset(signal))
