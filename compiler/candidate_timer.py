@@ -15,10 +15,9 @@ from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool
 from .accelerator.dma import DramTensor
-from .accelerator.lower import Lowering
+from .accelerator.lower import KnownPieces, Lowering
 from .accelerator.lower_bound import demand_of
 from .accelerator.search import Candidate, likely_candidates
-from .accelerator.tensorise import Form
 from .given_schedules import GivenSchedule, Part
 from .options import Options
 from .te.schedule import Schedule
@@ -65,7 +64,7 @@ class CandidateTimer:
         self.chosen: dict[object, Candidate] = {}
         self.alike: dict[Kernel, dict[object, Schedule]] = {}
         """Schedules of each kernel, by the form of their steps."""
-        self.instructions_of: dict[Kernel, dict[object, Form]] = {}
+        self.pieces: dict[Kernel, KnownPieces] = {}
         self.forms: dict[Kernel, object] = {}
         self.instructions = 0
         """Number of programs timed so far."""
@@ -110,7 +109,7 @@ class CandidateTimer:
         key = tuple((self.form(kernel), candidate) for kernel, candidate in parts)
         if key not in self.known:
             pool = ConstantPool(self.size)
-            lowering = Lowering(self.configuration, self.dram, pool, forms=self.instructions_of)
+            lowering = Lowering(self.configuration, self.dram, pool, known=self.pieces)
             for kernel, candidate in parts:
                 lowering.lower(self.schedule(kernel, candidate))
             instructions = [emitted.instruction for emitted in lowering.stream]

@@ -5,6 +5,7 @@ instruction wait for another; it derives them from the instructions' footprints.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...errors import CompileError
@@ -57,6 +58,14 @@ class Emitted(NamedTuple):
         return f"load {OPERANDS.get(scope, '')}`{event.node.source}`"
 
 
+@dataclass(slots=True)
+class KnownPieces:
+    """What the schedules of a kernel share: forms of instructions, and packed constants."""
+
+    forms: dict[object, Form] = field(default_factory=dict)
+    packed: dict[object, bytes] = field(default_factory=dict)
+
+
 class Lowering:
     """Lowers scheduled kernels one after the other into one instruction stream.
 
@@ -70,8 +79,8 @@ class Lowering:
         Collects the constants.
     most_instructions
         Largest program that is accepted.
-    forms
-        Forms of instructions that other lowerings for this machine have found, by kernel.
+    known
+        What other lowerings for this machine have found, by kernel.
     """
 
     def __init__(
@@ -80,14 +89,14 @@ class Lowering:
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
         most_instructions: int = DEFAULT_OPTIONS.most_instructions,
-        forms: dict[Kernel, dict[object, Form]] | None = None,
+        known: dict[Kernel, KnownPieces] | None = None,
     ) -> None:
         self.configuration = configuration
         self.most_instructions = most_instructions
         self.dram, self.pool = dram, pool
         self.stream: list[Emitted] = []
         self.scratchpads = Scratchpads.of(configuration)
-        self.forms = {} if forms is None else forms
+        self.known = {} if known is None else known
 
     def lower(self, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream.
@@ -170,14 +179,17 @@ class _KernelLowering:
         self.buffers = BufferPlacer(
             self.program, computes, schedule.takes_turns, lowering.scratchpads
         )
-        self.transfers = Transfers(self.program, self.buffers, lowering.dram, lowering.pool)
+        known = lowering.known.setdefault(self.kernel, KnownPieces())
+        self.forms = known.forms
+        self.transfers = Transfers(
+            self.program, self.buffers, lowering.dram, lowering.pool, known.packed
+        )
         self.pairs = {
             name: pair
             for name, (_, *reads) in self.operands.items()
             if len(pair := [one.tensor for one in reads if one.tensor in self.buffers.partners]) > 1
         }
         self.placed: dict[str, Placed] = {}
-        self.forms = lowering.forms.setdefault(self.kernel, {})
 
     def run(self) -> None:
         """Emit all instructions, each with what it is there for."""

@@ -38,6 +38,8 @@ class Transfers:
         several bytes, the bytes are one more dimension.
     pool
         Collects the constants.
+    packed
+        Packed constants of the kernel, by what was packed; more are added.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Transfers:
         buffers: BufferPlacer,
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
+        packed: dict[object, bytes],
     ) -> None:
+        self.packed = packed
         self.program, self.buffers, self.dram, self.pool = program, buffers, dram, pool
         self.limits = buffers.configuration
         self.sources = {
@@ -139,11 +143,11 @@ class Transfers:
         tensor, constants = self.program.tensors[name], self.program.kernel.constants
         complete = _clipped(room, self.program.domains[target]) == box
         if name in constants and complete:
-            data = pack_weights(
-                _padded(constants[name], box, room, tensor.pad),
-                self.buffers.windows.get(target),
-                self.limits,
-            )
+            window, key = self.buffers.windows.get(target), (name, box, room)
+            data = self.packed.get((*key, window))
+            if data is None:
+                values = _padded(constants[name], box, room, tensor.pad)
+                data = self.packed[*key, window] = pack_weights(values, window, self.limits)
             address = self.pool.add(data)
             return [*load_bytes(address, len(data), Memory.WGT, place.base, self.limits)]
         source = self._in_dram(name)
@@ -188,7 +192,7 @@ class Transfers:
                 f"[{', '.join(map(str, tensor.shape))}]"
             )
         partners = self.buffers.partners.get(target, (target,))
-        given = {self.sources[one] for one in partners if one in self.sources}
+        given = frozenset(self.sources[one] for one in partners if one in self.sources)
         if given <= set(self.program.kernel.constants) and box == _clipped(
             room, self.program.domains[target]
         ):
@@ -211,13 +215,16 @@ class Transfers:
             found += _every_other(memory, local, piece[-1][1] - piece[-1][0], self.limits)
         return found
 
-    def _load_pairs(self, names: set[str], box: Box, place: Placed) -> list[Instruction]:
+    def _load_pairs(self, names: frozenset[str], box: Box, place: Placed) -> list[Instruction]:
         """Load two interleaved constants at once; the second of their copies then does nothing."""
-        values: dict[str, np.ndarray] = {}
-        for name in names:
-            data = self.program.kernel.constants[name]
-            values[str(data.dtype)] = data[tuple(slice(*pair) for pair in box)]
-        data = pack_parameters(values.get("int32"), values.get("float32"))
+        data = self.packed.get((names, box))
+        if data is None:
+            values: dict[str, np.ndarray] = {}
+            for name in names:
+                given = self.program.kernel.constants[name]
+                values[str(given.dtype)] = given[tuple(slice(*pair) for pair in box)]
+            data = pack_parameters(values.get("int32"), values.get("float32"))
+            self.packed[names, box] = data
         if place.piece is None:
             if self.pairs.get(place.base) == data:
                 return []

@@ -171,9 +171,17 @@ class Bounds:
         return [self.interval(affine, fixed) for affine in read.index]
 
 
-def infer_bounds(state: State) -> Bounds:
-    """Plan every stage."""
+def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
+    """Plan every stage.
+
+    Parameters
+    ----------
+    known
+        The bounds of a state that differs only in numbers.
+    """
     bounds = Bounds()
+    if known is not None:
+        bounds.instructions, bounds._known = known.instructions, known._known
     for stage in reversed(state.stages):
         fixed = bounds.known(stage.place)
         required = stage.place is not None

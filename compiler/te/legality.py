@@ -40,9 +40,7 @@ def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds
                 _check_ring(stage, state)
     if not tensorised and not rolling:
         return None
-    bounds = infer_bounds(state)
-    if known is not None:
-        bounds.instructions |= known.instructions
+    bounds = infer_bounds(state, known)
     with blame(step):
         for stage in rolling:
             _check_forward(stage, state, bounds)
