@@ -9,7 +9,7 @@ fused loop is not fixed, the box takes the full extent of both axes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...isa.expressions import Affine, Match, Read
 from ...isa.patterns import Pattern
@@ -60,8 +60,12 @@ class StagePlan:
         For 0, 1, 2, ... open loops, the variables that become known.
     outside
         Variables bound around the whole nest.
+    definitions
+        Its variables.
     rolling
         The ring of rows, if the stage rolls.
+    built
+        Its nodes, by the slots around it; see `build_program`.
     """
 
     stage: Stage
@@ -70,7 +74,9 @@ class StagePlan:
     extents: Mapping[str, int]
     bindings: tuple[tuple[VariableBinding, ...], ...]
     outside: frozenset[str]
+    definitions: Mapping[str, Definition]
     rolling: Rolling | None = None
+    built: dict[int, tuple[Any, ...]] = field(default_factory=dict, compare=False)
 
     @cached_property
     def box(self) -> tuple[Interval, ...]:
@@ -92,7 +98,7 @@ class MatchedInstruction(NamedTuple):
     edges: tuple[tuple[Read, Read], ...]
 
 
-_ZERO = Affine()
+_ZERO, _NONE = Affine(), frozenset[str]()
 
 
 @dataclass(slots=True)
@@ -110,6 +116,7 @@ class Bounds:
     plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
     instructions: dict[str, MatchedInstruction] = field(default_factory=dict)
+    _found: dict[object, StagePlan] = field(default_factory=dict)
     _known: dict[Place, frozenset[str]] = field(default_factory=dict)
     _ranges: dict[tuple[str, frozenset[str]], Interval] = field(default_factory=dict)
 
@@ -181,7 +188,8 @@ def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
     """
     bounds = Bounds()
     if known is not None:
-        bounds.instructions, bounds._known = known.instructions, known._known
+        bounds.instructions = known.instructions
+        bounds._known, bounds._found = known._known, known._found
     for stage in reversed(state.stages):
         fixed = bounds.known(stage.place)
         required = stage.place is not None
@@ -198,7 +206,13 @@ def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
             )
             rolling = ring_of(stage, needed, ever)
             box[rolling.dimension :] = every[rolling.dimension :]
-        _plan(stage, box, fixed, bounds, rolling)
+        ranges = (bounds.interval(part.low, _NONE) for part in box if part.low.terms)
+        key = stage.name, stage.relations, stage.depths, rolling, *box, *ranges
+        plan = bounds._found.get(key)
+        if plan is None:
+            plan = bounds._found[key] = _plan(stage, box, fixed, bounds, rolling)
+        bounds.plans[stage.name] = plan
+        bounds.definitions |= plan.definitions
     return bounds
 
 
@@ -256,7 +270,7 @@ def _plan(
     outside: frozenset[str],
     bounds: Bounds,
     rolling: Rolling | None,
-) -> None:
+) -> StagePlan:
     starts = {axis: part.low for axis, part in zip(stage.axes, box, strict=True)}
     sizes = {axis: part.extent for axis, part in zip(stage.axes, box, strict=True)}
     for axis in stage.reductions:
@@ -264,6 +278,7 @@ def _plan(
     limits = dict(zip(stage.axes, stage.domain, strict=True))
     extents = loop_extents(stage, sizes)
     needs, variables = stage.needs, stage.variables
+    definitions: dict[str, Definition] = {}
     levels: list[list[VariableBinding]] = [[] for _ in range(len(stage.loops) + 1)]
 
     def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
@@ -271,7 +286,7 @@ def _plan(
         start, size, name = starts.get(loop, _ZERO), extents[loop], variables[loop]
         value = start if leaf else total(value, start)
         extent = reach if leaf else digit.modulus if digit else 1
-        bounds.definitions[name] = Definition(value, extent, start, size, limits.get(loop))
+        definitions[name] = Definition(value, extent, start, size, limits.get(loop))
         let = None if leaf else Let(name, value, digit)
         conditions = _conditions(name, start, size, reach, limits.get(loop), bounds)
         levels[needs[loop]].append(VariableBinding(loop, let, conditions))
@@ -290,7 +305,7 @@ def _plan(
                 digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
                 bind(loop, _ZERO, digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
-    bounds.plans[stage.name] = StagePlan(stage, starts, sizes, extents, bindings, outside, rolling)
+    return StagePlan(stage, starts, sizes, extents, bindings, outside, definitions, rolling)
 
 
 def _conditions(

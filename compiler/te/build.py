@@ -52,9 +52,16 @@ class _Builder:
             ),
         )
 
-    def placed(self, stage: Stage, slots: int) -> Iterator[Node]:
+    def placed(self, stage: Stage, slots: int) -> tuple[Node, ...]:
         """The buffer of a stage and its nest; a ring is already allocated."""
         plan = self.bounds.plans[stage.name]
+        if self.state.attached(stage.name):
+            return tuple(self._nodes(stage, plan, slots))
+        if slots not in plan.built:
+            plan.built[slots] = tuple(self._nodes(stage, plan, slots))
+        return plan.built[slots]
+
+    def _nodes(self, stage: Stage, plan: StagePlan, slots: int) -> Iterator[Node]:
         if plan.rolling is None:
             origin = tuple(part.low for part in plan.box)
             shape = tuple(part.extent for part in plan.box)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
@@ -40,8 +41,7 @@ class Kind(Enum):
     PARALLEL = "parallel"
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(NamedTuple):
     """`parent = factor * outer + inner`."""
 
     parent: str
@@ -66,8 +66,7 @@ class Division:
     """Names of the loops that it makes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+class Fusion(NamedTuple):
     """`outer, inner = divmod(fused, extent of inner)`."""
 
     outer: str
@@ -84,8 +83,7 @@ class Fusion:
         return (self.fused,)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Inside a loop of a consuming stage."""
 
     consumer: str
