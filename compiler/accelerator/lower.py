@@ -24,7 +24,7 @@ from .dma import DramTensor, fill_bytes
 from .layout import Buffer, TileLayout
 from .program_size import too_large
 from .scratchpads import BufferPlacer, Placed, Scratchpads
-from .tensorise import Form, form_of
+from .tensorise import Form, Tensoriser
 from .transfers import Transfers
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
@@ -62,6 +62,7 @@ class Emitted(NamedTuple):
 class KnownPieces:
     """What the schedules of a kernel share: forms of instructions, and packed constants."""
 
+    tensorisers: dict[object, Tensoriser] = field(default_factory=dict)
     forms: dict[object, Form] = field(default_factory=dict)
     packed: dict[object, bytes] = field(default_factory=dict)
 
@@ -180,7 +181,7 @@ class _KernelLowering:
             self.program, computes, schedule.takes_turns, lowering.scratchpads
         )
         known = lowering.known.setdefault(self.kernel, KnownPieces())
-        self.forms = known.forms
+        self.forms, self.tensorisers = known.forms, known.tensorisers
         self.transfers = Transfers(
             self.program, self.buffers, lowering.dram, lowering.pool, known.packed
         )
@@ -262,12 +263,19 @@ class _KernelLowering:
         key = compute.output.name, accumulate, tuple(tile.values()), lying
         form = self.forms.get(key)
         if form is None:
-            pattern, found, _ = self.instructions[compute.output.name]
-            form = form_of(
-                pattern, found, compute, tile, buffers, self.configuration, accumulate
-            )
+            form = self._tensoriser(compute, buffers).form(tile, buffers, accumulate)
             self.forms[key] = form
         return form.at(buffers)
+
+    def _tensoriser(self, compute: Compute, buffers: Mapping[str, Buffer]) -> Tensoriser:
+        memories = {name: buffer.memory for name, buffer in buffers.items()}
+        key = compute.output.name, *memories.items()
+        if key not in self.tensorisers:
+            pattern, found, _ = self.instructions[compute.output.name]
+            self.tensorisers[key] = Tensoriser(
+                pattern, found, compute, memories, self.configuration
+            )
+        return self.tensorisers[key]
 
     def _pad(self, rolled: Rolled) -> list[Instruction]:
         """The border of rows that were added to a ring."""

@@ -126,9 +126,7 @@ class BufferPlacer:
     ) -> None:
         self.program, self.scratchpads = program, scratchpads
         self.configuration = scratchpads.configuration
-        self.copies = {
-            name: nest for name, nest in program.nests.items() if nest.compute is None
-        }
+        self.copies = {name: nest for name, nest in program.nests.items() if nest.compute is None}
         self.allocates = program.buffers
         self.windows = _windows(computes)
         self.partners = partners_of(program)

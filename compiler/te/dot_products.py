@@ -7,9 +7,7 @@ from .reductions import has_reduction, reduction_of
 from .stages import REGISTER, Division, ScheduleError, Stage, State
 
 
-def dot_product_of(
-    stage: Stage, state: State, processor: Processor, bounds: Bounds
-) -> DotProduct:
+def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bounds) -> DotProduct:
     """The instruction that matches the nest of a stage from its loop `instruction` inward.
 
     Raises

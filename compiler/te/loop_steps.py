@@ -135,9 +135,7 @@ def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) 
     if known is not Kind.SERIAL:
         raise ScheduleError(f"`{step.loop}` is {known.value} already; choose another loop")
     if step.loop in dict(stage.depths):
-        raise ScheduleError(
-            f"`{step.loop}` is pipelined, so it runs in order; choose another loop"
-        )
+        raise ScheduleError(f"`{step.loop}` is pipelined, so it runs in order; choose another loop")
     return state.with_stage(stage.changed(kinds=(*stage.kinds, (step.loop, kind))))
 
 

@@ -49,8 +49,7 @@ class CacheRead(Step):
         if not reads:
             names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads)
             raise ScheduleError(
-                f"stage `{self.reader}` does not read `{self.tensor}`; it reads "
-                f"{', '.join(names)}"
+                f"stage `{self.reader}` does not read `{self.tensor}`; it reads {', '.join(names)}"
             )
         old = state.tensors[self.tensor]
         check_scope(self.scope, old, state.scopes)
@@ -179,8 +178,7 @@ class ComputeAt(Step):
         consumer.position(self.loop)
         if not state.readers(self.stage):
             raise ScheduleError(
-                f"`{self.stage}` is the kernel's output and has no consumer; move the "
-                "others to it"
+                f"`{self.stage}` is the kernel's output and has no consumer; move the others to it"
             )
         if state.stages.index(consumer) <= state.stages.index(stage):
             raise ScheduleError(
@@ -216,8 +214,7 @@ class SetScope(Step):
         check_scope(self.scope, stage.output, state.scopes)
         if stage.cached and self.scope != stage.scope:
             raise ScheduleError(
-                f"`{self.stage}` was made for {stage.scope}; cache it for {self.scope} "
-                "instead"
+                f"`{self.stage}` was made for {stage.scope}; cache it for {self.scope} instead"
             )
         if stage.name == state.kernel.output.name and self.scope != Memory.DRAM.name:
             raise ScheduleError(
@@ -245,7 +242,5 @@ class Tensorise(Step):
                 "that computes"
             )
         if stage.instruction:
-            raise ScheduleError(
-                f"`{self.stage}` is tensorised at `{stage.instruction}` already"
-            )
+            raise ScheduleError(f"`{self.stage}` is tensorised at `{stage.instruction}` already")
         return state.with_stage(stage.changed(instruction=self.loop))

@@ -202,8 +202,7 @@ class Stage:
         """
         if loop not in self.loops:
             raise ScheduleError(
-                f"stage `{self.name}` has no loop `{loop}`; its loops are "
-                f"{', '.join(self.loops)}"
+                f"stage `{self.name}` has no loop `{loop}`; its loops are {', '.join(self.loops)}"
             )
         return self.loops.index(loop)
 

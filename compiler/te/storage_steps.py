@@ -43,9 +43,7 @@ class Roll(Step):
         if state.processor is not None:
             raise ScheduleError("a processor has no rings of rows; leave the step out")
         if stage.source:
-            raise ScheduleError(
-                f"`{self.stage}` is a copy; roll a stage that is computed on chip"
-            )
+            raise ScheduleError(f"`{self.stage}` is a copy; roll a stage that is computed on chip")
         if self.ahead < 0:
             raise ScheduleError(f"expected 0 rows ahead or more, got {self.ahead}")
         return state.with_stage(stage.changed(ahead=self.ahead))
