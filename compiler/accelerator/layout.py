@@ -5,7 +5,6 @@ into lanes this way. An unblocked axis is one endless block.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -29,8 +28,7 @@ class TileLayout(NamedTuple):
         return step // self.block * self.outer if step % self.block == 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(NamedTuple):
     """A tile of one tensor in a scratchpad.
 
     Parameters

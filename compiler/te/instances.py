@@ -54,8 +54,7 @@ class Buffered(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """One transfer or instruction.
 
     Parameters

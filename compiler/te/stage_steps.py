@@ -7,7 +7,7 @@ from ...isa.configuration import Memory
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
-from .stages import Place, ScheduleError, Stage, State
+from .stages import Place, ScheduleError, Stage, State, whole_box
 from .steps import Step
 
 ELEMENTS = {
@@ -51,9 +51,10 @@ class CacheRead(Step):
             raise ScheduleError(
                 f"stage `{self.reader}` does not read `{self.tensor}`; it reads {', '.join(names)}"
             )
-        old = state.tensors[self.tensor]
+        made = {stage.name: stage for stage in state.stages}.get(self.tensor)
+        old = made.output if made else state.kernel.tensors[self.tensor]
         check_scope(self.scope, old, state.scopes)
-        if any(stage.name == self.tensor and stage.place for stage in state.stages):
+        if made and made.place:
             raise ScheduleError(
                 f"`{self.tensor}` is computed inside another stage; `compute_root` it first"
             )
@@ -62,7 +63,7 @@ class CacheRead(Step):
                 f"`{self.reader}` is tensorised already; do this before `tensorise`"
             )
         name = _unused(f"{self.tensor}.{self.scope}", state)
-        domain = reader.reach(reads, state.domains[self.tensor])
+        domain = reader.reach(reads, made.domain if made else whole_box(old.shape))
         shape = tuple(high - low for low, high in domain)
         axes = _axis_names(reader, reads[0], len(shape))
         copy = Stage(
@@ -88,7 +89,8 @@ class CacheRead(Step):
 
 
 def _unused(name: str, state: State) -> str:
-    taken, candidate, count = state.tensors, name, 1
+    taken = {*state.kernel.tensors, *(stage.name for stage in state.stages)}
+    candidate, count = name, 1
     while candidate in taken:
         count += 1
         candidate = f"{name}.{count}"

@@ -368,8 +368,13 @@ class State:
         ahead: Mapping[str, int],
     ) -> "State":
         """The state with other numbers in its stages; see `Stage.with_numbers`."""
-        stages = (stage.with_numbers(factors, depths, ahead) for stage in self.stages)
-        return replace(self, stages=tuple(stages))
+        found = object.__new__(State)
+        found.__dict__.update(self.__dict__)
+        stages = [stage.with_numbers(factors, depths, ahead) for stage in self.stages]
+        found.__dict__["stages"] = tuple(stages)
+        for known in ("_readers", "_attached"):
+            found.__dict__.pop(known, None)
+        return found
 
     def readers(self, tensor: str) -> tuple[Stage, ...]:
         """The stages that read a tensor."""
