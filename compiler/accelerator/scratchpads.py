@@ -54,16 +54,11 @@ class Scratchpads:
             Memory.ACT: ScratchpadArena(
                 configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
             ),
-            Memory.WGT: ScratchpadArena(wgt_room(configuration)),
+            Memory.WGT: ScratchpadArena(configuration.weight_tiles),
             Memory.PARAM: ScratchpadArena(configuration.param_depth),
             Memory.LUT: ScratchpadArena(configuration.lut_tables),
         }
         return Scratchpads(configuration, arenas, itertools.cycle(range(configuration.acc_banks)))
-
-
-def wgt_room(configuration: Configuration) -> int:
-    """Number of weight tiles that WGT holds."""
-    return configuration.rows(Memory.WGT) // configuration.lanes_in
 
 
 @dataclass(slots=True)
@@ -151,8 +146,7 @@ class BufferPlacer:
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
         """Size of a weight buffer in bytes."""
-        area = self.configuration.lanes_in * self.configuration.lanes_out
-        return self.weights(name, shape).tiles * area
+        return self.weights(name, shape).tiles * self.configuration.tile_bytes
 
     def allocate(self, buffered: Buffered) -> Placed:
         """Place a buffer; its data may be on chip already.
@@ -198,10 +192,16 @@ class BufferPlacer:
     def _wgt(self, name: str, buffered: Buffered) -> Placed:
         lows, sizes = _split(buffered.held)
         layout = self.weights(name, sizes)
-        area = self.configuration.lanes_in * self.configuration.lanes_out
         room = self._limited(Memory.WGT, buffered.allocate.slots)
         piece, missing = self._take(Memory.WGT, name, buffered.held, layout.tiles, (0, room))
-        return Placed(Memory.WGT, piece.base * area, lows, layout.places, missing, piece)
+        return Placed(
+            Memory.WGT,
+            piece.base * self.configuration.tile_bytes,
+            lows,
+            layout.places,
+            missing,
+            piece,
+        )
 
     def _param(self, name: str, buffered: Buffered) -> Placed:
         lows, sizes = _split(buffered.held)
@@ -244,11 +244,10 @@ class BufferPlacer:
     ) -> tuple[Piece, bool]:
         low, high = room
         if size > high - low:
-            unit = {Memory.WGT: "weight tiles", Memory.PARAM: "rows", Memory.LUT: "tables"}
             raise CompileError(
                 f"kernel `{self.program.kernel.name}`: `{name}` takes {size} "
-                f"{unit.get(memory, 'bytes')} of {memory.name}, which has room for {high - low}; "
-                f"split more or raise `{memory.name.lower()}_depth`"
+                f"{memory.scratchpad.unit} of {memory.name}, which has room for {high - low}; "
+                f"split more or raise `{memory.scratchpad.depth}`"
             )
         key = (self.program.kernel.output.name, name, box) if name in self.copies else None
         return self.scratchpads.arenas[memory].take(key, size, room)

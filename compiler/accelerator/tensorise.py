@@ -255,9 +255,8 @@ def _bind(pattern: Pattern, compute: Compute, found: Match) -> tuple[dict[str, R
 
 def _granule(plain: Instruction, operand: str, configuration: Configuration) -> int:
     """Elements that one address step of an operand stands for."""
-    memory = plain.memory_of(operand)
-    element = {Memory.ACC: 4, Memory.PARAM: 8}.get(memory, 1)
-    return plain.granule_bytes(operand, configuration) // element
+    size = plain.memory_of(operand).scratchpad.element_bytes
+    return plain.granule_bytes(operand, configuration) // size
 
 
 def _divide(value: int, granule: int, tensor: str) -> int:

@@ -24,6 +24,10 @@ from .scratchpads import BufferPlacer, Placed
 from .weights import pack_weights
 
 
+PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
+"""Bytes of a bias and its scale."""
+
+
 class Transfers:
     """Makes the instructions of each copy in turn.
 
@@ -110,7 +114,7 @@ class Transfers:
                 f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
                 "blocks of channels; leave `arena()` out"
             )
-        size = 4 if place.memory is Memory.ACC else 1
+        size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
         box, room = instance.box, self._room(instance, instance.node.source)
         stores: list[Instruction] = []
@@ -211,7 +215,7 @@ class Transfers:
                 low * stride
                 for (low, _), stride in zip((*piece, *byte), source.strides, strict=True)
             )
-            local = (place.base + offset) * 8 + half
+            local = (place.base + offset) * PAIR_BYTES + half
             found += _every_other(memory, local, piece[-1][1] - piece[-1][0], self.limits)
         return found
 
@@ -230,7 +234,7 @@ class Transfers:
                 return []
             self.pairs[place.base] = data
         address = self.pool.add(data)
-        return [*load_bytes(address, len(data), Memory.PARAM, place.base * 8, self.limits)]
+        return [*load_bytes(address, len(data), Memory.PARAM, place.base * PAIR_BYTES, self.limits)]
 
     def _in_dram(self, name: str) -> DramTensor:
         """A tensor in main memory; a constant is added at its first use."""

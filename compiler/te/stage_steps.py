@@ -3,20 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...isa.configuration import Memory
+from ...isa.configuration import SCRATCHPADS, Memory
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 from ..tensor import Tensor
 from .affine import variable
 from .stages import Place, ScheduleError, Stage, State, whole_box
 from .steps import Step
 
-ELEMENTS = {
-    "ACT": ("int8",),
-    "WGT": ("int8",),
-    "LUT": ("int8",),
-    "PARAM": ("int32", "float32"),
-    "ACC": ("int32",),
-}
+ELEMENTS = {memory.name: held.elements for memory, held in SCRATCHPADS.items()}
 """The element types of each scratchpad; main memory holds all types."""
 
 
