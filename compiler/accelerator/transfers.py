@@ -23,7 +23,6 @@ from .layout import row_major
 from .scratchpads import BufferPlacer, Placed
 from .weights import pack_weights
 
-
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
 """Bytes of a bias and its scale."""
 
