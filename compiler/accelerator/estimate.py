@@ -12,7 +12,7 @@ from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from .dma import Box, box_bytes
 from .phases import Phase, box_of
-from .plan import TilePlan, streamed_rows, weight_tiles
+from .tile_plan import TilePlan, streamed_rows, weight_tiles
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
 """Cycles to fill and drain a unit's pipeline."""

@@ -15,7 +15,7 @@ from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor
 from .phases import Phase, phases_of
-from .plan import weight_tiles
+from .tile_plan import weight_tiles
 
 UNITS = ("gemm", "vector", "load", "store")
 """The units that share a kernel's work, in the order of the numbers of a `Demand`."""

@@ -9,8 +9,8 @@ from ..te.schedule import Schedule
 from .constants import ConstantPool, align
 from .dma import DramTensor
 from .executable import Executable
-from .lower import Lowering
-from .transfers import in_dram
+from .lower_copies import in_dram
+from .lower_schedules import Lowering
 
 
 def lower(schedule: Schedule) -> Executable:

@@ -22,10 +22,10 @@ from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .layout import TileLayout, dense_places, row_major
 from .matching import window_of_compute
 from .regions import Region, RegionRequest, divide_act
 from .sliding import Window, lane_channels
+from .tile_layout import TileLayout, dense_places, row_major
 from .weights import WeightLayout, weight_layout
 
 

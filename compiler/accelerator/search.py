@@ -16,7 +16,7 @@ from ..tensor import Kernel
 from .default_schedule import default_steps
 from .estimate import estimate
 from .phases import Phase, Tile, phases_of
-from .plan import TilePlan, make_plan, passes_tiles, tile_fits
+from .tile_plan import TilePlan, make_plan, passes_tiles, tile_fits
 
 
 @dataclass(frozen=True, slots=True)

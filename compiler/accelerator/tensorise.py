@@ -17,10 +17,10 @@ from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
 from ...isa.patterns import Pattern
 from ..tensor import Compute
-from .layout import Buffer
 from .matching import lane_axes
 from .nests import Part, sort_into_nests
 from .sliding import Window, window_of
+from .tile_layout import Buffer
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .layout import TileLayout
 from .sliding import Window, lane_channels
+from .tile_layout import TileLayout
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from ..accelerator.matching import find_pattern, lane_axes
 from ..accelerator.sliding import window_of
 from .affine import variable
 from .bounds import Bounds, MatchedInstruction, StagePlan, spans
-from .dot_products import dot_product_of
 from .exactness import check_exact, check_inside, reads_at_edges
+from .match_dot_product import dot_product_of
 from .stages import Fusion, ScheduleError, Stage, State, qualified
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.layout import Buffer, TileLayout, dense_places
 from tilewright.compiler.accelerator.matching import find_pattern
 from tilewright.compiler.accelerator.tensorise import Tensoriser
+from tilewright.compiler.accelerator.tile_layout import Buffer, TileLayout, dense_places
 from tilewright.compiler.tensor import Axis, Compute, Kernel, Tensor, evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Memory

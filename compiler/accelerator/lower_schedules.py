@@ -21,11 +21,11 @@ from ..te.stages import REGISTER
 from ..tensor import Compute, Kernel
 from .constants import ConstantPool
 from .dma import DramTensor, fill_bytes
-from .layout import Buffer, TileLayout
+from .lower_copies import Transfers
 from .program_size import too_large
 from .scratchpads import BufferPlacer, Placed, Scratchpads
 from .tensorise import Form, Tensoriser
-from .transfers import Transfers
+from .tile_layout import Buffer, TileLayout
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""

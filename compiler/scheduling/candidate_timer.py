@@ -9,19 +9,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..isa.configuration import Configuration
-from ..isa.expressions import Call, Expression, Literal, Reduction
-from ..isa.instructions import Instruction
-from ..isa.tokens import synthesise_tokens
-from .accelerator.constants import ConstantPool
-from .accelerator.dma import DramTensor
-from .accelerator.lower import KnownPieces, Lowering
-from .accelerator.lower_bound import demand_of
-from .accelerator.search import Candidate, likely_candidates
+from ...isa.configuration import Configuration
+from ...isa.expressions import Call, Expression, Literal, Reduction
+from ...isa.instructions import Instruction
+from ...isa.tokens import synthesise_tokens
+from ..accelerator.constants import ConstantPool
+from ..accelerator.dma import DramTensor
+from ..accelerator.lower_bound import demand_of
+from ..accelerator.lower_schedules import KnownPieces, Lowering
+from ..accelerator.search import Candidate, likely_candidates
+from ..options import Options
+from ..te.schedule import Schedule
+from ..tensor import Kernel
 from .given_schedules import GivenSchedule, Part
-from .options import Options
-from .te.schedule import Schedule
-from .tensor import Kernel
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
 """Gives the cycles of a program that the checker accepts."""

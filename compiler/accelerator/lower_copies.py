@@ -19,8 +19,8 @@ from ..tensor import Tensor
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
 from .dma import Box, DramTensor, load_box, load_bytes, load_patches, store_box
-from .layout import row_major
 from .scratchpads import BufferPlacer, Placed
+from .tile_layout import row_major
 from .weights import pack_weights
 
 PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
