@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from .configuration import Configuration
 from .footprints import Footprint, footprint, footprints_conflict
 from .instructions import Halt, Instruction, Sync, Unit
+from .instructions.common import peers
 
 Pick = Callable[[int], int | None]
 """Chooses one of the given number of instructions that may signal, or None."""
@@ -43,9 +44,7 @@ class _Weaver:
         entry = _Entry(instruction, 0, footprint(instruction, self.configuration))
         unit = instruction.home
         if unit is not None:
-            for other in Unit:
-                if other is unit:
-                    continue
+            for other in peers(unit):
                 window = self.passed[other][self.known[unit][other] :]
                 conflicting = (
                     e for e in reversed(window) if footprints_conflict(e.footprint, entry.footprint)

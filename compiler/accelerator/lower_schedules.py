@@ -178,7 +178,11 @@ class _KernelLowering:
             for compute in computes
         }
         self.buffers = BufferPlacer(
-            self.program, computes, schedule.takes_turns, lowering.scratchpads
+            self.program,
+            computes,
+            self.instructions,
+            schedule.takes_turns,
+            lowering.scratchpads,
         )
         known = lowering.known.setdefault(self.kernel, KnownPieces())
         self.forms, self.tensorisers = known.forms, known.tensorisers
@@ -271,10 +275,8 @@ class _KernelLowering:
         memories = {name: buffer.memory for name, buffer in buffers.items()}
         key = compute.output.name, *memories.items()
         if key not in self.tensorisers:
-            pattern, found, _ = self.instructions[compute.output.name]
-            self.tensorisers[key] = Tensoriser(
-                pattern, found, compute, memories, self.configuration
-            )
+            matched = self.instructions[compute.output.name]
+            self.tensorisers[key] = Tensoriser(matched, compute, memories, self.configuration)
         return self.tensorisers[key]
 
     def _pad(self, rolled: Rolled) -> list[Instruction]:

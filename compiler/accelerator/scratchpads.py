@@ -14,6 +14,7 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
+from ..te.bounds import MatchedInstruction
 from ..te.instances import Buffered
 from ..te.nodes import Allocate
 from ..te.program import Program
@@ -22,7 +23,6 @@ from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .matching import window_of_compute
 from .regions import Region, RegionRequest, divide_act
 from .sliding import Window, lane_channels
 from .tile_layout import TileLayout, dense_places, row_major
@@ -101,6 +101,8 @@ class BufferPlacer:
         The kernel's loop program.
     computes
         The kernel's computing stages, in order.
+    instructions
+        The instructions of these stages.
     arena
         Whether buffers use an arena.
     scratchpads
@@ -116,6 +118,7 @@ class BufferPlacer:
         self,
         program: Program,
         computes: tuple[Compute, ...],
+        instructions: Mapping[str, MatchedInstruction],
         arena: bool,
         scratchpads: Scratchpads,
     ) -> None:
@@ -123,7 +126,10 @@ class BufferPlacer:
         self.configuration = scratchpads.configuration
         self.copies = {name: nest for name, nest in program.nests.items() if nest.compute is None}
         self.allocates = program.buffers
-        self.windows = _windows(computes)
+        self.windows: dict[str, Window] = {}
+        for name, matched in instructions.items():
+            if matched.window is not None:
+                self.windows[name] = self.windows[matched.weights] = matched.window
         self.partners = partners_of(program)
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
@@ -365,17 +371,6 @@ def accumulator_places(
 
 PIXELS = 3
 """Dimensions before the channels of a kernel: batch, row and column."""
-
-
-def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
-    """The sliding windows of products, by the tensors of their sums and weights."""
-    windows: dict[str, Window] = {}
-    for compute in computes:
-        found = window_of_compute(compute)
-        if found is not None:
-            window, weights = found
-            windows[compute.output.name] = windows[weights] = window
-    return windows
 
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -52,8 +52,8 @@ class Candidate:
         Parameters
         ----------
         alike
-            Schedules of other candidates for this kernel and configuration, by the form of their
-            steps; this schedule may be added.
+            Schedules of other candidates for this kernel and configuration, by what determines the
+            form of their steps; this schedule may be added.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Candidate:
         tiles = tuple(map(dict, self.tiles))
         phases = phases_of(kernel)
         steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth)
-        form = tuple(step.form for step in steps)
+        form = self.channels_outer, self.depth > 0
         if alike is not None and form in alike:
             return alike[form].with_numbers(steps)
         schedule = Schedule(kernel, configuration)

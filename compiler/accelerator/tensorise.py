@@ -16,10 +16,10 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
 from ...isa.patterns import Pattern
+from ..te.bounds import MatchedInstruction
 from ..tensor import Compute
-from .matching import lane_axes
 from .nests import Part, sort_into_nests
-from .sliding import Window, window_of
+from .sliding import Window
 from .tile_layout import Buffer
 
 
@@ -66,8 +66,8 @@ class Tensoriser:
 
     Parameters
     ----------
-    pattern, found
-        The instruction's law, and its match with the compute; see `find_pattern`.
+    matched
+        The compute's instruction.
     compute
         The whole compute.
     memories
@@ -83,13 +83,13 @@ class Tensoriser:
 
     def __init__(
         self,
-        pattern: Pattern,
-        found: Match,
+        matched: MatchedInstruction,
         compute: Compute,
         memories: Mapping[str, Memory],
         configuration: Configuration,
     ) -> None:
         self.compute, self.configuration = compute, configuration
+        pattern, found = matched.pattern, matched.found
         self.family = family = pattern.family
         self.reads, slots = _bind(pattern, compute, found)
         self.names = [operand.name for operand in family.operands]
@@ -107,16 +107,11 @@ class Tensoriser:
         self.granules = {
             name: _granule(plain, name, configuration) for name in self.names if name in self.reads
         }
-        self.window = window_of(compute, found) if pattern.window else None
-        self.lanes = (
-            {compute.axes[-1].name: configuration.lanes_in}
-            if self.window
-            else {
-                axis: getattr(configuration, pattern.lanes[lane])
-                for lane, axis in lane_axes(pattern, compute, found).items()
-                if axis is not None
-            }
-        )
+        self.window = matched.window
+        self.lanes = {
+            axis: getattr(configuration, parameters[0])
+            for axis, parameters in matched.lanes.items()
+        }
 
     def form(
         self, tile: Mapping[str, int], buffers: Mapping[str, Buffer], accumulate: bool = False

@@ -12,8 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from ...isa.expressions import Affine, Match, Read
+from ...isa.instructions import Role
 from ...isa.patterns import Pattern
 from ..accelerator.dma import Box
+from ..accelerator.sliding import Window
 from .affine import scaled, total, variable
 from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
@@ -91,11 +93,31 @@ class StagePlan:
 
 
 class MatchedInstruction(NamedTuple):
-    """The instruction of a stage: its law, the match, and reads that may be outside a tensor."""
+    """The instruction of a stage, whatever the sizes of its loops.
+
+    Parameters
+    ----------
+    pattern, found
+        Its law, and the match.
+    window
+        The sliding window of a depthwise product; None for other stages.
+    lanes
+        The axes that must fill lanes, each with the parameters that count the lanes.
+    edges
+        Reads that may touch elements outside a tensor, by axes and by variables.
+    """
 
     pattern: Pattern
     found: Match
+    window: Window | None
+    lanes: Mapping[str, tuple[str, ...]]
     edges: tuple[tuple[Read, Read], ...]
+
+    @property
+    def weights(self) -> str:
+        """The tensor of its weights."""
+        reads = self.found.reads
+        return next(r.tensor for slot, r in reads if self.pattern.role(slot) is Role.WEIGHTS)
 
 
 _ZERO, _NONE = Affine(), frozenset[str]()

@@ -43,15 +43,6 @@ class Step:
         """
 
     @property
-    def form(self) -> tuple[object, ...]:
-        """The step without its numbers."""
-        return type(self), *(value for value in self._values if not isinstance(value, int))
-
-    @property
-    def _values(self) -> tuple[object, ...]:
-        return tuple([getattr(self, name) for name in self.__match_args__])
-
-    @property
     def arguments(self) -> tuple[str | int, ...]:
         """All field values in order."""
         flat: list[str | int] = []

@@ -46,14 +46,18 @@ def _matched(stage: Stage, state: State) -> MatchedInstruction:
             f"`{outside[0]}` inside `{stage.instruction}`"
         )
     check_exact(stage, state, found, pattern.family)
-    if not pattern.window:
+    window = window_of(stage.compute, found) if pattern.window else None
+    lanes: dict[str, tuple[str, ...]] = {stage.axes[-1]: ("lanes_in", "lanes_out")}
+    if window is None:
+        axes = lane_axes(pattern, stage.compute, found)
+        lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items() if axis is not None}
         _check_operands(stage, pattern, found)
     elif not state.arena:
         raise ScheduleError(
             "the sums of a window that slides need rows of ACC between the outputs; add "
             "`arena()`, which leaves room for them"
         )
-    return MatchedInstruction(pattern, found, reads_at_edges(stage, state))
+    return MatchedInstruction(pattern, found, window, lanes, reads_at_edges(stage, state))
 
 
 def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
@@ -84,7 +88,8 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
         return
     if stage.name not in bounds.instructions:
         bounds.instructions[stage.name] = _matched(stage, state)
-    pattern, found, edges = bounds.instructions[stage.name]
+    matched = bounds.instructions[stage.name]
+    mnemonic, window = matched.pattern.family.mnemonic, matched.window
     plan = bounds.plans[stage.name]
     tile = spans(plan, opened)
     if tile is None:
@@ -92,26 +97,14 @@ def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
             f"the loops {', '.join(stage.loops[opened:])} do not cover a box; if the outer part of "
             "a split or fused loop is inside, its inner part must be inside too"
         )
-    check_inside(edges, state, bounds, pattern.family.mnemonic)
-    assert state.configuration is not None
-    lanes = {
-        axis: (pattern.lanes[lane],)
-        for lane, axis in lane_axes(pattern, stage.compute, found).items()
-        if axis is not None
-    }
-    taker = f"{pattern.family.mnemonic} takes"
-    if pattern.window:
-        window = window_of(stage.compute, found)
-        assert window is not None
-        if tile[window.tap] != stage.compute.extents[window.tap]:
-            raise ScheduleError(
-                f"a window slides over all of `{window.tap}`; keep that loop inside"
-            )
-        lanes, taker = {stage.axes[-1]: ("lanes_in", "lanes_out")}, "a window takes"
-    for axis, parameters in lanes.items():
+    check_inside(matched.edges, state, bounds, mnemonic)
+    if window is not None and tile[window.tap] != stage.compute.extents[window.tap]:
+        raise ScheduleError(f"a window slides over all of `{window.tap}`; keep that loop inside")
+    taker = f"{mnemonic} takes" if window is None else "a window takes"
+    for axis, parameters in matched.lanes.items():
         for parameter in parameters:
-            count = getattr(state.configuration, parameter)
-            _check_lane(plan, bounds, axis, tile, count, taker, parameter)
+            lanes = getattr(state.configuration, parameter)
+            _check_lane(plan, bounds, axis, tile, lanes, taker, parameter)
 
 
 def _check_operands(stage: Stage, pattern: Pattern, found: Match) -> None:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.matching import find_pattern
+from tilewright.compiler.accelerator.matching import find_pattern, lane_axes
 from tilewright.compiler.accelerator.tensorise import Tensoriser
 from tilewright.compiler.accelerator.tile_layout import Buffer, TileLayout, dense_places
+from tilewright.compiler.te.bounds import MatchedInstruction
 from tilewright.compiler.tensor import Axis, Compute, Kernel, Tensor, evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Memory
@@ -27,7 +28,10 @@ def dense(extents):
 def tensorise(compute, tile, buffers, configuration, accumulate=False):
     memories = {name: buffer.memory for name, buffer in buffers.items()}
     pattern, found = find_pattern(compute, memories)
-    made = Tensoriser(pattern, found, compute, memories, configuration)
+    axes = lane_axes(pattern, compute, found)
+    lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items()}
+    matched = MatchedInstruction(pattern, found, None, lanes, ())
+    made = Tensoriser(matched, compute, memories, configuration)
     return made.form(tile, buffers, accumulate).at(buffers)
 
 
