@@ -125,69 +125,58 @@ class Reorder(Step):
         return state.with_stage(stage.changed(loops=tuple(loops)))
 
 
-def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) -> State:
-    stage = state.stage(step.stage)
-    stage.position(step.loop)
-    lanes = state.processor and isinstance(step, Vectorise) and step.loop == stage.instruction
-    if not lanes:
-        _refuse_inside(stage, step.loop)
-    known = stage.kind(step.loop)
-    if known is not Kind.SERIAL:
-        raise ScheduleError(f"`{step.loop}` is {known.value} already; choose another loop")
-    if step.loop in dict(stage.depths):
-        raise ScheduleError(f"`{step.loop}` is pipelined, so it runs in order; choose another loop")
-    return state.with_stage(stage.changed(kinds=(*stage.kinds, (step.loop, kind))))
+@dataclass(frozen=True, slots=True)
+class _Mark(Step):
+    """Let a loop run its iterations in another way than one after the other."""
 
+    kind: ClassVar[Kind] = Kind.SERIAL
+    stage: str
+    loop: str
 
-def _refuse_reduction(step: "Vectorise | Parallelise", state: State) -> None:
-    stage = state.stage(step.stage)
-    stage.position(step.loop)
-    if stage.reduces(step.loop):
-        raise ScheduleError(
-            f"`{step.loop}` is a reduction loop of `{step.stage}`, whose iterations depend "
-            "on each other; choose a data loop"
-        )
+    def apply(self, state: State) -> State:
+        """Mark the loop."""
+        stage = state.stage(self.stage)
+        stage.position(self.loop)
+        if self.kind is not Kind.UNROLLED and stage.reduces(self.loop):
+            raise ScheduleError(
+                f"`{self.loop}` is a reduction loop of `{self.stage}`, whose iterations depend on "
+                "each other; choose a data loop"
+            )
+        lanes = self.kind is Kind.VECTORISED and self.loop == stage.instruction
+        if not (state.processor and lanes):
+            _refuse_inside(stage, self.loop)
+        known = stage.kind(self.loop)
+        if known is not Kind.SERIAL:
+            raise ScheduleError(f"`{self.loop}` is {known.value} already; choose another loop")
+        if self.loop in dict(stage.depths):
+            raise ScheduleError(
+                f"`{self.loop}` is pipelined, so it runs in order; choose another loop"
+            )
+        return state.with_stage(stage.changed(kinds=(*stage.kinds, (self.loop, self.kind))))
 
 
 @dataclass(frozen=True, slots=True)
-class Unroll(Step):
+class Unroll(_Mark):
     """Unroll a loop: write out its iterations."""
 
     name: ClassVar[str] = "unroll"
-    stage: str
-    loop: str
-
-    def apply(self, state: State) -> State:
-        """Mark the loop."""
-        return _marked(self, state, Kind.UNROLLED)
+    kind: ClassVar[Kind] = Kind.UNROLLED
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorise(Step):
+class Vectorise(_Mark):
     """Vectorise the innermost data loop: run all its iterations at once."""
 
     name: ClassVar[str] = "vectorise"
-    stage: str
-    loop: str
-
-    def apply(self, state: State) -> State:
-        """Mark the loop."""
-        _refuse_reduction(self, state)
-        return _marked(self, state, Kind.VECTORISED)
+    kind: ClassVar[Kind] = Kind.VECTORISED
 
 
 @dataclass(frozen=True, slots=True)
-class Parallelise(Step):
+class Parallelise(_Mark):
     """Parallelise a data loop: run its iterations in any order, or at once."""
 
     name: ClassVar[str] = "parallelise"
-    stage: str
-    loop: str
-
-    def apply(self, state: State) -> State:
-        """Mark the loop."""
-        _refuse_reduction(self, state)
-        return _marked(self, state, Kind.PARALLEL)
+    kind: ClassVar[Kind] = Kind.PARALLEL
 
 
 @dataclass(frozen=True, slots=True)
