@@ -212,30 +212,43 @@ def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
     if known is not None:
         bounds.instructions = known.instructions
         bounds._known, bounds._found = known._known, known._found
+    around: dict[str, tuple[int, ...]] = {}
+    """The plans of a stage and of the stages around it, which determine what it needs."""
     for stage in reversed(state.stages):
-        fixed = bounds.known(stage.place)
-        required = stage.place is not None
-        box = _required(stage, state, bounds, fixed) if required else whole(stage.domain)
-        rolling = None
-        if stage.ahead is not None:
-            every = whole(stage.domain)
-            needed, ever = (
-                [hull or part for hull, part in zip(hulls, every, strict=True)]
-                for hulls in (
-                    _hulls(stage, state, bounds, fixed),
-                    _hulls(stage, state, bounds, frozenset()),
-                )
-            )
-            rolling = ring_of(stage, needed, ever)
-            box[rolling.dimension :] = every[rolling.dimension :]
-        ranges = (bounds.interval(part.low, _NONE) for part in box if part.low.terms)
-        key = stage.name, stage.relations, stage.depths, rolling, *box, *ranges
+        readers = (around[reader.name] for reader in state.readers(stage.name))
+        key = stage.name, stage.relations, stage.depths, stage.ahead, *readers
         plan = bounds._found.get(key)
         if plan is None:
-            plan = bounds._found[key] = _plan(stage, box, fixed, bounds, rolling)
+            plan = bounds._found[key] = _planned(stage, state, bounds)
+        outside = around[stage.place.consumer] if stage.place else ()
+        around[stage.name] = (id(plan), *outside)
         bounds.plans[stage.name] = plan
         bounds.definitions |= plan.definitions
     return bounds
+
+
+def _planned(stage: Stage, state: State, bounds: Bounds) -> StagePlan:
+    """The plan of a stage; an equal one if there is one."""
+    fixed = bounds.known(stage.place)
+    required = stage.place is not None
+    box = _required(stage, state, bounds, fixed) if required else whole(stage.domain)
+    rolling = None
+    if stage.ahead is not None:
+        every = whole(stage.domain)
+        needed, ever = (
+            [hull or part for hull, part in zip(hulls, every, strict=True)]
+            for hulls in (
+                _hulls(stage, state, bounds, fixed),
+                _hulls(stage, state, bounds, _NONE),
+            )
+        )
+        rolling = ring_of(stage, needed, ever)
+        box[rolling.dimension :] = every[rolling.dimension :]
+    ranges = (bounds.interval(part.low, _NONE) for part in box if part.low.terms)
+    key = stage.name, stage.relations, stage.depths, rolling, *box, *ranges
+    if key not in bounds._found:
+        bounds._found[key] = _plan(stage, box, fixed, bounds, rolling)
+    return bounds._found[key]
 
 
 def whole(domain: Box) -> list[Interval]:

@@ -166,8 +166,9 @@ def nodes(block: Block, closed: tuple[type[Node], ...] = ()) -> Iterator[Node]:
     """All nodes in the order of the text, except those inside nodes of the `closed` types."""
     for node in block:
         yield node
-        if not isinstance(node, (Let, Allocate, Assign, Update, *closed)):
-            yield from nodes(node.body, closed)
+        if isinstance(node, (Let, Allocate, Assign, Update)) or isinstance(node, closed):
+            continue
+        yield from nodes(node.body, closed)
 
 
 def let_value(node: Let, values: Mapping[str, int]) -> int:
