@@ -166,9 +166,9 @@ def nodes(block: Block, closed: tuple[type[Node], ...] = ()) -> Iterator[Node]:
     """All nodes in the order of the text, except those inside nodes of the `closed` types."""
     for node in block:
         yield node
-        if isinstance(node, (Let, Allocate, Assign, Update)) or isinstance(node, closed):
-            continue
-        yield from nodes(node.body, closed)
+        if not isinstance(node, (Let, Allocate, Assign, Update)):
+            inside = () if type(node) in closed else node.body
+            yield from nodes(inside, closed)
 
 
 def let_value(node: Let, values: Mapping[str, int]) -> int:
