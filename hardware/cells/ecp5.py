@@ -244,7 +244,6 @@ class MaskedSum(wiring.Component):
         return m
 
 
-<<<<<<< HEAD
 class CarryChain(wiring.Component):
     """CCU2C cells, each with two bits of an adder whose operands come through look-up tables.
 
@@ -274,32 +273,14 @@ class CarryChain(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        carry: Value = self.carry
-        for low in range(0, self.bits, 2):
-            following = Signal(name=f"carry_{low + 2}")
-            pins = {}
-            for half, bit in enumerate((low, low + 1)):
-                inside = bit < self.bits
-                for name in "abcd":
-                    pins[f"i_{name.upper()}{half}"] = (
-                        getattr(self, name)[bit] if inside else Const(0)
-                    )
-                pins[f"o_S{half}"] = self.sum[bit] if inside else Signal()
-            m.submodules[f"bits_{low}"] = Instance(
-                "CCU2C",
-                p_INIT0=Const(self.table, 16),
-                p_INIT1=Const(self.table, 16),
-                p_INJECT1_0="NO",
-                p_INJECT1_1="NO",
-                i_CIN=carry,
-                o_COUT=following,
-                **pins,
-            )
-            carry = following
+        halves = [
+            Half(self.table, tuple(getattr(self, name)[bit] for name in "abcd"), self.sum[bit])
+            for bit in range(self.bits)
+        ]
+        _add_chain(m, halves, self.carry)
         return m
 
 
-=======
 class TopSum(wiring.Component):
     """The sum of three numbers of 4, 4 and 2 bits, the last one four times, modulo 16.
 
@@ -356,9 +337,8 @@ class Half:
     total: Value | None
 
 
-def _add_chain(m: Module, halves: Sequence[Half]) -> None:
-    """Add a carry chain; its first half must not depend on the carry that enters."""
-    carry: Signal | None = None
+def _add_chain(m: Module, halves: Sequence[Half], carry: Value | None = None) -> None:
+    """Add a carry chain; without a carry, its first half must not depend on one."""
     for number, low in enumerate(range(0, len(halves), 2)):
         following = Signal(name=f"carry_{number}")
         ports: dict[str, object] = {"o_COUT": following}
@@ -375,7 +355,6 @@ def _add_chain(m: Module, halves: Sequence[Half]) -> None:
         carry = following
 
 
->>>>>>> B
 def _bits(prefix: str, value: Value) -> dict[str, Value]:
     """Return the bits of a port whose wires are numbered."""
     return {f"{prefix}{index}": bit for index, bit in enumerate(Value.cast(value))}
