@@ -11,6 +11,7 @@ first match that the rest of the pattern and the rule accept is used.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -94,12 +95,12 @@ Matches = Iterator[GraphMatch]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPattern:
+class GraphPattern(ABC):
     """Base class of all patterns."""
 
+    @abstractmethod
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield each match of the value `name`, as an extension of `match`."""
-        raise NotImplementedError
 
     def own_captures(self) -> tuple[str, ...]:
         """Return the names that the pattern itself binds; "" binds nothing."""
@@ -273,6 +274,10 @@ class EachPattern(GraphPattern):
     """The same pattern for all operands of a node; see `each`."""
 
     pattern: GraphPattern
+
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
+        """Yield the match of a single operand."""
+        yield from self.matches_all(view, (name,), match)
 
     def matches_all(self, view: GraphView, names: tuple[str, ...], match: GraphMatch) -> Matches:
         """Yield one match, with a tuple for each capture of the operands."""
