@@ -10,15 +10,17 @@ from ..isa.checker import check
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
-from .accelerator.constants import ConstantPool, align
+from .accelerator.constants import ConstantPool
 from .accelerator.lower import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
+from .aligned import align
 from .bound_report import LayerGap, layer_gap, report_of
 from .candidate_timer import CandidateTimer, Measure
 from .fusion import form_groups
 from .given_schedules import joined, refuse_unknown_layers, with_given
 from .graph import Graph, Node
-from .host import compile_host, host_target, plan_host, report_of_host
+from .host import host_target, plan_host, report_of_host
+from .host.kernel_store import compile_host
 from .memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options

@@ -10,8 +10,8 @@ its source in place.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .accelerator.constants import align
 from .accelerator.dma import DramTensor
+from .aligned import align
 from .graph import Graph, Node, QConcat, QResize, QSlice
 from .kernels.movement import TensorCopy
 from .memory_plan import Lifetime

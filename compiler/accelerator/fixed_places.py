@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
+from ..aligned import align
 from ..te.nodes import Allocate, Nest, nodes
 from ..te.program import Program
-from .constants import align
 
 ELEMENT_BYTES = {Memory.ACT: 1, Memory.WGT: 1, Memory.LUT: 1, Memory.ACC: 4, Memory.PARAM: 8}
 """Bytes per element: an element of PARAM is a pair of bias and scale."""

@@ -20,11 +20,11 @@ A `CpuTarget` is LLVM's triple, processor and features, and the name of one of `
 with VNNI, AVX2, or SSE2. `TILEWRIGHT_CPU_LEVEL` caps the level that `host` finds.
 """
 
+from ..aligned import aligned_empty
 from .codegen.layout import Layout
 from .execution.kernel import (
     BoundKernel,
     CompiledKernel,
-    aligned_empty,
     compile_kernel,
     load_kernel,
 )

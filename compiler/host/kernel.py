@@ -3,15 +3,18 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node, TensorType
 from ..graph.operator import Operator
 from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
 from .graph_queries import in_order
+
+if TYPE_CHECKING:
+    from ..cpu import CpuTarget, Description
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class HostKernel:
         or approximates a function.
     """
 
-    description: Description
+    description: "Description"
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()
@@ -54,7 +57,7 @@ class HostKernel:
     @property
     def macs(self) -> int:
         """Multiplications; 0 if the description counts none."""
-        return getattr(self.description, "macs", 0)
+        return self.description.macs
 
 
 HERE = value("here")
@@ -79,7 +82,7 @@ class HostScope:
 
     graph: Graph
     free: frozenset[str]
-    target: CpuTarget
+    target: "CpuTarget"
 
     @property
     def types(self) -> Mapping[str, TensorType]:
