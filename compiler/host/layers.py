@@ -1,6 +1,7 @@
 """Float32 convolutions, with the residual and the activation after them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ..graph import operators as ops
 from ..rewriting import op, value
 from .activations import activation_behind
 from .kernel import HERE, HostKernel, HostScope, matcher
+from .pools import has_floats
 
 MOST_PLANES = 4
 """Most channels of an image that is read in planes."""
@@ -59,8 +61,8 @@ def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
     return Epilogue((*nodes, *more), added, activation)
 
 
-X, W = value("x"), value("w", constant=True)
-LAST = {"capture": "conv", "where": lambda conv: conv.channels_last}
+X, W = value("x", where=has_floats), value("w", constant=True)
+LAST = {"capture": "conv", "where": lambda conv: conv.is_image and conv.channels_last}
 
 
 @matcher(op(ops.Conv, X, W, **LAST), op(ops.Conv, X, W, value("bias", constant=True), **LAST))
@@ -69,12 +71,10 @@ def match_convolution(
 ) -> HostKernel | None:
     """Match a Conv, channels last, constant weights, with any number of groups."""
     shape, kernel = scope.image(x), scope.data(w)
-    if not scope.types[x].elements:
-        return None
     out, channels = kernel.shape[3], shape[3]
     after = epilogue(scope, node, residual=conv.groups == 1)
     taps = (kernel.shape[0], kernel.shape[1])
-    window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
+    window: tuple[Any, ...] = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
     if conv.groups == 1:
         description = Convolution(*shape, out, *window, residual=after.residual is not None)

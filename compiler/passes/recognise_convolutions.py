@@ -4,6 +4,8 @@ The scale is computed in binary32 in the order of ONNX Runtime's QLinearConv: in
 divided by output. A bias is an integer in units of input scale times weight scale.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ...errors import CompileError
@@ -33,7 +35,7 @@ SAME_SCALE = 2.0**-18
 WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
 
 LAYER = either(
-    op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer"),
+    op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer", where=lambda c: c.is_image),
     op(ops.MatMul, dequantised("x"), WEIGHTS, capture="layer"),
 )
 
@@ -85,7 +87,7 @@ def recognise(
             f"`{total[np.abs(total).argmax()]}` (in units of input scale times weight scale); "
             "quantise with larger weight scales"
         )
-    window = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    window: tuple[Any, ...] = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
     image = x
     if conv:
         kind = "depthwise" if groups > 1 and groups == shape[1] else "conv"

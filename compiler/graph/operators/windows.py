@@ -87,6 +87,26 @@ def windows(
     return view[(*(slice(None),) * first, *places, ..., *taps)]
 
 
+def shape_to_first(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape [N, C, ...] for [N, ..., C]."""
+    return (*shape[:1], *shape[-1:], *shape[1:-1])
+
+
+def shape_to_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape [N, ..., C] for [N, C, ...]."""
+    return (*shape[:1], *shape[2:], *shape[1:2])
+
+
+def to_first(x: np.ndarray) -> np.ndarray:
+    """Copy [N, ..., C] to [N, C, ...]; the layout determines the order in which NumPy sums."""
+    return np.ascontiguousarray(np.moveaxis(x, -1, 1))
+
+
+def to_last(x: np.ndarray) -> np.ndarray:
+    """Copy [N, C, ...] to [N, ..., C], row-major."""
+    return np.ascontiguousarray(np.moveaxis(x, 1, -1))
+
+
 def surround(
     x: np.ndarray,
     pads: Sequence[int],
