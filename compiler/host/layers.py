@@ -1,7 +1,6 @@
 """Float32 convolutions, with the residual and the activation after them."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def match_convolution(
     out, channels = kernel.shape[3], shape[3]
     after = epilogue(scope, node, residual=conv.groups == 1)
     taps = (kernel.shape[0], kernel.shape[1])
-    window: tuple[Any, ...] = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
+    window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
     if conv.groups == 1:
         description = Convolution(*shape, out, *window, residual=after.residual is not None)

@@ -1,7 +1,6 @@
 """Pooling in float32, over windows and over whole images."""
 
 from dataclasses import replace
-from typing import Any
 
 from ..cpu.kernels.pooling import Pooling
 from ..graph import Node, TensorType
@@ -31,7 +30,7 @@ def match_pool(
     scope: HostScope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
 ) -> HostKernel | None:
     """Match a MaxPool or AveragePool, channels last."""
-    window: tuple[Any, ...] = (pool.kernel, pool.strides, pool.pads, pool.dilations)
+    window = (pool.kernel, pool.strides, pool.pads, pool.dilations)
     description = Pooling(*scope.image(x), *window)
     if isinstance(pool, ops.AveragePool):
         counted = {"count_include_pad": pool.count_include_pad, "overhang": pool.overhang}

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Rule, Site, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Rule, Site, op, rewrite, rule, value
 
 SWAP_HEADS = ops.Transpose((0, 2, 1, 3))
 """[N, rows, heads, channels] <-> [N, heads, rows, channels]."""
@@ -25,7 +25,7 @@ KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
 
 def _absorb_operand(index: int) -> Rule:
     """Return the rule that moves the Transpose of one operand into the attributes."""
-    operands = [value(), value()]
+    operands: list[GraphPattern] = [value(), value()]
     operands[index] = op(KNOWN[index], value("x"), capture="moved")
 
     @rule(op(ops.QMatMul, *operands, capture="product", where=lambda p: not p.joined[index]))
@@ -38,7 +38,7 @@ def _absorb_operand(index: int) -> Rule:
             joined[index] = True
         inputs[index] = x
         transposed = product.transposed != (moved != SWAP_HEADS)
-        changed = replace(product, transposed=transposed, joined=tuple(joined))
+        changed = replace(product, transposed=transposed, joined=(joined[0], joined[1], joined[2]))
         return site.become(changed, *inputs)
 
     return absorb

@@ -4,8 +4,6 @@ The scale is computed in binary32 in the order of ONNX Runtime's QLinearConv: in
 divided by output. A bias is an integer in units of input scale times weight scale.
 """
 
-from typing import Any
-
 import numpy as np
 
 from ...errors import CompileError
@@ -87,7 +85,7 @@ def recognise(
             f"`{total[np.abs(total).argmax()]}` (in units of input scale times weight scale); "
             "quantise with larger weight scales"
         )
-    window: tuple[Any, ...] = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
+    window = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
     image = x
     if conv:
         kind = "depthwise" if groups > 1 and groups == shape[1] else "conv"

@@ -4,7 +4,6 @@ Averages over varying numbers of elements (padding that does not count) stay on 
 """
 
 import math
-from typing import Any
 
 from ..graph import Graph
 from ..graph import operators as ops
@@ -30,16 +29,9 @@ def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
         return None
     given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
     fit = fit_average(count, given, y, low, high)
-    window: tuple[Any, ...] = (pool.kernel, pool.strides, pool.pads)
     operator = ops.QAvgPool(
-        *window,
-        zero_point_x=given.zero_point,
-        constant=fit.constant,
-        scale=fit.scale,
-        zero_point_y=y.zero_point,
-        low=low,
-        high=high,
-        mismatches=fit.mismatches,
+        *(pool.kernel, pool.strides, pool.pads, given.zero_point),
+        *(fit.constant, fit.scale, y.zero_point, low, high, fit.mismatches),
     )
     return channels_first(site, operator, x, label=site.node("pool").name, quantisation=y)
 
@@ -47,8 +39,8 @@ def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
 @rule(op(ops.MaxPool, value("x", where=is_int8), capture="pool", where=lambda p: p.is_image))
 def recognise_maximum(site: Site, pool: ops.MaxPool, x: str) -> str | None:
     """MaxPool of int8 -> QMaxPool."""
-    window: tuple[Any, ...] = (pool.kernel, pool.strides, pool.pads, pool.dilations)
-    return channels_first(site, ops.QMaxPool(*window), x)
+    operator = ops.QMaxPool(pool.kernel, pool.strides, pool.pads, pool.dilations)
+    return channels_first(site, operator, x)
 
 
 def recognise_pools(graph: Graph) -> Graph:

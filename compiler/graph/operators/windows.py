@@ -12,8 +12,8 @@ import numpy as np
 
 from ....errors import CompileError
 
-Extents = tuple[int, ...]
-"""One entry for each axis; for pads, two."""
+Extents = tuple[Any, ...]
+"""One integer for each axis; for pads, two. For type checkers, an image's fit where pairs do."""
 
 LARGEST_PADDING = 1 << 20
 """Largest padding of a window on one axis, both sides together."""
