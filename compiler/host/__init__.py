@@ -13,22 +13,7 @@ from .plan import HostPlan, host_nodes, host_target, plan_host, report_of_host
 from .work import LEAST_WORK, may_have_kernels
 
 __all__ = [
-    "LEAST_WORK",
-    "Alias",
-    "Evaluate",
-    "Event",
-    "Finish",
-    "HostKernel",
-    "HostPlan",
-    "HostScope",
-    "Matcher",
-    "RunKernel",
-    "RunRecurrence",
-    "Start",
-    "host_nodes",
-    "host_target",
-    "may_have_kernels",
-    "overlaps",
-    "plan_host",
-    "report_of_host",
-]
+    "LEAST_WORK", "Alias", "Evaluate", "Event", "Finish", "HostKernel", "HostPlan", "HostScope",
+    "Matcher", "RunKernel", "RunRecurrence", "Start", "host_nodes", "host_target",
+    "may_have_kernels", "overlaps", "plan_host", "report_of_host",
+]  # fmt: skip
