@@ -1,7 +1,6 @@
 """Kernels with windows over an image: how many there are, and where they lie."""
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ....errors import CompileError
@@ -68,27 +67,3 @@ class Windowed(Description):
     def reach(self, axis: int) -> int:
         """Rows or columns that one window spans."""
         return self.dilations[axis] * (self.kernel[axis] - 1) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelWindows(Windowed):
-    """Windows that stay within their channel.
-
-    Parameters
-    ----------
-    batch, height, width, channels
-        Extents of the image.
-    kernel, strides, dilations
-        Extents of the window and its steps, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
-    """
-
-    batch: int
-    height: int
-    width: int
-    channels: int
-    kernel: Pair
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
