@@ -110,7 +110,8 @@ class DepthwisePlanner:
         conv, q = self.conv, self.conv.quantised
         channels = conv.channels_out
         x = te.tensor("x", conv.operands["x"].dtype, conv.image, pad=conv.pad)
-        real = q is None or conv.narrow
+        narrow = q is not None and conv.narrow
+        real = q is None or narrow
         w = te.tensor("w", "float32" if real else "int8", (*conv.kernel, channels))
         bias = te.tensor("bias", "float32" if real else "int32", (channels,))
         scale = te.tensor("scale", "float32", (channels,))
@@ -118,7 +119,7 @@ class DepthwisePlanner:
         axes = n, y, xo, c = te.axes(n=conv.batch, y=rows, x=columns, c=channels)
         over = ky, kx = te.reduce_axes(ky=conv.kernel[0], kx=conv.kernel[1])
         read = x[n, conv.row(y, ky) - conv.pads[0], conv.column(xo, kx) - conv.pads[1], c]
-        read = te.real(read) if conv.narrow else read
+        read = te.real(read) if narrow else read
         total = te.sum(read * w[ky, kx, c], over=over) + bias[c]
         value = conv.finished(total, None if q is None else scale[c])
         return te.compute("out", conv.output.dtype, axes, value)
