@@ -10,10 +10,10 @@ its source in place.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .accelerator.dma import DramTensor
-from .aligned import align
-from .graph import Graph, Node, QConcat, QResize, QSlice
-from .kernels.movement import TensorCopy
+from ..accelerator.dma import DramTensor
+from ..accelerator.kernels.movement import TensorCopy
+from ..aligned import align
+from ..graph import Graph, Node, QConcat, QResize, QSlice
 from .memory_plan import Lifetime
 
 
