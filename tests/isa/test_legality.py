@@ -224,7 +224,7 @@ def test_a_depthwise_gemm_needs_taps():
 
 LEGAL = [
     Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(9, (1, 1, 0)),)),
-    Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(2, (4, 0)), Loop(4, (1, 1)))),
+    Gemm(act=0, wgt=0, acc=0, row_loops=(Loop(2, (5, 0)), Loop(GEMM_REVISIT_STEPS, (1, 1)))),
     Vector(dst=0, a=0, map_loops=(Loop(9, (1, 1, 0, 0)),)),
     Vector(dst=0, a=0, map_loops=(Loop(9, (1, 2, 0, 0)),), reduce_loops=(Loop(2, (1, 0)),)),
     Vector(dst=0, a=1, map_loops=(Loop(9, (1, 1, 0, 0)),)),

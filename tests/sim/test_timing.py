@@ -16,6 +16,7 @@ from tilewright.flows.verify.programs.random_configurations import (
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import DEFAULT, PRESETS, Memory
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, Vector
+from tilewright.isa.pipeline import GEMM_TAIL_CYCLES
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import COLUMNS, Timer, time_program
 from tilewright.sim.timing.critical_path import critical_path
@@ -90,7 +91,7 @@ def test_a_gemm_alone_takes_its_closed_form():
     start = int(timing.column("start")[0])
     assert first == start + DEFAULT.lanes_in
     assert last == first + 8 * 196 + 195
-    assert complete == last + 7 + 4
+    assert complete == last + GEMM_TAIL_CYCLES + 4
 
 
 def test_work_is_on_the_critical_path_of_a_long_gemm():
