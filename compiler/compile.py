@@ -10,9 +10,10 @@ from ..isa.checker import check
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
-from .accelerator.constants import ConstantPool, align
+from .accelerator.constants import ConstantPool
 from .accelerator.lower_schedules import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
+from .aligned import align
 from .assignment import (
     ACCELERATOR,
     DEFAULT_COSTS,
@@ -25,7 +26,8 @@ from .assignment import (
     placement_report,
 )
 from .graph import Graph, Node
-from .host import compile_host, host_target, plan_host, report_of_host
+from .host import host_target, plan_host, report_of_host
+from .host.kernel_store import compile_host
 from .main_memory.memory_plan import MemoryPlan, plan_memory
 from .module import Layer, Module, Segment
 from .options import DEFAULT_OPTIONS, Options

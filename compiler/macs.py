@@ -4,7 +4,7 @@ import math
 
 from .graph import Graph, Node
 from .graph import operators as ops
-from .graph.operators import ConvTranspose, Recurrent, VolumeConv
+from .graph.operators import ConvTranspose, Recurrent
 
 
 def macs_of(graph: Graph, node: Node) -> int:
@@ -27,9 +27,7 @@ def macs_of(graph: Graph, node: Node) -> int:
         case ops.QConv():
             taps = weights[:3]
         case ops.Conv():
-            taps = weights[:3] if operator.channels_last else weights[1:]
-        case VolumeConv():
-            taps = weights[1:]
+            taps = weights[:-1] if operator.channels_last else weights[1:]
         case ops.MatMul():
             taps = weights[-2:-1]
         case _:

@@ -163,8 +163,8 @@ class Module:
     report
         Facts and figures from the compiler.
     code
-        Machine code of the host's kernels by their keys (`host.compile_host`). Kernels that are
-        missing here are compiled when the module runs.
+        Machine code of the host's kernels by their keys (`host.kernel_store.compile_host`).
+        Kernels that are missing here are compiled when the module runs.
     """
 
     name: str

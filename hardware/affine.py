@@ -153,6 +153,8 @@ class AffineNest(wiring.Component):
         # beside the state that they describe.
         ends = [Signal(name=f"ends_{n}") for n in depth]
         steps = [Signal(name=f"steps_{n}") for n in depth]
+        # This level or one outside it steps.
+        moves = [Signal(name=f"moves_{n}") for n in depth]
         m.d.comb += [
             self.ends.eq(Cat(ends)),
             self.zeros.eq(Cat(at_start)),
@@ -166,6 +168,7 @@ class AffineNest(wiring.Component):
                 *(register.eq(flags[level]) for level, register in at_end.items()),
                 *(ends[level].eq(inner[level]) for level in depth),
                 *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
+                *(moves[level].eq(~inner[0] & inner[level + 1]) for level in depth),
             ]
 
         near = [self._count(m, level, steps[level], ends[level]) for level in depth]
@@ -197,7 +200,7 @@ class AffineNest(wiring.Component):
                     m.d.sync += at_start[level].eq(1)
 
         for operand, width in self.widths.items():
-            self._run_operand(m, operand, width, steps)
+            self._run_operand(m, operand, width, steps, moves)
 
         m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
         m.d.sync += Assert(~self.load | ~self.active, "nest loaded while busy")
@@ -225,7 +228,14 @@ class AffineNest(wiring.Component):
             m.d.sync += ahead.eq(ahead + 1)
         return near
 
-    def _run_operand(self, m: Module, operand: str, width: int, steps: Sequence[Signal]) -> None:
+    def _run_operand(
+        self,
+        m: Module,
+        operand: str,
+        width: int,
+        steps: Sequence[Signal],
+        moves: Sequence[Signal],
+    ) -> None:
         """Keep, for each level that moves the operand, the address where its iteration began."""
         moving = [level for level, moved in enumerate(self.levels) if operand in moved]
         base = Signal(width, name=f"{operand}_base", reset_less=True)
@@ -237,21 +247,19 @@ class AffineNest(wiring.Component):
             level: Signal(width, name=f"{operand}_stride_{level}", reset_less=True)
             for level in moving
         }
-        origin = Signal(width, name=f"{operand}_origin")
-        stride = Signal(width, name=f"{operand}_stride")
         following = Signal(width, name=f"{operand}_following")
 
-        # At most one select is set, so an OR of masked values has the shortest delay.
-        origins = [Mux(self.active, 0, self.parameters.base[operand])]
+        # Every level has its own sum, so no select delays an addition. At most one select is set,
+        # so an OR of masked values has the shortest delay.
+        choices = [Mux(self.active, 0, self.parameters.base[operand])]
         current = base
         for level, selected in enumerate(steps):
-            current = starts.get(level, current)
-            origins.append(Mux(selected, current, 0))
-        m.d.comb += [
-            origin.eq(reduce(or_, origins)),
-            stride.eq(reduce(or_, (Mux(steps[level], strides[level], 0) for level in moving), 0)),
-            following.eq(origin + stride),
-        ]
+            reached = current = starts.get(level, current)
+            if level in strides:
+                reached = Signal(width, name=f"{operand}_next_{level}")
+                m.d.comb += reached.eq(current + strides[level])
+            choices.append(Mux(selected, reached, 0))
+        m.d.comb += following.eq(reduce(or_, choices))
 
         with m.If(~self.active):
             m.d.sync += base.eq(self.parameters.base[operand])
@@ -260,7 +268,6 @@ class AffineNest(wiring.Component):
                 for level in moving
             ]
         for level in moving:
-            inside = Cat(steps[: level + 1]).any()
-            with m.If(~self.active | (self.advance & inside)):
+            with m.If(~self.active | (self.advance & moves[level])):
                 m.d.sync += starts[level].eq(following)
         m.d.comb += self.addresses[operand].eq(starts[moving[-1]] if moving else base)

@@ -29,9 +29,9 @@ class StoreUnit(wiring.Component):
 
     Timing: the first write address is at `memory` four cycles after the command was accepted. The
     first row is read two cycles later. A beat is at `memory` `PACKING_CYCLES` + 1 cycles after
-    its last row was read. Bursts follow each other without bubbles, also across commands, while
-    fewer than `outstanding_bursts` had no response before this cycle. A command is complete when
-    the memory has answered its last burst.
+    its last row was read. Bursts of a command follow each other without bubbles while fewer than
+    `outstanding_bursts` had no response before this cycle. A command is complete when the memory
+    has answered its last burst.
 
     Members
     -------

@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..compiler.cpu.execution.kernel import address_of, aligned_empty
+from ..compiler.aligned import address_of, aligned_empty
 from ..compiler.graph import Graph, Node, evaluate_node
 from ..compiler.graph.types import DTYPES
 from ..compiler.host import (
@@ -19,16 +20,19 @@ from ..compiler.host import (
     Evaluate,
     Event,
     HostKernel,
-    KernelStore,
-    Recurrence,
     RunKernel,
     RunRecurrence,
+    host_nodes,
+    host_target,
+    may_have_kernels,
     plan_host,
 )
-from ..compiler.host.plan import host_target
 from ..compiler.module import Module
 from ..errors import CompileError, InputError
-from .recurrence import RecurrenceCall
+
+if TYPE_CHECKING:
+    from ..compiler.host.kernel_store import KernelStore
+    from ..compiler.host.recurrence import Recurrence
 
 Values = dict[str, np.ndarray]
 """Arrays, by the names of the graph's values."""
@@ -76,11 +80,13 @@ class HostSide:
         least_work: int | None = LEAST_WORK,
     ) -> None:
         self._graph = module.graph
+        nodes = host_nodes(module.graph, module.steps)
+        kernels = least_work is not None and may_have_kernels(module.graph, nodes, least_work)
         self.plan = plan_host(
             module.graph,
             module.steps,
             module.segments,
-            None if least_work is None else host_target(),
+            host_target() if kernels else None,
             keep_all=keep_all,
             least_work=least_work or 0,
         )
@@ -133,6 +139,9 @@ class HostSide:
         """Load the machine code and bind constants; NumPy replaces a kernel without code."""
         if self.plan.target is None:
             return
+        from ..compiler.host.kernel_store import KernelStore
+        from .recurrence import RecurrenceCall
+
         store = KernelStore(self.plan.target, code, self.threads)
         for step in (*self.plan.kernels, *self.plan.recurrences):
             try:
@@ -145,7 +154,7 @@ class HostSide:
                 call = partial(self._evaluate_all, step)
             self._calls[step.output] = call
 
-    def _evaluate_all(self, step: HostKernel | Recurrence, values: Values) -> None:
+    def _evaluate_all(self, step: "HostKernel | Recurrence", values: Values) -> None:
         """Compute a kernel's nodes in NumPy, in place of the kernel."""
         inside = dict(values)
         for node in step.nodes:
@@ -157,7 +166,7 @@ class HostSide:
                 inside[name] = place
             values[name] = inside[name]
 
-    def _call(self, kernel: HostKernel, store: KernelStore) -> Step:
+    def _call(self, kernel: HostKernel, store: "KernelStore") -> Step:
         """Bind a kernel's constants and fill in all known addresses."""
         bound = store.get(kernel.description).bind(**kernel.constants)
         frame, positions = bound.frame()

@@ -9,16 +9,19 @@ after the last retirement count towards no layer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..compiler.host import Evaluate, HostKernel, Recurrence
+from ..compiler.host import Evaluate, HostKernel
 from ..compiler.host.order import order_events
 from ..compiler.module import Module, Segment
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction, Load, Store
 from .device import Result
+
+if TYPE_CHECKING:
+    from ..compiler.host.recurrence import Recurrence
 
 ACCELERATOR, CPU, HOST = "accelerator", "cpu", "host"
 
@@ -78,7 +81,7 @@ class HostRun:
         Seconds of each step, by the value that it computed.
     """
 
-    kernels: tuple[HostKernel | Recurrence, ...] = ()
+    kernels: "tuple[HostKernel | Recurrence, ...]" = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def typical(self, seconds: Sequence[Mapping[str, float]]) -> "HostRun":
@@ -212,7 +215,7 @@ def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
         [step for step in module.steps if isinstance(step, str)],
         (),
         [kernel for kernel in host.kernels if isinstance(kernel, HostKernel)],
-        [kernel for kernel in host.kernels if isinstance(kernel, Recurrence)],
+        [kernel for kernel in host.kernels if not isinstance(kernel, HostKernel)],
     )
     return {e.node.outputs[0].name: e.macs for e in events if isinstance(e, Evaluate)}
 
@@ -220,7 +223,7 @@ def _numpy_macs(module: Module, host: HostRun) -> dict[str, int]:
 def _host_row(
     step: str,
     module: Module,
-    kernel: HostKernel | Recurrence | None,
+    kernel: "HostKernel | Recurrence | None",
     names: Mapping[str, str],
     seconds: float | None,
     numpy_macs: int,

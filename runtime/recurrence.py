@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler.cpu import BoundKernel, Description, aligned_empty
-from ..compiler.cpu.execution.kernel import CompiledKernel, address_of
+from ..compiler.aligned import address_of, aligned_empty
+from ..compiler.cpu import BoundKernel, CompiledKernel, Description
 from ..compiler.host.recurrence import Direction, Recurrence
 
 Load = Callable[[Description], CompiledKernel]

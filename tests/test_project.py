@@ -132,13 +132,10 @@ def test_the_advice_to_install_fits_the_installation(monkeypatch, has_pip):
 
 
 NOT_FOR_RUNNING = (
-    *("onnx", "amaranth", "rich"),
+    *("onnx", "amaranth", "rich", "llvmlite"),
     *("tilewright.compiler.passes", "tilewright.compiler.importers"),
-    *(
-        "tilewright.compiler.quantiser",
-        "tilewright.compiler.accelerator.kernels",
-        "tilewright.flows",
-    ),
+    *("tilewright.compiler.quantiser", "tilewright.compiler.frontend", "tilewright.flows"),
+    *("tilewright.compiler.accelerator", "tilewright.compiler.te", "tilewright.compiler.cpu"),
 )
 """What loading and running an artifact on `sim` has no use for."""
 

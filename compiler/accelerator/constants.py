@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-ALIGNMENT_BYTES = 64
-"""Alignment of constants and activations, so that no burst is split."""
-
-
-def align(value: int, to: int = ALIGNMENT_BYTES) -> int:
-    """Round up to a multiple."""
-    return -(-value // to) * to
+from ..aligned import align
 
 
 @dataclass(slots=True)

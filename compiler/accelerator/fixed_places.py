@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from ...errors import CompileError
 from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
+from ..aligned import align
 from ..te.nodes import Allocate
 from ..te.program import Program
-from .constants import align
 
 Slot = tuple[str, int]
 """A buffer's name and the number of a slot."""

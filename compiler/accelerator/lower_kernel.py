@@ -4,9 +4,10 @@ from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
+from ..aligned import align
 from ..te.program import Program
 from ..te.schedule import Schedule
-from .constants import ConstantPool, align
+from .constants import ConstantPool
 from .dma import DramTensor
 from .executable import Executable
 from .lower_copies import in_dram

@@ -16,8 +16,9 @@ from ...errors import CompileError
 from ..graph import Graph, Node
 from ..graph import operators as ops
 from ..graph.types import DTYPES
-from ..host import HostKernel, Recurrence, host_target, select_kernels
-from ..host.recurrence import find_recurrences
+from ..host import HostKernel, host_target
+from ..host.recurrence import Recurrence, find_recurrences
+from ..host.select import select_kernels
 from ..macs import keeps_channels_apart, macs_of
 
 NS_PER_US = 1000

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ..graph import Graph, Node
-from ..host import Finish, HostKernel, Recurrence, Start
+from ..host import Finish, HostKernel, Start
 from ..host.order import HostEvent, nodes_of, order_events
+from ..host.recurrence import Recurrence
 from .costs import Costs
 from .problem import ns_of
 from .timeline import SegmentValues, Timeline, segment_values, timeline

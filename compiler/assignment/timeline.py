@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..graph import Graph, Node, Value
-from ..host import Event, Finish, HostKernel, Recurrence, Start
+from ..host import Event, Finish, HostKernel, Start
 from ..host.order import HostEvent, SegmentEnds, kernel_of, nodes_of, order_events
+from ..host.recurrence import Recurrence
 from ..segments import boundary, partition
 from .costs import Costs
 from .problem import Problem, ns_of

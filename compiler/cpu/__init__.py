@@ -8,23 +8,23 @@
     data = kernel.to_bytes()                 # machine code, for an artifact
     kernel = load_kernel(data, description)  # recompiled for another processor
 
-A description is a frozen dataclass that knows its operands, its declaration in index notation and
-a schedule for each level: `Convolution` (`matrix_product` makes one of 1x1), `GroupedConvolution`,
-`DepthwiseConvolution`, `BatchedProduct` of two activations, `RowSoftmax`, `LayerNormalisation`,
-`RowReduction`, `Elementwise`, and `Declared` for your own kernel and schedule. Activations lie as
-NHWC. Bytes are described by a `Requantisation`; the kernels named `Byte...` take nothing else.
-Arrays from `aligned_empty` are read and written fastest. Results do not depend on the number of
-threads; float32 results of different levels differ in rounding.
+A description is a frozen dataclass that knows its operands, its declaration in index notation and a
+schedule for each level: `Convolution` in any number of groups (`matrix_product` makes one of 1x1),
+`BatchedProduct` of two activations, `RowSoftmax`, `LayerNormalisation`, `RowReduction`,
+`Elementwise`, and `Declared` for your own kernel and schedule. Activations lie as NHWC. Bytes are
+described by a `Requantisation`; the kernels named `Byte...` take nothing else. Arrays from
+`aligned_empty` are read and written fastest. Results do not depend on the number of threads;
+float32 results of different levels differ in rounding.
 
 A `CpuTarget` is LLVM's triple, processor and features, and the name of one of `LEVELS`: AVX-512
 with VNNI, AVX2, or SSE2. `TILEWRIGHT_CPU_LEVEL` caps the level that `host` finds.
 """
 
+from ..aligned import aligned_empty
 from .codegen.layout import Layout
 from .execution.kernel import (
     BoundKernel,
     CompiledKernel,
-    aligned_empty,
     compile_kernel,
     load_kernel,
 )
@@ -33,10 +33,8 @@ from .kernels.byte_product import ByteProduct
 from .kernels.byte_tables import ByteSum, ByteTable
 from .kernels.convolution import Convolution, matrix_product
 from .kernels.declared import Declared
-from .kernels.depthwise import DepthwiseConvolution
 from .kernels.description import Array, Description, KernelSchedule
 from .kernels.elementwise import Elementwise
-from .kernels.grouped_convolution import GroupedConvolution
 from .kernels.movement import AffineCopy, ByteJoin
 from .kernels.pooling import BytePooling, Pooling
 from .kernels.quantised import Requantisation, Residual
@@ -44,37 +42,9 @@ from .kernels.rows import LayerNormalisation, RowReduction, RowSoftmax
 from .target import LEVELS, CpuTarget, generic, host, host_levels
 
 __all__ = [
-    "LEVELS",
-    "AffineCopy",
-    "Array",
-    "BatchedProduct",
-    "BoundKernel",
-    "ByteJoin",
-    "BytePooling",
-    "ByteProduct",
-    "ByteSum",
-    "ByteTable",
-    "CompiledKernel",
-    "Convolution",
-    "CpuTarget",
-    "Declared",
-    "DepthwiseConvolution",
-    "Description",
-    "Elementwise",
-    "GroupedConvolution",
-    "KernelSchedule",
-    "LayerNormalisation",
-    "Layout",
-    "Pooling",
-    "Requantisation",
-    "Residual",
-    "RowReduction",
-    "RowSoftmax",
-    "aligned_empty",
-    "compile_kernel",
-    "generic",
-    "host",
-    "host_levels",
-    "load_kernel",
-    "matrix_product",
-]
+    "LEVELS", "AffineCopy", "Array", "BatchedProduct", "BoundKernel", "ByteJoin", "BytePooling",
+    "ByteProduct", "ByteSum", "ByteTable", "CompiledKernel", "Convolution", "CpuTarget", "Declared",
+    "Description", "Elementwise", "KernelSchedule", "LayerNormalisation", "Layout", "Pooling",
+    "Requantisation", "Residual", "RowReduction", "RowSoftmax", "aligned_empty", "compile_kernel",
+    "generic", "host", "host_levels", "load_kernel", "matrix_product",
+]  # fmt: skip

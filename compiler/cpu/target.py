@@ -5,7 +5,6 @@ environment variable `TILEWRIGHT_CPU_LEVEL` caps what `host` finds, so that ever
 lesser processor; `none` turns CPU kernels off.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,16 +12,11 @@ from functools import cache
 import llvmlite.binding as llvm
 
 from ...errors import CompileError, ProcessorError, UsageError
+from ..cpu_level import LEVEL_VARIABLE, NO_LEVEL, level_cap
 from ..te.processor import DotProduct, Processor
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
-
-LEVEL_VARIABLE = "TILEWRIGHT_CPU_LEVEL"
-"""The environment variable that caps the level."""
-
-NO_LEVEL = "none"
-"""Its value for a machine without CPU kernels."""
 
 _WORDS = (("int16", "int16"),)
 _S16 = (("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8"), *_WORDS)
@@ -137,7 +131,7 @@ def host_levels() -> tuple[str, ...]:
     UsageError
         When the variable names no level, or one that this processor lacks.
     """
-    cap, own = os.environ.get(LEVEL_VARIABLE, ""), _own_levels()
+    cap, own = level_cap(), _own_levels()
     if cap == NO_LEVEL:
         return ()
     if cap and cap not in LEVELS:
@@ -197,7 +191,7 @@ def check_runs(level: str) -> None:
     UsageError
         See `host_levels`.
     """
-    runs, own, cap = host_levels(), _own_levels(), os.environ.get(LEVEL_VARIABLE)
+    runs, own, cap = host_levels(), _own_levels(), level_cap()
     if level in runs:
         return
     if not own:

@@ -4,6 +4,7 @@ An operator has one definition, a dataclass. Its fields are the attributes. Its 
 output types and compute the outputs in NumPy. The text form follows from the fields.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar, dataclass_transform
@@ -19,7 +20,7 @@ OPERATORS: dict[str, type["Operator"]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(ABC):
     """Base class of all operators.
 
     Attributes
@@ -36,13 +37,13 @@ class Operator:
     arity: ClassVar[tuple[int, int]] = (1, 1)
     reads_constants: ClassVar[bool] = False
 
+    @abstractmethod
     def result_type(self, types: Types) -> TensorType | tuple[TensorType, ...]:
         """Return the type of the output, or a tuple of them, for inputs of `types`; see `infer`."""
-        raise NotImplementedError(self.op)
 
+    @abstractmethod
     def compute(self, *arrays: Any, **_: Any) -> Any:
         """Return the array of the output, or a tuple of arrays."""
-        raise NotImplementedError(self.op)
 
     def mistake(self, output: TensorType) -> str:
         """Describe the error in the attributes, given the output's type; empty if there is none."""

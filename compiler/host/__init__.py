@@ -2,33 +2,18 @@
 
 A matcher looks at a node and the nodes after it. It returns the description of `compiler.cpu` that
 computes them, or None. NumPy computes all other nodes by their definition.
+
+The names below load neither LLVM nor kernels. `select`, `recurrence` and `kernel_store` do, and are
+imported when there is a kernel to find or to run.
 """
 
 from .kernel import HostKernel, HostScope, Matcher
 from .order import Alias, Evaluate, Event, Finish, RunKernel, RunRecurrence, Start, overlaps
-from .plan import HostPlan, KernelStore, compile_host, host_target, plan_host, report_of_host
-from .recurrence import Recurrence
-from .select import LEAST_WORK, select_kernels
+from .plan import HostPlan, host_nodes, host_target, plan_host, report_of_host
+from .work import LEAST_WORK, may_have_kernels
 
 __all__ = [
-    "LEAST_WORK",
-    "Alias",
-    "Evaluate",
-    "Event",
-    "Finish",
-    "HostKernel",
-    "HostPlan",
-    "HostScope",
-    "KernelStore",
-    "Matcher",
-    "Recurrence",
-    "RunKernel",
-    "RunRecurrence",
-    "Start",
-    "compile_host",
-    "host_target",
-    "overlaps",
-    "plan_host",
-    "report_of_host",
-    "select_kernels",
-]
+    "LEAST_WORK", "Alias", "Evaluate", "Event", "Finish", "HostKernel", "HostPlan", "HostScope",
+    "Matcher", "RunKernel", "RunRecurrence", "Start", "host_nodes", "host_target",
+    "may_have_kernels", "overlaps", "plan_host", "report_of_host",
+]  # fmt: skip

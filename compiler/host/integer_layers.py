@@ -14,8 +14,6 @@ from ..cpu import (
     ByteSum,
     ByteTable,
     Convolution,
-    DepthwiseConvolution,
-    GroupedConvolution,
     Requantisation,
     Residual,
 )
@@ -81,12 +79,9 @@ def match_layer(
                 described = replace(described, added=added)
                 inputs["residual"], nodes = found["other"], (node, *found.nodes)
         return HostKernel(described, inputs, constants, nodes, exact=True)
-    if layer.groups == shape[3] == kernel.shape[3]:
-        constants["w"] = np.ascontiguousarray(kernel[:, :, 0])
-        narrow = plain and are_narrow(kernel, addends)
-        described = DepthwiseConvolution(*shape, **window, narrow=narrow)
-    else:
-        described = GroupedConvolution(*shape, kernel.shape[3], groups=layer.groups, **window)
+    described = Convolution(*shape, kernel.shape[3], groups=layer.groups, **window)
+    if described.is_depthwise:
+        described = replace(described, narrow=plain and are_narrow(kernel, addends))
     return HostKernel(described, {"x": x}, constants, (node,), exact=True)
 
 

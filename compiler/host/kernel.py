@@ -1,17 +1,19 @@
 """Host kernels, the matchers that find them, and the matchers' view of the graph."""
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..cpu import CpuTarget, Description
 from ..graph import Graph, Node, TensorType
-from ..graph.operator import Operator
 from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
+from ..rewriting.rules import Matched
 from .graph_queries import in_order
+
+if TYPE_CHECKING:
+    from ..cpu import CpuTarget, Description
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class HostKernel:
         or approximates a function.
     """
 
-    description: Description
+    description: "Description"
     inputs: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     nodes: tuple[Node, ...] = ()
@@ -54,7 +56,7 @@ class HostKernel:
     @property
     def macs(self) -> int:
         """Multiplications; 0 if the description counts none."""
-        return getattr(self.description, "macs", 0)
+        return self.description.macs
 
 
 HERE = value("here")
@@ -79,7 +81,7 @@ class HostScope:
 
     graph: Graph
     free: frozenset[str]
-    target: CpuTarget
+    target: "CpuTarget"
 
     @property
     def types(self) -> Mapping[str, TensorType]:
@@ -160,44 +162,16 @@ class HostScope:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Matcher:
-    """A function that finds the kernel that begins at a node, in the graph's order.
+class Matcher(Matched):
+    """Patterns of a node, and a function that makes the kernel that begins there, or None."""
 
-    Parameters
-    ----------
-    patterns : tuple of NodePattern
-        Patterns of that node; one of them must match.
-    build : callable
-        Called with the scope, the node and the captures by name; returns the kernel or None.
-    captures : tuple of str
-        Names of the parameters of `build` that follow the node.
-    """
-
-    patterns: tuple[NodePattern, ...]
-    build: Callable[..., HostKernel | None]
-    captures: tuple[str, ...]
-
-    @property
-    def kinds(self) -> tuple[type[Operator], ...]:
-        """The operator classes at which such a kernel may begin."""
-        return tuple(kind for pattern in self.patterns for kind in pattern.kinds)
+    __slots__ = ()
 
     def __call__(self, scope: HostScope, node: Node) -> HostKernel | None:
-        """Find the kernel that begins at a node; None if there is none."""
-        for pattern in self.patterns:
-            for match in pattern.matches_node(scope, node):
-                found = {name: match[name] for name in self.captures}
-                kernel = self.build(scope, node, **found)
-                if kernel is not None:
-                    return kernel
-        return None
+        """Find the kernel that begins at a node, in the graph's order; None if there is none."""
+        return self.result(scope, node, lambda match: (scope, node))
 
 
 def matcher(*patterns: NodePattern) -> Callable[[Callable[..., HostKernel | None]], Matcher]:
-    """Turn a function into a matcher; its parameters after the node are captures."""
-
-    def decorate(build: Callable[..., HostKernel | None]) -> Matcher:
-        return Matcher(patterns, build, tuple(inspect.signature(build).parameters)[2:])
-
-    return decorate
+    """Turn a function into a matcher; its parameters after the scope and the node are captures."""
+    return lambda build: Matcher.of(patterns, build, 2)

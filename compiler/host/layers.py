@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..cpu import Convolution, DepthwiseConvolution, GroupedConvolution
+from ..cpu import Convolution
 from ..cpu.kernels.planar_convolution import PlanarConvolution
 from ..graph import Node
 from ..graph import operators as ops
 from ..rewriting import op, value
 from .activations import activation_behind
 from .kernel import HERE, HostKernel, HostScope, matcher
+from .pools import has_floats
 
 MOST_PLANES = 4
 """Most channels of an image that is read in planes."""
@@ -59,8 +60,8 @@ def epilogue(scope: HostScope, node: Node, residual: bool) -> Epilogue:
     return Epilogue((*nodes, *more), added, activation)
 
 
-X, W = value("x"), value("w", constant=True)
-LAST = {"capture": "conv", "where": lambda conv: conv.channels_last}
+X, W = value("x", where=has_floats), value("w", constant=True)
+LAST = {"capture": "conv", "where": lambda conv: conv.is_image and conv.channels_last}
 
 
 @matcher(op(ops.Conv, X, W, **LAST), op(ops.Conv, X, W, value("bias", constant=True), **LAST))
@@ -69,20 +70,14 @@ def match_convolution(
 ) -> HostKernel | None:
     """Match a Conv, channels last, constant weights, with any number of groups."""
     shape, kernel = scope.image(x), scope.data(w)
-    if not scope.types[x].elements:
-        return None
-    out, channels = kernel.shape[3], shape[3]
+    out = kernel.shape[3]
     after = epilogue(scope, node, residual=conv.groups == 1)
     taps = (kernel.shape[0], kernel.shape[1])
     window = (taps, conv.strides, conv.pads, conv.dilations, after.activation)
     constants = {"w": kernel, "bias": scope.data(bias) if bias else np.zeros(out, kernel.dtype)}
-    if conv.groups == 1:
-        description = Convolution(*shape, out, *window, residual=after.residual is not None)
-    elif conv.groups == channels == out:
-        description = DepthwiseConvolution(*shape, *window)
-        constants["w"] = kernel.reshape(*taps, channels)
-    else:
-        description = GroupedConvolution(*shape, out, *window, groups=conv.groups)
+    description = Convolution(
+        *shape, out, *window, residual=after.residual is not None, groups=conv.groups
+    )
     inputs = {"x": x} if after.residual is None else {"x": x, "residual": after.residual}
     return HostKernel(description, inputs, constants, (node, *after.nodes))
 
@@ -95,7 +90,9 @@ def match_planes(scope: HostScope, node: Node, x: str) -> HostKernel | None:
     if kernel is None or kernel.inputs["x"] != node.output.name:
         return None
     conv = kernel.description
-    if not isinstance(conv, Convolution) or conv.residual or scope.shape(x)[1] > MOST_PLANES:
+    if not isinstance(conv, Convolution) or conv.residual or conv.groups > 1:
+        return None
+    if scope.shape(x)[1] > MOST_PLANES:
         return None
     description = PlanarConvolution(
         *(conv.batch, conv.height, conv.width, conv.channels_in, conv.channels_out),

@@ -7,13 +7,15 @@ does not depend on that segment.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..graph import Graph, Node
 from ..graph.operators import Reshape
 from ..macs import macs_of
 from .kernel import HostKernel
-from .recurrence import Recurrence
+
+if TYPE_CHECKING:
+    from .recurrence import Recurrence
 
 
 class Named(Protocol):
@@ -50,7 +52,7 @@ class RunKernel:
 class RunRecurrence:
     """Run a recurrent layer, step by step."""
 
-    recurrence: Recurrence
+    recurrence: "Recurrence"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def order_events(
     steps: Sequence[str | int],
     segments: Sequence[SegmentEnds],
     kernels: Iterable[HostKernel],
-    recurrences: Iterable[Recurrence] = (),
+    recurrences: "Iterable[Recurrence]" = (),
 ) -> tuple[Event, ...]:
     """Return the events of a run in order; both sides work between a Start and its Finish.
 
@@ -144,7 +146,7 @@ def order_events(
     return tuple(events)
 
 
-def kernel_of(event: HostEvent) -> HostKernel | Recurrence | None:
+def kernel_of(event: HostEvent) -> "HostKernel | Recurrence | None":
     """Return the kernel or recurrence of an event of the host; None for NumPy."""
     if isinstance(event, RunKernel):
         return event.kernel
@@ -176,7 +178,7 @@ def _atoms(
     graph: Graph,
     steps: Sequence[str | int],
     kernels: Iterable[HostKernel],
-    recurrences: Iterable[Recurrence],
+    recurrences: "Iterable[Recurrence]",
 ) -> list[HostEvent | int]:
     """List segments, kernels in place of their last nodes, and the remaining nodes."""
     ending = {kernel.output: kernel for kernel in kernels}

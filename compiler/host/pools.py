@@ -17,15 +17,22 @@ def has_floats(kind: TensorType) -> bool:
 X = value("x", where=has_floats)
 
 
-@matcher(op((ops.MaxPool, ops.AveragePool), X, capture="pool", where=lambda p: p.channels_last))
+def is_last(pool: ops.MaxPool | ops.AveragePool) -> bool:
+    """Whether a pool is one of images, channels last."""
+    return pool.is_image and pool.channels_last
+
+
+@matcher(
+    op(ops.MaxPool, X, capture="pool", where=is_last),
+    op(ops.AveragePool, X, capture="pool", where=lambda p: is_last(p) and p.dilations == (1, 1)),
+)
 def match_pool(
     scope: HostScope, node: Node, pool: ops.MaxPool | ops.AveragePool, x: str
 ) -> HostKernel | None:
     """Match a MaxPool or AveragePool, channels last."""
-    description = Pooling(*scope.image(x), pool.kernel, pool.strides, pool.pads)
-    if isinstance(pool, ops.MaxPool):
-        description = replace(description, dilations=pool.dilations)
-    else:
+    window = (pool.kernel, pool.strides, pool.pads, pool.dilations)
+    description = Pooling(*scope.image(x), *window)
+    if isinstance(pool, ops.AveragePool):
         counted = {"count_include_pad": pool.count_include_pad, "overhang": pool.overhang}
         description = replace(description, average=True, **counted)
     if _somewhere_padding_alone(description):

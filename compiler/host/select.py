@@ -4,21 +4,14 @@ The selection depends only on the graph and the target, so an artifact stores ma
 descriptions of kernels.
 """
 
-import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ..cpu import CpuTarget, Description
+from ..cpu import CpuTarget
 from ..graph import Graph, Node
 from .kernel import HostKernel, HostScope
 from .matchers import MATCHERS
-
-LEAST_WORK = 1 << 14
-"""Fewest operations for which a kernel is compiled, which takes about 100 ms, once."""
-
-
-PASSES = 8
-"""Approximate passes over memory that NumPy needs for a product, a window or a reduction."""
+from .work import LEAST_WORK, replaced_work
 
 
 def select_kernels(
@@ -47,7 +40,7 @@ def select_kernels(
     found: list[HostKernel] = []
     for node in nodes:
         kernel = _match(scope, node) if scope.is_free(node) else None
-        if kernel is not None and _work(kernel) >= least_work:
+        if kernel is not None and replaced_work(kernel) >= least_work:
             found.append(kernel)
             taken = {one.outputs[0].name for one in kernel.nodes}
             scope = replace(scope, free=scope.free - taken)
@@ -60,19 +53,3 @@ def _match(scope: HostScope, node: Node) -> HostKernel | None:
         return None  # kernels have no empty loops
     matchers = MATCHERS.get(type(node.attributes), ())
     return next((kernel for find in matchers if (kernel := find(scope, node))), None)
-
-
-def _work(kernel: HostKernel) -> int:
-    """Estimate NumPy's operations for the same nodes, counted in passes over memory."""
-    description = kernel.description
-    work = work_of(description)
-    if work > math.prod(description.output.shape):
-        return work * PASSES
-    return work * len(kernel.nodes)
-
-
-def work_of(description: Description) -> int:
-    """Estimate a kernel's operations: multiplications, or elements of its arrays."""
-    given = (a for name, a in description.operands.items() if name not in description.constants)
-    sizes = (math.prod(array.shape) for array in (description.output, *given))
-    return max(getattr(description, "macs", 0), *sizes)

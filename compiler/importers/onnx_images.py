@@ -1,17 +1,16 @@
-"""Importers of convolutions and pools: of images, as the passes know them, or of any rank and type.
+"""Importers of convolutions and pools.
 
-One-dimensional images [N, C, L] are reshaped to [N, C, 1, L] and back.
+One-dimensional images [N, C, L] of the types that layers and kernels have are reshaped to
+[N, C, 1, L] and back.
 """
 
 from ..graph import operators as ops
-from ..graph.operator import Pair, Quad
-from ..graph.operators.windows import Extents
 from .onnx_node import OnnxNode
-from .onnx_windows import positive, window_of
+from .onnx_windows import WindowAttributes, positive, window_of
 
 
 def import_conv(node: OnnxNode) -> str:
-    """Import Conv as Conv or VolumeConv."""
+    """Import Conv as Conv."""
     operands = node.inputs()
     types = [node.builder.types[name] for name in operands]
     rank, kernel_rank, kernel = len(types[0].shape), len(types[1].shape), types[1].shape[2:]
@@ -23,17 +22,16 @@ def import_conv(node: OnnxNode) -> str:
         )
     declared, groups = node.attribute("kernel_shape", kernel), node.attribute("group", 1)
     window = window_of(node, kernel)
-    if rank > 4 or types[0].dtype != "float32":
-        operator = ops.VolumeConv(window.strides, window.pads, window.dilations, groups)
-        return node.emit(operator, operands)
     if declared != kernel:
         node.fail(f"`kernel_shape` = {list(kernel)}", f"{list(declared)}", "export it again")
     if groups < 1:
         node.fail("a `group` of 1 or more", f"`{groups}`", "correct the model")
-    strides, dilations = _pair(window.strides), _pair(window.dilations)
-    operands[:2] = (_as_image(node, x) for x in operands[:2])
-    result = node.emit(ops.Conv(strides, _quad(window.pads), dilations, groups), operands)
-    return _as_line(node, result, rank)
+    line = rank == 3 and types[0].dtype == "float32"
+    if line:
+        window = window.as_image
+        operands[:2] = (_as_image(node, x) for x in operands[:2])
+    result = node.emit(ops.Conv(window.strides, window.pads, window.dilations, groups), operands)
+    return _as_line(node, result) if line else result
 
 
 def import_conv_transpose(node: OnnxNode) -> str:
@@ -80,28 +78,28 @@ def import_pool(node: OnnxNode) -> str | list[str]:
     return node.emit_outputs(operator, [node.input(0)])
 
 
-KINDS = {"MaxPool": "max", "AveragePool": "average", "LpPool": "lp"}
-"""Operator -> kind of VolumePool."""
-
-
 def import_one_pool(node: OnnxNode) -> str:
-    """Import MaxPool, AveragePool and LpPool as MaxPool, AveragePool or VolumePool."""
-    kind, (x, image) = KINDS[node.proto.op_type], (node.input(0), node.type(0))
+    """Import MaxPool, AveragePool and LpPool by the operators of the same names."""
+    kind, (x, image) = node.proto.op_type, (node.input(0), node.type(0))
     window = window_of(node, node.attribute("kernel_shape", ()))
+    types = {"MaxPool": ("float32", "int8", "uint8"), "AveragePool": ("float32",)}.get(kind, ())
+    line = len(image.shape) == 3 and image.dtype in types
+    if line:
+        x, window = _as_image(node, x), window.as_image
+    result = node.emit(_pool(node, kind, window), [x])
+    return _as_line(node, result) if line else result
+
+
+def _pool(node: OnnxNode, kind: str, window: WindowAttributes) -> ops.Operator:
+    if kind == "MaxPool":
+        extents = (window.kernel, window.strides, window.pads_and_overhang, window.dilations)
+        return ops.MaxPool(*extents)
+    extents = (window.kernel, window.strides, window.pads)
+    if kind == "LpPool":
+        power = node.attribute("p", 2)
+        return ops.LpPool(*extents, window.dilations, window.overhang, power)
     include = bool(node.attribute("count_include_pad", 0))
-    dense = set(window.dilations) <= {1}
-    types = {"max": ("float32", "int8", "uint8"), "average": ("float32",)}.get(kind, ())
-    if len(image.shape) > 4 or image.dtype not in types or (kind == "average" and not dense):
-        extents = (window.kernel, window.strides, window.pads, window.dilations, window.overhang)
-        return node.emit(ops.VolumePool(kind, *extents, include, node.attribute("p", 2)), [x])
-    taps, strides = _pair(window.kernel), _pair(window.strides)
-    if kind == "average":
-        overhang = _pair(window.overhang, 0)
-        operator = ops.AveragePool(taps, strides, _quad(window.pads), include, overhang)
-    else:
-        pads, dilations = _quad(window.pads_and_overhang), _pair(window.dilations)
-        operator = ops.MaxPool(taps, strides, pads, dilations)
-    return _as_line(node, node.emit(operator, [_as_image(node, x)]), len(image.shape))
+    return ops.AveragePool(*extents, include, window.overhang, dilations=window.dilations)
 
 
 def import_global_pool(node: OnnxNode) -> str:
@@ -110,28 +108,17 @@ def import_global_pool(node: OnnxNode) -> str:
     rank, image = len(kind.shape), kind.shape[2:]
     if rank < 3:
         node.fail("a tensor of rank 3 or more", f"rank {rank}", "correct the model")
+    ones, none = (1,) * len(image), (0,) * len(image)
     if op == "GlobalLpPool":
-        ones, none = (1,) * len(image), (0,) * len(image)
-        power = node.attribute("p", 2)
-        pool = ops.VolumePool("lp", image, ones, (*none, *none), ones, none, False, power)
-        return node.emit(pool, [x])
-    average = op == "GlobalAveragePool"
+        window = WindowAttributes(image, ones, ones, (*none, *none), none)
+        return node.emit(_pool(node, "LpPool", window), [x])
     if rank > 4 or kind.dtype != "float32":
-        reduction = "ReduceMean" if average else "ReduceMax"
+        reduction = "ReduceMean" if op == "GlobalAveragePool" else "ReduceMax"
         return node.emit(ops.Reduce(reduction, tuple(range(2, rank)), True), [x])
-    pool, window = ops.AveragePool if average else ops.MaxPool, _pair(image)
-    result = node.emit(pool(window, window, (0, 0, 0, 0)), [_as_image(node, x)])
-    return _as_line(node, result, rank)
-
-
-def _pair(values: Extents, first: int = 1) -> Pair:
-    """Return one value for each axis of an image; a line is an image of one row."""
-    return (first, values[0]) if len(values) == 1 else (values[0], values[1])
-
-
-def _quad(pads: Extents) -> Quad:
-    """Return the pads of an image; see `_pair`."""
-    return (0, pads[0], 0, pads[1]) if len(pads) == 2 else (pads[0], pads[1], pads[2], pads[3])
+    window = WindowAttributes(image, image, ones, (*none, *none), none).as_image
+    pool = _pool(node, op.removeprefix("Global"), window)
+    result = node.emit(pool, [_as_image(node, x)])
+    return _as_line(node, result) if rank == 3 else result
 
 
 def _as_image(node: OnnxNode, x: str) -> str:
@@ -140,7 +127,7 @@ def _as_image(node: OnnxNode, x: str) -> str:
     return node.reshape(x, (*shape[:2], 1, shape[2]), f"{x}.image") if len(shape) == 3 else x
 
 
-def _as_line(node: OnnxNode, x: str, rank: int) -> str:
-    """Emit an image of one row as a line if the operand, of `rank`, was a line."""
+def _as_line(node: OnnxNode, x: str) -> str:
+    """Emit an image of one row as a line."""
     shape = node.builder.types[x].shape
-    return node.reshape(x, (*shape[:2], shape[3]), f"{x}.line") if rank == 3 else x
+    return node.reshape(x, (*shape[:2], shape[3]), f"{x}.line")

@@ -84,7 +84,7 @@ def import_matmul_integer(node: OnnxNode) -> str:
 
 
 def import_conv_integer(node: OnnxNode) -> str:
-    """Import ConvInteger as an exact int32 VolumeConv, with the zero points subtracted."""
+    """Import ConvInteger as an exact int32 Conv, with the zero points subtracted."""
     x, w = _centred(node, 0, 2, axis=1), _centred(node, 1, 3, axis=0)
     return import_conv(node.as_operator("Conv", x, w))
 

@@ -17,6 +17,15 @@ class WindowAttributes:
     overhang: Extents
 
     @property
+    def as_image(self) -> "WindowAttributes":
+        """The same window of an image of one row; a window of an image is returned unchanged."""
+        if len(self.kernel) != 1:
+            return self
+        pads = (0, self.pads[0], 0, self.pads[1])
+        extents = ((1, *self.kernel), (1, *self.strides), (1, *self.dilations))
+        return WindowAttributes(*extents, pads, (0, *self.overhang))
+
+    @property
     def pads_and_overhang(self) -> Extents:
         """Pads plus the overhang at the end, for a maximum, which never chooses padding."""
         count = len(self.kernel)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..graph import Graph
 from ..graph import operators as ops
-from ..rewriting import Site, op, rewrite, rule, value
+from ..rewriting import GraphPattern, Rule, Site, op, rewrite, rule, value
 
 SWAP_HEADS = ops.Transpose((0, 2, 1, 3))
 """[N, rows, heads, channels] <-> [N, heads, rows, channels]."""
@@ -23,48 +23,25 @@ KNOWN = ((SWAP_HEADS,), (SWAP_HEADS, SWAP_LAST, SWAP_BOTH))
 """Transposes that the attributes can express, for the first and the second operand."""
 
 
-def _absorbed(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str, index: int) -> str:
-    if moved != SWAP_LAST:
-        n, rows, heads, channels = site.shape_of(x)
-        x = site.emit(ops.Reshape((n, 1, rows, heads * channels)), x)
-    joined = [one or (place == index and moved != SWAP_LAST)
-              for place, one in enumerate(product.joined)]  # fmt: skip
-    operands = list(site.root.inputs)
-    operands[index] = x
-    return site.become(
-        replace(
-            product,
-            transposed=product.transposed != (moved != SWAP_HEADS),
-            joined=(joined[0], joined[1], joined[2]),
-        ),
-        *operands,
-    )
+def _absorb_operand(index: int) -> Rule:
+    """Return the rule that moves the Transpose of one operand into the attributes."""
+    operands: list[GraphPattern] = [value(), value()]
+    operands[index] = op(KNOWN[index], value("x"), capture="moved")
 
+    @rule(op(ops.QMatMul, *operands, capture="product", where=lambda p: not p.joined[index]))
+    def absorb(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str) -> str | None:
+        """QMatMul(Transpose(x), b) -> QMatMul(Reshape(x), b)."""
+        joined, inputs = [*product.joined], [*site.root.inputs]
+        if moved != SWAP_LAST:
+            n, rows, heads, channels = site.shape_of(x)
+            x = site.emit(ops.Reshape((n, 1, rows, heads * channels)), x)
+            joined[index] = True
+        inputs[index] = x
+        transposed = product.transposed != (moved != SWAP_HEADS)
+        changed = replace(product, transposed=transposed, joined=(joined[0], joined[1], joined[2]))
+        return site.become(changed, *inputs)
 
-@rule(
-    op(
-        ops.QMatMul,
-        *(op(KNOWN[0], value("x"), capture="moved"), ...),
-        capture="product",
-        where=lambda product: not product.joined[0],
-    )
-)
-def absorb_first(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str) -> str | None:
-    """QMatMul(Transpose(x), b) -> QMatMul(Reshape(x), b)."""
-    return _absorbed(site, product, moved, x, 0)
-
-
-@rule(
-    op(
-        ops.QMatMul,
-        *(value(), op(KNOWN[1], value("x"), capture="moved")),
-        capture="product",
-        where=lambda product: not product.joined[1],
-    )
-)
-def absorb_second(site: Site, product: ops.QMatMul, moved: ops.Transpose, x: str) -> str | None:
-    """QMatMul(a, Transpose(x)) -> QMatMul(a, Reshape(x))."""
-    return _absorbed(site, product, moved, x, 1)
+    return absorb
 
 
 @rule(
@@ -107,4 +84,4 @@ def turn_earlier(site: Site, moved: ops.Transpose, flat: ops.Reshape, product: s
 
 def absorb_heads(graph: Graph) -> Graph:
     """Replace Transposes around QMatMul by its attributes."""
-    return rewrite(graph, absorb_first, absorb_second, absorb_result, turn_earlier)
+    return rewrite(graph, *map(_absorb_operand, (0, 1)), absorb_result, turn_earlier)

@@ -1,5 +1,6 @@
 """Merge Pad into windows: a Pad with the window's own padding value becomes its pads."""
 
+import operator
 from dataclasses import replace
 
 from ..graph import Graph
@@ -25,13 +26,12 @@ Window = ops.QConv | ops.QAvgPool | ops.QMaxPool | ops.Conv | ops.AveragePool
 )
 def absorb(site: Site, window: Window, pad: ops.Pad, x: str) -> str | None:
     """window(Pad(x, padding value)) -> window with larger pads(x)."""
-    high, wide = (1, 2) if isinstance(window, INTEGER) or window.channels_last else (2, 3)
-    moved = any(pad.before[axis] or pad.after[axis] for axis in {0, 1, 2, 3} - {high, wide})
-    if moved or pad.value != padding_of(window):
+    first = 1 if isinstance(window, INTEGER) or window.channels_last else 2
+    inside = slice(first, first + len(window.pads) // 2)
+    more = (*pad.before[inside], *pad.after[inside])
+    if sum(more) != sum((*pad.before, *pad.after)) or pad.value != padding_of(window):
         return None
-    more = (pad.before[high], pad.before[wide], pad.after[high], pad.after[wide])
-    top, left, bottom, right = (a + b for a, b in zip(window.pads, more, strict=True))
-    merged = replace(window, pads=(top, left, bottom, right))
+    merged = replace(window, pads=tuple(map(operator.add, window.pads, more)))
     if isinstance(merged, ops.AveragePool):
         if any(window.pads) and not merged.count_include_pad:
             return None

@@ -27,7 +27,7 @@ IMAGE = op(FIRST, value("image"))
     op(
         (ops.Conv, ops.MaxPool, ops.AveragePool),
         capture="window",
-        where=lambda window: not window.channels_last,
+        where=lambda window: window.is_image and not window.channels_last,
         result=is_float32,
     )
 )

@@ -45,7 +45,7 @@ def convolution_of(x: GraphPattern, *, private: bool = False) -> tuple[NodePatte
         op(
             *(ops.Conv, x, w, *others),
             capture="layer",
-            where=lambda conv: not conv.channels_last,
+            where=lambda conv: conv.is_image and not conv.channels_last,
             result=is_float32,
             private=private,
         )

@@ -33,7 +33,7 @@ SAME_SCALE = 2.0**-18
 WEIGHTS = op(ops.Dequantize, value("w", constant=True, where=is_int8), capture="w_scale")
 
 LAYER = either(
-    op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer"),
+    op(ops.Conv, dequantised("x"), WEIGHTS, ..., capture="layer", where=lambda c: c.is_image),
     op(ops.MatMul, dequantised("x"), WEIGHTS, capture="layer"),
 )
 

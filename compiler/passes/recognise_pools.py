@@ -3,6 +3,8 @@
 Averages over varying numbers of elements (padding that does not count) stay on the host.
 """
 
+import math
+
 from ..graph import Graph
 from ..graph import operators as ops
 from ..graph.fit import fit_average
@@ -14,14 +16,15 @@ LARGEST_WINDOW = 1 << 16
 
 
 def is_even(pool: ops.AveragePool) -> bool:
-    """Tell whether all windows of a pool average over the same number of elements."""
-    return not any(pool.overhang) and (not any(pool.pads) or pool.count_include_pad)
+    """Tell whether all windows of a pool of images average over the same block of elements."""
+    even = not any(pool.overhang) and (not any(pool.pads) or pool.count_include_pad)
+    return even and pool.dilations == (1, 1)
 
 
 @rule(quantised(op(ops.AveragePool, dequantised("x"), capture="pool", where=is_even)))
 def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
     """Quantize(clamps(AveragePool(Dequantize(x)))) -> QAvgPool(x)."""
-    count = pool.kernel[0] * pool.kernel[1]
+    count = math.prod(pool.kernel)
     if count >= LARGEST_WINDOW:
         return None
     given, (y, (low, high)) = scale_of(site, "x"), result_of(site)
@@ -33,7 +36,7 @@ def recognise_average(site: Site, pool: ops.AveragePool, x: str) -> str | None:
     return channels_first(site, operator, x, label=site.node("pool").name, quantisation=y)
 
 
-@rule(op(ops.MaxPool, value("x", where=is_int8), capture="pool"))
+@rule(op(ops.MaxPool, value("x", where=is_int8), capture="pool", where=lambda p: p.is_image))
 def recognise_maximum(site: Site, pool: ops.MaxPool, x: str) -> str | None:
     """MaxPool of int8 -> QMaxPool."""
     operator = ops.QMaxPool(pool.kernel, pool.strides, pool.pads, pool.dilations)

@@ -65,7 +65,7 @@ def sink_below_pad(site: Site, pad: ops.Pad, x: str) -> str | None:
     return site.emit(SHIFT, site.emit(replace(pad, value=pad.value - OFFSET), x))
 
 
-@rule(op(ops.MaxPool, value("x"), capture="pool", result=is_uint8))
+@rule(op(ops.MaxPool, value("x"), capture="pool", result=is_uint8, where=lambda p: p.is_image))
 def shift_pool(site: Site, pool: ops.MaxPool, x: str) -> str | None:
     """MaxPool(uint8) -> Shift(MaxPool(Shift(uint8)))."""
     return site.emit(SHIFT, site.emit(pool, site.emit(SHIFT, x)))

@@ -9,16 +9,7 @@ from .quantise import QuantisedNetwork, evaluate_quality, quantise
 from .ranges import METHODS
 
 __all__ = [
-    "AUTO",
-    "METHODS",
-    "Agreement",
-    "Batches",
-    "LayerQuality",
-    "QuantisedNetwork",
-    "QuantiserOptions",
-    "accelerated_share",
-    "evaluate_quality",
-    "make_batches",
-    "prepare",
+    "AUTO", "METHODS", "Agreement", "Batches", "LayerQuality", "QuantisedNetwork",
+    "QuantiserOptions", "accelerated_share", "evaluate_quality", "make_batches", "prepare",
     "quantise",
-]
+]  # fmt: skip

@@ -64,7 +64,7 @@ HEADS = (
     ("conv", op(ops.Conv, A, KERNEL, value(constant=True), result=is_float32)),  # after `prepare`
     ("dense", op(ops.MatMul, A, MATRIX, result=is_float32)),
     ("matmul", op(ops.MatMul, A, B, result=is_float32)),
-    ("pool", op(ops.AveragePool, A, where=is_even)),
+    ("pool", op(ops.AveragePool, A, where=is_even, result=is_float32)),
     ("add", op((ops.Binary("Add"), ops.Binary("Sub")), A, B, result=is_float32)),
 )
 """Kinds of layers, with the pattern of the main node."""

@@ -7,6 +7,7 @@ from .. import passes
 from ..graph import Graph, verify
 from ..graph import operators as ops
 from ..passes.fold_batch_normalisation import is_matrix
+from ..passes.patterns import is_float32
 from ..rewriting import Site, fits, op, rewrite_once, rule, value
 
 RECIPE = (
@@ -20,7 +21,7 @@ RECIPE = (
 BIAS = op(ops.Binary("Add"), value(), value(constant=True), commutative=True)
 
 
-@rule(op(ops.Conv, value(), value()))
+@rule(op(ops.Conv, value(), value(), result=is_float32))
 def give_bias(site: Site) -> str | None:
     """Give a Conv without bias a bias of zeros, which corrections can change."""
     zeros = site.constant(np.zeros(site.shape[1], np.float32), f"{site.root.name}.no_bias")

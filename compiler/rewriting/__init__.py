@@ -20,20 +20,6 @@ from .rewriter import rewrite, rewrite_once
 from .rules import Rule, Site, rule
 
 __all__ = [
-    "GraphMatch",
-    "GraphPattern",
-    "GraphView",
-    "Rule",
-    "Site",
-    "each",
-    "either",
-    "first_match",
-    "fits",
-    "number",
-    "op",
-    "repeated",
-    "rewrite",
-    "rewrite_once",
-    "rule",
-    "value",
-]
+    "GraphMatch", "GraphPattern", "GraphView", "Rule", "Site", "each", "either", "first_match",
+    "fits", "number", "op", "repeated", "rewrite", "rewrite_once", "rule", "value",
+]  # fmt: skip

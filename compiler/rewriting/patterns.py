@@ -11,8 +11,9 @@ first match that the rest of the pattern and the rule accept is used.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import permutations
 from types import EllipsisType
 from typing import Any, Protocol
@@ -94,12 +95,12 @@ Matches = Iterator[GraphMatch]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphPattern:
+class GraphPattern(ABC):
     """Base class of all patterns."""
 
+    @abstractmethod
     def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
         """Yield each match of the value `name`, as an extension of `match`."""
-        raise NotImplementedError
 
     def own_captures(self) -> tuple[str, ...]:
         """Return the names that the pattern itself binds; "" binds nothing."""
@@ -121,9 +122,22 @@ class GraphPattern:
 
 @dataclass(frozen=True, slots=True)
 class ValuePattern(GraphPattern):
-    """Any value, only a constant, or only a computed value; see `value`."""
+    """A value: `value`.
+
+    Attributes
+    ----------
+    capture : str
+        Name to which the value is bound.
+    constant : bool
+        Whether the value must be a constant (True) or must not be one (False); None allows both.
+    where : callable
+        Condition on the type of the value.
+    private : bool
+        Whether exactly one node may read the value.
+    """
 
     capture: str = ""
+    _: KW_ONLY
     constant: bool | None = None
     where: Callable[[TensorType], bool] | None = None
     private: bool = False
@@ -147,9 +161,10 @@ class ValuePattern(GraphPattern):
 
 @dataclass(frozen=True, slots=True)
 class NumberPattern(GraphPattern):
-    """A constant with one element; see `number`."""
+    """A constant with one element, bound as a float: `number`; `equal` requires a certain one."""
 
     capture: str = ""
+    _: KW_ONLY
     equal: float | None = None
     tolerance: float = 0.0
 
@@ -270,9 +285,13 @@ class EitherPattern(GraphPattern):
 
 @dataclass(frozen=True, slots=True)
 class EachPattern(GraphPattern):
-    """The same pattern for all operands of a node; see `each`."""
+    """The same pattern for all operands of a node: `each`; its captures are tuples."""
 
     pattern: GraphPattern
+
+    def matches(self, view: GraphView, name: str, match: GraphMatch) -> Matches:
+        """Yield the match of a single operand."""
+        yield from self.matches_all(view, (name,), match)
 
     def matches_all(self, view: GraphView, names: tuple[str, ...], match: GraphMatch) -> Matches:
         """Yield one match, with a tuple for each capture of the operands."""
@@ -295,7 +314,10 @@ class EachPattern(GraphPattern):
 
 @dataclass(frozen=True, slots=True)
 class RepeatedPattern(GraphPattern):
-    """The longest chain of nodes that match, then another pattern; see `repeated`."""
+    """A chain of nodes that match `link`, as long as possible, below `source`: `repeated`.
+
+    The capture is a tuple of operators, that of the last node first.
+    """
 
     link: GraphPattern
     source: GraphPattern
@@ -369,52 +391,13 @@ def op(
     )
 
 
-def value(
-    capture: str = "",
-    *,
-    constant: bool | None = None,
-    where: Callable[[TensorType], bool] | None = None,
-    private: bool = False,
-) -> ValuePattern:
-    """Describe a value.
-
-    Parameters
-    ----------
-    capture : str
-        Name to which the value is bound.
-    constant : bool
-        Whether the value must be a constant (True) or must not be one (False); None allows both.
-    where : callable
-        Condition on the type of the value.
-    private : bool
-        Whether exactly one node may read the value.
-    """
-    return ValuePattern(capture, constant, where, private)
-
-
-def number(
-    capture: str = "", *, equal: float | None = None, tolerance: float = 0.0
-) -> NumberPattern:
-    """Describe a constant with one element, bound as a float; `equal` requires a certain number."""
-    return NumberPattern(capture, equal, tolerance)
-
-
 def either(*choices: GraphPattern) -> EitherPattern:
     """Describe alternatives; a node is optional if its operand is also one of the choices."""
     return EitherPattern(choices)
 
 
-def each(pattern: GraphPattern) -> EachPattern:
-    """Describe all operands of a node by one pattern; its captures are tuples."""
-    return EachPattern(pattern)
-
-
-def repeated(link: GraphPattern, source: GraphPattern, capture: str = "") -> RepeatedPattern:
-    """Describe a chain of nodes that match `link`, as long as possible, below a match of `source`.
-
-    The capture is a tuple of operators, that of the last node first.
-    """
-    return RepeatedPattern(link, source, capture)
+value, number, each, repeated = ValuePattern, NumberPattern, EachPattern, RepeatedPattern
+"""The other patterns by the names that rules use."""
 
 
 def first_match(pattern: GraphPattern, view: GraphView, name: str) -> GraphMatch | None:

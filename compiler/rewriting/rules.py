@@ -3,13 +3,13 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ..graph import Node, Quantisation
 from ..graph.operator import Operator
-from .patterns import GraphMatch, NodePattern
+from .patterns import GraphMatch, GraphView, NodePattern
 
 if TYPE_CHECKING:
     from .rewriter import Rewriter
@@ -96,56 +96,70 @@ class Site:
         return self.emit(operator, *inputs, label=label, quantisation=kind)
 
 
-Replacement = Callable[..., str | None]
-"""Function (site, captures by name) -> value that replaces the root's, or None to keep the root."""
-
-
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A pattern and its replacement.
+class Matched:
+    """A function of the captures of patterns; the first match for which it has a result counts.
 
     Attributes
     ----------
     patterns : tuple of NodePattern
-        Alternative patterns of the node to replace, in order.
-    replace : callable
-        Function that writes the replacement; its docstring states the law.
+        Alternative patterns of a node, in order.
+    function : callable
+        Returns None to decline a match.
     captures : tuple of str
-        Names of the parameters of `replace` after the site.
+        Names of the parameters that it takes from the match.
     """
 
     patterns: tuple[NodePattern, ...]
-    replace: Replacement
+    function: Callable[..., Any]
     captures: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, patterns: tuple[NodePattern, ...], function: Callable[..., Any], given: int
+    ) -> Self:
+        """Make one of a function whose parameters, but for the first `given`, are captures.
+
+        A parameter is None if no alternative bound its capture.
+        """
+        captures = tuple(inspect.signature(function).parameters)[given:]
+        known = frozenset().union(*(pattern.captures() for pattern in patterns))
+        unknown = sorted(set(captures) - known)
+        kind = cls.__name__.lower()
+        assert not unknown, f"{kind} `{function.__name__}`: no pattern captures {unknown}"
+        return cls(patterns, function, captures)
 
     @property
     def kinds(self) -> tuple[type[Operator], ...]:
-        """Classes of the operators that the rule may replace."""
+        """Classes of the operators that a matched node may have."""
         return tuple(kind for pattern in self.patterns for kind in pattern.kinds)
 
-    def apply(self, rewriter: "Rewriter", root: Node) -> str | None:
-        """Return the value that replaces the root's; None if the rule does not apply."""
+    def result(
+        self, view: GraphView, node: Node, given: Callable[[GraphMatch], tuple[Any, ...]]
+    ) -> Any:
+        """Return the function's first result for a node; `given` makes its first arguments."""
         for pattern in self.patterns:
-            for match in pattern.matches_node(rewriter, root):
-                found = {name: match.captures.get(name) for name in self.captures}
-                result = self.replace(Site(rewriter, root, match), **found)
+            for match in pattern.matches_node(view, node):
+                found = {name: match[name] for name in self.captures}
+                result = self.function(*given(match), **found)
                 if result is not None:
                     return result
         return None
 
 
-def rule(*patterns: NodePattern) -> Callable[[Replacement], Rule]:
-    """Turn a function into a rule.
+class Rule(Matched):
+    """Patterns and their replacement, a function of the site; its docstring states the law.
 
-    The function's parameters after the site are named after captures. A parameter is None if no
-    alternative bound its capture.
+    It returns the value that replaces the root's, or None to keep the root.
     """
 
-    def decorate(replace: Replacement) -> Rule:
-        captures = tuple(inspect.signature(replace).parameters)[1:]
-        known = frozenset().union(*(pattern.captures() for pattern in patterns))
-        unknown = sorted(set(captures) - known)
-        assert not unknown, f"rule `{replace.__name__}`: no pattern captures {unknown}"
-        return Rule(patterns, replace, captures)
+    __slots__ = ()
 
-    return decorate
+    def apply(self, rewriter: "Rewriter", root: Node) -> str | None:
+        """Return the value that replaces the root's; None if the rule does not apply."""
+        return self.result(rewriter, root, lambda match: (Site(rewriter, root, match),))
+
+
+def rule(*patterns: NodePattern) -> Callable[[Callable[..., str | None]], Rule]:
+    """Turn a function into a rule; its parameters after the site are captures."""
+    return lambda replace: Rule.of(patterns, replace, 1)

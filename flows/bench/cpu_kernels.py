@@ -24,7 +24,6 @@ from ...compiler.cpu import (
     CompiledKernel,
     Convolution,
     CpuTarget,
-    DepthwiseConvolution,
     Description,
     Elementwise,
     LayerNormalisation,
@@ -102,8 +101,10 @@ def cases() -> Iterator[tuple[str, str, Description, int]]:
             layer = matrix_product(*extents, quantised=quantised)
             yield f"matrix product {kind}", name, layer, layer.macs
         for size, channels, stride in DEPTHWISE:
-            layer = DepthwiseConvolution(
-                1, size, size, channels, strides=(stride, stride), quantised=quantised
+            layer = Convolution(
+                *(1, size, size, channels, channels, (3, 3), (stride, stride), (1, 1, 1, 1)),
+                groups=channels,
+                quantised=quantised,
             )
             yield f"depthwise {kind}", f"{size}x{channels}/{stride}", layer, layer.macs
     scores = BatchedProduct(1, HEADS, 128, 64, 128, transposed=True, scale=0.125)

@@ -14,7 +14,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ...compiler.cpu import (
     Convolution,
-    DepthwiseConvolution,
     Description,
     Elementwise,
     LayerNormalisation,
@@ -32,7 +31,6 @@ GENERATOR = np.random.default_rng(0)
 TYPES = {"float32": TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
 
 Run = Callable[[], None]
-Layer = Convolution | DepthwiseConvolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +125,10 @@ def _bound(session, binding) -> Run:
 
 
 def _peers(description: Description) -> Iterator[Peer]:
-    if isinstance(description, Layer):
+    if isinstance(description, Convolution):
         if description.quantised is not None:
             yield from _quantised(description)
-        elif isinstance(description, Convolution) and description.height == 1:
+        elif description.height == description.groups == 1:
             yield _product(description)
         else:
             yield from _convolutions(description)
@@ -167,26 +165,26 @@ def _products(product: BatchedProduct) -> Iterator[Peer]:
     yield Peer(a, {}, (("MatMul", {}),), ("x", "b"), others={"b": b})
 
 
-def _following(layer: Layer) -> tuple[tuple[str, dict], ...]:
+def _following(layer: Convolution) -> tuple[tuple[str, dict], ...]:
     return {"": (), "relu": (("Relu", {}),), "gelu": (("Gelu", {}),)}[layer.activation]
 
 
-def _convolutions(layer: Layer) -> Iterator[Peer]:
+def _convolutions(layer: Convolution) -> Iterator[Peer]:
     """In NCHW, as in a model, and in blocks of channels."""
-    channels, out, groups = _channels(layer)
+    channels, out, groups = layer.channels_in, layer.channels_out, layer.groups
     x = _normal((layer.batch, channels, layer.height, layer.width))
     weights = {"w": _normal((out, channels // groups, *layer.kernel)), "bias": _normal((out,))}
-    attributes = _window(layer, groups)
+    attributes = _window(layer)
     yield Peer(x, weights, (("Conv", attributes), *_following(layer)), ("x", "w", "bias"))
     if channels % BLOCK == out % BLOCK == 0:
         blocked = attributes | ({"activation": "Relu"} if layer.activation else {})
         yield Peer(x, weights, (("Conv", blocked),), ("x", "w", "bias"), BLOCKED)
 
 
-def _quantised(layer: Layer) -> Iterator[Peer]:
+def _quantised(layer: Convolution) -> Iterator[Peer]:
     """Bytes with NHWC or NCHW; a matrix product has its own operator, without bias."""
     assert layer.quantised is not None
-    channels, out, groups = _channels(layer)
+    channels, out, groups = layer.channels_in, layer.channels_out, layer.groups
     q = layer.quantised
     scale, zeros = np.float32(0.02), np.zeros(out, np.int8)
     weights = {
@@ -199,13 +197,13 @@ def _quantised(layer: Layer) -> Iterator[Peer]:
         "y_zero": np.array(q.zero_point_out, q.dtype_out),
         "bias": np.zeros(out, np.int32),
     }
-    if isinstance(layer, Convolution) and layer.height == 1:
+    if layer.height == layer.groups == 1:
         weights["w"] = np.ascontiguousarray(weights["w"].reshape(out, channels).T)
         del weights["bias"]
         x = GENERATOR.integers(0, 100, (layer.width, channels)).astype(q.dtype_in)
         yield Peer(x, weights, (("QLinearMatMul", {}),), ("x", *weights))
         return
-    attributes = _window(layer, groups)
+    attributes = _window(layer)
     x = GENERATOR.integers(0, 100, layer.operands["x"].shape).astype(q.dtype_in)
     last = attributes | {"channels_last": 1}
     yield Peer(x, weights, (("QLinearConv", last),), ("x", *weights), CONTRIBUTED)
@@ -213,16 +211,9 @@ def _quantised(layer: Layer) -> Iterator[Peer]:
     yield Peer(x, weights, (("QLinearConv", attributes),), ("x", *weights))
 
 
-def _channels(layer: Layer) -> tuple[int, int, int]:
-    """Channels in and out, and groups."""
-    if isinstance(layer, Convolution):
-        return layer.channels_in, layer.channels_out, 1
-    return layer.channels, layer.channels, layer.channels
-
-
-def _window(layer: Layer, groups: int) -> dict:
+def _window(layer: Convolution) -> dict:
     window = {name: list(getattr(layer, name)) for name in ("strides", "pads", "dilations")}
-    return {**window, "kernel_shape": list(layer.kernel), "group": groups}
+    return {**window, "kernel_shape": list(layer.kernel), "group": layer.groups}
 
 
 def _normal(shape: tuple[int, ...]) -> np.ndarray:

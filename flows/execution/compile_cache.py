@@ -2,9 +2,10 @@
 
 A kept module is an artifact in the cache folder. Its name is a hash of everything that it follows
 from: the model's bytes and those of the files that hold its tensors (or the graph), the
-configuration, the options, the measure that schedules were chosen by, and the compiler's own
-source. Beside it lies its report, which an artifact leaves out, with one digest of name, artifact
-and report. A kept file that is damaged or was renamed is not used: the model is compiled again.
+configuration, the options, the measure that schedules were chosen by, the level that the user set
+for the host's kernels, and the compiler's own source. Beside it lies its report, which an artifact
+leaves out, with one digest of name, artifact and report. A kept file that is damaged or was renamed
+is not used: the model is compiled again.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...atomic_write import UNFINISHED_SUFFIX, write_atomically
+from ...compiler.cpu_level import level_cap
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
@@ -81,7 +83,7 @@ class CompileCache:
         more: tuple[object, ...] = (),
     ) -> None:
         machine = configuration and (configuration.name, configuration.parameters())
-        asked = (machine, astuple(options), MEASURE, keep_all, more)
+        asked = (machine, astuple(options), MEASURE, keep_all, level_cap(), more)
         digest.update(repr((name, asked, _source_digest())).encode())
         self.configuration = configuration
         self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"

@@ -21,8 +21,6 @@ from tilewright.compiler.graph.operators import (
     ScatterElements,
     ScatterND,
     TopK,
-    VolumeConv,
-    VolumePool,
     Where,
 )
 from tilewright.compiler.graph.operators.elementwise import BINARY, UNARY
@@ -80,7 +78,7 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
     "interpolate": (Interpolate(0), [(ANY, (3, 2)), ("int64", (4, 2)), ("float32", (4, 2))]),
     "top k": (TopK(1, 2), [(ANY, (2, 3))]),
     "convolution": (
-        VolumeConv((2,), (1, 0), (1,), 2),
+        ops.Conv((2,), (1, 0), (1,), 2),
         [(ANY, (1, 4, 6)), (ANY, (2, 2, 3)), (ANY, (2,))],
     ),
     "transposed convolution": (
@@ -88,11 +86,12 @@ CASES: dict[str, tuple[ops.Operator, list[tuple[str, tuple[int, ...]]]]] = {
         [(ANY, (1, 4, 6)), (ANY, (4, 2, 3)), (ANY, (2,))],
     ),
     **{
-        f"{kind} pool": (
-            VolumePool(kind, (3,), (2,), (1, 0), (1,), (1,)),
-            [(ANY, (1, 2, 6))],
+        f"{pool.op}": (pool, [(ANY, (1, 2, 6))])
+        for pool in (
+            ops.MaxPool((3,), (2,), (1, 1), (1,)),
+            ops.AveragePool((3,), (2,), (1, 0), False, (1,), dilations=(1,)),
+            ops.LpPool((3,), (2,), (1, 0), (1,), (1,)),
         )
-        for kind in ("max", "average", "lp")
     },
     "maxima and indices": (MaxPoolIndices((3,), (2,), (1, 1), (1,)), [(ANY, (1, 2, 6))]),
     "recurrent": (

@@ -204,7 +204,7 @@ def test_an_artifact_brings_the_machine_code(module, tmp_path, monkeypatch):
     def none(*_):
         raise AssertionError("compiled anew")
 
-    monkeypatch.setattr("tilewright.compiler.host.plan.compile_kernel", none)
+    monkeypatch.setattr("tilewright.compiler.host.kernel_store.compile_kernel", none)
     monkeypatch.setattr("tilewright.compiler.cpu.execution.kernel.compile_kernel", none)
     ran, usual = run(loaded, inputs()), run(module, inputs())
     for name, array in usual.outputs.items():

@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from ....errors import CompileError
 from ....isa.expressions import Affine, Op
+from ...aligned import ALIGNMENT_BYTES, align
 from ...te.nodes import Allocate
 from ...te.program import Program
 from ...te.stages import REGISTER
@@ -18,9 +19,6 @@ from .emitter import BIT, I8, I64, TYPES, LlvmValue, number_of
 from .environment import Environment
 from .layout import Layout
 from .memory import MemoryAccess
-
-ALIGNMENT = 64
-"""Bytes to which buffers are aligned: a cache line."""
 
 STACK_BYTES = 1 << 18
 """Largest buffer that lies on the stack of its thread."""
@@ -58,7 +56,7 @@ class LoweringContext:
 
     def reserve(self, size_bytes: int) -> int:
         """Reserve bytes in the workspace and return the offset of the first."""
-        start = -(-self.workspace_bytes // ALIGNMENT) * ALIGNMENT
+        start = align(self.workspace_bytes)
         self.workspace_bytes = start + size_bytes
         return start
 
@@ -102,7 +100,7 @@ class Buffers:
                 f"{STACK_BYTES} that fit the stack; split the loops around it, or compute it at "
                 "the root"
             )
-        return self._area(node, env, self.emitter.alloca(element, count, ALIGNMENT))
+        return self._area(node, env, self.emitter.alloca(element, count, ALIGNMENT_BYTES))
 
     def _area(self, node: Allocate, env: Environment, pointer: LlvmValue) -> CodeBuffer:
         unbounded = tuple((-(1 << 62), 1 << 62) for _ in node.shape)

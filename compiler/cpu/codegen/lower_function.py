@@ -11,22 +11,8 @@ from functools import partial
 from llvmlite import ir
 
 from ....isa.expressions import Affine, Read
+from ...te import nodes as loops
 from ...te.affine import total, variable
-from ...te.nodes import (
-    Allocate,
-    Assign,
-    Block,
-    Condition,
-    For,
-    Guard,
-    InstructionNest,
-    Let,
-    Nest,
-    Node,
-    TransferNest,
-    Update,
-    nodes,
-)
 from ...te.stages import Kind
 from .areas import CodeBuffer, bytes_of
 from .buffers import Buffers, LoweringContext
@@ -73,45 +59,45 @@ class Function:
         """Another function of the kernel, without parallel loops of its own."""
         return Function(self.shared, builder, symbols, None)
 
-    def root(self, block: Block, workspace: LlvmValue) -> None:
+    def root(self, block: loops.Block, workspace: LlvmValue) -> None:
         """Emit the nests of the program, each with its buffer in the workspace."""
         env = Environment({}, {})
         for node in block:
-            if isinstance(node, Allocate) and node.tensor.name in self.areas:
+            if isinstance(node, loops.Allocate) and node.tensor.name in self.areas:
                 self.fill(self.areas[node.tensor.name])
-            elif isinstance(node, Allocate):
+            elif isinstance(node, loops.Allocate):
                 self.fill(self.buffers.in_workspace(node, env, workspace))
             else:
                 self.node(node, env, None)
 
-    def block(self, block: Block, env: Environment, mask: Mask) -> None:
+    def block(self, block: loops.Block, env: Environment, mask: Mask) -> None:
         """Emit nodes in order; later ones see the variables that earlier ones bind."""
         for node in block:
-            if isinstance(node, Let):
+            if isinstance(node, loops.Let):
                 env = self.let(node, env)
-            elif isinstance(node, Allocate):
+            elif isinstance(node, loops.Allocate):
                 self.fill(self.buffers.on_stack(node, env))
             else:
                 self.node(node, env, mask)
 
-    def node(self, node: Node, env: Environment, mask: Mask) -> None:
+    def node(self, node: loops.Node, env: Environment, mask: Mask) -> None:
         """Emit a node that binds nothing."""
-        if isinstance(node, For):
+        if isinstance(node, loops.For):
             self.loop(node, env, mask)
-        elif isinstance(node, Guard):
+        elif isinstance(node, loops.Guard):
             self.where(node.conditions, partial(self.block, node.body, env), env, mask)
-        elif isinstance(node, Assign):
+        elif isinstance(node, loops.Assign):
             self.store(node, env, mask)
-        elif isinstance(node, Update):
+        elif isinstance(node, loops.Update):
             before = self.values.element(node.target, env, mask)
             value = self.values.combined(node.op, before, node.value, env, mask)
             self.write(node.target, value, env, mask)
-        elif isinstance(node, InstructionNest):
+        elif isinstance(node, loops.InstructionNest):
             emit_dot_product(node, env, self.values)
-        elif isinstance(node, (Nest, TransferNest)):
+        elif isinstance(node, (loops.Nest, loops.TransferNest)):
             self.block(node.body, env, mask)
 
-    def store(self, node: Assign, env: Environment, mask: Mask) -> None:
+    def store(self, node: loops.Assign, env: Environment, mask: Mask) -> None:
         """Store an element if it exists; in clipped tiles some do not."""
 
         def stored(mask: Mask) -> None:
@@ -160,7 +146,7 @@ class Function:
         builder.cbranch(more, inside, after)
         builder.position_at_end(after)
 
-    def let(self, node: Let, env: Environment) -> Environment:
+    def let(self, node: loops.Let, env: Environment) -> Environment:
         """Bind a variable: a sum of others, or a digit of a fused loop."""
         value, digit = env.resolved(node.value), node.digit
         if digit is None:
@@ -176,7 +162,7 @@ class Function:
         self.memory.symbols[symbol] = found
         return env.counting(node.variable, value, symbol, 0, digit.modulus - 1)
 
-    def loop(self, node: For, env: Environment, mask: Mask) -> None:
+    def loop(self, node: loops.For, env: Environment, mask: Mask) -> None:
         """Emit a loop as scheduled.
 
         A vectorised loop runs serially if it is fused or each lane has a stage of its own.
@@ -188,8 +174,9 @@ class Function:
             return env.counting(node.variable, start, symbol, low, high)
 
         alone = not any(
-            isinstance(inner, (For, Allocate)) or (isinstance(inner, Let) and inner.digit)
-            for inner in nodes(node.body)
+            isinstance(inner, (loops.For, loops.Allocate))
+            or (isinstance(inner, loops.Let) and inner.digit)
+            for inner in loops.nodes(node.body)
         )
         if node.kind is Kind.VECTORISED and extent > 1 and alone:
             self.block(node.body, replace(inside(0, extent - 1), lane=symbol), mask)
@@ -213,7 +200,7 @@ class Function:
 
     def where(
         self,
-        conditions: Sequence[Condition],
+        conditions: Sequence[loops.Condition],
         emit: Callable[[Mask], None],
         env: Environment,
         mask: Mask,

@@ -3,19 +3,17 @@
 import ctypes
 import hashlib
 import json
-import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from llvmlite.binding import llvm_version_info
 
 from ....errors import CompileError, InputError
-from ..codegen.buffers import ALIGNMENT
+from ...aligned import address_of, aligned_empty
 from ..codegen.layout import Layout
 from ..codegen.lower import ENTRY, Lowered, lower
 from ..codegen.machine_code import ObjectCode, assemble
@@ -202,22 +200,6 @@ class BoundKernel:
         pointers[-1] = address_of(out)
         self.kernel.call(self._kind(*pointers))
         return out
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An array that begins at a cache line, where vectors are fastest; NumPy's own seldom do."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + size].view(dtype).reshape(shape)
-
-
-def address_of(array: np.ndarray) -> int:
-    """Address of an array's first element; takes a quarter of a microsecond if it is writable."""
-    if array.flags.writeable and array.size:
-        elements: Any = array
-        return ctypes.addressof(ctypes.c_char.from_buffer(elements))
-    return array.ctypes.data
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:

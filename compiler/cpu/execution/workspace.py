@@ -7,7 +7,7 @@ bounded.
 
 import numpy as np
 
-from ..codegen.buffers import ALIGNMENT
+from ...aligned import ALIGNMENT_BYTES
 
 LEAST_BYTES = 1 << 22
 """From this size on NumPy asks for large pages; untouched pages take no memory."""
@@ -30,9 +30,9 @@ class Space:
 
     def __init__(self, size: int) -> None:
         self.size = max(size, LEAST_BYTES)
-        self._room = np.empty(self.size + ALIGNMENT, np.uint8)
+        self._room = np.empty(self.size + ALIGNMENT_BYTES, np.uint8)
         start = self._room.ctypes.data
-        self.address = start + -start % ALIGNMENT
+        self.address = start + -start % ALIGNMENT_BYTES
 
 
 _free: list[Space] = []

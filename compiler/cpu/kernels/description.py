@@ -1,5 +1,6 @@
 """Descriptions of kernels: the arrays that one takes and gives, its declaration, its schedule."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -40,15 +41,15 @@ class KernelSchedule:
     tiles: Mapping[str, Tiles] = field(default_factory=dict)
 
 
-class Description:
+class Description(ABC):
     """A kernel without code. Subclasses are frozen dataclasses whose `repr` tells everything."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def operands(self) -> Mapping[str, Array]:
         """Arrays that the kernel takes, in the order of a call."""
-        raise NotImplementedError
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -56,18 +57,18 @@ class Description:
         return ()
 
     @property
+    @abstractmethod
     def output(self) -> Array:
         """The array that the kernel computes."""
-        raise NotImplementedError
 
     @property
     def macs(self) -> int:
         """Multiplications, or the operations in their place; 0 where only the elements count."""
         return 0
 
+    @abstractmethod
     def plan(self, target: CpuTarget) -> KernelSchedule:
         """Declaration and schedule for a target."""
-        raise NotImplementedError
 
     def prepare(
         self, constants: Mapping[str, np.ndarray], target: CpuTarget

@@ -6,71 +6,25 @@ over the reduction, as in `direct_convolution`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....errors import CompileError
 from ... import te
 from ..codegen.layout import Layout
 from ..target import CpuTarget
 from .description import KernelSchedule, even_blocks, round_up
 from .direct_convolution import narrowed
-from .quantised import Requantisation
 from .tiles import TILES, Multiplication, panel_of, panels, schedule_tiles
-from .windows import DenseWindows, Pair
 
-
-@dataclass(frozen=True, slots=True)
-class GroupedConvolution(DenseWindows):
-    """`out[n, y, x, o]` of the window at `x[n, y * s - top, ...]` and the channels of o's group.
-
-    Operands are `x` as [N, H, W, I], `w` as [KH, KW, I / groups, O], `bias` [O] (float32, or int32
-    for bytes) and, for bytes, `scale` float32[O]. The output is [N, OH, OW, O]. `DenseWindows` has
-    the other parameters.
-
-    Parameters
-    ----------
-    groups
-        Number of groups; divides both numbers of channels.
-    quantised
-        None for float32.
-    """
-
-    kernel: Pair = (3, 3)
-    pads: tuple[int, int, int, int] = (1, 1, 1, 1)
-    groups: int = 1
-    quantised: Requantisation | None = None
-    title = "grouped convolution"
-
-    def __post_init__(self) -> None:
-        DenseWindows.__post_init__(self)
-        if self.channels_in % self.groups or self.channels_out % self.groups:
-            raise CompileError(
-                f"grouped convolution: {self.groups} groups do not divide {self.channels_in} and "
-                f"{self.channels_out} channels; choose a divisor of both"
-            )
-
-    @property
-    def weights(self) -> tuple[int, ...]:
-        """Extents of the weights, output channels last."""
-        return (*self.kernel, self.channels_in // self.groups, self.channels_out)
-
-    def plan(self, target: CpuTarget) -> KernelSchedule:
-        """Declaration and schedule for a target."""
-        return GroupedPlanner(self, target).plan()
-
-    def prepare(
-        self, constants: Mapping[str, np.ndarray], target: CpuTarget
-    ) -> Mapping[str, np.ndarray]:
-        """Join the weights of groups, and take the zero point out through the bias."""
-        return GroupedPlanner(self, target).prepare(constants)
+if TYPE_CHECKING:
+    from .convolution import Convolution
 
 
 class GroupedPlanner:
     """The declaration and schedule of one grouped convolution for one target."""
 
-    def __init__(self, conv: GroupedConvolution, target: CpuTarget) -> None:
+    def __init__(self, conv: "Convolution", target: CpuTarget) -> None:
         self.conv, self.target = conv, target
         self.product = Multiplication.of(conv.quantised, target)
         part = conv.channels_out // conv.groups

@@ -13,20 +13,19 @@ import numpy as np
 from ... import te
 from ..codegen.layout import Layout
 from ..target import CpuTarget
+from .convolution import Convolution
 from .description import KernelSchedule, even_blocks
 from .tiles import TILES, panel_of, panels, schedule_tiles
-from .windows import DenseWindows, Pair
 
 
 @dataclass(frozen=True, slots=True)
-class PlanarConvolution(DenseWindows):
+class PlanarConvolution(Convolution):
     """`out[n, y, x, o] = sum(x[n, i, y * s + ky * d - top, ...] * w[ky, kx, i, o]) + bias[o]`.
 
     Operands are `x` as [N, I, H, W], `w` as [KH, KW, I, O] and `bias` [O], all float32. The output
-    is [N, OH, OW, O]. Parameters are those of `DenseWindows`.
+    is [N, OH, OW, O]. It has one group, and no residual.
     """
 
-    kernel: Pair = (3, 3)
     title = "planar convolution"
 
     @property

@@ -13,7 +13,7 @@ from ...te.declare import FLOAT32_MAX
 from ..target import CpuTarget
 from .description import Array, KernelSchedule, even_blocks
 from .quantised import Requantisation
-from .windows import ChannelWindows, Pair
+from .windows import Pair, Windowed
 
 UNROLLED = 64
 """Most reads of a float32 tile whose window is unrolled."""
@@ -26,10 +26,28 @@ SIDE_BY_SIDE = 4
 sums do not wait for each other."""
 
 
-class PoolingWindow(ChannelWindows):
-    """A kernel that reduces the windows of every channel."""
+@dataclass(frozen=True, slots=True)
+class PoolingWindow(Windowed):
+    """A kernel that reduces the windows of every channel.
 
-    __slots__ = ()
+    Parameters
+    ----------
+    batch, height, width, channels
+        Extents of the image.
+    kernel, strides, dilations
+        Extents of the window and its steps, vertical first.
+    pads
+        Pixels at the top, left, bottom and right.
+    """
+
+    batch: int
+    height: int
+    width: int
+    channels: int
+    kernel: Pair
+    strides: Pair = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
     dtype = "float32"
 
     @property
@@ -60,7 +78,7 @@ class Pooling(PoolingWindow):
     """`out[n, y, x, c] = largest or mean of x[n, y * s + ky * d - top, ..., c]` over the window.
 
     The operand is `x` as [N, H, W, C], float32. Padding is never the largest, unless a window has
-    nothing else. `ChannelWindows` has the other parameters.
+    nothing else. `PoolingWindow` has the other parameters.
 
     Parameters
     ----------
@@ -143,7 +161,7 @@ class BytePooling(PoolingWindow):
     """`out[n, y, x, c]` of the window at `x[n, y * s - top, x * s - left, c]`, int8[N, H, W, C].
 
     The largest element, limited to `low`..`high`; or, where there is a scale, the sum of the window
-    and `constant`, requantised. `ChannelWindows` has the other parameters.
+    and `constant`, requantised. `PoolingWindow` has the other parameters.
 
     Parameters
     ----------

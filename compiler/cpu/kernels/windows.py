@@ -1,16 +1,11 @@
-"""Kernels with windows over an image: how many there are, where they lie, and their weights."""
+"""Kernels with windows over an image: how many there are, and where they lie."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
-
-import numpy as np
 
 from ....errors import CompileError
 from ... import te
-from .description import Array, Description, activated
-from .quantised import Requantisation
+from .description import Description
 
 Pair = tuple[int, int]
 
@@ -72,129 +67,3 @@ class Windowed(Description):
     def reach(self, axis: int) -> int:
         """Rows or columns that one window spans."""
         return self.dilations[axis] * (self.kernel[axis] - 1) + 1
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelWindows(Windowed):
-    """Windows that stay within their channel.
-
-    Parameters
-    ----------
-    batch, height, width, channels
-        Extents of the image.
-    kernel, strides, dilations
-        Extents of the window and its steps, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
-    """
-
-    batch: int
-    height: int
-    width: int
-    channels: int
-    kernel: Pair
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
-
-
-class WeightedWindows(Windowed):
-    """Windows with weights: float32, or bytes that are requantised.
-
-    Operands are `x`, `w`, `bias` (float32[O], or int32[O] for bytes) and, for bytes, `scale`
-    float32[O]. All but `x` are constants.
-    """
-
-    __slots__ = ()
-    channels_in: int
-    channels_out: int
-    activation: str
-    quantised: Requantisation | None = None
-
-    @property
-    def weights(self) -> tuple[int, ...]:
-        """Extents of the weights, output channels last."""
-        return (*self.kernel, self.channels_in, self.channels_out)
-
-    @property
-    def image(self) -> tuple[int, ...]:
-        """Extents of `x`."""
-        return (self.batch, self.height, self.width, self.channels_in)
-
-    @property
-    def pad(self) -> int:
-        """The number that stands for zero in the padding."""
-        return 0 if self.quantised is None else self.quantised.zero_point_in
-
-    @property
-    def operands(self) -> Mapping[str, Array]:
-        """Arrays that the kernel takes, in the order of a call."""
-        q = self.quantised
-        number, weight, total = ("float32",) * 3 if q is None else (q.dtype_in, "int8", "int32")
-        channels = (self.channels_out,)
-        found = {
-            "x": Array(number, self.image),
-            "w": Array(weight, self.weights),
-            "bias": Array(total, channels),
-        }
-        return found if q is None else {**found, "scale": Array("float32", channels)}
-
-    @property
-    def constants(self) -> tuple[str, ...]:
-        """Operands that are the same in all calls; they are packed once."""
-        return ("w", "bias") if self.quantised is None else ("w", "bias", "scale")
-
-    @property
-    def output(self) -> Array:
-        """The array that the kernel computes."""
-        number = "float32" if self.quantised is None else self.quantised.dtype_out
-        return Array(number, (self.batch, *self.size_out, self.channels_out))
-
-    @property
-    def macs(self) -> int:
-        """Multiplications."""
-        return math.prod((*self.weights[:-1], *self.output.shape))
-
-    def finished(
-        self, total: te.TensorExpression, scale: te.TensorExpression | None
-    ) -> te.TensorExpression:
-        """The result for a sum: a byte, or a number with its activation."""
-        if self.quantised is None:
-            return activated(total, self.activation, self.title)
-        assert scale is not None
-        return self.quantised.requantised(total, scale)
-
-    def moved_bias(self, constants: Mapping[str, np.ndarray], shift: int = 0) -> np.ndarray:
-        """The bias with the zero point, and what was added to activations, taken out: int64[O]."""
-        assert self.quantised is not None
-        w = constants["w"].astype(np.int64)
-        moved = self.quantised.moved + shift
-        return constants["bias"] - moved * w.sum(axis=tuple(range(w.ndim - 1)))
-
-
-@dataclass(frozen=True, slots=True)
-class DenseWindows(WeightedWindows):
-    """Weighted windows over all channels.
-
-    Parameters
-    ----------
-    batch, height, width, channels_in, channels_out
-        Extents.
-    kernel, strides, dilations
-        Extents of the window and its steps, vertical first.
-    pads
-        Pixels at the top, left, bottom and right.
-    activation
-        Follows a float32 kernel, one of `ACTIVATIONS`.
-    """
-
-    batch: int
-    height: int
-    width: int
-    channels_in: int
-    channels_out: int
-    kernel: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilations: Pair = (1, 1)
-    activation: str = ""

@@ -5,7 +5,7 @@ To add an operator, write one class here: its attributes, its type rule and its 
 """
 
 from ..operator import OPERATORS, Operator
-from .convolutions import Conv, ConvTranspose, VolumeConv
+from .convolutions import Conv, ConvTranspose
 from .elementwise import Binary, Cast, Unary, Where
 from .indexing import Gather, GatherElements, GatherND, Interpolate, ScatterElements, ScatterND
 from .integer import (
@@ -24,7 +24,7 @@ from .integer import (
 )
 from .movement import Concat, Expand, Pad, Reshape, Shift, Slice, Transpose
 from .onnx_reference import OnnxReference
-from .pooling import AveragePool, MaxPool, MaxPoolIndices, VolumePool
+from .pooling import AveragePool, LpPool, MaxPool, MaxPoolIndices
 from .products import Einsum, MatMul
 from .quantisation import Dequantize, GeneralDequantize, GeneralQuantize, Quantize
 from .recurrent import Recurrent
@@ -33,9 +33,9 @@ from .reductions import Reduce, Softmax, TopK
 __all__ = [
     "OPERATORS", "Accelerated", "AveragePool", "Binary", "Cast", "Clamping", "Concat", "Conv",
     "ConvTranspose", "Dequantize", "Einsum", "Expand", "Gather", "GatherElements", "GatherND",
-    "GeneralDequantize", "GeneralQuantize", "Interpolate", "MatMul", "MaxPool", "MaxPoolIndices",
-    "OnnxReference", "Operator", "Pad", "QAdd", "QAvgPool", "QConcat", "QConv", "QLut", "QMatMul",
-    "QMaxPool", "QResize", "QSlice", "Quantize", "Rearranging", "Recurrent", "Reduce", "Reshape",
-    "ScatterElements", "ScatterND", "Shift", "Slice", "Softmax", "TopK", "Transpose", "Unary",
-    "VolumeConv", "VolumePool", "Where",
+    "GeneralDequantize", "GeneralQuantize", "Interpolate", "LpPool", "MatMul", "MaxPool",
+    "MaxPoolIndices", "OnnxReference", "Operator", "Pad", "QAdd", "QAvgPool", "QConcat",
+    "QConv", "QLut", "QMatMul", "QMaxPool", "QResize", "QSlice", "Quantize", "Rearranging",
+    "Recurrent", "Reduce", "Reshape", "ScatterElements", "ScatterND", "Shift", "Slice",
+    "Softmax", "TopK", "Transpose", "Unary", "Where",
 ]  # fmt: skip

@@ -1,133 +1,91 @@
-"""Convolutions: of images, as the passes know them, over any number of axes, and transposed.
+"""Convolutions over any number of axes: plain and transposed.
 
 Pads list the starts of all axes, then the ends of all axes; for an image, (top, left, bottom,
 right).
 """
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
-from ..operator import Operator, Pair, Quad, operator
+from ..operator import Operator, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
-from .windows import Extents, fits_window, surround, window_extents, windows
-
-
-def to_first(x: np.ndarray) -> np.ndarray:
-    """Copy [N, H, W, C] to [N, C, H, W]; the layout determines the order in which NumPy sums."""
-    return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
-
-
-def to_last(x: np.ndarray) -> np.ndarray:
-    """Copy [N, C, H, W] to [N, H, W, C], row-major."""
-    return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
-
-
-def image_of(x: TensorType, channels_last: bool) -> tuple[int, int, Pair]:
-    """Return the number of images, the number of channels, and (height, width)."""
-    if channels_last:
-        n, height, width, channels = x.shape
-    else:
-        n, channels, height, width = x.shape
-    return n, channels, (height, width)
-
-
-def in_layout(
-    n: int, channels: int, extents: tuple[int, ...], channels_last: bool
-) -> tuple[int, ...]:
-    """Return the shape of a batch of images in a layout."""
-    return (n, *extents, channels) if channels_last else (n, channels, *extents)
+from .windows import (
+    Extents,
+    fits_window,
+    shape_to_first,
+    shape_to_last,
+    surround,
+    to_first,
+    to_last,
+    window_extents,
+    windows,
+)
 
 
 @operator("conv", 2, 3)
 class Conv(Operator):
-    """Convolution in ONNX's layout: x [N, Ci, H, W], w [Co, Ci / groups, KH, KW], bias [Co].
+    """Convolution in ONNX's layout: x [N, Ci, ...], w [Co, Ci / groups, ...], bias [Co].
 
-    With `channels_last`, x and y are [N, H, W, C] and w is [KH, KW, Ci / groups, Co]. The results
-    are bit-identical to those of the same convolution with channels first.
+    With `channels_last`, x and y are [N, ..., C] and w is [..., Ci / groups, Co]. The results are
+    bit-identical to those of the same convolution with channels first. Layers and kernels are made
+    of float32 images, x [N, Ci, H, W]; NumPy computes all others.
     """
-
-    strides: Pair
-    pads: Quad
-    dilations: Pair
-    groups: int
-    channels_last: bool = False
-
-    def result_type(self, types: Types) -> TensorType:
-        x, w = types[:2]
-        first = "[N,Ci,H,W], [Co,Ci/groups,KH,KW]"
-        layout = "[N,H,W,Ci], [KH,KW,Ci/groups,Co]" if self.channels_last else first
-        wanted = f"float32 {layout} and [Co]"
-        ranked = len(x.shape) == len(w.shape) == 4 and all(t.dtype == "float32" for t in types)
-        self.expect(ranked, wanted, types)
-        n, channels, image = image_of(x, self.channels_last)
-        if self.channels_last:
-            *kernel, depth, out = w.shape
-        else:
-            out, depth, *kernel = w.shape
-        fits = channels == depth * self.groups and out % self.groups == 0
-        fits = fits and all(bias.shape == (out,) for bias in types[2:])
-        self.expect(fits, wanted, types)
-        extents = window_extents(self, image, kernel, self.dilations)
-        return TensorType("float32", in_layout(n, out, extents, self.channels_last))
-
-    def compute(self, x: np.ndarray, w: np.ndarray, *bias: np.ndarray) -> np.ndarray:
-        if self.channels_last:
-            first = Conv(self.strides, self.pads, self.dilations, self.groups)
-            kernel = np.ascontiguousarray(w.transpose(3, 2, 0, 1))
-            return to_last(first.compute(to_first(x), kernel, *bias))
-        channels, depth, height, width = w.shape
-        view = windows(surround(x, self.pads, 0), (height, width), self.strides, self.dilations)
-        samples, _, rows, columns = view.shape[:4]
-        patches = view.reshape(samples, self.groups, depth, rows, columns, height * width)
-        patches = patches.transpose(0, 1, 3, 4, 2, 5)
-        patches = patches.reshape(samples, self.groups, rows * columns, -1)
-        matrix = w.reshape(self.groups, channels // self.groups, -1).transpose(0, 2, 1)
-        product = np.matmul(patches, matrix).transpose(0, 1, 3, 2)
-        result = product.reshape(samples, channels, rows, columns)
-        return result + bias[0].reshape(-1, 1, 1) if bias else result
-
-
-def _with_bias(total: np.ndarray, bias: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Add a bias [Co], if given, to [N, Co, ...]."""
-    return total + wide(bias[0]).reshape(-1, *(1,) * (total.ndim - 2)) if bias else total
-
-
-@operator("volume_conv", 2, 3)
-class VolumeConv(Operator):
-    """Convolution of x [N, Ci, ...] with w [Co, Ci / groups, ...] and an optional bias [Co]."""
 
     strides: Extents
     pads: Extents
     dilations: Extents
     groups: int
+    channels_last: bool = False
+
+    @property
+    def is_image(self) -> bool:
+        """Whether x is a batch of images."""
+        return len(self.strides) == 2
 
     def result_type(self, types: Types) -> TensorType:
-        x, w = types[:2]
+        x, w = (kind.shape for kind in types[:2])
+        image, taps = ("H,W", "KH,KW") if len(x) == 4 else ("...", "...")
+        layout = f"[N,Ci,{image}], [Co,Ci/groups,{taps}]"
+        if self.channels_last:
+            layout = f"[N,{image},Ci], [{taps},Ci/groups,Co]"
+            x, w = shape_to_first(x), (*w[:-3:-1], *w[:-2])
+        dtype = types[0].dtype
         fits = (
-            x.dtype in NUMBERS
-            and all(t.dtype == x.dtype for t in types)
-            and len(x.shape) == len(w.shape) >= 3
-            and fits_window(self, len(x.shape) - 2)
+            dtype in NUMBERS
+            and all(kind.dtype == dtype for kind in types)
+            and len(x) == len(w) >= 3
+            and fits_window(self, len(x) - 2)
             and self.groups >= 1
-            and x.shape[1] == w.shape[1] * self.groups
-            and w.shape[0] % self.groups == 0
-            and all(bias.shape == w.shape[:1] for bias in types[2:])
+            and x[1] == w[1] * self.groups
+            and w[0] % self.groups == 0
+            and all(bias.shape == w[:1] for bias in types[2:])
         )
-        self.expect(fits, "[N,Ci,...], [Co,Ci/groups,...] and [Co] of one type", types)
-        extents = window_extents(self, x.shape[2:], w.shape[2:], self.dilations)
-        return TensorType(x.dtype, (x.shape[0], w.shape[0], *extents))
+        self.expect(fits, f"{dtype} {layout} and [Co]", types)
+        shape = (x[0], w[0], *window_extents(self, x[2:], w[2:], self.dilations))
+        return TensorType(dtype, shape_to_last(shape) if self.channels_last else shape)
 
     def compute(self, x: np.ndarray, w: np.ndarray, *bias: np.ndarray) -> np.ndarray:
-        axes, depth, part = x.ndim - 2, w.shape[1], w.shape[0] // self.groups
-        rows = np.ascontiguousarray(wide(x))  # the layout determines the order of NumPy's sums
-        view = windows(surround(rows, self.pads, 0), w.shape[2:], self.strides, self.dilations)
-        taps = (1, *range(2 + axes, 2 + 2 * axes))
-        results = []
-        for group in range(self.groups):
-            patches = view[:, group * depth : (group + 1) * depth]
-            kernel = wide(w)[group * part : (group + 1) * part]
-            sums = np.tensordot(patches, kernel, (taps, tuple(range(1, 2 + axes))))
-            results.append(np.moveaxis(sums, -1, 1))
-        return _with_bias(np.concatenate(results, axis=1), bias).astype(x.dtype)
+        if self.channels_last:
+            first = replace(self, channels_last=False)
+            kernel = np.ascontiguousarray(np.moveaxis(w, (-1, -2), (0, 1)))
+            return to_last(first.compute(to_first(x), kernel, *bias))
+        axes, (channels, depth, *kernel) = x.ndim - 2, w.shape
+        padded = surround(wide(x), self.pads, 0)
+        view = windows(padded, tuple(kernel), self.strides, self.dilations)
+        samples, places = len(x), view.shape[2 : 2 + axes]
+        patches = view.reshape(samples, self.groups, depth, math.prod(places), math.prod(kernel))
+        patches = patches.transpose(0, 1, 3, 2, 4)
+        patches = patches.reshape(samples, self.groups, math.prod(places), -1)
+        matrix = wide(w).reshape(self.groups, channels // self.groups, -1).transpose(0, 2, 1)
+        product = np.matmul(patches, matrix).transpose(0, 1, 3, 2)
+        return _with_bias(product.reshape(samples, channels, *places), bias).astype(x.dtype)
+
+
+def _with_bias(total: np.ndarray, bias: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Add a bias [Co], if given, to [N, Co, ...]."""
+    return total + wide(bias[0]).reshape(-1, *(1,) * (total.ndim - 2)) if bias else total
 
 
 @operator("conv_transpose", 2, 3)

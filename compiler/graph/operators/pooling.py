@@ -1,135 +1,132 @@
-"""Pools: of images, as the passes know them, over any number of axes, and with indices of maxima.
+"""Pools over any number of axes: maxima, means, norms, and maxima with their indices.
 
 Pads list the starts of all axes, then the ends of all axes; for an image, (top, left, bottom,
 right).
 """
 
 import math
+from abc import abstractmethod
+from dataclasses import replace
 
 import numpy as np
 
-from ..operator import Operator, Pair, Quad, operator
+from ..operator import Operator, operator
 from ..types import FLOATS, NUMBERS, TensorType, Types, wide
-from .convolutions import image_of, in_layout, to_first, to_last
-from .windows import Extents, fits_window, lowest, surround, window_extents, windows
+from .windows import (
+    Extents,
+    fits_window,
+    lowest,
+    shape_to_first,
+    shape_to_last,
+    surround,
+    to_first,
+    to_last,
+    window_extents,
+    windows,
+)
 
 
-def _pooled_image(op: "MaxPool | AveragePool", dilations: Pair, types: Types) -> TensorType:
-    (x,), average = types, isinstance(op, AveragePool)
-    fits = len(x.shape) == 4 and x.dtype in (("float32",) if average else NUMBERS)
-    layout = "[N,H,W,C]" if op.channels_last else "[N,C,H,W]"
-    op.expect(fits, f"numbers {layout}, float32 for an average", types)
-    n, channels, image = image_of(x, op.channels_last)
-    extents = window_extents(op, image, op.kernel, dilations)
-    result = x.reshaped(in_layout(n, channels, extents, op.channels_last))
-    return TensorType(x.dtype, result.shape) if average else result
+class Pool(Operator):
+    """Base of the pools in ONNX's layout, x [N, C, ...]; with `channels_last`, [N, ..., C].
 
-
-@operator("maxpool")
-class MaxPool(Operator):
-    """Max pooling in ONNX's layout, x [N, C, H, W] of any number type; padding is never chosen.
-
-    With `channels_last`, x and y are [N, H, W, C].
+    Layers and kernels are made of pools of images, x [N, C, H, W]; NumPy computes all others.
     """
 
-    kernel: Pair
-    strides: Pair
-    pads: Quad
-    dilations: Pair = (1, 1)
-    channels_last: bool = False
+    __slots__ = ()
+    kernel: Extents
+    strides: Extents
+    pads: Extents
+    dilations: Extents
+    channels_last: bool
+
+    @property
+    def is_image(self) -> bool:
+        """Whether x is a batch of images."""
+        return len(self.kernel) == 2
 
     def result_type(self, types: Types) -> TensorType:
-        return _pooled_image(self, self.dilations, types)
+        (x,), axes, maximum = types, len(self.kernel), isinstance(self, MaxPool)
+        fits = x.dtype in (NUMBERS if maximum else FLOATS)
+        fits = fits and len(x.shape) == axes + 2 >= 3 and fits_window(self, axes)
+        layout = "[N,...,C]" if self.channels_last else "[N,C,...]"
+        numbers = "numbers" if maximum else "floats"
+        self.expect(fits, f"{numbers} {layout}, with as many axes as the kernel has", types)
+        first = shape_to_first(x.shape) if self.channels_last else x.shape
+        extents = window_extents(self, first[2:], self.kernel, self.dilations)
+        shape = (*first[:2], *extents)
+        shape = shape_to_last(shape) if self.channels_last else shape
+        return x.reshaped(shape) if maximum else TensorType(x.dtype, shape)
 
     def compute(self, x: np.ndarray) -> np.ndarray:
         if self.channels_last:
-            first = MaxPool(self.kernel, self.strides, self.pads, self.dilations)
-            return to_last(first.compute(to_first(x)))
-        values = wide(x)
-        padded = surround(values, self.pads, lowest(values))
-        view = windows(padded, self.kernel, self.strides, self.dilations)
-        return view.max(axis=(4, 5)).astype(x.dtype, copy=False)
+            return to_last(replace(self, channels_last=False).compute(to_first(x)))
+        values = np.ascontiguousarray(wide(x))  # the layout determines the order of NumPy's sums
+        return self.pooled(values).astype(x.dtype, copy=False)
+
+    @abstractmethod
+    def pooled(self, x: np.ndarray) -> np.ndarray:
+        """Return the result for each window of [N, C, ...]."""
+
+    def taps(self, x: np.ndarray) -> tuple[np.ndarray, tuple[int, ...]]:
+        """Return the windows of [N, C, ...], padded before, and the axes of their taps."""
+        view = windows(x, self.kernel, self.strides, self.dilations)
+        return view, tuple(range(x.ndim, view.ndim))
+
+
+@operator("maxpool")
+class MaxPool(Pool):
+    """Max pooling of any number type; padding is never chosen."""
+
+    kernel: Extents
+    strides: Extents
+    pads: Extents
+    dilations: Extents = (1, 1)
+    channels_last: bool = False
+
+    def pooled(self, x: np.ndarray) -> np.ndarray:
+        view, axes = self.taps(surround(x, self.pads, lowest(x)))
+        return view.max(axis=axes)
 
 
 @operator("averagepool")
-class AveragePool(Operator):
-    """Average pooling in ONNX's layout, x float32[N, C, H, W].
+class AveragePool(Pool):
+    """Average pooling of floats.
 
     `count_include_pad` tells whether the divisor counts padding. The divisor never counts
-    `overhang`, the rows and columns that the last windows read beyond the padding (ONNX's
-    `ceil_mode`). With `channels_last`, x and y are [N, H, W, C].
+    `overhang`, the elements that the last windows read beyond the padding (ONNX's `ceil_mode`).
     """
 
-    kernel: Pair
-    strides: Pair
-    pads: Quad
+    kernel: Extents
+    strides: Extents
+    pads: Extents
     count_include_pad: bool = False
-    overhang: Pair = (0, 0)
+    overhang: Extents = (0, 0)
     channels_last: bool = False
+    dilations: Extents = (1, 1)
 
-    def result_type(self, types: Types) -> TensorType:
-        return _pooled_image(self, (1, 1), types)
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        if not self.channels_last:
-            return _average(self, x, (1, 1))
-        first = (self.kernel, self.strides, self.pads, self.count_include_pad, self.overhang)
-        return to_last(AveragePool(*first).compute(to_first(x)))
-
-
-def _average(op: "AveragePool | VolumePool", x: np.ndarray, dilations: Extents) -> np.ndarray:
-    """Return the mean of each window of [N, C, ...]."""
-
-    def total(padded: np.ndarray) -> np.ndarray:
-        view = windows(padded, op.kernel, op.strides, dilations)
-        return view.sum(axis=tuple(range(x.ndim, 2 * x.ndim - 2)))
-
-    counted = np.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
-    counted = surround(counted, op.pads, float(op.count_include_pad))
-    counted = surround(counted, (0,) * len(op.pads), 0, op.overhang)
-    return total(surround(x, op.pads, 0, op.overhang)) / total(counted)
+    def pooled(self, x: np.ndarray) -> np.ndarray:
+        counted = np.ones((1, 1, *x.shape[2:]), dtype=x.dtype)
+        counted = surround(counted, self.pads, float(self.count_include_pad))
+        counted, axes = self.taps(surround(counted, (0,) * len(self.pads), 0, self.overhang))
+        view, _ = self.taps(surround(x, self.pads, 0, self.overhang))
+        return view.sum(axis=axes) / counted.sum(axis=axes)
 
 
-@operator("volume_pool")
-class VolumePool(Operator):
-    """Pooling of x [N, C, ...]: `kind` is max, average or lp (with exponent `p`).
+@operator("lppool")
+class LpPool(Pool):
+    """The norm with exponent `p` of each window of floats; `overhang` as for `AveragePool`."""
 
-    An average has the same divisor as `AveragePool`.
-    """
-
-    kind: str
     kernel: Extents
     strides: Extents
     pads: Extents
     dilations: Extents
     overhang: Extents
-    count_include_pad: bool = False
     p: int = 2
+    channels_last: bool = False
 
-    def result_type(self, types: Types) -> TensorType:
-        (x,) = types
-        fits = (
-            self.kind in ("max", "average", "lp")
-            and x.dtype in (FLOATS if self.kind != "max" else NUMBERS)
-            and len(x.shape) >= 3
-            and len(self.kernel) == len(self.overhang) == len(x.shape) - 2
-            and fits_window(self, len(x.shape) - 2)
-        )
-        self.expect(fits, "[N,C,...], floats unless for a maximum", types)
-        extents = window_extents(self, x.shape[2:], self.kernel, self.dilations)
-        return TensorType(x.dtype, (*x.shape[:2], *extents))
-
-    def compute(self, x: np.ndarray) -> np.ndarray:
-        axes = tuple(range(x.ndim, 2 * x.ndim - 2))
-        values = np.ascontiguousarray(wide(x))  # the layout determines the order of NumPy's sums
-        if self.kind == "average":
-            return _average(self, values, self.dilations).astype(x.dtype)
-        padding = lowest(values) if self.kind == "max" else 0
-        padded = surround(values, self.pads, padding, self.overhang)
-        taps = windows(padded, self.kernel, self.strides, self.dilations)
-        if self.kind == "max":
-            return taps.max(axis=axes).astype(x.dtype)
-        return ((np.abs(taps) ** self.p).sum(axis=axes) ** (1 / self.p)).astype(x.dtype)
+    def pooled(self, x: np.ndarray) -> np.ndarray:
+        view, axes = self.taps(surround(x, self.pads, 0, self.overhang))
+        return (np.abs(view) ** self.p).sum(axis=axes) ** (1 / self.p)
 
 
 @operator("maxpool_indices")

@@ -12,8 +12,8 @@ import numpy as np
 
 from ....errors import CompileError
 
-Extents = tuple[int, ...]
-"""One entry for each axis; for pads, two."""
+Extents = tuple[Any, ...]
+"""One integer for each axis; for pads, two. For type checkers, an image's fit where pairs do."""
 
 LARGEST_PADDING = 1 << 20
 """Largest padding of a window on one axis, both sides together."""
@@ -85,6 +85,26 @@ def windows(
     places = tuple(slice(None, None, step) for step in strides)
     taps = tuple(slice(None, None, step) for step in dilations)
     return view[(*(slice(None),) * first, *places, ..., *taps)]
+
+
+def shape_to_first(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape [N, C, ...] for [N, ..., C]."""
+    return (*shape[:1], *shape[-1:], *shape[1:-1])
+
+
+def shape_to_last(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape [N, ..., C] for [N, C, ...]."""
+    return (*shape[:1], *shape[2:], *shape[1:2])
+
+
+def to_first(x: np.ndarray) -> np.ndarray:
+    """Copy [N, ..., C] to [N, C, ...]; the layout determines the order in which NumPy sums."""
+    return np.ascontiguousarray(np.moveaxis(x, -1, 1))
+
+
+def to_last(x: np.ndarray) -> np.ndarray:
+    """Copy [N, C, ...] to [N, ..., C], row-major."""
+    return np.ascontiguousarray(np.moveaxis(x, 1, -1))
 
 
 def surround(

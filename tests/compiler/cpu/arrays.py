@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tilewright.compiler.cpu import Convolution, DepthwiseConvolution
+from tilewright.compiler.cpu import Convolution
 
 
 def new_generator() -> np.random.Generator:
@@ -22,7 +22,7 @@ def whole(dtype: str, *shape: int) -> np.ndarray:
     return GENERATOR.integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def operands_of(layer: Convolution | DepthwiseConvolution) -> dict[str, np.ndarray]:
+def operands_of(layer: Convolution) -> dict[str, np.ndarray]:
     """Arrays for every operand; scales that spread the output over its range."""
     made = {}
     for name, array in layer.operands.items():
@@ -39,7 +39,7 @@ def operands_of(layer: Convolution | DepthwiseConvolution) -> dict[str, np.ndarr
     return made
 
 
-def convolved(layer: Convolution | DepthwiseConvolution, arrays: dict) -> np.ndarray:
+def convolved(layer: Convolution, arrays: dict) -> np.ndarray:
     """Sums in binary64 with bias, before what follows; zero points taken out of the input."""
     top, left, bottom, right = layer.pads
     zero = 0 if layer.quantised is None else layer.quantised.zero_point_in
@@ -52,11 +52,11 @@ def convolved(layer: Convolution | DepthwiseConvolution, arrays: dict) -> np.nda
         for kx in range(layer.kernel[1]):
             part = image[:, ky * low :: down, kx * wide :: across][:, :rows, :columns]
             w = arrays["w"][ky, kx].astype(np.float64)
-            total += part @ w if isinstance(layer, Convolution) else part * w
+            total += part * w[0] if layer.is_depthwise else part @ w
     return total
 
 
-def requantised(layer: Convolution | DepthwiseConvolution, arrays: dict) -> np.ndarray:
+def requantised(layer: Convolution, arrays: dict) -> np.ndarray:
     """The bytes that a quantised layer gives."""
     q = layer.quantised
     assert q is not None

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.cpu import LEVELS, DepthwiseConvolution, Requantisation, compile_kernel
+from tilewright.compiler.cpu import LEVELS, Convolution, Requantisation, compile_kernel
 from tilewright.errors import CompileError
 
 from ...processor import target_at
@@ -18,11 +18,21 @@ SHAPES = {
 }
 
 
+def depthwise(
+    shape: str, kernel: tuple[int, int], pads: tuple[int, int, int, int], **more
+) -> Convolution:
+    """A convolution with a group for each channel."""
+    channels = SHAPES[shape][-1]
+    extents = (*SHAPES[shape], channels)
+    return Convolution(*extents, kernel=kernel, pads=pads, groups=channels, **more)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_every_channel_has_its_own_window(shape: str, stride: int, level: str) -> None:
-    layer = DepthwiseConvolution(*SHAPES[shape], strides=(stride, stride), activation="relu")
+    strides = (stride, stride)
+    layer = depthwise(shape, (3, 3), (1, 1, 1, 1), strides=strides, activation="relu")
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_allclose(got, np.maximum(convolved(layer, arrays), 0), atol=2e-5)
@@ -34,7 +44,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
     dtype = ("int8", "uint8")[(list(SHAPES).index(shape) + list(LEVELS).index(level)) % 2]
     zero = 5 if dtype == "uint8" else -5
     quantised = Requantisation(dtype, dtype, zero, 2)
-    layer = DepthwiseConvolution(*SHAPES[shape], (5, 3), pads=(2, 1, 2, 1), quantised=quantised)
+    layer = depthwise(shape, (5, 3), (2, 1, 2, 1), quantised=quantised)
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_array_equal(got, requantised(layer, arrays))
@@ -45,7 +55,7 @@ def test_bytes_are_exact(shape: str, level: str) -> None:
 @pytest.mark.parametrize("stride", [1, 2])
 def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:
     strides, pads = (stride, stride), (2, 2, 2, 2)
-    layer = DepthwiseConvolution(*SHAPES["many tiles and tails"], (5, 5), strides, pads)
+    layer = depthwise("many tiles and tails", (5, 5), pads, strides=strides)
     arrays = operands_of(layer)
     got = compile_kernel(layer, target_at(level))(*arrays.values())
     np.testing.assert_allclose(got, convolved(layer, arrays), atol=5e-5)
@@ -53,4 +63,4 @@ def test_large_windows_reach_over_the_border(stride: int, level: str) -> None:
 
 def test_a_window_larger_than_its_image_is_refused() -> None:
     with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
-        DepthwiseConvolution(1, 3, 3, 4, (5, 5), pads=(0, 0, 0, 0))
+        Convolution(1, 3, 3, 4, 4, (5, 5), groups=4)

@@ -8,7 +8,6 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
-    GroupedConvolution,
     Requantisation,
     compile_kernel,
 )
@@ -17,15 +16,21 @@ from tilewright.errors import CompileError
 from ...processor import target_at
 from .arrays import convolved, normal, requantised, whole
 
+
+def grouped(*extents: int, pads: tuple[int, int, int, int] = (1, 1, 1, 1), **more) -> Convolution:
+    """A convolution of windows of 3x3."""
+    return Convolution(*extents, kernel=(3, 3), pads=pads, **more)
+
+
 SHAPES = {
-    "groups that fill vectors": GroupedConvolution(1, 9, 10, 32, 64, groups=2),
-    "joined groups": GroupedConvolution(2, 7, 9, 32, 32, groups=8, strides=(2, 1)),
-    "few channels in all": GroupedConvolution(1, 6, 8, 6, 4, groups=2, pads=(0, 1, 2, 0)),
-    "more channels out than in": GroupedConvolution(1, 8, 8, 12, 36, groups=12, dilations=(1, 2)),
+    "groups that fill vectors": grouped(1, 9, 10, 32, 64, groups=2),
+    "joined groups": grouped(2, 7, 9, 32, 32, groups=8, strides=(2, 1)),
+    "few channels in all": grouped(1, 6, 8, 6, 4, groups=2, pads=(0, 1, 2, 0)),
+    "more channels out than in": grouped(1, 8, 8, 12, 36, groups=12, dilations=(1, 2)),
 }
 
 
-def operands_of(layer: GroupedConvolution) -> dict[str, np.ndarray]:
+def operands_of(layer: Convolution) -> dict[str, np.ndarray]:
     """Arrays for every operand."""
     made = {}
     for name, array in layer.operands.items():
@@ -37,7 +42,7 @@ def operands_of(layer: GroupedConvolution) -> dict[str, np.ndarray]:
     return made
 
 
-def by_groups(layer: GroupedConvolution, arrays: dict[str, np.ndarray], finish) -> np.ndarray:
+def by_groups(layer: Convolution, arrays: dict[str, np.ndarray], finish) -> np.ndarray:
     """What plain convolutions of each group's channels give, side by side."""
     parts = []
     depth, part = layer.channels_in // layer.groups, layer.channels_out // layer.groups
@@ -89,9 +94,14 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
 
 def test_groups_divide_the_channels() -> None:
     with pytest.raises(CompileError, match="4 groups do not divide 6 and 8 channels"):
-        GroupedConvolution(1, 8, 8, 6, 8, groups=4)
+        grouped(1, 8, 8, 6, 8, groups=4)
 
 
 def test_a_window_larger_than_its_image_is_refused() -> None:
     with pytest.raises(CompileError, match=r"the window \(5, 5\) does not fit 3x3"):
-        GroupedConvolution(1, 3, 3, 4, 4, (5, 5), groups=2, pads=(0, 0, 0, 0))
+        Convolution(1, 3, 3, 4, 4, (5, 5), groups=2)
+
+
+def test_groups_take_no_residual() -> None:
+    with pytest.raises(CompileError, match="groups take no residual; add it in a kernel of its"):
+        grouped(1, 8, 8, 8, 8, groups=4, residual=True)

@@ -24,7 +24,7 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.compiler.cpu.codegen.machine_code import assemble, assembly_of
 from tilewright.compiler.cpu.execution.kernel import lower_description
-from tilewright.compiler.cpu.target import LEVEL_VARIABLE
+from tilewright.compiler.cpu_level import LEVEL_VARIABLE
 from tilewright.compiler.host import host_target
 from tilewright.errors import CompileError, ProcessorError, UsageError
 

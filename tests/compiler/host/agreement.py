@@ -6,12 +6,17 @@ import numpy as np
 
 from tilewright.compiler.cpu import CpuTarget, compile_kernel, host
 from tilewright.compiler.graph import Graph, evaluate, evaluate_node
-from tilewright.compiler.host import HostKernel, select_kernels
+from tilewright.compiler.host import HostKernel, may_have_kernels
+from tilewright.compiler.host.select import select_kernels
+from tilewright.compiler.host.work import replaced_work
 
 
 def selected(graph: Graph, target: CpuTarget | None = None) -> tuple[HostKernel, ...]:
-    """Kernels that a graph's nodes become, however little they do."""
-    return select_kernels(graph, graph.nodes, target or host(), least_work=0)
+    """Kernels that a graph's nodes become, however little they do; the bound holds for all."""
+    kernels = select_kernels(graph, graph.nodes, target or host(), least_work=0)
+    most = max(map(replaced_work, kernels), default=0)
+    assert may_have_kernels(graph, graph.nodes, most)
+    return kernels
 
 
 def run_kernels(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.compiler.cpu import Convolution, DepthwiseConvolution, GroupedConvolution
+from tilewright.compiler.cpu import Convolution
 from tilewright.compiler.cpu.kernels.planar_convolution import PlanarConvolution
 from tilewright.compiler.graph import Builder, Graph, Output, TensorType, Value, evaluate
 from tilewright.compiler.graph import operators as ops
@@ -57,9 +57,6 @@ class Network:
         return assert_agrees(self.graph(*outputs), self.arrays, absolute=NEAR)
 
 
-LAYERS = (Convolution, DepthwiseConvolution, GroupedConvolution)
-
-
 def gate(network: Network, x: str) -> str:
     return network.binary("Mul", network.unary("Sigmoid", x), x)
 
@@ -83,7 +80,7 @@ def test_an_activation_is_part_of_its_layer(activation: str, groups: int) -> Non
     network = Network()
     x = network.conv(network.image("x", 1, 6, 9, 20), 20, groups=groups)
     (kernel,) = network.check(ACTIVATIONS[activation](network, x))
-    assert isinstance(kernel.description, LAYERS)
+    assert isinstance(kernel.description, Convolution)
     assert kernel.description.activation == activation
 
 
@@ -191,7 +188,9 @@ def test_what_does_not_fit_a_layer_stays_outside(build) -> None:
     network = Network()
     outputs = build(network, network.image("x", 1, 5, 5, 8))
     graph = network.graph(*outputs)
-    kernel = next(kernel for kernel in selected(graph) if isinstance(kernel.description, LAYERS))
+    kernel = next(
+        kernel for kernel in selected(graph) if isinstance(kernel.description, Convolution)
+    )
     assert len(kernel.nodes) == 1
     got, expected = run_kernels(graph, network.arrays), evaluate(graph, network.arrays)
     for name in outputs:

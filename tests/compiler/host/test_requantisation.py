@@ -6,7 +6,6 @@ import pytest
 from tilewright.compiler.cpu import (
     LEVELS,
     Convolution,
-    DepthwiseConvolution,
     Requantisation,
     compile_kernel,
 )
@@ -130,7 +129,8 @@ def test_float32_adds_what_it_holds_exactly(narrow: bool, level: str) -> None:
     operator = qconv(2, zero_point_x=100, zero_point_y=-10)
     graph = of_layer(operator, [(1, 31, 34, 2)], w, bias, np.full(2, 2.0**-16, np.float32))
     (kernel,) = selected(graph, target_at(level))
-    assert isinstance(kernel.description, DepthwiseConvolution)
+    assert isinstance(kernel.description, Convolution)
+    assert kernel.description.is_depthwise
     assert kernel.description.narrow == narrow
     assert_same(graph, level)
 

@@ -9,7 +9,7 @@ import pytest
 from tilewright.compiler.frontend import recognise_layers
 from tilewright.compiler.frontend.import_with_inputs import import_with_inputs
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
-from tilewright.compiler.host import plan
+from tilewright.compiler.host import kernel_store
 from tilewright.errors import CompileError
 from tilewright.flows.cli.commands import conformance
 from tilewright.flows.cli.main import main
@@ -193,7 +193,7 @@ def test_a_kernel_that_cannot_be_made_is_left_to_numpy(monkeypatch):
         raise CompileError("no registers left")
 
     monkeypatch.setattr(kernel_cases, "compile_kernel", refuse)
-    monkeypatch.setattr(plan, "compile_kernel", refuse)
+    monkeypatch.setattr(kernel_store, "compile_kernel", refuse)
     (case,) = (case for case in load_cases("test_add") if case.name == "test_add")
     kernels = KernelRunner()
     (result,) = run_cases([case], kernels=kernels)

@@ -15,6 +15,7 @@ import pytest
 import tilewright as package
 from tilewright.atomic_write import write_atomically
 from tilewright.compiler import compile as compiler
+from tilewright.compiler.cpu_level import LEVEL_VARIABLE, NO_LEVEL
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.options import Options
 from tilewright.errors import CompileError
@@ -56,6 +57,15 @@ def test_another_machine_or_another_wish_is_compiled(compilations):
     compile_model(MODEL, PRESETS["16x16"])
     compile_model(MODEL, PRESETS["8x8"], keep_all=True)
     assert compilations == ["8x8", "16x16", "8x8"]
+
+
+def test_another_level_of_the_processor_is_compiled(compilations, monkeypatch):
+    monkeypatch.delenv(LEVEL_VARIABLE, raising=False)
+    compile_model(MODEL, PRESETS["8x8"])
+    monkeypatch.setenv(LEVEL_VARIABLE, NO_LEVEL)
+    compile_model(MODEL, PRESETS["8x8"])
+    compile_model(MODEL, PRESETS["8x8"])
+    assert compilations == ["8x8", "8x8"]
 
 
 def test_another_model_of_the_same_name_is_compiled(compilations, tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.compiler import compile as compiler
-from tilewright.compiler.host import plan as host_plan
+from tilewright.compiler.host import kernel_store
 from tilewright.flows.cli.arguments import placed_module
 from tilewright.flows.cli.main import main
 from tilewright.flows.cli.placement_options import Placing
@@ -43,7 +43,7 @@ def test_the_second_run_of_an_artifact_compiles_nothing(
     words = ("run", artifact, "--device", "cpu", "--input", scans, "--samples", 4, "--json")
     first = json.loads(tilewright(*words))
     assert compilations == ["cpu"]
-    monkeypatch.setattr(host_plan, "compile_kernel", None)
+    monkeypatch.setattr(kernel_store, "compile_kernel", None)
     second = json.loads(tilewright(*words))
     assert compilations == ["cpu"]
     for found in (first, second):

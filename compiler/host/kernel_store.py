@@ -1,0 +1,73 @@
+"""The machine code of a host's kernels: compiled in advance, or loaded when a module runs."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ...errors import CompileError
+from ..cpu import CompiledKernel, CpuTarget, Description, compile_kernel, load_kernel
+from ..cpu.execution.kernel import key_of
+from .plan import HostPlan
+from .work import work_of
+
+SHARED_WORK = 1 << 15
+"""Fewest operations for which threads share a kernel's loops."""
+
+
+def compile_host(
+    plan: HostPlan, progress: Callable[[str], None] = lambda line: None
+) -> dict[str, bytes]:
+    """Compile the kernels to machine code, by `key_of`; equal descriptions share it.
+
+    A kernel that cannot be compiled is omitted, and NumPy computes its nodes. `progress` is called
+    with one line for each kernel.
+    """
+    code: dict[str, bytes] = {}
+    for description in plan.descriptions():
+        assert plan.target is not None
+        key = key_of(description, plan.target)
+        if key not in code:
+            with contextlib.suppress(CompileError):
+                code[key] = compile_kernel(description, plan.target).to_bytes()
+        progress(f"{type(description).__name__} for the host")
+    return code
+
+
+@dataclass(slots=True)
+class KernelStore:
+    """The kernels of a module; each one is loaded or compiled once.
+
+    Parameters
+    ----------
+    target : CpuTarget
+        Processor that runs the kernels.
+    code : mapping
+        Machine code from `compile_host`, possibly for another processor; missing kernels are
+        compiled.
+    threads : int
+        Threads that share a kernel's parallel loops.
+    """
+
+    target: CpuTarget
+    code: Mapping[str, bytes]
+    threads: int
+    _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
+
+    def get(self, description: Description) -> CompiledKernel:
+        """Return the machine code of a kernel; small kernels use one thread.
+
+        Raises
+        ------
+        CompileError
+            If it cannot be compiled, or the code was changed.
+        """
+        key = key_of(description, self.target)
+        if key not in self._loaded:
+            known = self.code.get(key)
+            threads = self.threads if work_of(description) >= SHARED_WORK else 1
+            self._loaded[key] = (
+                compile_kernel(description, self.target, threads)
+                if known is None
+                else load_kernel(known, description, self.target, threads)
+            )
+        return self._loaded[key]
