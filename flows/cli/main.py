@@ -101,6 +101,13 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     return made
 
 
+def as_option(given: Sequence[str]) -> list[str]:
+    """Return the arguments with `help COMMAND`, `help` or nothing at all turned into `--help`."""
+    if given[:1] == ["help"]:
+        return [*given[1:], "--help"]
+    return list(given) or ["--help"]
+
+
 def command_word(word: str) -> str:
     """Return a command's name as it is typed, from any spelling of it."""
     usual = word.lower().replace("_", "-")
@@ -109,7 +116,7 @@ def command_word(word: str) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    given = as_option(sys.argv[1:] if arguments is None else list(arguments))
     at = next((at for at, word in enumerate(given) if not word.startswith("-")), None)
     if at is not None:
         given[at] = command_word(given[at])

@@ -130,6 +130,14 @@ def test_every_command_has_help(command, capsys):
     assert f"usage: tilewright {command}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("typed", "shown"), [([], ""), (["help"], ""), (["help", "run"], " run")])
+def test_help_needs_no_dashes(typed, shown, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(typed)
+    assert stopped.value.code == 0
+    assert f"usage: tilewright{shown} [" in capsys.readouterr().out
+
+
 def test_config_show_explains_every_parameter(tilewright, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     lines = tilewright("config", "show", "8x16").splitlines()
