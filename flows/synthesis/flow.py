@@ -206,7 +206,16 @@ def hash_of(rtl: str) -> str:
 
 def core_rtlil(configuration: Configuration, technology: Technology | None) -> str:
     """RTLIL of the core behind four pins, without source lines; kept in the cache."""
-    parts = [version("amaranth"), str(configuration.parameters()), str(technology)]
+    return _rtlil(configuration, technology, True)
+
+
+def bare_rtlil(configuration: Configuration, technology: Technology | None) -> str:
+    """RTLIL of the core with its own ports, top module `core`; kept in the cache."""
+    return _rtlil(configuration, technology, False)
+
+
+def _rtlil(configuration: Configuration, technology: Technology | None, pins: bool) -> str:
+    parts = [version("amaranth"), str(configuration.parameters()), str(technology), str(pins)]
     parts += [path.read_text() for path in hardware_sources()]
 
     def make(folder: Path) -> Path:
@@ -214,10 +223,11 @@ def core_rtlil(configuration: Configuration, technology: Technology | None) -> s
         from amaranth.back import rtlil
 
         from ...hardware.core import Core
-        from ...hardware.pins import Pins
+        from ...hardware.pins import CORE, Pins
 
-        design = Pins(Core(configuration))
-        text = rtlil.convert(design, name=TOP, platform=technology, emit_src=False)
+        core = Core(configuration)
+        design, name = (Pins(core), TOP) if pins else (core, CORE)
+        text = rtlil.convert(design, name=name, platform=technology, emit_src=False)
         return _write(folder / "rtl.gz", text)
 
     return _read(keep_file(kept_folder(KIND, TASK) / f"{digest(parts)}-rtl.gz", make))

@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -127,7 +128,29 @@ def run_tool(
             process.kill()
             raise
     if process.returncode:
-        errors = [line.strip() for line in lines if line.startswith("ERROR")]
+        errors = [line.strip() for line in lines if "ERROR: " in line]
         said = errors or [line.strip() for line in deque(lines, LAST_LINES)]
         raise HardwareError(f"`{tool.name}` rejected the design: {' / '.join(said)}")
     return "".join(lines)
+
+
+def run_in_new_folder(
+    tool: Tool,
+    files: Mapping[str, str],
+    arguments: Sequence[str],
+    output: str,
+    on_line: Callable[[str], None] = lambda line: None,
+) -> str:
+    """Run a tool in a temporary folder with files of text; return the text of a file it writes.
+
+    Raises
+    ------
+    ToolError, HardwareError
+        As for `run_tool`.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for file, text in files.items():
+            (folder / file).write_text(text)
+        run_tool(tool, arguments, folder, on_line)
+        return (folder / output).read_text()
