@@ -1,4 +1,4 @@
-"""`make gate-level`: random programs on the netlist of a core, against the exact model.
+"""`make gates`: random programs on the netlist of a core, against the exact model.
 
 The netlist is the one that is placed on an ECP5: look-up tables, flip-flops, carries and memories
 as Yosys maps them. It is simulated with Yosys' models of these cells, by the harness that also
