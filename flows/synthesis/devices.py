@@ -56,6 +56,9 @@ class Family:
         Resources that one cell of each type takes. Types that are left out take none.
     bels
         Resources by the names of places on the chip, as nextpnr counts them after packing.
+    logic_cells
+        Whether `lut` counts logic cells of one look-up table and one flip-flop, which a flip-flop
+        alone takes as well.
     placer
         The place-and-route tool; None if there is no open one, so that only counts are known.
     """
@@ -67,6 +70,7 @@ class Family:
     cells: Mapping[str, Resources]
     bels: Mapping[str, str]
     placer: Tool | None
+    logic_cells: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +136,7 @@ _ICE40 = Family(
     name="iCE40 UltraPlus",
     synthesis="synth_ice40 -device u -dsp -spram",
     technology=None,
-    lut="LUT4",
+    lut="LC",
     cells={
         **_each({"lut": 1}, "SB_LUT4"),
         **_each(
@@ -154,6 +158,7 @@ _ICE40 = Family(
         "ICESTORM_DSP": "multipliers",
     },
     placer=NEXTPNR_ICE40,
+    logic_cells=True,
 )
 
 _GOWIN = Family(

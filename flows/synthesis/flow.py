@@ -88,6 +88,8 @@ class Synthesis:
     def resources(self) -> dict[str, int]:
         """Resources of the core, without the registers at its ports."""
         pins = self.netlist.pins
+        if self.device.family.logic_cells:
+            pins["lut"] = max(pins["lut"], pins["ff"])
         return {name: self.packed[name] - pins[name] for name in RESOURCES if self.packed.get(name)}
 
     @property

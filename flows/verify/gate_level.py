@@ -1,7 +1,7 @@
 """`make gates`: random programs on the netlist of a core, against the exact model.
 
-The netlist is the one that is placed on an ECP5: look-up tables, flip-flops, carries and memories
-as Yosys maps them. It is simulated with Yosys' models of these cells, by the harness that also
+The netlist is mapped to the cells of an ECP5: look-up tables, flip-flops, carries and distributed
+memories. It is simulated with Yosys' models of these cells, by the harness that also
 runs the RTL. Main memory, both scratchpads that STORE can read, the start and the retirement of
 every instruction, the cycles and all performance counters must be those of the definition and of
 the timing model.
@@ -35,6 +35,9 @@ from .programs.random_programs import random_program
 
 DEVICE = find_device("ecp5-25")
 """Any of the family; nothing is placed."""
+
+OPTIONS = "-nobram -nodsp"
+"""Memories and multipliers are built from logic, since Yosys has no models of the large cells."""
 
 LUT_MODEL = Path(__file__).with_name("gate_level.v")
 
@@ -86,7 +89,7 @@ def build_gates(configuration: Configuration) -> Path:
     """
     family = DEVICE.family
     rtl = bare_rtlil(configuration, family.technology)
-    mapped = map_design(rtl, family, top=TOP)
+    mapped = map_design(rtl, family, top=TOP, options=OPTIONS)
     script = SCRIPT.format(top=TOP)
 
     def make() -> str:

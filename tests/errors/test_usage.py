@@ -40,6 +40,10 @@ from tilewright.flows.cli.main import guarded, main
          "it"),
         (["synth", "--device", "up5k", "--clock", "0"], "`--clock 0`: expected 1 to 1000 MHz; "
          "correct it"),
+        (["synth", "--ledger", "--no-place"], "`--no-place`: expected `--check` with it, since "
+         "rows of the ledger have a clock; leave it out"),
+        (["synth", "--ledger", "--json"], "`--json`: expected one configuration without "
+         "`--ledger` and `--check`; leave one of them out"),
         (["synth", "--device", "up5k", "--check"], "`--ledger`, `--check`: expected both "
          "`--config` and `--device` for one row, or none of them for all rows; add or remove one"),
         (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "

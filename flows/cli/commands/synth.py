@@ -84,6 +84,7 @@ def synth(arguments: argparse.Namespace) -> None:
     if arguments.clock is not None and not 1 <= arguments.clock <= 1000:
         raise UsageError(f"`--clock {arguments.clock:g}`: expected 1 to 1000 MHz; correct it")
     if arguments.ledger or arguments.check:
+        refuse_beside_ledger(arguments)
         keep_ledger(arguments)
         return
     if arguments.device is None:
@@ -118,6 +119,26 @@ def measure(
             clock_mhz=target,
             jobs=arguments.jobs,
             advance=advance,
+        )
+
+
+def refuse_beside_ledger(arguments: argparse.Namespace) -> None:
+    """Reject arguments that have no meaning for the ledger.
+
+    Raises
+    ------
+    UsageError
+        If arguments conflict; the message names one.
+    """
+    if arguments.json:
+        raise UsageError(
+            "`--json`: expected one configuration without `--ledger` and `--check`; leave one of "
+            "them out"
+        )
+    if arguments.no_place and not arguments.check:
+        raise UsageError(
+            "`--no-place`: expected `--check` with it, since rows of the ledger have a clock; "
+            "leave it out"
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from tilewright.flows.synthesis import tools
 from tilewright.flows.synthesis.devices import DEVICES, RESOURCES, find_device
 from tilewright.flows.synthesis.flow import Placement, Synthesis, require_capacity, synthesise
 from tilewright.flows.synthesis.ledger import read_rows, row_of, worse
-from tilewright.flows.synthesis.netlist import Netlist
+from tilewright.flows.synthesis.netlist import PINS, Netlist
 from tilewright.flows.synthesis.tools import YOSYS, find_tool, run_in_new_folder, tool_version
 from tilewright.isa.configuration import PRESETS
 
@@ -28,6 +29,14 @@ def test_every_device_has_figures_and_arguments():
         assert bool(device.family.placer) == bool(device.arguments)
         counted = {resource for cell in device.family.cells.values() for resource in cell}
         assert counted == set(device.capacity)
+
+
+def test_registers_at_the_ports_are_not_counted():
+    """A logic cell of an iCE40 may hold a flip-flop alone."""
+    cells = ((PINS,), {"ff": 2}), ((PINS,), {"lut": 1}), (("gemm",), {"lut": 1})
+    for device, luts in (("ecp5-25", 4), ("up5k", 3)):
+        found = replace(figures("tiny", device, lut=5, ff=9), netlist=Netlist(cells))
+        assert found.resources == {"lut": luts, "ff": 7}
 
 
 def test_an_unknown_device():
