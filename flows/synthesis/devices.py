@@ -1,7 +1,8 @@
 """The devices that `tilewright synth` knows: families with their tools, chips with their resources.
 
-A resource is counted in the units of its family: block RAMs of an iCE40 hold 4 Kbit, all others
-18 Kbit. Capacities are those of the vendors' data sheets.
+A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 Kbit, all others
+18 Kbit; multipliers of Gowin are 9x9, of which an 18x18 one takes two. Capacities are
+those of the vendors' data sheets.
 """
 
 from collections.abc import Mapping
@@ -55,7 +56,8 @@ class Family:
     cells
         Resources that one cell of each type takes. Types that are left out take none.
     bels
-        Resources by the names of places on the chip, as nextpnr counts them after packing.
+        Resources that one place of each kind on the chip holds; nextpnr counts the places after
+        packing.
     logic_cells
         Whether `lut` counts logic cells of one look-up table and one flip-flop, which a flip-flop
         alone takes as well.
@@ -68,7 +70,7 @@ class Family:
     technology: Technology | None
     lut: str
     cells: Mapping[str, Resources]
-    bels: Mapping[str, str]
+    bels: Mapping[str, Resources]
     placer: Tool | None
     logic_cells: bool = False
 
@@ -91,6 +93,8 @@ class Device:
         The clock that the placer aims at if the user names none.
     arguments
         What the place-and-route tool must know.
+    files
+        Files that the arguments name, with their text.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Device:
     capacity: Resources
     clock_mhz: float
     arguments: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
 
     def short(self, used: Resources) -> list[str]:
         """Resources of which the device has fewer than are used."""
@@ -124,10 +129,10 @@ _ECP5 = Family(
         **_each({"multipliers": 1}, "MULT18X18D"),
     },
     bels={
-        "TRELLIS_COMB": "lut",
-        "TRELLIS_FF": "ff",
-        "DP16KD": "ram",
-        "MULT18X18D": "multipliers",
+        "TRELLIS_COMB": {"lut": 1},
+        "TRELLIS_FF": {"ff": 1},
+        "DP16KD": {"ram": 1},
+        "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
 )
@@ -152,10 +157,10 @@ _ICE40 = Family(
         **_each({"multipliers": 1}, "SB_MAC16"),
     },
     bels={
-        "ICESTORM_LC": "lut",
-        "ICESTORM_RAM": "ram",
-        "ICESTORM_SPRAM": "large_ram",
-        "ICESTORM_DSP": "multipliers",
+        "ICESTORM_LC": {"lut": 1},
+        "ICESTORM_RAM": {"ram": 1},
+        "ICESTORM_SPRAM": {"large_ram": 1},
+        "ICESTORM_DSP": {"multipliers": 1},
     },
     placer=NEXTPNR_ICE40,
     logic_cells=True,
@@ -180,10 +185,19 @@ _GOWIN = Family(
             ),
         ),
         **_each({"ram": 1}, "SP", "SPX9", "SDPB", "SDPX9B", "DPB", "DPX9B", "pROM", "pROMX9"),
-        **_each({"multipliers": 1}, "MULT9X9", "MULT18X18"),
-        **_each({"multipliers": 4}, "MULT36X36"),
+        **_each({"multipliers": 1}, "MULT9X9"),
+        **_each({"multipliers": 2}, "MULT18X18"),
+        **_each({"multipliers": 8}, "MULT36X36"),
     },
-    bels={"LUT4": "lut", "DFF": "ff", "BSRAM": "ram"},
+    bels={
+        **_each({"lut": 1}, "LUT4", "ALU"),
+        **_each({"lut": 4}, "RAM16SDP4"),
+        **_each({"ff": 1}, "DFF"),
+        **_each({"ram": 1}, "BSRAM"),
+        **_each({"multipliers": 1}, "MULT9X9"),
+        **_each({"multipliers": 2}, "MULT18X18"),
+        **_each({"multipliers": 8}, "MULT36X36"),
+    },
     placer=NEXTPNR_GOWIN,
 )
 
@@ -231,6 +245,14 @@ def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz
     )
 
 
+_GOWIN_PINS = """\
+IO_LOC "clk" 4;
+IO_LOC "rst" 88;
+IO_LOC "shift_in" 87;
+IO_LOC "shift_out" 15;
+"""
+"""The tool wants a place for every pin; any will do."""
+
 _DEVICES = (
     _ecp5("ecp5-25", "25", 24_288, 56, 28, 130),
     _ecp5("ecp5-45", "45", 43_848, 108, 72, 120),
@@ -249,9 +271,13 @@ _DEVICES = (
         family=_GOWIN,
         part="GW2AR-LV18QN88C8/I7",
         package="QN88, speed grade C8/I7",
-        capacity={"lut": 20_736, "ff": 15_552, "ram": 46, "multipliers": 48},
+        capacity={"lut": 20_736, "ff": 15_552, "ram": 46, "multipliers": 96},
         clock_mhz=90,
-        arguments=("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
+        arguments=(
+            *("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
+            *("--vopt", "cst=pins.cst"),
+        ),
+        files=(("pins.cst", _GOWIN_PINS),),
     ),
     Device(
         name="xc7z020",

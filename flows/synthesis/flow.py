@@ -7,6 +7,7 @@ where it stopped, and a change of the hardware that leaves the RTL alone costs n
 import gzip
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -308,9 +309,11 @@ def require_capacity(found: Synthesis) -> None:
 def pack_design(mapped: Path, device: Device) -> dict[str, int]:
     """Resources of a netlist on the chip, as nextpnr counts them; takes seconds."""
     report = _nextpnr(mapped, device, ["--pack-only"], lambda step: None)
-    return {
-        resource: report["utilization"][bel]["used"] for bel, resource in device.family.bels.items()
-    }
+    packed = Counter[str]()
+    for bel, resources in device.family.bels.items():
+        used = report["utilization"][bel]["used"]
+        packed.update({name: used * count for name, count in resources.items()})
+    return dict(packed)
 
 
 def place_design(
@@ -345,10 +348,11 @@ def _nextpnr(
     assert tool is not None
     files = ["--json", "mapped.json", "--report", "report.json"]
     arguments = [*files, *device.arguments, *options]
-    parts = [tool_version(tool), *arguments, mapped.name]
+    parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
 
     def make(folder: Path) -> Path:
-        (folder / "mapped.json").write_text(read_mapped(mapped))
+        for name, text in {"mapped.json": read_mapped(mapped), **dict(device.files)}.items():
+            (folder / name).write_text(text)
         run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
         return folder / "report.json"
 

@@ -31,7 +31,8 @@ Written by `tilewright synth --ledger` from `flows/synthesis/ledger.jsonl`; do n
 Each row is the whole core: all units, the memory port and the registers. LUT, FF, RAM and
 multipliers are what the chip spends, as nextpnr counts them after packing, with the share of the
 chip; Yosys alone counts for devices without open place and route, which have no clock here. RAM is
-in blocks of 18 Kbit (iCE40: 4 Kbit, then blocks of 256 Kbit). The clock is the median over the
+in blocks of 18 Kbit (iCE40: 4 Kbit, and large ones of 256 Kbit), multipliers are 18x18 (Xilinx:
+DSP48; iCE40: 16x16; Gowin: 9x9, of which an 18x18 one takes two). The clock is the median over the
 placer's seeds, with the least and the greatest. `make area CHECK=1` fails if a figure is more than
 3 % worse than here.
 """
