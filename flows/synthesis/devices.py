@@ -49,6 +49,8 @@ class Family:
         Its vendor's name.
     synthesis
         The Yosys command that maps a design to the family's cells.
+    finish
+        Yosys commands after that one, each followed by a semicolon.
     technology
         The description of the hardware that is synthesised; None for the portable one.
     lut
@@ -73,6 +75,7 @@ class Family:
     bels: Mapping[str, Resources]
     placer: Tool | None
     logic_cells: bool = False
+    finish: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,6 +224,7 @@ def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
         },
         bels={},
         placer=None,
+        finish="autoname; ",
     )
 
 
@@ -283,7 +287,7 @@ _DEVICES = (
         name="xc7z020",
         family=_XILINX7,
         part="XC7Z020 (Zynq-7020)",
-        package="any",
+        package="any package",
         capacity={"lut": 53_200, "ff": 106_400, "ram": 280, "multipliers": 220},
         clock_mhz=100,
     ),
@@ -291,7 +295,7 @@ _DEVICES = (
         name="xczu3eg",
         family=_ULTRASCALE,
         part="XCZU3EG (Zynq UltraScale+)",
-        package="any",
+        package="any package",
         capacity={"lut": 70_560, "ff": 141_120, "ram": 432, "multipliers": 360},
         clock_mhz=200,
     ),

@@ -256,7 +256,7 @@ def map_design(
     """
     commands = (
         f"read_rtlil rtl.il; chformal -remove; {family.synthesis} {options} -top {top}; "
-        "write_json mapped.json"
+        f"{family.finish}write_json mapped.json"
     )
     kept = kept_folder(KIND, TASK) / f"{digest([tool_version(YOSYS), commands, rtl])}-mapped.gz"
 

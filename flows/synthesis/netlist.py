@@ -15,7 +15,7 @@ SCOPE = "$scopeinfo"
 """Type of the cells that Yosys leaves where it has flattened an instance."""
 
 TOP_LEVEL = "(connections)"
-"""Unit of the cells that stand between the units."""
+"""Unit of the cells between the units, and of those without a name."""
 
 _CELL = re.compile(
     r"_(?:TRELLIS_FF|TRELLIS_DPR16X4|TRELLIS_RAMW|TRELLIS_COMB|LUT\d|CCU2C|PFUMX|L6MUX21|"
@@ -87,10 +87,11 @@ def unit_path(name: str, scopes: Set[tuple[str, ...]]) -> tuple[str, ...]:
     scopes
         The paths of all instances.
     """
-    path = tuple(split_name(name)[:-1])
+    *parts, signal = split_name(name)
+    path = tuple(parts)
     while path and path not in scopes:
         path = path[:-1]
-    return path[1:] or ((TOP_LEVEL,) if path else (PINS,))
+    return path[1:] or ((TOP_LEVEL,) if path or not signal else (PINS,))
 
 
 def split_name(name: str) -> list[str]:

@@ -17,7 +17,7 @@ CELLS = {
     "core.act.ram.0.2": "TRELLIS_DPR16X4",
     "core.act.ram.1.0": "DP16KD",
     "core.commands__payload.length_TRELLIS_FF_Q": "TRELLIS_FF",
-    "core.busy_LUT4_Z": "LUT4",
+    "$abc$12$lut$34": "LUT4",
     "before_TRELLIS_FF_Q_17": "TRELLIS_FF",
     "core.gemm.step_PFUMX_Z": "PFUMX",
 }
