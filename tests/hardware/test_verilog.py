@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.errors import DeviceError
 from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
 from tilewright.flows.verify.comparison import DATA_BYTES, time_differences
 from tilewright.flows.verify.programs.random_programs import random_program
@@ -82,6 +83,8 @@ def test_it_runs_programs_like_the_model(readable, seed):
     reference.run(program)
     core, memory = RtlCore(TINY, library=library), MemoryModel()
     run = core.run(encode_program(program, TINY), image, program)
+    with pytest.raises(DeviceError, match="scratchpads of this simulator cannot be read"):
+        core.scratchpads()
     core.close()
     assert np.array_equal(image, reference.memories[Memory.DRAM])
     assert list(time_differences(Timer(program, TINY).run(memory), run)) == []
