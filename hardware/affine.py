@@ -17,11 +17,11 @@ from ..isa.instructions import Instruction
 
 
 class AffineNest(wiring.Component):
-    """Step through an affine loop nest, one iteration per cycle without bubbles.
+    """Step through an affine loop nest, one iteration per cycle.
 
     The first iteration is at the outputs in the cycle after `load`, the next one in the cycle after
-    `advance`. A `load` may coincide with the `advance` of the last iteration. Addresses wrap at
-    their width.
+    `advance`. The wide registers follow `parameters` in every cycle without an iteration, so `load`
+    reaches only a few flags. Addresses wrap at their width.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class AffineNest(wiring.Component):
     Members
     -------
     load : In(1)
-        Take `parameters`; allowed while not `active` or with the last `advance`.
+        Take `parameters`; allowed while not `active`.
     parameters : In(struct)
         `base.<operand>`, and `loops[level].extent_minus_one` and `loops[level].strides.<operand>`.
     advance : In(1)
@@ -142,21 +142,17 @@ class AffineNest(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         depth = range(len(self.levels))
-        remaining = [Signal(self.extent_bits, name=f"remaining_{n}") for n in depth]
         at_start = [Signal(name=f"at_start_{n}") for n in depth]
         # Within a nest the outermost level never restarts, and the innermost one either steps or
         # restarts, so it never stays at its end.
-        extents = {n: Signal(self.extent_bits, name=f"extent_{n}") for n in depth[1:]}
-        single = {n: Signal(name=f"single_{n}") for n in depth[1:]}
+        single = {n: Signal(name=f"single_{n}", reset_less=True) for n in depth[1:]}
         at_end = {n: Signal(name=f"at_end_{n}") for n in depth[:-1]}
 
-        # The level that steps is the innermost one that is not at its end. Between two nests no
-        # level steps, and registers take the parameters: all levels are at their ends then. These
-        # selects fan out to all address bits, so they are registers, computed beside the state
-        # that they describe.
-        ends = [Signal(name=f"ends_{n}", init=n == 0) for n in depth]
+        # The level that steps is the innermost one that is not at its end; after the last iteration
+        # no level steps. These selects fan out to all address bits, so they are registers, computed
+        # beside the state that they describe.
+        ends = [Signal(name=f"ends_{n}") for n in depth]
         steps = [Signal(name=f"steps_{n}") for n in depth]
-        between = ends[0]
         m.d.comb += [
             self.ends.eq(Cat(ends)),
             self.zeros.eq(Cat(at_start)),
@@ -172,6 +168,8 @@ class AffineNest(wiring.Component):
                 *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
             ]
 
+        near = [self._count(m, level, steps[level], ends[level]) for level in depth]
+
         def flag_after_advance(level: int) -> Value:
             """Whether the level is at its end after an advance within the nest."""
             if level == 0:
@@ -180,45 +178,54 @@ class AffineNest(wiring.Component):
                 unless_it_steps = single[level]
             else:
                 unless_it_steps = Mux(ends[level], single[level], at_end[level])
-            return Mux(steps[level], remaining[level] == 1, unless_it_steps)
+            return Mux(steps[level], near[level], unless_it_steps)
 
-        loops = [self.parameters.loops[str(level)] for level in depth]
+        alone = [self.parameters.loops[str(level)].extent_minus_one == 0 for level in depth]
+        with m.If(~self.active):
+            m.d.sync += [register.eq(alone[level]) for level, register in single.items()]
         with m.If(self.load):
-            m.d.sync += self.active.eq(1)
-            m.d.sync += enter([loop.extent_minus_one == 0 for loop in loops])
-            for level, loop in enumerate(loops):
-                m.d.sync += [
-                    remaining[level].eq(loop.extent_minus_one),
-                    at_start[level].eq(1),
-                ]
-            for level in depth[1:]:
-                m.d.sync += [
-                    extents[level].eq(loops[level].extent_minus_one),
-                    single[level].eq(loops[level].extent_minus_one == 0),
-                ]
+            m.d.sync += [self.active.eq(1), *enter(alone)]
+            m.d.sync += [at_start[level].eq(1) for level in depth]
         with m.Elif(self.advance & self.last):
             m.d.sync += self.active.eq(0)
         with m.Elif(self.advance):
             m.d.sync += enter([flag_after_advance(level) for level in depth])
             for level in depth:
                 with m.If(steps[level]):
-                    m.d.sync += [remaining[level].eq(remaining[level] - 1), at_start[level].eq(0)]
-            for level in depth[1:]:
-                with m.If(ends[level]):
-                    m.d.sync += [remaining[level].eq(extents[level]), at_start[level].eq(1)]
+                    m.d.sync += at_start[level].eq(0)
+                with m.Elif(ends[level]):
+                    m.d.sync += at_start[level].eq(1)
 
         for operand, width in self.widths.items():
-            self._run_operand(m, operand, width, steps, between)
+            self._run_operand(m, operand, width, steps)
 
         m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
-        m.d.sync += Assert(
-            ~self.load | ~self.active | (self.advance & self.last), "nest loaded while busy"
-        )
+        m.d.sync += Assert(~self.load | ~self.active, "nest loaded while busy")
         return m
 
-    def _run_operand(
-        self, m: Module, operand: str, width: int, steps: Sequence[Signal], between: Signal
-    ) -> None:
+    def _count(self, m: Module, level: int, steps: Value, ends: Value) -> Signal:
+        """Count a level's iterations; return whether its next step leads to its last iteration."""
+        extent_minus_one = self.parameters.loops[str(level)].extent_minus_one
+        extent = Signal(self.extent_bits, name=f"extent_{level}", reset_less=True)
+        # Two more than the index of the iteration, so the comparison is made a step ahead.
+        ahead = Signal(self.extent_bits, name=f"ahead_{level}", reset_less=True)
+        two = Signal(name=f"two_{level}", reset_less=True)
+        near = Signal(name=f"near_{level}", reset_less=True)
+        with m.If(~self.active):
+            m.d.sync += [
+                extent.eq(extent_minus_one),
+                two.eq(extent_minus_one == 1),
+                near.eq(extent_minus_one == 1),
+            ]
+        with m.Elif(self.advance):
+            m.d.sync += near.eq(Mux(steps, ahead == extent, Mux(ends, two, near)))
+        with m.If(~self.active | (self.advance & ends)):
+            m.d.sync += ahead.eq(2)
+        with m.Elif(self.advance & steps):
+            m.d.sync += ahead.eq(ahead + 1)
+        return near
+
+    def _run_operand(self, m: Module, operand: str, width: int, steps: Sequence[Signal]) -> None:
         """Keep, for each level that moves the operand, the address where its iteration began."""
         moving = [level for level, moved in enumerate(self.levels) if operand in moved]
         base = Signal(width, name=f"{operand}_base", reset_less=True)
@@ -235,7 +242,7 @@ class AffineNest(wiring.Component):
         following = Signal(width, name=f"{operand}_following")
 
         # At most one select is set, so an OR of masked values has the shortest delay.
-        origins = [Mux(between, self.parameters.base[operand], 0)]
+        origins = [Mux(self.active, 0, self.parameters.base[operand])]
         current = base
         for level, selected in enumerate(steps):
             current = starts.get(level, current)
@@ -246,12 +253,14 @@ class AffineNest(wiring.Component):
             following.eq(origin + stride),
         ]
 
-        with m.If(self.load):
+        with m.If(~self.active):
             m.d.sync += base.eq(self.parameters.base[operand])
+            m.d.sync += [
+                strides[level].eq(self.parameters.loops[str(level)].strides[operand])
+                for level in moving
+            ]
         for level in moving:
             inside = Cat(steps[: level + 1]).any()
-            with m.If(self.load):
-                m.d.sync += strides[level].eq(self.parameters.loops[str(level)].strides[operand])
-            with m.If(Mux(between, self.load, self.advance & inside)):
+            with m.If(~self.active | (self.advance & inside)):
                 m.d.sync += starts[level].eq(following)
         m.d.comb += self.addresses[operand].eq(starts[moving[-1]] if moving else base)

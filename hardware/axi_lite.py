@@ -41,8 +41,8 @@ def axi_lite_port(address_bits: int) -> wiring.Signature:
 class AxiLiteRegisters(wiring.Component):
     """Turn bus transfers into one-cycle register accesses; one of each kind at a time.
 
-    A write happens when address and data have both arrived, a read two cycles after its address.
-    The response is always OKAY. Writes of less than a whole register are ignored.
+    A write happens when address and data have both arrived, a read when its value is there. The
+    response is always OKAY. Writes of less than a whole register are ignored.
 
     Parameters
     ----------
@@ -56,8 +56,10 @@ class AxiLiteRegisters(wiring.Component):
         Write `write_data` to the register at `write_offset`.
     write_offset, write_data : Out
     read : Out(1)
-        `read_data` is taken in this cycle for `read_offset`.
+        Read the register at `read_offset`.
     read_offset : Out
+    read_valid : In(1)
+        `read_data` is its value; looked at only while `read`, which ends with it.
     read_data : In(32)
     """
 
@@ -70,6 +72,7 @@ class AxiLiteRegisters(wiring.Component):
                 "write_data": Out(DATA_BITS),
                 "read": Out(1),
                 "read_offset": Out(address_bits),
+                "read_valid": In(1),
                 "read_data": In(DATA_BITS),
             }
         )
@@ -106,7 +109,7 @@ class AxiLiteRegisters(wiring.Component):
         ]
         with m.If(port.arvalid & port.arready):
             m.d.sync += [have_read.eq(1), self.read_offset.eq(_aligned(port.araddr))]
-        with m.If(self.read):
+        with m.If(self.read & self.read_valid):
             m.d.sync += [have_read.eq(0), port.rvalid.eq(1), port.rdata.eq(self.read_data)]
         with m.Elif(port.rready):
             m.d.sync += port.rvalid.eq(0)

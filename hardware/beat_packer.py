@@ -1,7 +1,11 @@
 """Data side of STORE: reads pieces from scratchpads and packs them into beats."""
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
@@ -10,7 +14,7 @@ from ..isa.instructions import Store
 from ..isa.instructions.store import SOURCES
 from ..isa.pipeline import QUEUED_BEATS, READ_LATENCY
 from .axi import write_beat_layout
-from .bytes import mask_between, rotate_bytes
+from .bytes import expand, mask_between, rotate_bytes
 from .pieces import piece_layout
 from .queue import Queue
 
@@ -29,8 +33,9 @@ def read_client(memory: Memory, configuration: Configuration) -> wiring.Signatur
 class BeatPacker(wiring.Component):
     """Read the row of each piece and merge pieces into beats, one piece per cycle.
 
-    A beat is at `beats` `READ_LATENCY` + 3 cycles after its last piece was taken. A piece that ends
-    a beat waits while `QUEUED_BEATS` beats are in flight.
+    A beat is at `beats` `PACKING_CYCLES` cycles after its last piece was taken. A piece that ends a
+    beat waits while `QUEUED_BEATS` beats are in flight. Pieces merge in the memory of the queue,
+    which is written byte by byte.
 
     Members
     -------
@@ -38,7 +43,7 @@ class BeatPacker(wiring.Component):
     act, acc : Out(read_client)
         A row is read in the cycle in which its piece is taken.
     beats : Out(stream of write_beat_layout)
-        Strobes are low for bytes outside all pieces.
+        Strobes are low for bytes outside all pieces, and those bytes have any value.
     """
 
     def __init__(self, configuration: Configuration):
@@ -55,10 +60,7 @@ class BeatPacker(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        bus_bytes = self.configuration.bus_bytes
         clients = [getattr(self, memory.name.lower()) for memory in SOURCES]
-        m.submodules.queue = queue = Queue(write_beat_layout(self.configuration), QUEUED_BEATS)
-        wiring.connect(m, queue.output, wiring.flipped(self.beats))
 
         # A slot of the queue is reserved before the read, so the data never wait.
         piece = self.pieces.payload
@@ -76,79 +78,86 @@ class BeatPacker(wiring.Component):
                 client.address.eq(piece.row),
             ]
 
-        # Pieces are delayed like their rows: through the scratchpad, then one cycle to pick their
-        # bytes from the row, then one cycle to move them into place.
-        valids = Signal(READ_LATENCY + 2)
+        # Pieces are delayed like their rows: through the scratchpad, then three cycles in which
+        # their bytes move into place.
+        valids = Signal(READ_LATENCY + 3)
         m.d.sync += valids.eq(Cat(takes, valids))
         stages = [piece]
-        for cycles in range(1, READ_LATENCY + 3):
+        for cycles in range(1, READ_LATENCY + 4):
             stages.append(Signal(self.layout, name=f"piece_{cycles}", reset_less=True))
             m.d.sync += stages[-1].eq(stages[-2])
-
-        piece = stages[READ_LATENCY]
-        rows = Array(pick_bytes(m, client.data, piece.byte, bus_bytes) for client in clients)
-        picked = Signal(8 * bus_bytes, reset_less=True)
-        m.d.sync += picked.eq(rows[piece.code])
-
-        piece = stages[READ_LATENCY + 1]
-        strobe = mask_between(
-            piece.beat_byte, (piece.beat_byte + piece.bytes_minus_one)[: len(piece.beat_byte)]
-        )
-        placed = Signal.like(picked, reset_less=True)
-        placed_strobe = Signal(bus_bytes, reset_less=True)
-        m.d.sync += [
-            placed.eq(rotate_bytes(picked, piece.rotation) & expand(strobe)),
-            placed_strobe.eq(strobe),
-        ]
-
-        # Bytes outside the strobes are zero, so pieces merge by OR.
-        piece, valid = stages[READ_LATENCY + 2], valids[-1]
-        merged = Signal.like(placed, reset_less=True)
-        merged_strobe = Signal(bus_bytes)
-        beat = queue.input.payload
-        m.d.comb += [
-            beat.data.eq(merged | placed),
-            beat.strobe.eq(merged_strobe | placed_strobe),
-            beat.last.eq(piece.ends_burst),
-            queue.input.valid.eq(valid & piece.ends_beat),
-        ]
-        with m.If(valid):
-            m.d.sync += [
-                merged.eq(Mux(piece.ends_beat, 0, beat.data)),
-                merged_strobe.eq(Mux(piece.ends_beat, 0, beat.strobe)),
-            ]
+        placed = self._move(m, [client.data for client in clients], stages[READ_LATENCY - 1 :])
+        self._merge(m, placed, stages[-2:], valids[-1])
         return m
 
+    def _move(self, m: Module, rows: Sequence[Value], stages: Sequence) -> Value:
+        """Move bytes into place; `stages` begins with the piece in the cycle before its row.
 
-def expand(mask: Value) -> Value:
-    """Repeat every bit eight times: a mask of bits from a mask of bytes."""
-    return Value.cast(Cat(bit.replicate(8) for bit in mask))
+        Byte `i` of a row first goes to place `i` modulo the beat. Two adjacent beat-sized words of
+        the row can contribute, an even and an odd one; all other words are zero in their registers.
+        Then the beat rotates, in two steps.
+        """
+        bus_bytes = self.configuration.bus_bytes
+        beat_bits = (bus_bytes - 1).bit_length()
+        word_of_piece = stages[0].byte[beat_bits:]
+        words: list[list[Value]] = [[], []]
+        for code, row in enumerate(map(Value.cast, rows)):
+            row = row.replicate(-(-8 * bus_bytes // len(row)))
+            for place in range(len(row) // (8 * bus_bytes)):
+                reads = Signal(name=f"reads_{code}_{place}", reset_less=True)
+                word = Signal(8 * bus_bytes, name=f"word_{code}_{place}")
+                near = (word_of_piece == place) | (word_of_piece + 1 == place)
+                m.d.sync += [
+                    reads.eq((stages[0].code == code) & near),
+                    word.eq(Mux(reads, row.word_select(place, 8 * bus_bytes), 0)),
+                ]
+                words[place % 2].append(word)
 
+        byte = stages[1].byte
+        from_odd = Signal(bus_bytes, reset_less=True)
+        if words[1]:
+            starts = Cat(byte[:beat_bits] > place for place in range(bus_bytes))
+            m.d.sync += from_odd.eq(starts ^ byte[beat_bits].replicate(bus_bytes))
+        even, odd = (reduce(or_, parity, Const(0)) for parity in words)
+        chosen = expand(from_odd)
+        picked = Signal(8 * bus_bytes, reset_less=True)
+        m.d.sync += picked.eq((even & ~chosen) | (odd & chosen))
 
-def pick_bytes(m: Module, row: Value, first: Value, bus_bytes: int) -> Value:
-    """Take one beat of bytes from a row, starting at byte `first`.
+        # Half of the rotation before the register, half behind it.
+        half = (beat_bits + 1) // 2
+        turned = Signal(8 * bus_bytes, reset_less=True)
+        m.d.sync += turned.eq(rotate_bytes(picked, stages[3].rotation[:half]))
+        return rotate_bytes(turned, stages[4].rotation[half:], 8 << half)
 
-    Byte `i` of the row goes to place `i` modulo the beat. Two adjacent beat-sized words of the row
-    can contribute. Even and odd words are selected separately, so the two multiplexers together are
-    no larger than one over all words.
-    """
-    row_bytes = len(row) // 8
-    if row_bytes <= bus_bytes:
-        return Value.cast(row.replicate(bus_bytes // row_bytes))
-    beat_bits = (bus_bytes - 1).bit_length()
-    words = [row.word_select(index, 8 * bus_bytes) for index in range(row_bytes // bus_bytes)]
-    word = first[beat_bits : (row_bytes - 1).bit_length()]
-    index_bits = len(word) - 1
-    even = Signal(8 * bus_bytes)
-    odd = Signal(8 * bus_bytes)
-    m.d.comb += [
-        even.eq(Array(words[0::2])[(word[1:] + word[0])[:index_bits]]),
-        odd.eq(Array(words[1::2])[word[1:]]),
-    ]
-    start = first[:beat_bits]
-    return Value.cast(
-        Cat(
-            Mux(word[0] ^ (byte < start), odd.word_select(byte, 8), even.word_select(byte, 8))
-            for byte in range(bus_bytes)
-        )
-    )
+    def _merge(self, m: Module, placed: Value, stages: Sequence, valid: Value) -> None:
+        """Write the bytes of a piece to the last beat of the queue; the end of a beat enters it."""
+        bus_bytes = self.configuration.bus_bytes
+        before, piece = stages
+        layout = data.StructLayout({"strobe": bus_bytes, "last": 1})
+        m.submodules.queue = queue = Queue(layout, QUEUED_BEATS)
+        depth = 1 << (QUEUED_BEATS - 1).bit_length()
+        m.submodules.data = beats = memory.Memory(shape=8 * bus_bytes, depth=depth, init=[])
+        write, read = beats.write_port(granularity=8), beats.read_port(domain="comb")
+
+        strobe = Signal(bus_bytes, reset_less=True)
+        merged_strobe = Signal(bus_bytes)
+        last_byte = (before.beat_byte + before.bytes_minus_one)[: len(before.beat_byte)]
+        m.d.sync += strobe.eq(mask_between(before.beat_byte, last_byte))
+        m.d.comb += [
+            write.en.eq(strobe & valid.replicate(bus_bytes)),
+            write.data.eq(placed),
+            queue.input.valid.eq(valid & piece.ends_beat),
+            queue.input.payload.strobe.eq(merged_strobe | strobe),
+            queue.input.payload.last.eq(piece.ends_burst),
+            queue.output.ready.eq(self.beats.ready),
+            self.beats.valid.eq(queue.output.valid),
+            self.beats.payload.data.eq(read.data),
+            self.beats.payload.strobe.eq(queue.output.payload.strobe),
+            self.beats.payload.last.eq(queue.output.payload.last),
+        ]
+        with m.If(valid):
+            m.d.sync += merged_strobe.eq(Mux(piece.ends_beat, 0, merged_strobe | strobe))
+        with m.If(queue.input.valid):
+            m.d.sync += write.addr.eq(write.addr + 1)
+        with m.If(self.beats.valid & self.beats.ready):
+            m.d.sync += read.addr.eq(read.addr + 1)

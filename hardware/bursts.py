@@ -7,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration
 from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.instructions import Load, Store
+from ..isa.instructions.load import DESTINATIONS
 from ..isa.pipeline import QUEUED_BURSTS
 from .affine import AffineNest
 from .axi import LEN_BITS, WINDOW_BITS
@@ -17,18 +18,29 @@ MEMORY_CODE = {Load: "destination", Store: "source"}
 """Field of the command that selects a scratchpad."""
 
 
-def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
-    """One burst: its address in memory, its place in the scratchpad and its number of bytes.
+def beat_bits(family: type[Load] | type[Store], configuration: Configuration) -> int:
+    """Bits of a byte's place in the longest beat; LOAD fills in beats of the longest row."""
+    bits = (configuration.bus_bytes - 1).bit_length()
+    if family is Store:
+        return bits
+    return max(bits, *((configuration.row_bytes(m) - 1).bit_length() for m in DESTINATIONS))
 
-    `address` and `local` count bytes. `last` marks the final burst of a command. A fill (LOAD only)
-    is one burst per run of any length; it has a `value` and no address.
+
+def burst_layout(family: type[Load] | type[Store], configuration: Configuration):
+    """One burst: its address in memory, its place in the scratchpad and its end.
+
+    `address` and `local` count bytes. The burst ends with byte `end_byte` of its last beat. `last`
+    marks the final burst of a command. A fill (LOAD only) is one burst per run of any length; it
+    has a `value` and no address, and its beats are as long as the longest row or beat.
     """
     command = command_layout(family, configuration)
+    end_bits = beat_bits(family, configuration)
+    length_bits = command["length"].shape.width
     fields = {
         "address": configuration.address_bits,
-        "beats_minus_one": LEN_BITS,
+        "beats_minus_one": max(LEN_BITS, length_bits - end_bits) if family is Load else LEN_BITS,
+        "end_byte": end_bits,
         "local": command["local"].shape,
-        "bytes_minus_one": command["length"].shape,
         "code": command[MEMORY_CODE[family]].shape,
         "last": 1,
     }
@@ -38,10 +50,12 @@ def burst_layout(family: type[Load] | type[Store], configuration: Configuration)
 
 
 class BurstIssuer(wiring.Component):
-    """Unroll commands into runs and cut the runs into bursts, one per cycle without bubbles.
+    """Unroll commands into runs and cut the runs into bursts, one per cycle.
 
-    The first burst is at `bursts` three cycles after its command was accepted. A run whose bytes
-    leave the data window sets `out_of_window`. Neither that run nor any later one is issued.
+    The first burst is at `bursts` three cycles after its command was accepted. The next command is
+    accepted at the earliest in the cycle after the last run of this one has left the nest. A run
+    whose bytes leave the data window sets `out_of_window`. Neither that run nor any later one is
+    issued.
 
     Parameters
     ----------
@@ -87,15 +101,16 @@ class BurstIssuer(wiring.Component):
 
         # Fields of the command that the nest does not keep. They apply to all its runs.
         carried = Signal(self.layout, reset_less=True)
+        length = Signal.like(command.length, reset_less=True)
         room = Signal(signed(WINDOW_BITS + 1), reset_less=True)
         m.d.comb += [
             nest.assign(command, self.family.nests),
-            self.commands.ready.eq(~nest.active | (nest.advance & nest.last)),
+            self.commands.ready.eq(~nest.active),
             nest.load.eq(self.commands.valid & self.commands.ready),
         ]
-        with m.If(nest.load):
+        with m.If(~nest.active):
             m.d.sync += [
-                carried.bytes_minus_one.eq(command.length),
+                length.eq(command.length),
                 carried.code.eq(getattr(command, MEMORY_CODE[self.family])),
                 room.eq(self.data_bytes - command.length - 1),
             ]
@@ -109,12 +124,12 @@ class BurstIssuer(wiring.Component):
         burst_bits = (self.configuration.burst_bytes - 1).bit_length()
         offset = nest.addresses.memory
         run = Signal(self.layout, reset_less=True)
-        end = Signal(max(len(command.length), burst_bits) + 1, reset_less=True)
+        end = Signal(max(len(length), burst_bits) + 1, reset_less=True)
         crosses = Signal(reset_less=True)
         valid = Signal()
         leaves = Signal()
-        first_end = offset[:burst_bits] + carried.bytes_minus_one
         is_fill = carried.fill if fills else Const(0)
+        first_end = Mux(is_fill, 0, offset[:burst_bits]) + length
         ready = Signal()
         stays = Signal(reset_less=True)
         m.d.comb += [
@@ -139,7 +154,7 @@ class BurstIssuer(wiring.Component):
             ]
 
         # Bursts: up to the next boundary, or to the end of the run.
-        beat_bits = (self.configuration.bus_bytes - 1).bit_length()
+        bus_bits = (self.configuration.bus_bytes - 1).bit_length()
         start = run.address[:burst_bits]
         stop = Mux(crosses, (1 << burst_bits) - 1, end)
         burst = queue.input.payload
@@ -147,9 +162,12 @@ class BurstIssuer(wiring.Component):
             queue.input.valid.eq(valid & ~leaves),
             burst.eq(run),
             burst.last.eq(run.last & ~crosses),
-            burst.bytes_minus_one.eq(stop - start),
-            burst.beats_minus_one.eq(stop[beat_bits:burst_bits] - start[beat_bits:]),
+            burst.end_byte.eq(stop[:bus_bits]),
+            burst.beats_minus_one.eq(stop[bus_bits:burst_bits] - start[bus_bits:]),
         ]
+        if fills:
+            with m.If(run.fill):
+                m.d.comb += Cat(burst.end_byte, burst.beats_minus_one).eq(end)
         with m.If(valid & queue.input.ready & crosses & ~leaves):
             m.d.sync += [
                 run.address.eq(Cat(Const(0, burst_bits), run.address[burst_bits:] + 1)),

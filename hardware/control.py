@@ -3,8 +3,8 @@
 Names, offsets and meanings come from `isa.registers`; a test compares each register with it.
 """
 
-from amaranth.hdl import Cat, Const, Module, Shape, Signal, Value
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import CONTRACT_VERSION, Configuration
@@ -14,11 +14,10 @@ from ..isa.registers import (
     OFFSETS,
     REGISTER_SPACE_BYTES,
     REGISTERS,
-    UNIT_COUNTERS,
     Error,
 )
 from .axi_lite import AxiLiteRegisters, axi_lite_port
-from .counters import UnitCounters, increments_signature
+from .counters import CounterBank, counters_of, increments_layout, most_per_cycle
 from .layouts import MASK_BITS
 from .selection import choose
 from .token_gate import state_signature
@@ -60,8 +59,10 @@ class Control(wiring.Component):
         Error of any unit; stays until `clear`.
     dispatched : In(1)
         An instruction goes to its queue.
-    states, increments, tokens : In, per unit
+    states, tokens : In, per unit
         Values that the registers show.
+    increments : In, per unit
+        Increments of the performance counters.
     interrupt : Out(1)
         The run is done, or an error stopped it.
     """
@@ -82,7 +83,11 @@ class Control(wiring.Component):
                 "error": In(Shape.cast(Error)),
                 "dispatched": In(1),
                 "states": In(state_signature(configuration)).array(units),
-                "increments": In(increments_signature(configuration)).array(units),
+                "increments": In(
+                    data.StructLayout(
+                        {unit.name: increments_layout(configuration, unit) for unit in Unit}
+                    )
+                ),
                 "tokens": In(MASK_BITS * COUNT_BITS).array(units),
                 "interrupt": Out(1),
             }
@@ -105,12 +110,7 @@ class Control(wiring.Component):
         commands = written["CONTROL"].replicate(2) & bus.write_data
         error = Signal(Shape.cast(Error))
         self._run(m, commands[0], commands[1], busy, done, error)
-        values = self._values(m, busy, done, error)
-        named = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
-        words = range(REGISTER_SPACE_BYTES // REGISTER_BYTES)
-        table = [values[named[word]] if word in named else Const(0) for word in words]
-        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
-        m.d.comb += bus.read_data.eq(choose(table, index))
+        self._read(m, bus, busy, self._values(busy, done, error))
         return m
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
@@ -153,36 +153,17 @@ class Control(wiring.Component):
                 m.d.sync += [done.eq(0), error.eq(Error.NONE)]
                 m.next = "Idle"
 
-    def _values(self, m: Module, busy: Signal, done: Signal, error: Signal) -> dict[str, Value]:
-        """Return the value of every register."""
-        fetched = Signal(REGISTER_BITS)
-        cycles = Signal(2 * REGISTER_BITS)
-        with m.If(self.clear):
-            m.d.sync += [fetched.eq(0), cycles.eq(0)]
-        with m.Else():
-            m.d.sync += fetched.eq(fetched + self.dispatched)
-            with m.If(busy):
-                m.d.sync += cycles.eq(cycles + 1)
-        status = Cat(busy, done, error != Error.NONE, Const(0, 1), error)
+    def _values(self, busy: Signal, done: Signal, error: Signal) -> dict[str, Value]:
+        """Return the value of every register that is not a counter."""
         values: dict[str, Value] = {
             "ID": Const(MAGIC, REGISTER_BITS),
             "VERSION": Const(CONTRACT_VERSION, REGISTER_BITS),
             "CONFIGURATION": Const(self.configuration.hash, REGISTER_BITS),
             "CONTROL": Const(0, REGISTER_BITS),
-            "STATUS": status,
-            "FETCHED": fetched,
-            "CYCLES_LOW": cycles[:REGISTER_BITS],
-            "CYCLES_HIGH": cycles[REGISTER_BITS:],
+            "STATUS": Cat(busy, done, error != Error.NONE, Const(0, 1), error),
             **{name: getattr(self, name.lower()) for name in SETTINGS},
         }
         for unit in Unit:
-            counters = UnitCounters(self.configuration)
-            m.submodules[f"{unit.name.lower()}_counters"] = counters
-            m.d.comb += [
-                counters.clear.eq(self.clear),
-                counters.enable.eq(busy),
-            ]
-            wiring.connect(m, wiring.flipped(self.increments[unit]), counters.increments)
             state = self.states[unit]
             values[f"{unit.name}_STATE"] = Cat(
                 state.working,
@@ -193,6 +174,44 @@ class Control(wiring.Component):
                 state.queued,
             )
             values[f"{unit.name}_TOKENS"] = self.tokens[unit]
-            for name, count in zip(UNIT_COUNTERS, counters.counts, strict=True):
-                values[f"{unit.name}_{name.upper()}"] = count
         return values
+
+    def _read(self, m: Module, bus, busy: Signal, values: dict[str, Value]) -> None:
+        """Answer reads; every read passes through the counters, whatever its register."""
+        events = {
+            f"{unit.name}_{name.upper()}": most_per_cycle(name, self.configuration)
+            for unit in Unit
+            for name in counters_of(unit)
+        }
+        # The last total stays zero, and the registers of all counters that cannot count show it.
+        m.submodules.counters = counters = CounterBank({**events, "FETCHED": 1, "NONE": 0})
+        m.d.comb += [
+            counters.clear.eq(self.clear),
+            counters.enable.eq(busy),
+            counters.increments.FETCHED.eq(self.dispatched),
+        ]
+        for unit in Unit:
+            for name in counters_of(unit):
+                m.d.comb += counters.increments[f"{unit.name}_{name.upper()}"].eq(
+                    self.increments[unit.name][name]
+                )
+
+        names = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
+        words = [names.get(word, "") for word in range(REGISTER_SPACE_BYTES // REGISTER_BYTES)]
+        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
+        place_of = {name: place for place, name in enumerate(counters.totals)}
+        places = [Const(place_of.get(n, place_of["NONE"]), len(counters.place)) for n in words]
+        shown = Signal(REGISTER_BITS, reset_less=True)
+        is_total = Signal(reset_less=True)
+        decoded = Signal()
+        m.d.sync += [
+            decoded.eq(bus.read & ~counters.answers),
+            counters.place.eq(choose(places, index)),
+            is_total.eq(choose([Const(name not in values, 1) for name in words], index)),
+            shown.eq(choose([values.get(name, Const(0)) for name in words], index)),
+        ]
+        m.d.comb += [
+            counters.ask.eq(decoded),
+            bus.read_valid.eq(counters.answers),
+            bus.read_data.eq(Mux(is_total, counters.total, shown)),
+        ]

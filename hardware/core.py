@@ -149,7 +149,7 @@ class Core(wiring.Component):
         wiring.connect(m, core.retired, gate.retired)
         wiring.connect(m, gate.state, control.states[unit])
         memory_side = unit in (Unit.LOAD, Unit.STORE)
-        state, increments = gate.state, control.increments[unit]
+        state, increments = gate.state, control.increments[unit.name]
         m.d.comb += [
             gate.available.eq(tokens.available[unit]),
             gate.room.eq(tokens.room[unit]),
@@ -168,9 +168,12 @@ class Core(wiring.Component):
                 for bit in range(len(Unit) - 1)
             ),
             increments.wait_signal.eq(state.waiting_to_signal),
-            increments.memory.eq(state.starved),
-            increments.bytes.eq(core.moved_bytes if memory_side else 0),
         ]
+        if memory_side:
+            m.d.comb += [
+                increments.memory.eq(state.starved),
+                increments.bytes.eq(core.moved_bytes),
+            ]
 
     def _connect_scratchpads(self, m, pads: dict[Memory, Scratchpad], units) -> None:
         load, gemm, vector, store = (units[unit] for unit in Unit)

@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Assert, Cat, Module, Mux, Shape, Signal
+from amaranth.hdl import Assert, Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,7 +14,7 @@ from ..isa.instructions import FAMILIES, Halt, Sync, Vector
 from ..isa.pipeline import FETCH_BURSTS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
-from .layouts import dispatch_layout, instruction_fields
+from .layouts import UNIT_BITS, dispatch_layout, instruction_fields
 from .queue import Queue
 
 
@@ -78,8 +78,13 @@ class FetchUnit(wiring.Component):
         running = Signal()
         starts = Signal()
         ends = Signal()
-        reserved = Signal(range(self.buffer_beats + 1))
+        # Places in the buffer, counted without end: those ever reserved, and those freed.
+        place_bits = self.buffer_beats.bit_length()
+        reservations = Signal(place_bits)
+        departures = Signal(place_bits)
+        reserved = Signal(place_bits)
         m.d.comb += [
+            reserved.eq(reservations - departures),
             starts.eq(self.start & ~self.busy & ~self.stop),
             self.busy.eq(running | (reserved != 0)),
         ]
@@ -133,8 +138,10 @@ class FetchUnit(wiring.Component):
             buffer.input.valid.eq(self.beats.valid),
             buffer.input.payload.eq(self.beats.payload),
         ]
+        with m.If(requested):
+            m.d.sync += reservations.eq(reservations + count)
         m.d.sync += [
-            reserved.eq(reserved + Mux(requested, count, 0) - leaves),
+            departures.eq(departures + leaves),
             bursts.eq(bursts + requested - ends_burst),
             Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
         ]
@@ -142,59 +149,74 @@ class FetchUnit(wiring.Component):
         # Words: beats shift in from the top.
         word = Signal(8 * word_bytes(self.configuration), reset_less=True)
         missing = Signal(range(self.word_beats + 1))
-        failed = Signal()
         complete = Signal()
+        failed = Signal()
+        present = Signal()
         taken = Signal()
         shifts = Signal()
+        beat = buffer.output.payload
+        following = Value.cast(Cat(word, beat.data))[self.configuration.bus_bits :]
         m.d.comb += [
-            complete.eq(running & (missing == 0)),
-            shifts.eq(buffer.output.valid & (~complete | taken)),
-            buffer.output.ready.eq(~complete | taken),
+            present.eq(running & complete),
+            buffer.output.ready.eq(~present | taken),
+            shifts.eq(buffer.output.valid & buffer.output.ready),
         ]
         with m.If(starts):
-            m.d.sync += [missing.eq(self.word_beats), failed.eq(0)]
-        with m.Elif(shifts | taken):
-            m.d.sync += missing.eq(Mux(taken, self.word_beats, missing) - shifts)
-        with m.If(shifts):
-            beat = buffer.output.payload
+            m.d.sync += [missing.eq(self.word_beats), complete.eq(0), failed.eq(0)]
+        with m.Elif(taken):
             m.d.sync += [
-                word.eq(Cat(word, beat.data)[self.configuration.bus_bits :]),
-                failed.eq(failed | beat.failed),
+                missing.eq(self.word_beats - shifts),
+                complete.eq(shifts if self.word_beats == 1 else 0),
             ]
+        with m.Elif(shifts):
+            m.d.sync += [missing.eq(missing - 1), complete.eq(missing == 1)]
+        with m.If(shifts):
+            m.d.sync += [word.eq(following), failed.eq(failed | beat.failed)]
 
-        dry = (left_beats == 0) & (reserved == 0) & ~complete
-        self._check(m, word, complete, failed, running & dry, taken, ends)
+        dry = (left_beats == 0) & (reserved == 0) & ~present
+        self._check(m, word, following, shifts, present, failed, running & dry, taken, ends)
         return m
 
-    def _check(self, m: Module, word, complete, failed, dry, taken, ends) -> None:
-        """Issue the word, or end the program."""
-        header = instruction_fields(word, Sync, self.configuration)
-        vector = instruction_fields(word, Vector, self.configuration)
-        is_halt = header.opcode == Halt.opcode
-        is_sync = header.opcode == Sync.opcode
+    def _check(self, m: Module, word, following, shifts, present, failed, dry, taken, ends) -> None:
+        """Issue the word, or end the program; a word is classified while its last beat enters."""
+        header = instruction_fields(following, Sync, self.configuration)
+        vector = instruction_fields(following, Vector, self.configuration)
+        halts = header.opcode == Halt.opcode
         known = reduce(or_, (header.opcode == family.opcode for family in FAMILIES))
         last_code = len(self.configuration.operations) - 1
         meaningless = (header.opcode == Vector.opcode) & (vector.combine > last_code)
-        meaningless |= is_halt & (header.wait | header.signal).any()
+        meaningless |= halts & (header.wait | header.signal).any()
         legal = Signal()
-        m.d.comb += legal.eq(known & ~meaningless)
+        is_halt = Signal()
+        issues = Signal()
+        is_sync = Signal()
+        unit = Signal(UNIT_BITS)
+        with m.If(shifts):
+            m.d.sync += [
+                legal.eq(known & ~meaningless),
+                is_halt.eq(halts),
+                issues.eq(known & ~meaningless & ~halts),
+                is_sync.eq(header.opcode == Sync.opcode),
+                unit.eq(header.target),
+            ]
+            for family in FAMILIES:
+                if family.unit is not None:
+                    with m.If(header.opcode == family.opcode):
+                        m.d.sync += unit.eq(family.unit)
 
         instruction = self.instructions.payload
+        complete_header = instruction_fields(word, Sync, self.configuration)
         m.d.comb += [
             instruction.is_sync.eq(is_sync),
-            instruction.unit.eq(header.target),
-            instruction.wait.eq(header.wait),
-            instruction.signal.eq(header.signal),
+            instruction.unit.eq(unit),
+            instruction.wait.eq(complete_header.wait),
+            instruction.signal.eq(complete_header.signal),
             instruction.word.eq(word),
-            self.instructions.valid.eq(complete & legal & ~is_halt & ~failed & ~self.stop),
+            self.instructions.valid.eq(present & issues & ~failed & ~self.stop),
             taken.eq(self.instructions.valid & self.instructions.ready),
         ]
-        for family in FAMILIES:
-            if family.unit is not None:
-                with m.If(header.opcode == family.opcode):
-                    m.d.comb += instruction.unit.eq(family.unit)
 
-        with m.If(complete & ~self.stop):
+        with m.If(present & ~self.stop):
             with m.If(failed):
                 m.d.comb += ends.eq(1)
                 m.d.sync += self.error.eq(Error.MEMORY_RESPONSE)

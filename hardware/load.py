@@ -4,7 +4,7 @@ Requests run ahead of the data by up to `outstanding_bursts` bursts, across inst
 memory's latency counts only once.
 """
 
-from amaranth.hdl import Assert, Module, Mux, Shape, Signal
+from amaranth.hdl import Assert, Cat, Module, Mux, Shape, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +16,7 @@ from ..isa.instructions.load import DESTINATIONS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
 from .bursts import BurstIssuer, burst_layout
-from .bytes import mask_between, rotate_bytes
+from .bytes import rotate_bytes
 from .in_flight import InFlight
 from .layouts import command_layout
 from .pieces import PieceCutter
@@ -41,10 +41,9 @@ class LoadUnit(wiring.Component):
 
     Timing: the first request is at `requests` three cycles after the command was accepted. The
     others follow cycle by cycle while fewer than `outstanding_bursts` bursts, fills included, are
-    open. A burst is open from its issue to the cycle in which its last piece is taken. The piece of
-    a beat is written in the cycle after it was taken; the first piece of a fill, if nothing
-    precedes it, seven cycles after acceptance. At most `commands_in_flight` commands are in
-    progress.
+    open. A burst is open from its issue to the cycle in which its last piece is taken. A piece is
+    written `PLACING_CYCLES` after it was taken. The first piece of a fill, if nothing precedes it,
+    is taken six cycles after acceptance. At most `commands_in_flight` commands are in progress.
 
     Members
     -------
@@ -136,10 +135,9 @@ class LoadUnit(wiring.Component):
             takes.eq(pieces.valid & (piece.fill | self.beats.valid)),
             pieces.ready.eq(takes),
             self.beats.ready.eq(pieces.valid & ~piece.fill & piece.ends_beat),
-            in_flight.complete.eq(takes & piece.last),
         ]
         m.d.sync += open_bursts.eq(open_bursts + expected.input.valid - (takes & piece.ends_burst))
-        self._write(m, piece, takes)
+        m.d.comb += in_flight.complete.eq(self._write(m, piece, takes))
 
         m.d.comb += [
             self.busy.eq(Mux(halted, open_bursts != 0, in_flight.active)),
@@ -159,27 +157,76 @@ class LoadUnit(wiring.Component):
         )
         return m
 
-    def _write(self, m: Module, piece, takes: Signal) -> None:
-        """Rotate the beat once; every scratchpad gets it repeated or cut to a row, with a mask."""
+    def _write(self, m: Module, piece, takes: Signal) -> Signal:
+        """Rotate the beat, and mask it for every scratchpad; return when a last piece is written.
+
+        Every scratchpad gets the rotated beat repeated or cut to a row. The first cycle makes half
+        of the rotation and classifies the words of the rows, the second one does the rest.
+        """
         bus_bytes = self.configuration.bus_bytes
-        rotated = Signal(8 * bus_bytes, reset_less=True)
+        beat_bits = (bus_bytes - 1).bit_length()
+        half = (beat_bits + 1) // 2
+        data = Value.cast(self.beats.payload.data)
+        amount = piece.rotation[:half]
+        turned = Signal(8 * bus_bytes, reset_less=True)
+        constant = Signal(8, reset_less=True)
+        rest = Signal(beat_bits - half, reset_less=True)
         row = Signal.like(piece.row, reset_less=True)
-        fill = piece.value.replicate(bus_bytes)
+        code = Signal.like(piece.code, reset_less=True)
+        taken = Signal()
+        last = Signal()
         m.d.sync += [
-            rotated.eq(
-                Mux(piece.fill, fill, rotate_bytes(self.beats.payload.data, piece.rotation))
-            ),
+            turned.eq(Mux(piece.fill, 0, rotate_bytes(data, amount))),
+            constant.eq(Mux(piece.fill, piece.value, 0)),
+            rest.eq(piece.rotation[half:]),
             row.eq(piece.row),
+            code.eq(piece.code),
+            taken.eq(takes),
+            last.eq(takes & piece.last),
         ]
-        last_byte = Signal(len(piece.byte))
-        m.d.comb += last_byte.eq(piece.byte + piece.bytes_minus_one)
-        for code, memory in enumerate(DESTINATIONS):
+        placed = Signal(8 * bus_bytes, reset_less=True)
+        placed_row = Signal.like(row, reset_less=True)
+        m.d.sync += [
+            placed.eq(rotate_bytes(turned, rest, 8 << half) | constant.replicate(bus_bytes)),
+            placed_row.eq(row),
+        ]
+
+        # In its first word a piece begins with a byte, in its last word it ends with one, and the
+        # words between are whole. Rows of less than a beat are one word.
+        first_byte = piece.byte
+        last_byte = Signal(len(first_byte))
+        begins = Signal(bus_bytes, reset_less=True)
+        ends = Signal(bus_bytes, reset_less=True)
+        m.d.comb += last_byte.eq(first_byte + piece.bytes_minus_one)
+        first_word, last_word = first_byte[beat_bits:], last_byte[beat_bits:]
+        until = Cat(last_byte[:beat_bits] >= byte for byte in range(bus_bytes))
+        onwards = Cat(first_byte[:beat_bits] <= byte for byte in range(bus_bytes))
+        m.d.sync += [
+            begins.eq(onwards & (until | (first_word != last_word).replicate(bus_bytes))),
+            ends.eq(until),
+        ]
+        for number, memory in enumerate(DESTINATIONS):
             port = getattr(self, memory.name.lower())
             row_bytes = self.configuration.row_bytes(memory)
-            byte_bits = (row_bytes - 1).bit_length()
-            repeats = -(-row_bytes // bus_bytes)
+            words = max(1, row_bytes // bus_bytes)
+            is_first = Signal(words)
+            is_last = Signal(words)
+            bits = (words - 1).bit_length()
+            low, high = first_word[:bits], last_word[:bits]
             m.d.sync += [
-                port.enable.eq(takes & (piece.code == code)),
-                port.mask.eq(mask_between(piece.byte[:byte_bits], last_byte[:byte_bits])),
+                is_first.eq(Cat((low <= w) & ((w < high) | (low == w)) for w in range(words))),
+                is_last.eq(Cat((low < w) & (w <= high) for w in range(words))),
+                port.enable.eq(taken & (code == number)),
             ]
-            m.d.comb += [port.address.eq(row), port.data.eq(rotated.replicate(repeats))]
+            mask = Cat(
+                Mux(
+                    is_first[word],
+                    Mux(is_last[word], -1, begins),
+                    Mux(is_last[word], ends, 0),
+                )[:bus_bytes]
+                for word in range(words)
+            )
+            m.d.sync += port.mask.eq(mask)
+            repeats = -(-row_bytes // bus_bytes)
+            m.d.comb += [port.address.eq(placed_row), port.data.eq(placed.replicate(repeats))]
+        return last

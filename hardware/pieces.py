@@ -4,15 +4,14 @@ A piece lies in one row of a scratchpad and in one beat of the memory port.
 """
 
 from collections.abc import Sequence
-from itertools import permutations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Load, Store
-from .bursts import burst_layout
+from .bursts import beat_bits, burst_layout
 from .selection import choose
 
 
@@ -37,7 +36,7 @@ def piece_layout(
         "byte": _log2(widest),
         "beat_byte": _log2(configuration.bus_bytes),
         "rotation": _log2(configuration.bus_bytes),
-        "bytes_minus_one": max(_log2(widest), _log2(configuration.bus_bytes)),
+        "bytes_minus_one": beat_bits(family, configuration),
         "ends_beat": 1,
         "ends_burst": 1,
         "last": 1,
@@ -91,46 +90,42 @@ class PieceCutter(wiring.Component):
         pieces, piece = self.pieces, self.pieces.payload
         fills = self.family is Load
 
-        # The rest of the burst. `to_*` counts the bytes after the next one, up to the end of the
-        # row, the beat and the burst. In a fill no beat is shorter than a row.
+        # The rest of the burst. `to_row` and `to_beat` count the bytes after the next one, up to
+        # the end of the row, and of the beat or the burst. In a fill no beat is shorter than a row.
         valid = Signal()
         code = Signal.like(burst.code, reset_less=True)
         row = Signal(self.layout["row"].shape, reset_less=True)
         row_end = Signal(self.layout["byte"].shape, reset_less=True)
-        beat_end = Signal(self.layout["bytes_minus_one"].shape, reset_less=True)
-        to_row = Signal.like(row_end, reset_less=True)
-        to_beat = Signal.like(beat_end, reset_less=True)
-        to_burst = Signal.like(burst.bytes_minus_one, reset_less=True)
+        to_row = Signal.like(row_end)
+        beat_end = Signal.like(burst.end_byte)
+        end_byte = Signal.like(beat_end)
+        to_beat = Signal.like(beat_end)
+        beat_byte = Signal(self.layout["beat_byte"].shape, reset_less=True)
+        beats_left = Signal.like(burst.beats_minus_one, reset_less=True)
+        final = Signal(reset_less=True)
         last = Signal(reset_less=True)
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
 
-        # The nearest end terminates the piece. All comparisons and differences are computed in
-        # parallel, so no subtraction waits for a comparison.
-        differences = {}
-        ends = {"row": to_row, "beat": to_beat, "burst": to_burst}
-        for far, near in permutations(ends, 2):
-            difference = Signal.like(ends[far], name=f"{far}_beyond_{near}")
-            m.d.comb += difference.eq(ends[far] - ends[near] - 1)
-            differences[far, near] = difference
-
-        def ends_by(first: str, second: str) -> Value:
-            return ends[first] <= ends[second]
-
-        ends_row = ends_by("row", "beat") & ends_by("row", "burst")
-        ends_beat = ends_by("beat", "row") & ends_by("beat", "burst")
-        ends_burst = ends_by("burst", "row") & ends_by("burst", "beat")
+        # The nearest end terminates the piece.
+        bits = max(len(to_row), len(to_beat)) + 1
+        row_beyond_beat = Signal(bits)
+        beat_beyond_row = Signal(bits)
+        ends_row = Signal()
+        ends_beat = Signal()
+        ends_burst = Signal()
         moves = Signal()
         m.d.comb += [
+            row_beyond_beat.eq(to_row - to_beat - 1),
+            beat_beyond_row.eq(to_beat - to_row - 1),
+            ends_row.eq(row_beyond_beat[-1]),
+            ends_beat.eq(beat_beyond_row[-1]),
+            ends_burst.eq(ends_beat & final),
             moves.eq(~pieces.valid | pieces.ready),
             self.bursts.ready.eq(~valid | (moves & ends_burst)),
         ]
 
-        def beyond(far: str, one: str, other: str) -> Value:
-            near = ends_by(one, other)
-            return Mux(near, differences[far, one], differences[far, other])
-
-        byte, beat_byte = row_end & ~to_row, beat_end & ~to_beat
+        byte = row_end & ~to_row
         with m.If(moves):
             m.d.sync += [
                 pieces.valid.eq(valid),
@@ -139,34 +134,47 @@ class PieceCutter(wiring.Component):
                 piece.byte.eq(byte),
                 piece.beat_byte.eq(beat_byte),
                 piece.rotation.eq(byte - beat_byte if fills else beat_byte - byte),
-                piece.bytes_minus_one.eq(Mux(ends_row, to_row, Mux(ends_burst, to_burst, to_beat))),
-                piece.ends_beat.eq(ends_beat | ends_burst),
+                piece.bytes_minus_one.eq(Mux(ends_row, to_row, to_beat)),
+                piece.ends_beat.eq(ends_beat),
                 piece.ends_burst.eq(ends_burst),
                 piece.last.eq(last & ends_burst),
-                row.eq(Mux(ends_row, row + 1, row)),
-                to_row.eq(Mux(ends_row, row_end, beyond("row", "beat", "burst"))),
-                to_beat.eq(Mux(ends_beat, beat_end, beyond("beat", "row", "burst"))),
-                to_burst.eq(beyond("burst", "row", "beat")),
+                row.eq(row + ends_row),
+                to_row.eq(Mux(ends_row, row_end, row_beyond_beat)),
+                to_beat.eq(beat_beyond_row),
+                beat_byte.eq(beat_byte + to_row + 1),
             ]
+            with m.If(ends_beat):
+                m.d.sync += [
+                    to_beat.eq(Mux(beats_left == 1, end_byte, beat_end)),
+                    beat_byte.eq(0),
+                    beats_left.eq(beats_left - 1),
+                    final.eq(beats_left == 1),
+                ]
             if fills:
                 m.d.sync += [piece.fill.eq(fill), piece.value.eq(value)]
         with m.If(self.bursts.ready):
             row_bits = [_log2(self.configuration.row_bytes(memory)) for memory in self.memories]
             row_ends = [Const((1 << bits) - 1, len(row_end)) for bits in row_bits]
             first_row_end = choose(row_ends, burst.code)
+            bus_end = self.configuration.bus_bytes - 1
+            is_fill = burst.fill if fills else Const(0)
+            first_beat_end = Mux(is_fill, (1 << len(beat_end)) - 1, bus_end)
+            first_byte = Mux(is_fill, 0, burst.address & bus_end)
+            ends_in_beat = burst.beats_minus_one == 0
             m.d.sync += [
                 valid.eq(self.bursts.valid),
                 code.eq(burst.code),
                 row.eq(choose([burst.local >> bits for bits in row_bits], burst.code)),
                 row_end.eq(first_row_end),
                 to_row.eq(first_row_end & ~burst.local),
-                beat_end.eq(self.configuration.bus_bytes - 1),
-                to_beat.eq(~burst.address & (self.configuration.bus_bytes - 1)),
-                to_burst.eq(burst.bytes_minus_one),
+                beat_end.eq(first_beat_end),
+                end_byte.eq(burst.end_byte),
+                to_beat.eq(Mux(ends_in_beat, burst.end_byte, first_beat_end) - first_byte),
+                beat_byte.eq(first_byte),
+                beats_left.eq(burst.beats_minus_one),
+                final.eq(ends_in_beat),
                 last.eq(burst.last),
             ]
             if fills:
                 m.d.sync += [fill.eq(burst.fill), value.eq(burst.value)]
-                with m.If(burst.fill):
-                    m.d.sync += [beat_end.eq(-1), to_beat.eq(-1)]
         return m

@@ -28,10 +28,10 @@ class StoreUnit(wiring.Component):
     """Copy byte runs from a scratchpad to main memory, one piece per cycle.
 
     Timing: the first write address is at `memory` four cycles after the command was accepted. The
-    first row is read two cycles later. A beat is at `memory` `READ_LATENCY` + 4 cycles after its
-    last row was read. Bursts follow each other without bubbles, also across commands, while fewer
-    than `outstanding_bursts` had no response before this cycle. A command is complete when the
-    memory has answered its last burst.
+    first row is read two cycles later. A beat is at `memory` `PACKING_CYCLES` + 1 cycles after
+    its last row was read. Bursts follow each other without bubbles, also across commands, while
+    fewer than `outstanding_bursts` had no response before this cycle. A command is complete when
+    the memory has answered its last burst.
 
     Members
     -------

@@ -38,9 +38,9 @@ def state_signature(configuration: Configuration) -> wiring.Signature:
 class TokenGate(wiring.Component):
     """Hold a unit's instructions until their tokens are available; signal in program order.
 
-    An instruction can start two cycles after it entered. At most one instruction starts and one
-    retires per cycle. A SYNC completes when it starts. Like every instruction, it retires and
-    signals after all instructions before it.
+    An instruction can start two cycles after it entered, and two cycles after the instruction
+    before it. At most one instruction retires per cycle. A SYNC completes when it starts. Like
+    every instruction, it retires and signals after all instructions before it.
 
     Parameters
     ----------
@@ -98,14 +98,20 @@ class TokenGate(wiring.Component):
         m.submodules.started_queue = begun = Queue(entry, self.in_flight)
         wiring.connect(m, wiring.flipped(self.instructions), queue.input)
 
+        # An instruction leaves the queue in the cycle after its start, so that a start moves only a
+        # few registers.
         head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
+        present = Signal()
+        leaves = Signal()
+        m.d.sync += leaves.eq(self.started)
         m.d.comb += [
+            present.eq(queue.output.valid & ~leaves),
             missing.eq(head.wait & ~self.available),
-            startable.eq(queue.output.valid & ~missing.any() & begun.input.ready),
+            startable.eq(present & ~missing.any() & begun.input.ready),
             self.commands.payload.eq(head.command),
             self.commands.valid.eq(startable & ~head.is_sync),
             self.started.eq(startable & (head.is_sync | self.commands.ready)),
-            queue.output.ready.eq(self.started),
+            queue.output.ready.eq(leaves),
             self.consume.eq(Mux(self.started, head.wait, 0)),
             begun.input.valid.eq(self.started),
             begun.input.payload.is_sync.eq(head.is_sync),
@@ -125,9 +131,7 @@ class TokenGate(wiring.Component):
         m.d.comb += [
             self.dry.eq(~queue.output.valid & ~begun.output.valid),
             self.state.working.eq(self.busy),
-            self.state.waiting.eq(
-                Mux(queue.output.valid & ~self.busy & ~begun.output.valid, missing, 0)
-            ),
+            self.state.waiting.eq(Mux(present & ~self.busy & ~begun.output.valid, missing, 0)),
             self.state.waiting_to_signal.eq(complete & ~fits),
             self.state.starved.eq(self.starved),
             self.state.queued.eq(queue.level),

@@ -50,17 +50,19 @@ class TokenCounters(wiring.Component):
         for source in Unit:
             for bit, target in enumerate(peers(source)):
                 back = peers(target).index(source)
-                count = Signal(range(self.limit + 1), name=f"{source.name}_{target.name}".lower())
+                name = f"{source.name}_{target.name}".lower()
+                count = Signal(range(self.limit + 1), name=name)
+                some, full = Signal(name=f"{name}_some"), Signal(name=f"{name}_full")
                 produces, consumes = self.produce[source][bit], self.consume[target][back]
                 m.d.comb += [
-                    self.room[source][bit].eq(count != self.limit),
-                    self.available[target][back].eq(count != 0),
+                    self.room[source][bit].eq(~full),
+                    self.available[target][back].eq(some),
                     self.counts[target][back].eq(count),
                 ]
                 with m.If(produces & ~consumes):
-                    m.d.sync += count.eq(count + 1)
+                    m.d.sync += [count.eq(count + 1), some.eq(1), full.eq(count == self.limit - 1)]
                 with m.If(consumes & ~produces):
-                    m.d.sync += count.eq(count - 1)
+                    m.d.sync += [count.eq(count - 1), some.eq(count != 1), full.eq(0)]
         m.d.sync += [
             Assert(
                 ~(Cat(self.consume) & ~Cat(self.available)).any(),

@@ -58,6 +58,16 @@ FETCH_BUFFERED_WORDS = _constant(
 )
 FETCH_BURSTS = _constant("FETCH_BURSTS", 4, "bursts", "FETCH", "in flight at most")
 
+# Queues ------------------------------------------------------------------------------------------
+
+START_CYCLES = _constant(
+    "START_CYCLES",
+    2,
+    "cycles",
+    "queues",
+    "minimum from the start of one instruction of a unit to that of the next",
+)
+
 # GEMM --------------------------------------------------------------------------------------------
 
 GEMM_REVISIT_STEPS = _constant(
@@ -148,12 +158,19 @@ QUEUED_BURSTS = _constant(
     "LOAD, STORE",
     "that wait between the splitting of a run and the port",
 )
+PLACING_CYCLES = _constant(
+    "PLACING_CYCLES",
+    2,
+    "cycles",
+    "LOAD",
+    "from taking a piece to writing it; a LOAD is complete with its last write",
+)
 READ_BUFFER_BEATS = _constant(
     "READ_BUFFER_BEATS", 2, "beats", "memory port", "that the read buffer holds"
 )
 PACKING_CYCLES = _constant(
     "PACKING_CYCLES",
-    READ_LATENCY + 3,
+    READ_LATENCY + 4,
     "cycles",
     "STORE",
     "from taking a beat's last piece to offering the beat to the port",

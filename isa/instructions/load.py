@@ -39,7 +39,7 @@ class Load(Instruction):
     law: ClassVar[str] = "destination[local + 0..length) = fill ? value : DRAM[memory + 0..length)"
     time: ClassVar[str] = (
         "one piece per cycle once its beat has arrived; a piece is the part of a beat that falls "
-        "in one row of the scratchpad; complete one cycle after the last piece"
+        "in one row of the scratchpad; complete `PLACING_CYCLES` after the last piece"
     )
     operands: ClassVar[tuple[Operand, ...]] = (
         Operand("memory", reads=True),

@@ -17,6 +17,8 @@ from ...isa.pipeline import (
     FETCH_START_CYCLES,
     GEMM_REVISIT_STEPS,
     GEMMS_IN_FLIGHT,
+    PLACING_CYCLES,
+    START_CYCLES,
     VECTORS_IN_FLIGHT,
 )
 from ..memory_model import MemoryModel
@@ -118,13 +120,15 @@ class Model:
         if len(entries) < depth:
             return 0
         if depth == 1:
-            return self.start(entries[-1]) + 1
+            return self.start(entries[-1]) + START_CYCLES
         return self._moved(entries[1 - depth]) + 1
 
     def _moved(self, entry: Entry) -> int:
         """Cycle in which an instruction moves from the queue's memory to its output register."""
-        before = self.start(self.entries[entry.unit][entry.place - 1]) if entry.place else 0
-        return max(entry.entered + 1, before)
+        if not entry.place:
+            return entry.entered + 1
+        before = self.start(self.entries[entry.unit][entry.place - 1])
+        return max(entry.entered + 1, before + START_CYCLES - 1)
 
     # Starts and retirements --------------------------------------------------------------------
 
@@ -253,7 +257,8 @@ class Model:
             reads.end_burst()
         self.load_ends.append(cutter.taken)
         if burst.last:
-            command.last, command.complete = cutter.taken, cutter.taken + 1
+            command.last = cutter.taken
+            command.complete = cutter.taken + PLACING_CYCLES
 
     def _write(self) -> None:
         """Send STORE's next burst, with its data and its response."""

@@ -104,14 +104,14 @@ private:
         const auto depth = std::int32_t(setting.queue_depth);
         if (count < depth) return 0;
         const auto &order = program.of_unit[unit];
-        if (depth == 1) return start(order[count - 1]) + 1;
+        if (depth == 1) return start(order[count - 1]) + START_CYCLES;
         return moved(unit, count - depth + 1) + 1;
     }
 
     // When an instruction moves from the queue's memory to the register at its output.
     Cycle moved(int unit, std::int32_t place) {
         const auto &order = program.of_unit[unit];
-        const Cycle before = place ? start(order[place - 1]) : 0;
+        const Cycle before = place ? start(order[place - 1]) + START_CYCLES - 1 : 0;
         return std::max(times[order[place]].entered + 1, before);
     }
 
@@ -287,7 +287,7 @@ private:
         }
         if (time.first < 0) time.first = first;
         load_ends.push(port.taken);
-        if (burst.last) time.last = port.taken, time.complete = port.taken + 1;
+        if (burst.last) time.last = port.taken, time.complete = port.taken + PLACING_CYCLES;
     }
 
     Cycle read_beats(const Shape &shape, Cycle ready, Cycle entered, Times &time) {
@@ -347,7 +347,7 @@ private:
         load.queued = queued, load.left_nest = left_nest, load.plans = sent;
         load.sent.resume(sent, older, last);
         time.first = first, time.starved += starved;
-        if (!cursor.more()) time.last = port.taken, time.complete = port.taken + 1;
+        if (!cursor.more()) time.last = port.taken, time.complete = port.taken + PLACING_CYCLES;
         return sent > before;
     }
 

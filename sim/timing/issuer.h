@@ -50,7 +50,7 @@ public:
                 next_run();
             }
         }
-        return left_nest;
+        return left_nest + 1;
     }
 
     const Burst *head() {

@@ -154,10 +154,10 @@ class Issuer:
         self.bursts: deque[list[bool]] = deque()
 
     def free(self, command: Entry) -> int:
-        """First cycle in which the nest takes a command: when the last run leaves it."""
+        """First cycle in which the nest takes a command: after the last run has left it."""
         while self.commands[self.command + 1] is not command or self.runs:
             self._step()
-        return self.left_nest
+        return self.left_nest + 1
 
     def head(self) -> Burst | None:
         """The next burst to send; None if all commands so far are done."""

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import or_
 
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 
 from tilewright.hardware.fetch import FetchUnit
 from tilewright.hardware.layouts import instruction_fields
@@ -90,6 +90,21 @@ class FetchBench(ProofBench):
         legal = known & ~unknown & ~(is_halt & (header.wait | header.signal).any())
         present = inside["running"] & (inside["missing"] == 0) & ~fetch.stop
         arrived = present & ~inside["failed"]
+        target = header.target
+        for family in FAMILIES:
+            if family.unit is not None:
+                target = Mux(header.opcode == family.opcode, family.unit, target)
+        classified = (
+            (inside["legal"] == legal)
+            & (inside["is_halt"] == is_halt)
+            & (inside["issues"] == (legal & ~is_halt))
+            & (inside["is_sync"] == (header.opcode == Sync.opcode))
+            & (inside["unit"] == target)
+        )
+        stands = inside["running"] & inside["complete"]
+        self.claim(m, ~stands | classified, "a complete word is classified by its bits")
+        whole = inside["complete"] == (inside["missing"] == 0)
+        self.claim(m, ~inside["running"] | whole, "a word is complete when no beat is missing")
         self.claim(m, offered == (arrived & legal & ~is_halt), "legal words are handed out")
         fates = {
             "halts": (arrived & legal & is_halt, fetch.halted),

@@ -13,7 +13,7 @@ from tilewright.hardware.selection import choose
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
 from tilewright.isa.instructions.store import SOURCES
-from tilewright.isa.pipeline import QUEUED_BEATS, READ_LATENCY
+from tilewright.isa.pipeline import PACKING_CYCLES, QUEUED_BEATS
 
 from .bench import ProofBench, probe
 from .prove import bounded, induction
@@ -57,16 +57,24 @@ class PiecesBench(ProofBench):
             cutter.bursts.payload.eq(self.any(m, "burst", burst.shape())),
             cutter.pieces.ready.eq(self.any(m, "ready")),
         ]
+        bus_bits, end_bits = (bus_bytes - 1).bit_length(), len(burst.end_byte)
+        burst_end = Cat(burst.end_byte, burst.beats_minus_one)
+        bytes_minus_one = Signal(len(burst_end))
+        m.d.comb += bytes_minus_one.eq(burst_end)
+        with m.If(~is_fill):
+            m.d.comb += bytes_minus_one.eq(
+                Cat(burst.end_byte[:bus_bits], burst.beats_minus_one) - first
+            )
         if self.fault != "any length":
-            beats = (first + burst.bytes_minus_one) // bus_bytes
-            self.assume(m, is_fill | (beats == burst.beats_minus_one))
+            after = (burst.beats_minus_one != 0) | (burst.end_byte >= first)
+            self.assume(m, is_fill | (after & (burst.end_byte < bus_bytes)))
 
         # The definition: a piece ends with its row, its beat or its burst. What a fill has for a
         # beat is as long as the longest row, from its first byte on.
         at = Cursor(
             local=Signal(len(piece.row) + 6),
             beat_byte=Signal.like(piece.bytes_minus_one),
-            left=Signal(len(burst.bytes_minus_one)),
+            left=Signal(len(bytes_minus_one)),
             beats_left=Signal.like(burst.beats_minus_one),
         )
         cutting, fill, last = Signal(), Signal(), Signal()
@@ -127,7 +135,7 @@ class PiecesBench(ProofBench):
                 last.eq(burst.last),
                 at.local.eq(burst.local),
                 at.beat_byte.eq(Mux(is_fill, 0, first)),
-                at.left.eq(burst.bytes_minus_one),
+                at.left.eq(bytes_minus_one),
                 at.beats_left.eq(burst.beats_minus_one),
             ]
         shown = cutter.pieces.valid
@@ -151,18 +159,23 @@ class PiecesBench(ProofBench):
             & (inside["last"] == last)
             & (inside.get("fill", Const(0)) == fill)
         )
-        common &= (inside["to_burst"] == at.left) & (inside["to_row"] == to_row)
-        common &= inside["row_end"] == row_bytes - 1
+        common &= (inside["to_row"] == to_row) & (inside["row_end"] == row_bytes - 1)
         if self.family is Load:
             common &= inside["value"] == constant
         self.claim(m, ~cutting | common, "both stand at the same byte")
         same = inside["row"] == row_of(code, at.local)
         self.claim(m, ~cutting | same, "both stand in the same row")
-        beat = (inside["to_beat"] == to_beat) & (inside["beat_end"] == beat_end)
+        beat = (inside["to_beat"] == smallest(to_beat, at.left)) & (inside["beat_end"] == beat_end)
+        beat &= fill | (inside["beat_byte"] == at.beat_byte)
         self.claim(m, ~cutting | beat, "both stand in the same beat")
         self.claim(m, ~cutting | (at.beat_byte <= beat_end), "no byte lies beyond its beat")
-        left = (at.beat_byte + at.left) // bus_bytes
-        self.claim(m, ~cutting | fill | (at.beats_left == left), "beats left hold the bytes left")
+        left = inside["beats_left"]
+        same = (left == at.beats_left) & (inside["final"] == (left == 0))
+        self.claim(m, ~cutting | same, "both count the beats")
+        end = at.beat_byte + at.left
+        in_beats = Mux(fill, end >> end_bits, end >> bus_bits) == left
+        ends = inside["end_byte"] == end & beat_end
+        self.claim(m, ~cutting | (in_beats & ends), "beats left hold the bytes left")
 
 
 @pytest.mark.parametrize("family", [Load, Store])
@@ -203,7 +216,7 @@ class PackerBench(ProofBench):
         # At the end stand the queue, which is proved elsewhere, and in front of it a delay.
         travels = Cat(takes & piece.ends_beat, takes, piece.ends_burst, mask)
         travelling = Const(0)
-        for stage in range(READ_LATENCY + 2):
+        for stage in range(PACKING_CYCLES - 1):
             later = Signal(len(travels), name=f"piece_after_{stage + 1}")
             m.d.sync += later.eq(travels)
             travels = later
@@ -213,7 +226,8 @@ class PackerBench(ProofBench):
         covered = strobes | bytes_of_piece
         with m.If(arrives):
             m.d.sync += strobes.eq(Mux(ends_beat, 0, covered))
-        beat = data.View(packer.beats.payload.shape(), inside["input__payload"])
+        layout = data.StructLayout({"strobe": bus_bytes, "last": 1})
+        beat = data.View(layout, inside["input__payload"])
         enters = inside["input__valid"]
         self.claim(m, enters == ends_beat, "a beat follows the piece that ends it")
         right = (beat.last == ends_burst) & (beat.strobe == covered)
@@ -229,5 +243,5 @@ class PackerBench(ProofBench):
 
 
 def test_every_beat_has_the_strobes_of_its_pieces(prover):
-    prover.proves(PackerBench(), induction(READ_LATENCY + 3))
+    prover.proves(PackerBench(), induction(PACKING_CYCLES))
     prover.reaches(PackerBench(), "as many beats as there is room for", bounded(18))

@@ -50,21 +50,23 @@ class WindowBench(ProofBench):
         accesses = inside["input__valid"] & ~is_fill
         offset = Signal(configuration.address_bits)
         m.d.comb += offset.eq(burst.address - window)
-        length = burst.bytes_minus_one + (3 if self.fault else 1)
+        beat_bits = (configuration.bus_bytes - 1).bit_length()
+        first = burst.address[:beat_bits]
+        burst_end = Cat(burst.end_byte[:beat_bits], burst.beats_minus_one)
+        self.claim(m, ~accesses | (burst_end >= first), "a burst ends after it starts")
+        bytes_minus_one = Signal(len(burst_end))
+        m.d.comb += bytes_minus_one.eq(burst_end - first)
+        length = bytes_minus_one + (3 if self.fault else 1)
         self.claim(m, ~accesses | (offset + length <= size), "every byte lies in the window")
-        end = burst.address[:burst_bits] + burst.bytes_minus_one
+        end = burst.address[:burst_bits] + bytes_minus_one
         self.claim(m, ~accesses | (end < configuration.burst_bytes), "no burst crosses a boundary")
-        beat = configuration.bus_bytes
-        first = burst.address[: (beat - 1).bit_length()]
-        beats = (first + burst.bytes_minus_one) // beat
-        self.claim(m, ~accesses | (beats == burst.beats_minus_one), "as many beats as bytes need")
         self.goal(
             m, accesses & (burst.beats_minus_one == configuration.burst_beats - 1), "a long burst"
         )
 
         # Invariant: `room` belongs to the length, and the rest of a run ends inside the window.
-        carried, run = (data.View(issuer.layout, inside[name]) for name in ("carried", "run"))
-        room = inside["room"] + carried.bytes_minus_one + 1
+        run = data.View(issuer.layout, inside["run"])
+        room = inside["room"] + inside["length"] + 1
         self.claim(m, ~inside["nest.active"] | (room == size), "room is the window less a run")
         to_memory = Const(1)
         if self.family is Load:

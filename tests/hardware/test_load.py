@@ -11,6 +11,7 @@ from tilewright.hardware.load import DESTINATIONS, LoadUnit
 from tilewright.hardware.read_arbiter import ReadArbiter
 from tilewright.isa.configuration import Configuration, Memory
 from tilewright.isa.instructions import Load, Loop
+from tilewright.isa.pipeline import PLACING_CYCLES
 from tilewright.isa.registers import Error
 from tilewright.isa.semantics import Machine
 
@@ -188,7 +189,8 @@ def test_fills_write_a_row_every_cycle_after_the_documented_start():
     bench.run()
     bench.check()
     writes, accepted = bench.scratchpads.write_cycles, bench.source.accepted
-    assert writes == list(range(accepted[0] + 7, accepted[0] + 7 + 23))
+    first = accepted[0] + 6 + PLACING_CYCLES
+    assert writes == list(range(first, first + 23))
     assert bench.retired.cycles == [writes[19], writes[22]]
 
 
@@ -200,7 +202,7 @@ def test_first_beat_is_requested_and_written_after_the_documented_cycles():
     bench.run()
     accepted = bench.source.accepted[0]
     assert bench.memory.requests[0][0] == accepted + 4
-    assert bench.scratchpads.write_cycles == [bench.memory.beat_cycles[0] + 1]
+    assert bench.scratchpads.write_cycles == [bench.memory.beat_cycles[0] + PLACING_CYCLES]
     assert bench.retired.cycles == bench.scratchpads.write_cycles
 
 

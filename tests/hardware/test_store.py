@@ -8,7 +8,7 @@ import pytest
 from tilewright.hardware.store import StoreUnit
 from tilewright.isa.configuration import Configuration, Memory
 from tilewright.isa.instructions import Loop, Store
-from tilewright.isa.pipeline import READ_LATENCY
+from tilewright.isa.pipeline import PACKING_CYCLES, READ_LATENCY
 from tilewright.isa.registers import Error
 from tilewright.isa.semantics import Machine
 
@@ -165,7 +165,7 @@ def test_first_beat_comes_after_the_documented_cycles():
     bench.run()
     accepted = bench.source.accepted[0]
     assert bench.scratchpads.read_cycles[0] - accepted == 6
-    assert bench.memory.beat_cycles[0] - accepted == 6 + READ_LATENCY + 4
+    assert bench.memory.beat_cycles[0] - accepted == 6 + PACKING_CYCLES + 1
     # The response comes a cycle after the beat, and retirement a cycle after the response.
     assert bench.retired.cycles[0] - bench.memory.beat_cycles[0] == 2
 

@@ -76,9 +76,9 @@ REASONS = (
         "operand `b` of an instruction that does not use it: multiplied by zero, never chosen",
     ),
     Reason(
-        r"_counters: ",
-        r"self\.enable & \(increment != 0\)",
-        r"control\.\w+_counters\.bytes",
+        r"counters: ",
+        r"counts & \(increment != 0\)",
+        r"control\.counters\.recent_\w+_BYTES",
         "counts bytes also while no run is on: none move then",
     ),
     Reason(
@@ -180,7 +180,7 @@ REASONS = (
 
 BEYOND_REACH = (
     (
-        r"_counters: .*\[(1[89]|2\d|3[01])\](?! cnot[01] by bit (\d|1[0-7])$)",
+        r"counters: .*\[(1[89]|2\d|3[01])\](?! cnot[01] by bit (\d|1[0-7])$)",
         "an upper bit of a performance counter: it can be seen after more cycles, instructions or "
         "bytes than any stimulus has",
     ),
