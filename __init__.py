@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .compiler import te
     from .compiler.frontend import import_model
-    from .compiler.pytorch import from_torch
+    from .compiler.frontend.pytorch import from_torch
     from .errors import TilewrightError
     from .flows.execution.compile_graph import compile_graph
     from .isa.configuration import DEFAULT, PRESETS, Configuration, load_configuration
@@ -27,7 +27,7 @@ _HOMES = {
     "Session": ".runtime",
     "TilewrightError": ".errors",
     "compile_graph": ".flows.execution.compile_graph",
-    "from_torch": ".compiler.pytorch",
+    "from_torch": ".compiler.frontend.pytorch",
     "import_model": ".compiler.frontend",
     "load": ".runtime",
     "load_configuration": ".isa.configuration",

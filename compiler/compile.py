@@ -11,18 +11,9 @@ from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
 from ..isa.tokens import synthesise_tokens
 from .accelerator.constants import ConstantPool, align
-from .accelerator.lower import Emitted, Lowering
+from .accelerator.lower_schedules import Emitted, Lowering
 from .accelerator.program_size import refuse_huge_programs
-from .bound_report import LayerGap, layer_gap, report_of
-from .candidate_timer import CandidateTimer, Measure
-from .fusion import form_groups
-from .given_schedules import joined, refuse_unknown_layers, with_given
-from .graph import Graph, Node
-from .host import compile_host, host_target, plan_host, report_of_host
-from .memory_plan import MemoryPlan, plan_memory
-from .module import Layer, Module, Segment
-from .options import DEFAULT_OPTIONS, Options
-from .placement import (
+from .assignment import (
     ACCELERATOR,
     DEFAULT_COSTS,
     DEFAULT_PLACEMENT,
@@ -33,8 +24,17 @@ from .placement import (
     placed_layers,
     placement_report,
 )
+from .graph import Graph, Node
+from .host import compile_host, host_target, plan_host, report_of_host
+from .main_memory.memory_plan import MemoryPlan, plan_memory
+from .module import Layer, Module, Segment
+from .options import DEFAULT_OPTIONS, Options
+from .scheduling.bound_report import LayerGap, layer_gap, report_of
+from .scheduling.candidate_timer import CandidateTimer, Measure
+from .scheduling.fusion import form_groups
+from .scheduling.given_schedules import joined, refuse_unknown_layers, with_given
 from .segments import bind, lay_out_segment, lifetimes, partition
-from .transposes import transpose_on_host
+from .transpose_on_host import transpose_on_host
 
 Progress = Callable[[str], None]
 
@@ -187,7 +187,10 @@ def _compile_segment(
     texts: list[str] = []
     for group in groups:
         parts = with_given(group.name, group.output, group.work, schedules)
-        scheduled = [choice.schedule(kernel, configuration) for kernel, choice in parts]
+        scheduled = [
+            timer.schedule(*part) if timer else part[1].schedule(part[0], configuration)
+            for part in parts
+        ]
         for schedule in scheduled:
             lowering.lower(schedule)
         ends.append(len(lowering.stream))

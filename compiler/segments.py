@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from ..errors import CompileError
 from ..isa.configuration import Configuration
 from .accelerator.dma import DramTensor
-from .fusion import Group, Movement, images_that_fit
+from .accelerator.kernels.common import channel_block, padded
+from .accelerator.kernels.first_layer import Image
 from .graph import Graph, Node, accelerated_nodes
-from .kernels.common import channel_block, padded
-from .kernels.first_layer import Image
+from .main_memory.tensor_placement import TensorPlacement, TensorPlacements, place_tensors
 from .module import Binding
 from .options import Options
-from .tensor_placement import TensorPlacement, TensorPlacements, place_tensors
+from .scheduling.fusion import Group, Movement, images_that_fit
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,9 +152,11 @@ class Compute:
         return f"{self.output.name}[{axes}] = {self.body}{tail}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Kernel:
     """One operator: its computes in order, their tensors, and the constants.
+
+    A kernel equals only itself, so that what follows from it can be kept beside it.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
 from .configuration_rules import coupled_defaults, fitted, rules
@@ -29,6 +29,52 @@ class Memory(IntEnum):
     LUT = 3
     ACC = 4
     DRAM = 5
+
+    @property
+    def scratchpad(self) -> "Scratchpad":
+        """The facts of a scratchpad that do not depend on the machine."""
+        return SCRATCHPADS[self]
+
+
+class Scratchpad(NamedTuple):
+    """A scratchpad of every machine.
+
+    Parameters
+    ----------
+    elements
+        Types of its elements.
+    element_bytes
+        Bytes of an element; an element of PARAM is a pair of bias and scale.
+    lanes
+        The parameter with the elements of a row; empty where a row has a fixed number, 4.
+    depth
+        The parameter that makes it larger: rows of a bank, or tables.
+    banks
+        The parameter with the number of banks; empty where there is one.
+    unit, unit_rows
+        What instructions address, in the plural, and its rows, where that is a fixed number.
+    """
+
+    elements: tuple[str, ...]
+    element_bytes: int
+    lanes: str
+    depth: str
+    banks: str = ""
+    unit: str = "rows"
+    unit_rows: int = 1
+
+
+SCRATCHPADS = {
+    Memory.ACT: Scratchpad(("int8",), 1, "lanes_in", "act_depth", "act_banks", "bytes"),
+    Memory.WGT: Scratchpad(("int8",), 1, "lanes_out", "wgt_depth", "wgt_banks", "weight tiles"),
+    Memory.PARAM: Scratchpad(("int32", "float32"), 8, "vector_lanes", "param_depth"),
+    Memory.LUT: Scratchpad(("int8",), 1, "", "lut_tables", "", "tables", 64),
+    Memory.ACC: Scratchpad(("int32",), 4, "lanes_out", "acc_depth", "acc_banks"),
+}
+"""What each scratchpad holds, and the parameters that determine its size."""
+
+LUT_ROW_BYTES = 4
+"""Bytes of a row of LUT."""
 
 
 def _shown(value: object) -> str:
@@ -164,33 +210,18 @@ class Configuration:
 
     def row_bytes(self, memory: Memory) -> int:
         """Bytes of one row of a scratchpad."""
-        return {
-            Memory.ACT: self.lanes_in,
-            Memory.WGT: self.lanes_out,
-            Memory.PARAM: self.vector_lanes * 8,
-            Memory.LUT: 4,
-            Memory.ACC: self.lanes_out * 4,
-        }[memory]
+        held = SCRATCHPADS[memory]
+        return held.element_bytes * getattr(self, held.lanes) if held.lanes else LUT_ROW_BYTES
 
     def banks(self, memory: Memory) -> int:
         """Number of banks of a scratchpad."""
-        return {
-            Memory.ACT: self.act_banks,
-            Memory.WGT: self.wgt_banks,
-            Memory.PARAM: 1,
-            Memory.LUT: 1,
-            Memory.ACC: self.acc_banks,
-        }[memory]
+        banks = SCRATCHPADS[memory].banks
+        return getattr(self, banks) if banks else 1
 
     def depth(self, memory: Memory) -> int:
         """Rows of one bank of a scratchpad."""
-        return {
-            Memory.ACT: self.act_depth,
-            Memory.WGT: self.wgt_depth,
-            Memory.PARAM: self.param_depth,
-            Memory.LUT: self.lut_tables * 64,
-            Memory.ACC: self.acc_depth,
-        }[memory]
+        held = SCRATCHPADS[memory]
+        return getattr(self, held.depth) * held.unit_rows
 
     def rows(self, memory: Memory) -> int:
         """Rows of a scratchpad, all banks together."""
@@ -205,6 +236,16 @@ class Configuration:
         if memory is Memory.DRAM:
             return 1 << self.address_bits
         return self.rows(memory) * self.row_bytes(memory)
+
+    @property
+    def tile_bytes(self) -> int:
+        """Bytes of a weight tile: one weight per product of a cycle."""
+        return self.lanes_in * self.lanes_out
+
+    @property
+    def weight_tiles(self) -> int:
+        """Number of weight tiles that WGT holds."""
+        return self.rows(Memory.WGT) // self.lanes_in
 
     @property
     def depthwise_parts(self) -> int:

@@ -9,6 +9,7 @@ the forms that a flag or a code selects. Tensorisation matches an expression aga
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Op(Enum):
@@ -45,8 +46,7 @@ class Op(Enum):
     ERF = "erf"
 
 
-@dataclass(frozen=True, slots=True)
-class Affine:
+class Affine(NamedTuple):
     """An index: `constant` plus coefficients times axes; `terms` sorted, none zero."""
 
     terms: tuple[tuple[str, int], ...] = ()

@@ -8,11 +8,12 @@ known to be complete. Tokens therefore stay first in, first out.
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from .configuration import Configuration
 from .footprints import Footprint, footprint, footprints_conflict
 from .instructions import Halt, Instruction, Sync, Unit
+from .instructions.common import peers
 
 Pick = Callable[[int], int | None]
 """Chooses one of the given number of instructions that may signal, or None."""
@@ -43,9 +44,7 @@ class _Weaver:
         entry = _Entry(instruction, 0, footprint(instruction, self.configuration))
         unit = instruction.home
         if unit is not None:
-            for other in Unit:
-                if other is unit:
-                    continue
+            for other in peers(unit):
                 window = self.passed[other][self.known[unit][other] :]
                 conflicting = (
                     e for e in reversed(window) if footprints_conflict(e.footprint, entry.footprint)
@@ -118,4 +117,4 @@ def _with_tokens(instruction: Instruction, wait: set[Unit], signal: set[Unit]) -
     """The instruction with these tokens and no others."""
     if instruction.wait == wait and instruction.signal == signal:
         return instruction
-    return replace(instruction, wait=frozenset(wait), signal=frozenset(signal))
+    return instruction.with_tokens(frozenset(wait), frozenset(signal))

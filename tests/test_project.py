@@ -134,7 +134,11 @@ def test_the_advice_to_install_fits_the_installation(monkeypatch, has_pip):
 NOT_FOR_RUNNING = (
     *("onnx", "amaranth", "rich"),
     *("tilewright.compiler.passes", "tilewright.compiler.importers"),
-    *("tilewright.compiler.quantiser", "tilewright.compiler.kernels", "tilewright.flows"),
+    *(
+        "tilewright.compiler.quantiser",
+        "tilewright.compiler.accelerator.kernels",
+        "tilewright.flows",
+    ),
 )
 """What loading and running an artifact on `sim` has no use for."""
 

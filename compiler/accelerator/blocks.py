@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, transfer
 from .dma import Box, DramTensor, copy_runs, fill_bytes
-from .layout import TileLayout
+from .tile_layout import TileLayout
 
 Dimension = tuple[int, int, int]
 """Extent, bytes per step in main memory, bytes per step in the scratchpad."""

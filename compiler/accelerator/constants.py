@@ -1,4 +1,4 @@
-"""Layout of constants in main memory: weights in tile order, interleaved parameters, tables.
+"""Layout of constants in main memory: packed weights, interleaved parameters, tables.
 
 Every chunk that a LOAD fetches is contiguous, so that weights stream in long bursts.
 """
@@ -6,8 +6,6 @@ Every chunk that a LOAD fetches is contiguous, so that weights stream in long bu
 from dataclasses import dataclass, field
 
 import numpy as np
-
-from ...isa.configuration import Configuration
 
 ALIGNMENT_BYTES = 64
 """Alignment of constants and activations, so that no burst is split."""
@@ -39,24 +37,6 @@ class ConstantPool:
     def image(self) -> bytes:
         """All bytes collected; the first one lies at `base`."""
         return b"".join(self.chunks)
-
-
-def pack_weights(weights: np.ndarray, configuration: Configuration) -> bytes:
-    """One chunk in tile order.
-
-    Parameters
-    ----------
-    weights
-        int8[blocks, KH, KW, ci, co].
-
-    Returns
-    -------
-    int8[blocks, co / lanes_out, ci / lanes_in, KH, KW, lanes_in, lanes_out] as bytes.
-    """
-    blocks, kh, kw, ci, co = weights.shape
-    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
-    split = weights.reshape(blocks, kh, kw, ci // lanes_in, lanes_in, co // lanes_out, lanes_out)
-    return np.ascontiguousarray(split.transpose(0, 5, 3, 1, 2, 4, 6)).tobytes()
 
 
 def pack_parameters(bias: np.ndarray | None, scale: np.ndarray | None) -> bytes:

@@ -16,7 +16,7 @@ from ..te.steps import Step
 from ..te.storage_steps import Arena, Precede, Roll
 from ..tensor import Kernel
 from .phases import Phase, Tile
-from .plan import passes_tiles, rows_ahead
+from .tile_plan import passes_tiles, rows_ahead
 
 ACT, WGT, ACC, PARAM, LUT = (
     memory.name for memory in (Memory.ACT, Memory.WGT, Memory.ACC, Memory.PARAM, Memory.LUT)

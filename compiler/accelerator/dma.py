@@ -12,7 +12,7 @@ from ...isa.configuration import Configuration, Memory
 from ...isa.instructions import Instruction, Loop, fill_memory, transfer
 from ...isa.instructions.common import local_bits
 from ..tensor import Patches, Tensor
-from .layout import row_major
+from .tile_layout import row_major
 
 Box = tuple[tuple[int, int], ...]
 """Half-open range per dimension."""

@@ -12,8 +12,7 @@ from ...isa.durations import tile_cycles
 from ...isa.expressions import Read
 from .dma import Box, box_bytes
 from .phases import Phase, box_of
-from .plan import TilePlan, streamed_rows, weight_tiles
-from .scratchpads import wgt_room
+from .tile_plan import TilePlan, streamed_rows, weight_tiles
 
 INSTRUCTION_OVERHEAD_CYCLES = 30
 """Cycles to fill and drain a unit's pipeline."""
@@ -64,7 +63,7 @@ def _crowding(plan: TilePlan, resident: int, configuration: Configuration) -> in
         for step, tile in zip(plan.phases, plan.tiles, strict=True)
         if step.product is not None
     ]
-    room = wgt_room(configuration)
+    room = configuration.weight_tiles
     if len(pieces) < 2 or resident <= room:
         return 0
     return 2 if sum(pieces) > room else int(sum(pieces) + max(pieces) > room)
@@ -91,7 +90,7 @@ class _Units:
         self.instructions = spatial * groups
         if step.product is not None:
             tiles = weight_tiles(step, tile, configuration)
-            room = wgt_room(configuration)
+            room = configuration.weight_tiles
             fits = (chunks * tiles if outer else resident) <= room
             rows = streamed_rows(step, tile, configuration)
             cycles = _passes(step, tile, tiles, rows, configuration) + overhead
@@ -145,7 +144,7 @@ def _loading_weights(
     plan: TilePlan, step: Phase, tile, tiles: int, configuration: Configuration
 ) -> int:
     """Cycles to load a chunk of weights: packed constants, or runs of an activation."""
-    size = tiles * configuration.lanes_in * configuration.lanes_out
+    size = tiles * configuration.tile_bytes
     assert step.weights is not None
     view = plan.kernel.tensors[step.weights.tensor].view
     if view is None:

@@ -8,29 +8,17 @@ ACT never share a bank, because a bank has one read port.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from ...errors import CompileError
-from ...isa.configuration import Configuration, Memory
+from ...isa.configuration import SCRATCHPADS, Configuration, Memory
 from ...isa.expressions import reads_of
-from ..te.nodes import Allocate, Nest, nodes
+from ..te.nodes import Allocate
 from ..te.program import Program
 from .constants import align
 
-ELEMENT_BYTES = {Memory.ACT: 1, Memory.WGT: 1, Memory.LUT: 1, Memory.ACC: 4, Memory.PARAM: 8}
-"""Bytes per element: an element of PARAM is a pair of bias and scale."""
-
 Slot = tuple[str, int]
 """A buffer's name and the number of a slot."""
-
-DEPTHS = {
-    Memory.ACT: "act_depth",
-    Memory.WGT: "wgt_depth",
-    Memory.ACC: "acc_depth",
-    Memory.PARAM: "param_depth",
-    Memory.LUT: "lut_tables",
-}
-"""The parameter that makes a scratchpad larger."""
 
 
 class FixedPlaces:
@@ -59,16 +47,12 @@ class FixedPlaces:
         weight_bytes: Callable[[str, tuple[int, ...]], int],
     ) -> None:
         self.configuration, self.weight_bytes = configuration, weight_bytes
-        self.allocates = {
-            node.tensor.name: node
-            for node in nodes(program.body)
-            if isinstance(node, Allocate) and node.scope != Memory.DRAM.name
-        }
+        self.allocates = program.buffers
         self.partners = partners_of(program)
         self.rivals = self._rivals(program)
         self.bases: dict[Slot, int] = {}
         self.ends: dict[Memory, list[tuple[int, int]]] = {}
-        for memory in ELEMENT_BYTES:
+        for memory in SCRATCHPADS:
             self._place(program.kernel.name, memory)
 
     def base(self, name: str, slot: int) -> int:
@@ -84,8 +68,8 @@ class FixedPlaces:
     def _rivals(self, program: Program) -> set[frozenset[str]]:
         """Pairs of buffers in ACT that the same stage reads."""
         rivals = set()
-        for nest in nodes(program.body):
-            if isinstance(nest, Nest) and nest.compute is not None:
+        for nest in program.nests.values():
+            if nest.compute is not None:
                 names = {read.tensor for read in reads_of(nest.compute.body)} & set(self.allocates)
                 inside = (n for n in names if self.allocates[n].scope == Memory.ACT.name)
                 rivals |= set(map(frozenset, itertools.combinations(inside, 2)))
@@ -108,7 +92,7 @@ class FixedPlaces:
         else:
             raise CompileError(self._too_small(kernel, memory, wanted))
         for key, (start, _) in taken.items():
-            self.bases[key] = start // ELEMENT_BYTES[memory]
+            self.bases[key] = start // memory.scratchpad.element_bytes
         self.ends[memory] = list(taken.values())
 
     def _regions(
@@ -141,16 +125,12 @@ class FixedPlaces:
 
     def _size_bytes(self, memory: Memory, one: Allocate) -> int:
         """Bytes of one slot, rounded up to whole rows."""
-        limits = self.configuration
         if memory is Memory.WGT:
             return self.weight_bytes(one.tensor.name, one.shape)
-        rows: Mapping[Memory, int] = {
-            Memory.ACT: math.lcm(limits.lanes_in, limits.vector_lanes),
-            Memory.ACC: 4 * math.lcm(limits.lanes_out, limits.vector_lanes),
-            Memory.PARAM: 8 * limits.vector_lanes,
-            Memory.LUT: 256,
-        }
-        return align(math.prod(one.shape) * ELEMENT_BYTES[memory], rows[memory])
+        held = memory.scratchpad
+        rows = self.configuration.row_bytes(memory) * held.unit_rows
+        written = self.configuration.vector_lanes * held.element_bytes if held.lanes else rows
+        return align(math.prod(one.shape) * held.element_bytes, math.lcm(rows, written))
 
     def _too_small(self, kernel: str, memory: Memory, wanted) -> str:
         sizes = ", ".join(
@@ -167,7 +147,7 @@ class FixedPlaces:
             f"kernel `{kernel}`: the buffers in {memory.name} ({sizes}) do not fit the "
             f"{self.configuration.size_bytes(memory)} bytes of configuration "
             f"`{self.configuration.name}` in {banks} bank{'s' * (banks > 1)}{ports}; split more, "
-            f"compute copies further inside, or raise `{DEPTHS[memory]}`"
+            f"compute copies further inside, or raise `{memory.scratchpad.depth}`"
         )
 
 
@@ -180,13 +160,11 @@ def partners_of(program: Program) -> dict[str, tuple[str, ...]]:
         When their shapes or slots differ.
     """
     allocates = {
-        node.tensor.name: node
-        for node in nodes(program.body)
-        if isinstance(node, Allocate) and node.scope == Memory.PARAM.name
+        name: node for name, node in program.buffers.items() if node.scope == Memory.PARAM.name
     }
     partners = {}
-    for nest in nodes(program.body):
-        if not isinstance(nest, Nest) or nest.compute is None:
+    for nest in program.nests.values():
+        if nest.compute is None:
             continue
         names = dict.fromkeys(read.tensor for read in reads_of(nest.compute.body))
         pair = [allocates[name] for name in names if name in allocates]

@@ -15,13 +15,10 @@ from ...isa.durations import VECTOR_RESULT_CYCLES, gemm_tail_cycles, tile_cycles
 from ...isa.expressions import Affine, Read
 from ..tensor import Kernel, Tensor
 from .phases import Phase, phases_of
-from .plan import weight_tiles
+from .tile_plan import weight_tiles
 
 UNITS = ("gemm", "vector", "load", "store")
 """The units that share a kernel's work, in the order of the numbers of a `Demand`."""
-
-PARAMETER_BYTES = 8
-"""Bytes per channel in PARAM: bias and scale."""
 
 Indices = tuple[frozenset[int], ...]
 """For each dimension of a tensor, the needed indices."""
@@ -192,8 +189,7 @@ def _tile_load_cycles(kernel: Kernel, step: Phase, configuration: Configuration)
     """Least cycles to load a weight tile; a sliding or padded tile needs only a part."""
     assert step.weights is not None
     partial = step.window is not None or kernel.tensors[step.weights.tensor].view is not None
-    area = configuration.lanes_in * configuration.lanes_out
-    return 0 if partial else _pieces(area, Memory.WGT, configuration)
+    return 0 if partial else _pieces(configuration.tile_bytes, Memory.WGT, configuration)
 
 
 def _vector_cycles(step: Phase, asked: Indices, configuration: Configuration) -> int:
@@ -215,13 +211,14 @@ def _load_cycles(
                 # A value that is read as two operands need be loaded only once.
                 key = kernel.tensors[read.tensor].value or read.tensor, Memory.ACT
                 sizes[key] = max(sizes.get(key, 0), _count(asked[read.tensor]))
-        for read, memory, size in (
-            (step.weights, Memory.WGT, 1),
-            (step.parameters, Memory.PARAM, PARAMETER_BYTES),
-            (step.table, Memory.LUT, 1),
+        for read, memory in (
+            (step.weights, Memory.WGT),
+            (step.parameters, Memory.PARAM),
+            (step.table, Memory.LUT),
         ):
             # An activation used as weights may be padded by filling, without a load.
             if read is not None and kernel.tensors[read.tensor].view is None:
+                size = memory.scratchpad.element_bytes
                 sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
     return sum(_pieces(size, memory, configuration) for (_, memory), size in sizes.items())
 

@@ -4,14 +4,13 @@ from ...errors import CompileError
 from ...isa.checker import check
 from ...isa.configuration import Memory
 from ...isa.tokens import synthesise_tokens
-from ..te.nodes import Allocate, nodes
 from ..te.program import Program
 from ..te.schedule import Schedule
 from .constants import ConstantPool, align
 from .dma import DramTensor
 from .executable import Executable
-from .lower import Lowering
-from .transfers import in_dram
+from .lower_copies import in_dram
+from .lower_schedules import Lowering
 
 
 def lower(schedule: Schedule) -> Executable:
@@ -59,8 +58,7 @@ def lower(schedule: Schedule) -> Executable:
 def _main_memory(program: Program) -> tuple[dict[str, DramTensor], int]:
     """Places for the inputs and for stages in main memory, and their total bytes."""
     kernel = program.kernel
-    written = [node for node in nodes(program.body) if isinstance(node, Allocate)]
-    names = [node.tensor.name for node in written if node.scope == Memory.DRAM.name]
+    names = [name for name, node in program.buffers.items() if node.scope == Memory.DRAM.name]
     dram: dict[str, DramTensor] = {}
     size = 0
     for name in (*kernel.inputs, *names):

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from ...errors import CompileError
 from ...isa.configuration import Memory
 from ...isa.expressions import Match, matches
-from ...isa.instructions import Role
 from ...isa.patterns import PATTERNS, Pattern
 from ..tensor import Compute
-from .sliding import Window, window_of
+from .sliding import window_of
 
 
 def find_pattern(
@@ -49,21 +48,6 @@ def find_pattern(
         or f"compute `{compute.output.name}`: no instruction matches `{compute.body}`; "
         "split it into stages that one instruction each can do"
     )
-
-
-def window_of_compute(compute: Compute) -> tuple[Window, str] | None:
-    """The sliding window of a compute and the tensor of its weights; None without a window."""
-    for pattern in PATTERNS:
-        if not pattern.window:
-            continue
-        for found in matches(pattern.body, compute.body):
-            window = window_of(compute, found)
-            if window is not None:
-                weights = next(
-                    read.tensor for slot, read in found.reads if pattern.role(slot) is Role.WEIGHTS
-                )
-                return window, weights
-    return None
 
 
 def _misplaced(

@@ -1,14 +1,13 @@
 """Assign the loops of a tile to the loop nests of an instruction."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ...isa.instructions import Loop
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A loop over a part of an axis: `extent` steps of `step` indices; a stride per operand."""
 
     axis: str

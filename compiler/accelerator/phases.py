@@ -7,6 +7,7 @@ between phases stay on chip.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from ...errors import CompileError
 from ...isa.expressions import Read, reads_of
@@ -101,6 +102,9 @@ class Phase:
         return self.bias or self.scale
 
 
+_KNOWN: WeakKeyDictionary[Kernel, tuple[Phase, ...]] = WeakKeyDictionary()
+
+
 def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
     """The phases of a kernel, in order.
 
@@ -109,6 +113,13 @@ def phases_of(kernel: Kernel) -> tuple[Phase, ...]:
     CompileError
         When a stage matches no instruction, or no compute finishes a product.
     """
+    found = _KNOWN.get(kernel)
+    if found is None:
+        found = _KNOWN[kernel] = _phases(kernel)
+    return found
+
+
+def _phases(kernel: Kernel) -> tuple[Phase, ...]:
     phases, product = [], None
     for stage in kernel.stages:
         pattern, _ = find_pattern(stage)

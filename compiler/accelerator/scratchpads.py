@@ -14,19 +14,18 @@ from functools import cached_property
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import reads_of
+from ..te.bounds import MatchedInstruction
 from ..te.instances import Buffered
-from ..te.nodes import Allocate, Nest, nodes
+from ..te.nodes import Allocate
 from ..te.program import Program
 from ..te.rolling import Rolling
-from ..te.stages import REGISTER
 from ..tensor import Compute
 from .arena import Piece, ScratchpadArena
 from .dma import Box
 from .fixed_places import FixedPlaces, partners_of
-from .layout import TileLayout, dense_places, row_major
-from .matching import window_of_compute
 from .regions import Region, RegionRequest, divide_act
 from .sliding import Window, lane_channels
+from .tile_layout import TileLayout, dense_places, row_major
 from .weights import WeightLayout, weight_layout
 
 
@@ -55,16 +54,11 @@ class Scratchpads:
             Memory.ACT: ScratchpadArena(
                 configuration.size_bytes(Memory.ACT), row=configuration.row_bytes(Memory.ACT)
             ),
-            Memory.WGT: ScratchpadArena(wgt_room(configuration)),
+            Memory.WGT: ScratchpadArena(configuration.weight_tiles),
             Memory.PARAM: ScratchpadArena(configuration.param_depth),
             Memory.LUT: ScratchpadArena(configuration.lut_tables),
         }
         return Scratchpads(configuration, arenas, itertools.cycle(range(configuration.acc_banks)))
-
-
-def wgt_room(configuration: Configuration) -> int:
-    """Number of weight tiles that WGT holds."""
-    return configuration.rows(Memory.WGT) // configuration.lanes_in
 
 
 @dataclass(slots=True)
@@ -107,6 +101,8 @@ class BufferPlacer:
         The kernel's loop program.
     computes
         The kernel's computing stages, in order.
+    instructions
+        The instructions of these stages.
     arena
         Whether buffers use an arena.
     scratchpads
@@ -122,22 +118,18 @@ class BufferPlacer:
         self,
         program: Program,
         computes: tuple[Compute, ...],
+        instructions: Mapping[str, MatchedInstruction],
         arena: bool,
         scratchpads: Scratchpads,
     ) -> None:
         self.program, self.scratchpads = program, scratchpads
         self.configuration = scratchpads.configuration
-        self.copies = {
-            node.stage: node
-            for node in nodes(program.body)
-            if isinstance(node, Nest) and node.compute is None
-        }
-        self.allocates = {
-            node.tensor.name: node
-            for node in nodes(program.body)
-            if isinstance(node, Allocate) and node.scope not in (Memory.DRAM.name, REGISTER)
-        }
-        self.windows = _windows(computes)
+        self.copies = {name: nest for name, nest in program.nests.items() if nest.compute is None}
+        self.allocates = program.buffers
+        self.windows: dict[str, Window] = {}
+        for name, matched in instructions.items():
+            if matched.window is not None:
+                self.windows[name] = self.windows[matched.weights] = matched.window
         self.partners = partners_of(program)
         self.fixed: FixedPlaces | None = None
         self.layouts: dict[tuple[str, tuple[int, ...]], WeightLayout] = {}
@@ -160,8 +152,7 @@ class BufferPlacer:
 
     def weight_bytes(self, name: str, shape: tuple[int, ...]) -> int:
         """Size of a weight buffer in bytes."""
-        area = self.configuration.lanes_in * self.configuration.lanes_out
-        return self.weights(name, shape).tiles * area
+        return self.weights(name, shape).tiles * self.configuration.tile_bytes
 
     def allocate(self, buffered: Buffered) -> Placed:
         """Place a buffer; its data may be on chip already.
@@ -207,10 +198,16 @@ class BufferPlacer:
     def _wgt(self, name: str, buffered: Buffered) -> Placed:
         lows, sizes = _split(buffered.held)
         layout = self.weights(name, sizes)
-        area = self.configuration.lanes_in * self.configuration.lanes_out
         room = self._limited(Memory.WGT, buffered.allocate.slots)
         piece, missing = self._take(Memory.WGT, name, buffered.held, layout.tiles, (0, room))
-        return Placed(Memory.WGT, piece.base * area, lows, layout.places, missing, piece)
+        return Placed(
+            Memory.WGT,
+            piece.base * self.configuration.tile_bytes,
+            lows,
+            layout.places,
+            missing,
+            piece,
+        )
 
     def _param(self, name: str, buffered: Buffered) -> Placed:
         lows, sizes = _split(buffered.held)
@@ -253,11 +250,10 @@ class BufferPlacer:
     ) -> tuple[Piece, bool]:
         low, high = room
         if size > high - low:
-            unit = {Memory.WGT: "weight tiles", Memory.PARAM: "rows", Memory.LUT: "tables"}
             raise CompileError(
                 f"kernel `{self.program.kernel.name}`: `{name}` takes {size} "
-                f"{unit.get(memory, 'bytes')} of {memory.name}, which has room for {high - low}; "
-                f"split more or raise `{memory.name.lower()}_depth`"
+                f"{memory.scratchpad.unit} of {memory.name}, which has room for {high - low}; "
+                f"split more or raise `{memory.scratchpad.depth}`"
             )
         key = (self.program.kernel.output.name, name, box) if name in self.copies else None
         return self.scratchpads.arenas[memory].take(key, size, room)
@@ -375,17 +371,6 @@ def accumulator_places(
 
 PIXELS = 3
 """Dimensions before the channels of a kernel: batch, row and column."""
-
-
-def _windows(computes: tuple[Compute, ...]) -> dict[str, Window]:
-    """The sliding windows of products, by the tensors of their sums and weights."""
-    windows: dict[str, Window] = {}
-    for compute in computes:
-        found = window_of_compute(compute)
-        if found is not None:
-            window, weights = found
-            windows[compute.output.name] = windows[weights] = window
-    return windows
 
 
 def _split(box: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -6,7 +6,7 @@ outer loop of the last phase. Only legal candidates are compared. The choice is 
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 
 from ...errors import CompileError
@@ -16,7 +16,7 @@ from ..tensor import Kernel
 from .default_schedule import default_steps
 from .estimate import estimate
 from .phases import Phase, Tile, phases_of
-from .plan import TilePlan, make_plan, passes_tiles, tile_fits
+from .tile_plan import TilePlan, make_plan, passes_tiles, tile_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,35 @@ class Candidate:
     estimated_cycles: int
     depth: int = 0
 
-    def schedule(self, kernel: Kernel, configuration: Configuration) -> Schedule:
+    def schedule(
+        self,
+        kernel: Kernel,
+        configuration: Configuration,
+        alike: MutableMapping[object, Schedule] | None = None,
+    ) -> Schedule:
         """The schedule steps for this candidate.
+
+        Parameters
+        ----------
+        alike
+            Schedules of other candidates for this kernel and configuration, by what determines the
+            form of their steps; this schedule may be added.
 
         Raises
         ------
         ScheduleError
             When the candidate belongs to another kernel.
         """
-        schedule = Schedule(kernel, configuration)
         tiles = tuple(map(dict, self.tiles))
         phases = phases_of(kernel)
-        schedule.apply(*default_steps(kernel, phases, tiles, self.channels_outer, self.depth))
+        steps = default_steps(kernel, phases, tiles, self.channels_outer, self.depth)
+        form = self.channels_outer, self.depth > 0
+        if alike is not None and form in alike:
+            return alike[form].with_numbers(steps)
+        schedule = Schedule(kernel, configuration)
+        schedule.apply(*steps)
+        if alike is not None:
+            alike[form] = schedule
         return schedule
 
     def plan(self, kernel: Kernel, configuration: Configuration) -> TilePlan:

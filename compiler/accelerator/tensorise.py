@@ -15,12 +15,12 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Affine, Match, Read, Slot
 from ...isa.instructions import Instruction, Loop, Role
-from ...isa.patterns import Pattern, patterns_of
+from ...isa.patterns import Pattern
+from ..te.bounds import MatchedInstruction
 from ..tensor import Compute
-from .layout import Buffer
-from .matching import find_pattern, lane_axes
 from .nests import Part, sort_into_nests
-from .sliding import Window, window_of
+from .sliding import Window
+from .tile_layout import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,134 +61,180 @@ class Form:
         return instructions
 
 
-def tensorise(
-    compute: Compute,
-    tile: Mapping[str, int],
-    buffers: Mapping[str, Buffer],
-    configuration: Configuration,
-    accumulate: bool = False,
-) -> list[Instruction]:
-    """Instructions that compute one tile; see `form_of`."""
-    return form_of(compute, tile, buffers, configuration, accumulate).at(buffers)
-
-
-def form_of(
-    compute: Compute,
-    tile: Mapping[str, int],
-    buffers: Mapping[str, Buffer],
-    configuration: Configuration,
-    accumulate: bool = False,
-) -> Form:
-    """The instructions that compute one tile, without addresses.
+class Tensoriser:
+    """Makes the instructions of a compute whose operands lie in given memories.
 
     Parameters
     ----------
+    matched
+        The compute's instruction.
     compute
         The whole compute.
-    tile
-        Extent of every axis inside the tile, reductions included.
-    buffers
-        The layout of every tensor's tile, including the output's. Their addresses are ignored.
-    accumulate
-        Add to the output instead of overwriting it, for later chunks of a split reduction.
+    memories
+        The memory of every tensor that it reads or writes.
+    configuration
+        The machine.
 
     Raises
     ------
     CompileError
-        When no instruction matches, or the instruction cannot reach an operand.
+        When two operands cannot be one.
     """
-    places = {name: buffer.memory for name, buffer in buffers.items()}
-    pattern, found = find_pattern(compute, places, patterns_of(configuration))
-    family = pattern.family
-    settings: dict[str, Any] = {**pattern.fields, **dict(found.fields)}
-    if accumulate:
-        settings[family.continue_field] = 1
-    bound = _bind(pattern, compute, found)
-    names = [operand.name for operand in family.operands]
-    tables = {}
-    for slot, read in bound.values():
-        memory = buffers[read.tensor].memory
-        settings.update(pattern.places[slot.operand][memory])
-        if memory is Memory.LUT:
-            tables[slot.operand] = read.tensor
-    known = {field.name for field in fields(family)}
-    settings = {name: value for name, value in settings.items() if name in known}
-    origin: dict[str, Any] = dict.fromkeys(names, 0)
-    plain = family(**settings, **origin)
-    granules = {name: _granule(plain, name, configuration) for name in names if name in bound}
-    steps = dict.fromkeys(granules, 0)
-    lanes = {
-        axis: getattr(configuration, pattern.lanes[lane])
-        for lane, axis in lane_axes(pattern, compute, found).items()
-        if axis is not None
-    }
-    channel_parts: list[dict[str, int]] = [{}]
-    window = window_of(compute, found) if pattern.window else None
-    if window is None:
-        parts = _parts(compute, tile, lanes, bound, buffers, names, granules)
-    else:
-        lanes = {compute.axes[-1].name: configuration.lanes_in}
-        still = {**tile, window.column: 1, window.tap: 1}
-        parts = _parts(compute, still, lanes, bound, buffers, names, granules)
-        parts += _sliding_parts(window, tile, family, bound, buffers, granules, configuration)
-        steps[family.operand_of(Role.ACCUMULATOR)] = 1 - window.taps(configuration)
-        channel_parts = _channel_parts(compute, family, bound, buffers, granules, configuration)
-    nests, unrolled = sort_into_nests(family, parts, names, configuration)
-    variants = tuple(
-        {
-            **part,
-            **{name: moved + part.get(name, 0) for name, moved in zip(names, offsets, strict=True)},
+
+    def __init__(
+        self,
+        matched: MatchedInstruction,
+        compute: Compute,
+        memories: Mapping[str, Memory],
+        configuration: Configuration,
+    ) -> None:
+        self.compute, self.configuration = compute, configuration
+        pattern, found = matched.pattern, matched.found
+        self.family = family = pattern.family
+        self.reads, slots = _bind(pattern, compute, found)
+        self.names = [operand.name for operand in family.operands]
+        settings: dict[str, Any] = {**pattern.fields, **dict(found.fields)}
+        self.tables = {}
+        for slot, read in zip(slots, self.reads.values(), strict=True):
+            memory = memories[read.tensor]
+            settings.update(pattern.places[slot.operand][memory])
+            if memory is Memory.LUT:
+                self.tables[slot.operand] = read.tensor
+        known = {field.name for field in fields(family)}
+        self.settings = {name: value for name, value in settings.items() if name in known}
+        origin: dict[str, Any] = dict.fromkeys(self.names, 0)
+        plain = family(**self.settings, **origin)
+        self.granules = {
+            name: _granule(plain, name, configuration) for name in self.names if name in self.reads
         }
-        for offsets, part in itertools.product(unrolled, channel_parts)
-    )
-    operands = {
-        name: (bound[name][1].tensor, granule, steps[name]) for name, granule in granules.items()
-    }
-    return Form(family, settings, nests, operands, tables, variants)
-
-
-def _sliding_parts(
-    window: Window, tile, family, bound, buffers, granules, configuration
-) -> list[Part]:
-    """The innermost loop that streams a row, and the loop over groups of taps."""
-    stream, weights, sums = map(family.operand_of, (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR))
-
-    def pixel(operand: str) -> int:
-        """Address steps from one pixel of a row to the next."""
-        placement = buffers[bound[operand][1].tensor].axes[window.column]
-        return placement.inner // window.stride // granules[operand]
-
-    def strides(moved: Mapping[str, int]) -> tuple[int, ...]:
-        return tuple(moved.get(operand.name, 0) for operand in family.operands)
-
-    count, step = window.groups(configuration)
-    steps = window.steps(tile[window.column], configuration)
-    if steps > 1 << configuration.extent_bits:
-        raise CompileError(f"a row of {steps} pixels is too long for one loop; cut the columns")
-    along = strides({stream: pixel(stream), sums: pixel(sums)})
-    row = Part(window.column, steps, 1, along, False)
-    groups = Part(window.tap, count, 1, strides({stream: step * pixel(stream), weights: 1}), True)
-    return [row, groups] if count > 1 else [row]
-
-
-def _channel_parts(
-    compute, family, bound, buffers, granules, configuration
-) -> list[dict[str, int]]:
-    """Offsets and field of each group of `lanes_out` channels in a wider row of the stream."""
-    variants = []
-    for part in range(configuration.depthwise_parts):
-        channels = part * configuration.lanes_out
-        moved = {
-            name: _stride(bound, buffers, granules, name, compute.axes[-1].name, channels)
-            for name in map(family.operand_of, (Role.WEIGHTS, Role.ACCUMULATOR))
-            if part
+        self.window = matched.window
+        self.lanes = {
+            axis: getattr(configuration, parameters[0])
+            for axis, parameters in matched.lanes.items()
         }
-        variants.append({family.lane_group_field: part, **moved})
-    return variants
+
+    def form(
+        self, tile: Mapping[str, int], buffers: Mapping[str, Buffer], accumulate: bool = False
+    ) -> Form:
+        """The instructions that compute one tile, without addresses.
+
+        Parameters
+        ----------
+        tile
+            Extent of every axis inside the tile, reductions included.
+        buffers
+            The layout of every tensor's tile, including the output's. Their addresses are ignored.
+        accumulate
+            Add to the output instead of overwriting it, for later chunks of a split reduction.
+
+        Raises
+        ------
+        CompileError
+            When the instruction cannot reach an operand.
+        """
+        family, window = self.family, self.window
+        steps = dict.fromkeys(self.granules, 0)
+        channel_parts: list[dict[str, int]] = [{}]
+        if window is None:
+            parts = self._parts(tile, buffers)
+        else:
+            parts = self._parts({**tile, window.column: 1, window.tap: 1}, buffers)
+            parts += self._sliding_parts(window, tile, buffers)
+            steps[family.operand_of(Role.ACCUMULATOR)] = 1 - window.taps(self.configuration)
+            channel_parts = self._channel_parts(buffers)
+        nests, unrolled = sort_into_nests(family, parts, self.names, self.configuration)
+        variants = tuple(
+            {
+                **part,
+                **{
+                    name: moved + part.get(name, 0)
+                    for name, moved in zip(self.names, offsets, strict=True)
+                },
+            }
+            for offsets, part in itertools.product(unrolled, channel_parts)
+        )
+        operands = {
+            name: (self.reads[name].tensor, granule, steps[name])
+            for name, granule in self.granules.items()
+        }
+        settings = {**self.settings, family.continue_field: 1} if accumulate else self.settings
+        return Form(family, settings, nests, operands, self.tables, variants)
+
+    def _sliding_parts(
+        self, window: Window, tile: Mapping[str, int], buffers: Mapping[str, Buffer]
+    ) -> list[Part]:
+        """The innermost loop that streams a row, and the loop over groups of taps."""
+        roles = (Role.STREAM, Role.WEIGHTS, Role.ACCUMULATOR)
+        stream, weights, sums = map(self.family.operand_of, roles)
+
+        def pixel(operand: str) -> int:
+            """Address steps from one pixel of a row to the next."""
+            placement = buffers[self.reads[operand].tensor].axes[window.column]
+            return placement.inner // window.stride // self.granules[operand]
+
+        def strides(moved: Mapping[str, int]) -> tuple[int, ...]:
+            return tuple(moved.get(name, 0) for name in self.names)
+
+        count, step = window.groups(self.configuration)
+        steps = window.steps(tile[window.column], self.configuration)
+        if steps > 1 << self.configuration.extent_bits:
+            raise CompileError(f"a row of {steps} pixels is too long for one loop; cut the columns")
+        along = strides({stream: pixel(stream), sums: pixel(sums)})
+        row = Part(window.column, steps, 1, along, False)
+        taps = strides({stream: step * pixel(stream), weights: 1})
+        return [row, Part(window.tap, count, 1, taps, True)] if count > 1 else [row]
+
+    def _channel_parts(self, buffers: Mapping[str, Buffer]) -> list[dict[str, int]]:
+        """Offsets and field of each group of `lanes_out` channels in a wider row of the stream."""
+        variants = []
+        for part in range(self.configuration.depthwise_parts):
+            channels = part * self.configuration.lanes_out
+            moved = {
+                name: self._stride(buffers, name, self.compute.axes[-1].name, channels)
+                for name in map(self.family.operand_of, (Role.WEIGHTS, Role.ACCUMULATOR))
+                if part
+            }
+            variants.append({self.family.lane_group_field: part, **moved})
+        return variants
+
+    def _parts(self, tile: Mapping[str, int], buffers: Mapping[str, Buffer]) -> list[Part]:
+        """All loops of the tile, outermost first: data axes in order, then reductions."""
+        parts = []
+        for axis in (*self.compute.axes, *self.compute.reductions):
+            reduced = axis in self.compute.reductions
+            extent, lane = tile[axis.name], self.lanes.get(axis.name, 1)
+            layouts = (buffers[read.tensor].axes.get(axis.name) for read in self.reads.values())
+            blocks = {layout.block for layout in layouts if layout is not None}
+            cuts = [*sorted({lane} | {block for block in blocks if lane < block < extent}), extent]
+            levels = []
+            for step, limit in itertools.pairwise(cuts):
+                if limit % step:
+                    raise CompileError(
+                        f"compute `{self.compute.output.name}`: axis `{axis.name}` of {extent} "
+                        f"cannot be cut into whole blocks of {step}"
+                    )
+                if limit == step:
+                    continue
+                strides = tuple(self._stride(buffers, name, axis.name, step) for name in self.names)
+                levels.append(Part(axis.name, limit // step, step, strides, reduced))
+            parts += reversed(levels)
+        return parts
+
+    def _stride(self, buffers: Mapping[str, Buffer], operand: str, axis: str, step: int) -> int:
+        if operand not in self.reads:
+            return 0
+        tensor = self.reads[operand].tensor
+        placement = buffers[tensor].axes.get(axis)
+        if placement is None:
+            return 0
+        moved = placement.stride(step)
+        if moved is None:
+            raise CompileError(f"tensor `{tensor}`: axis `{axis}` cannot move by {step}")
+        return _divide(moved, self.granules[operand], tensor)
 
 
-def _bind(pattern: Pattern, compute: Compute, found: Match) -> dict[str, tuple[Slot, Read]]:
-    """Reads by operand; `param.bias` and `param.scale` share the operand `param`."""
+def _bind(pattern: Pattern, compute: Compute, found: Match) -> tuple[dict[str, Read], list[Slot]]:
+    """The read of each operand, and its slot; `param.bias` and `param.scale` share `param`."""
     own = Read(compute.output.name, tuple(Affine.of(**{axis.name: 1}) for axis in compute.axes))
     bound = {pattern.output.operand: (pattern.output, own)}
     for slot, read in found.reads:
@@ -199,59 +245,16 @@ def _bind(pattern: Pattern, compute: Compute, found: Match) -> dict[str, tuple[S
                 f"operand `{name}` and must have the same index"
             )
         bound[name] = (slot, read)
-    return bound
+    return {name: read for name, (_, read) in bound.items()}, [slot for slot, _ in bound.values()]
 
 
 def _granule(plain: Instruction, operand: str, configuration: Configuration) -> int:
     """Elements that one address step of an operand stands for."""
-    memory = plain.memory_of(operand)
-    element = {Memory.ACC: 4, Memory.PARAM: 8}.get(memory, 1)
-    return plain.granule_bytes(operand, configuration) // element
+    size = plain.memory_of(operand).scratchpad.element_bytes
+    return plain.granule_bytes(operand, configuration) // size
 
 
 def _divide(value: int, granule: int, tensor: str) -> int:
     if value % granule:
         raise CompileError(f"tensor `{tensor}`: {value} is not a multiple of {granule} elements")
     return value // granule
-
-
-def _parts(compute, tile, lanes, bound, buffers, operands, granules) -> list[Part]:
-    """All loops of the tile, outermost first: data axes in order, then reductions."""
-    parts = []
-    for axis in (*compute.axes, *compute.reductions):
-        reduced = axis in compute.reductions
-        extent, lane = tile[axis.name], lanes.get(axis.name, 1)
-        blocks = {
-            buffers[read.tensor].axes[axis.name].block
-            for _, read in bound.values()
-            if axis.name in buffers[read.tensor].axes
-        }
-        cuts = [*sorted({lane} | {block for block in blocks if lane < block < extent}), extent]
-        levels = []
-        for step, limit in itertools.pairwise(cuts):
-            if limit % step:
-                raise CompileError(
-                    f"compute `{compute.output.name}`: axis `{axis.name}` of {extent} cannot "
-                    f"be cut into whole blocks of {step}"
-                )
-            if limit == step:
-                continue
-            strides = tuple(
-                _stride(bound, buffers, granules, name, axis.name, step) for name in operands
-            )
-            levels.append(Part(axis.name, limit // step, step, strides, reduced))
-        parts += reversed(levels)
-    return parts
-
-
-def _stride(bound, buffers, granules, operand: str, axis: str, step: int) -> int:
-    if operand not in bound:
-        return 0
-    read = bound[operand][1]
-    placement = buffers[read.tensor].axes.get(axis)
-    if placement is None:
-        return 0
-    moved = placement.stride(step)
-    if moved is None:
-        raise CompileError(f"tensor `{read.tensor}`: axis `{axis}` cannot move by {step}")
-    return _divide(moved, granules[operand], read.tensor)

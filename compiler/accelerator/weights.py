@@ -12,8 +12,8 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .layout import TileLayout
 from .sliding import Window, lane_channels
+from .tile_layout import TileLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def weight_layout(
         )
     lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
     *outer, inputs, outputs = extents
-    places, size = [], lanes_in * lanes_out
+    places, size = [], configuration.tile_bytes
     for extent in reversed(outer):
         places.append(TileLayout(size))
         size *= extent
@@ -68,7 +68,7 @@ def weight_layout(
     blocks = -(-inputs // lanes_in)
     places.append(TileLayout(lanes_out, lanes_in, size))
     places.append(TileLayout(1, lanes_out, size * blocks))
-    tiles = size * blocks * -(-outputs // lanes_out) // (lanes_in * lanes_out)
+    tiles = size * blocks * -(-outputs // lanes_out) // configuration.tile_bytes
     return WeightLayout(tuple(places), tiles)
 
 
@@ -79,7 +79,7 @@ def _sliding_layout(
     block = lane_channels(configuration)
     if channels % block:
         raise CompileError(f"{channels} channels cannot be cut into whole blocks of {block}")
-    area, width = configuration.lanes_in * configuration.lanes_out, window.taps(configuration)
+    area, width = configuration.tile_bytes, window.taps(configuration)
     count, step = window.groups(configuration)
     taps = []
     for column in range(columns):
@@ -95,7 +95,7 @@ def _sliding_layout(
 def pack_weights(weights: np.ndarray, window: Window | None, configuration: Configuration) -> bytes:
     """The bytes of a box of weights int8[...] in their order in WGT; unused lanes are zero."""
     layout = weight_layout(weights.shape, window, configuration)
-    data = np.zeros(layout.tiles * configuration.lanes_in * configuration.lanes_out, np.int8)
+    data = np.zeros(layout.tiles * configuration.tile_bytes, np.int8)
     if window is None:
         _place(data, 0, weights, layout.places)
     for column, tap in enumerate(layout.taps):

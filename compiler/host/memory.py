@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph import Graph
 from ..graph.types import DTYPES
-from ..memory_plan import Lifetime, plan_memory
+from ..main_memory.memory_plan import Lifetime, plan_memory
 from ..module import Segment
 from .kernel import HostKernel
 from .order import Alias, Event, RunKernel, reads_of, writes_of

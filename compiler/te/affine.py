@@ -1,8 +1,8 @@
-"""Arithmetic on `Affine` for declarations and bounds inference."""
+"""Arithmetic on `Affine` for declarations and bounds inference, and names in expressions."""
 
 from collections.abc import Callable, Mapping
 
-from ...isa.expressions import Affine
+from ...isa.expressions import Affine, Call, Expression, Read, Reduction
 
 
 def variable(name: str) -> Affine:
@@ -44,3 +44,14 @@ def value_of(affine: Affine, values: Mapping[str, int]) -> int:
     for name, factor in affine.terms:
         result += factor * values[name]
     return result
+
+
+def with_names(tree: Expression, name_of: Callable[[str], str]) -> Expression:
+    """Rename the variables in the indices of an expression."""
+    if isinstance(tree, Read):
+        return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
+    if isinstance(tree, Call):
+        return Call(tree.op, tuple(with_names(argument, name_of) for argument in tree.arguments))
+    if isinstance(tree, Reduction):
+        return Reduction(tree.op, with_names(tree.body, name_of))
+    return tree

@@ -8,17 +8,21 @@ fused loop is not fixed, the box takes the full extent of both axes.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
-from ...isa.expressions import Affine, Read
+from ...isa.expressions import Affine, Match, Read
+from ...isa.instructions import Role
+from ...isa.patterns import Pattern
 from ..accelerator.dma import Box
-from .affine import renamed, scaled, total, variable
-from .nodes import Condition, Digit, Let, qualified
+from ..accelerator.sliding import Window
+from .affine import scaled, total, variable
+from .nodes import Condition, Digit, Let
 from .rolling import Interval, Rolling, ring_of
-from .stages import Division, Fusion, Place, Stage, State
+from .stages import Division, Place, Stage, State
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(NamedTuple):
     """The values of a variable: `value` + 0..`extent`-1, limited by its guards.
 
     `base` is the start of its axis and `size` the number of the axis' values. For the variable of
@@ -32,8 +36,7 @@ class Definition:
     limits: tuple[int, int] | None
 
 
-@dataclass(frozen=True, slots=True)
-class VariableBinding:
+class VariableBinding(NamedTuple):
     """A variable that becomes known: its `Let`, unless a loop binds it, and its conditions."""
 
     loop: str
@@ -41,7 +44,7 @@ class VariableBinding:
     conditions: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StagePlan:
     """The inferred bounds of a stage.
 
@@ -59,8 +62,12 @@ class StagePlan:
         For 0, 1, 2, ... open loops, the variables that become known.
     outside
         Variables bound around the whole nest.
+    definitions
+        Its variables.
     rolling
         The ring of rows, if the stage rolls.
+    built
+        Its nodes, by the slots around it; see `build_program`.
     """
 
     stage: Stage
@@ -69,46 +76,97 @@ class StagePlan:
     extents: Mapping[str, int]
     bindings: tuple[tuple[VariableBinding, ...], ...]
     outside: frozenset[str]
+    definitions: Mapping[str, Definition]
     rolling: Rolling | None = None
+    built: dict[int, tuple[Any, ...]] = field(default_factory=dict, compare=False)
 
-    @property
+    @cached_property
     def box(self) -> tuple[Interval, ...]:
         """The box that is computed, per dimension."""
         return tuple(Interval(self.starts[axis], self.sizes[axis]) for axis in self.stage.axes)
 
     def bound(self, opened: int) -> frozenset[str]:
         """Variables known inside the outermost `opened` loops."""
-        own = {
-            qualified(self.stage.name, binding.loop)
-            for level in self.bindings[: opened + 1]
-            for binding in level
-        }
-        return self.outside | own
+        variables = self.stage.variables
+        known = (binding.loop for level in self.bindings[: opened + 1] for binding in level)
+        return self.outside.union([variables[loop] for loop in known])
+
+
+class MatchedInstruction(NamedTuple):
+    """The instruction of a stage, whatever the sizes of its loops.
+
+    Parameters
+    ----------
+    pattern, found
+        Its law, and the match.
+    window
+        The sliding window of a depthwise product; None for other stages.
+    lanes
+        The axes that must fill lanes, each with the parameters that count the lanes.
+    edges
+        Reads that may touch elements outside a tensor, by axes and by variables.
+    """
+
+    pattern: Pattern
+    found: Match
+    window: Window | None
+    lanes: Mapping[str, tuple[str, ...]]
+    edges: tuple[tuple[Read, Read], ...]
+
+    @property
+    def weights(self) -> str:
+        """The tensor of its weights."""
+        reads = self.found.reads
+        return next(r.tensor for slot, r in reads if self.pattern.role(slot) is Role.WEIGHTS)
+
+
+_ZERO, _NONE = Affine(), frozenset[str]()
 
 
 @dataclass(slots=True)
 class Bounds:
-    """The plans of all stages, and the definitions of all variables."""
+    """The plans of all stages, the definitions of all variables, and the instructions.
+
+    Parameters
+    ----------
+    plans, instructions
+        By stage; an instruction of the machine is there once the stage was checked.
+    definitions
+        By variable.
+    """
 
     plans: dict[str, StagePlan] = field(default_factory=dict)
     definitions: dict[str, Definition] = field(default_factory=dict)
+    instructions: dict[str, MatchedInstruction] = field(default_factory=dict)
+    _found: dict[object, StagePlan] = field(default_factory=dict)
+    _known: dict[Place, frozenset[str]] = field(default_factory=dict)
+    _ranges: dict[tuple[str, frozenset[str]], Interval] = field(default_factory=dict)
 
     def known(self, place: Place | None) -> frozenset[str]:
         """Variables bound at a place."""
         if place is None:
             return frozenset()
-        plan = self.plans[place.consumer]
-        return plan.bound(plan.stage.loops.index(place.loop) + 1)
+        if place not in self._known:
+            plan = self.plans[place.consumer]
+            self._known[place] = plan.bound(plan.stage.loops.index(place.loop) + 1)
+        return self._known[place]
 
     def interval(self, affine: Affine, fixed: frozenset[str]) -> Interval:
         """The interval of an index while some variables are fixed."""
-        low, extent = Affine((), affine.constant), 1
+        terms: dict[str, int] = {}
+        constant, extent = affine.constant, 1
         for name, factor in affine.terms:
-            part = Interval(variable(name), 1) if name in fixed else self._range(name, fixed)
+            if name in fixed:
+                terms[name] = terms.get(name, 0) + factor
+                continue
+            part = self._range(name, fixed)
             reach = factor * (part.extent - 1)
-            low = total(low, scaled(part.low, factor), min(0, reach))
+            constant += factor * part.low.constant + min(0, reach)
+            for other, step in part.low.terms:
+                terms[other] = terms.get(other, 0) + factor * step
             extent += abs(reach)
-        return Interval(low, extent)
+        kept = sorted((name, factor) for name, factor in terms.items() if factor)
+        return Interval(Affine(tuple(kept), constant), extent)
 
     def behind(self, indices: Iterable[Affine]) -> set[str]:
         """The variables that indices depend on, directly or through the starts of axes."""
@@ -122,49 +180,80 @@ class Bounds:
         return found
 
     def _range(self, name: str, fixed: frozenset[str]) -> Interval:
+        known = self._ranges.get((name, fixed))
+        if known is not None:
+            return known
         definition = self.definitions[name]
         found = self.interval(definition.value, fixed)
         low, extent = found.low, found.extent + definition.extent - 1
         start = self.interval(definition.base, fixed)
         if low == start.low:
             extent = min(extent, start.extent - 1 + definition.size)
-        return clipped(Interval(low, extent), definition.limits)
+        return self._ranges.setdefault(
+            (name, fixed), clipped(Interval(low, extent), definition.limits)
+        )
 
-    def touched(
-        self, reader: str, read: Read, domain: Box, fixed: frozenset[str]
-    ) -> list[Interval]:
-        """The box of a tensor that one read of a stage touches."""
+    def touched(self, read: Read, domain: Box, fixed: frozenset[str]) -> list[Interval]:
+        """The box of a tensor that a read, whose index consists of variables, touches."""
         if not read.index:
-            return [Interval(Affine((), low), high - low) for low, high in domain]
-        return [
-            self.interval(renamed(affine, lambda axis: qualified(reader, axis)), fixed)
-            for affine in read.index
-        ]
+            return whole(domain)
+        return [self.interval(affine, fixed) for affine in read.index]
 
 
-def infer_bounds(state: State) -> Bounds:
-    """Plan every stage."""
+def infer_bounds(state: State, known: Bounds | None = None) -> Bounds:
+    """Plan every stage.
+
+    Parameters
+    ----------
+    known
+        The bounds of a state that differs only in numbers.
+    """
     bounds = Bounds()
+    if known is not None:
+        bounds.instructions = known.instructions
+        bounds._known, bounds._found = known._known, known._found
+    around: dict[str, tuple[int, ...]] = {}
+    """The plans of a stage and of the stages around it, which determine what it needs."""
     for stage in reversed(state.stages):
-        fixed = bounds.known(stage.place)
-        if stage.place is None:
-            box = [Interval(Affine((), low), high - low) for low, high in stage.domain]
-        else:
-            box = _required(stage, state, bounds, fixed)
-        rolling = None
-        if stage.ahead is not None:
-            whole = [Interval(Affine((), low), high - low) for low, high in stage.domain]
-            needed, ever = (
-                [hull or part for hull, part in zip(hulls, whole, strict=True)]
-                for hulls in (
-                    _hulls(stage, state, bounds, fixed),
-                    _hulls(stage, state, bounds, frozenset()),
-                )
-            )
-            rolling = ring_of(stage, needed, ever)
-            box[rolling.dimension :] = whole[rolling.dimension :]
-        _plan(stage, box, fixed, bounds, rolling)
+        readers = (around[reader.name] for reader in state.readers(stage.name))
+        key = stage.name, stage.relations, stage.depths, stage.ahead, *readers
+        plan = bounds._found.get(key)
+        if plan is None:
+            plan = bounds._found[key] = _planned(stage, state, bounds)
+        outside = around[stage.place.consumer] if stage.place else ()
+        around[stage.name] = (id(plan), *outside)
+        bounds.plans[stage.name] = plan
+        bounds.definitions |= plan.definitions
     return bounds
+
+
+def _planned(stage: Stage, state: State, bounds: Bounds) -> StagePlan:
+    """The plan of a stage; an equal one if there is one."""
+    fixed = bounds.known(stage.place)
+    required = stage.place is not None
+    box = _required(stage, state, bounds, fixed) if required else whole(stage.domain)
+    rolling = None
+    if stage.ahead is not None:
+        every = whole(stage.domain)
+        needed, ever = (
+            [hull or part for hull, part in zip(hulls, every, strict=True)]
+            for hulls in (
+                _hulls(stage, state, bounds, fixed),
+                _hulls(stage, state, bounds, _NONE),
+            )
+        )
+        rolling = ring_of(stage, needed, ever)
+        box[rolling.dimension :] = every[rolling.dimension :]
+    ranges = (bounds.interval(part.low, _NONE) for part in box if part.low.terms)
+    key = stage.name, stage.relations, stage.depths, rolling, *box, *ranges
+    if key not in bounds._found:
+        bounds._found[key] = _plan(stage, box, fixed, bounds, rolling)
+    return bounds._found[key]
+
+
+def whole(domain: Box) -> list[Interval]:
+    """All elements that exist."""
+    return [Interval(Affine((), low), high - low) for low, high in domain]
 
 
 def _hulls(
@@ -172,9 +261,9 @@ def _hulls(
 ) -> list[Interval | None]:
     """The least interval that contains all elements read, per dimension."""
     parts = [
-        bounds.touched(reader.name, read, stage.domain, fixed)
+        bounds.touched(read, stage.domain, fixed)
         for reader in state.readers(stage.name)
-        for read in reader.reads()
+        for read in reader.variable_reads
         if read.tensor == stage.name
     ]
     return [_hull(list(ranges)) for ranges in zip(*parts, strict=True)]
@@ -216,49 +305,49 @@ def _plan(
     outside: frozenset[str],
     bounds: Bounds,
     rolling: Rolling | None,
-) -> None:
+) -> StagePlan:
     starts = {axis: part.low for axis, part in zip(stage.axes, box, strict=True)}
     sizes = {axis: part.extent for axis, part in zip(stage.axes, box, strict=True)}
     for axis in stage.reductions:
-        starts[axis.name], sizes[axis.name] = Affine(), axis.extent
+        starts[axis.name], sizes[axis.name] = _ZERO, axis.extent
     limits = dict(zip(stage.axes, stage.domain, strict=True))
     extents = loop_extents(stage, sizes)
-    needs = _needs(stage)
+    needs, variables = stage.needs, stage.variables
+    definitions: dict[str, Definition] = {}
     levels: list[list[VariableBinding]] = [[] for _ in range(len(stage.loops) + 1)]
 
     def bind(loop: str, value: Affine, digit: Digit | None, reach: int, leaf: bool) -> None:
         """Define the variable of a loop that takes `reach` values from the start of its axis."""
-        start, size = starts.get(loop, Affine()), extents[loop]
-        name = qualified(stage.name, loop)
-        value = total(value, start)
+        start, size, name = starts.get(loop, _ZERO), extents[loop], variables[loop]
+        value = start if leaf else total(value, start)
         extent = reach if leaf else digit.modulus if digit else 1
-        bounds.definitions[name] = Definition(value, extent, start, size, limits.get(loop))
+        definitions[name] = Definition(value, extent, start, size, limits.get(loop))
         let = None if leaf else Let(name, value, digit)
         conditions = _conditions(name, start, size, reach, limits.get(loop), bounds)
         levels[needs[loop]].append(VariableBinding(loop, let, conditions))
 
     for loop in stage.loops:
-        bind(loop, Affine(), None, extents[loop], leaf=True)
+        bind(loop, _ZERO, None, extents[loop], leaf=True)
     for relation in reversed(stage.relations):
         if isinstance(relation, Division):
-            outer, inner = (qualified(stage.name, part) for part in relation.parts)
-            value = total(scaled(variable(outer), relation.factor), variable(inner))
+            outer, inner = (variables[part] for part in relation.parts)
+            value = total(Affine(((outer, relation.factor), (inner, 1))))
             reach = (extents[relation.outer] - 1) * relation.factor + extents[relation.inner]
             bind(relation.parent, value, None, reach, leaf=False)
         else:
-            fused, size = qualified(stage.name, relation.fused), extents[relation.inner]
+            fused, size = variables[relation.fused], extents[relation.inner]
             for loop, divisor in ((relation.outer, size), (relation.inner, 1)):
                 digit = Digit(fused, divisor, extents[loop], loop == relation.outer)
-                bind(loop, Affine(), digit, extents[loop], leaf=False)
+                bind(loop, _ZERO, digit, extents[loop], leaf=False)
     bindings = tuple(tuple(level) for level in levels)
-    bounds.plans[stage.name] = StagePlan(stage, starts, sizes, extents, bindings, outside, rolling)
+    return StagePlan(stage, starts, sizes, extents, bindings, outside, definitions, rolling)
 
 
 def _conditions(
     name: str, start: Affine, size: int, reach: int, limits: tuple[int, int] | None, bounds: Bounds
 ) -> tuple[Condition, ...]:
     """The conditions to check for a variable that takes `reach` values from `start`."""
-    span = bounds.interval(start, frozenset())
+    span = bounds.interval(start, frozenset()) if start.terms else Interval(start, 1)
     lowest, highest = span.low.constant, span.low.constant + span.extent - 1 + min(reach, size)
     low = limits[0] if limits and lowest < limits[0] else None
     high = limits[1] if limits and highest > limits[1] else None
@@ -284,17 +373,6 @@ def loop_extents(stage: Stage, sizes: Mapping[str, int]) -> dict[str, int]:
         else:
             extents[relation.fused] = extents[relation.outer] * extents[relation.inner]
     return extents
-
-
-def _needs(stage: Stage) -> dict[str, int]:
-    """The number of open loops from which on a loop or axis is known."""
-    needs = {loop: position + 1 for position, loop in enumerate(stage.loops)}
-    for relation in reversed(stage.relations):
-        if isinstance(relation, Division):
-            needs[relation.parent] = max(needs[relation.outer], needs[relation.inner])
-        elif isinstance(relation, Fusion):
-            needs[relation.outer] = needs[relation.inner] = needs[relation.fused]
-    return needs
 
 
 def spans(plan: StagePlan, opened: int) -> dict[str, int] | None:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...isa.expressions import Affine, Expression, Op, Read
+from ...isa.expressions import Affine, Op, Read
 from ..tensor import Tensor, element_type
-from .affine import variable
 from .bounds import Bounds, StagePlan, infer_bounds, spans
 from .nodes import (
     Allocate,
@@ -17,11 +16,10 @@ from .nodes import (
     Node,
     TransferNest,
     Update,
-    qualified,
 )
-from .program import Program, with_names
+from .program import Program
 from .reductions import reduction_of, with_reduction
-from .stages import REGISTER, Stage, State
+from .stages import REGISTER, Stage, State, qualified
 from .tensorised import mnemonic_of
 
 
@@ -54,9 +52,16 @@ class _Builder:
             ),
         )
 
-    def placed(self, stage: Stage, slots: int) -> Iterator[Node]:
+    def placed(self, stage: Stage, slots: int) -> tuple[Node, ...]:
         """The buffer of a stage and its nest; a ring is already allocated."""
         plan = self.bounds.plans[stage.name]
+        if self.state.attached(stage.name):
+            return tuple(self._nodes(stage, plan, slots))
+        if slots not in plan.built:
+            plan.built[slots] = tuple(self._nodes(stage, plan, slots))
+        return plan.built[slots]
+
+    def _nodes(self, stage: Stage, plan: StagePlan, slots: int) -> Iterator[Node]:
         if plan.rolling is None:
             origin = tuple(part.low for part in plan.box)
             shape = tuple(part.extent for part in plan.box)
@@ -152,15 +157,6 @@ class _StageBuilder:
             self.plan.rolling if position == 0 else None,
         )
 
-    def named(self, tree: Expression) -> Expression:
-        """Rewrite an expression over axes as an expression over variables."""
-        return with_names(tree, lambda axis: qualified(self.stage.name, axis))
-
-    def element(self, tensor: str) -> Read:
-        return Read(
-            tensor, tuple(variable(qualified(self.stage.name, axis)) for axis in self.stage.axes)
-        )
-
     # Reductions ----------------------------------------------------------------------------------
 
     @property
@@ -175,19 +171,21 @@ class _StageBuilder:
     def statement(self) -> Node:
         stage = self.stage
         if not stage.reductions:
-            return Assign(self.element(stage.name), self.named(stage.body))
-        reduction = reduction_of(stage.body)
-        target = self.partial_name if stage.nested else stage.name
+            return Assign(stage.element, stage.value)
+        reduction = reduction_of(stage.value)
         first = tuple(qualified(stage.name, axis.name) for axis in stage.reductions)
-        return Update(self.element(target), reduction.op, self.named(reduction.body), first)
+        target = self.partial_sum if stage.nested else stage.element
+        return Update(target, reduction.op, reduction.body, first)
+
+    @property
+    def partial_sum(self) -> Read:
+        """The partial sum of the element that an iteration computes."""
+        return Read(self.partial_name, self.stage.element.index)
 
     def partial(self, opened: int) -> Allocate:
         """The buffer of partial sums inside the outermost loops."""
         fixed = self.plan.bound(opened)
-        box = [
-            self.builder.bounds.interval(variable(qualified(self.stage.name, axis)), fixed)
-            for axis in self.stage.axes
-        ]
+        box = [self.builder.bounds.interval(index, fixed) for index in self.stage.element.index]
         shape = tuple(part.extent for part in box)
         reduction = reduction_of(self.stage.body)
         dtype = element_type(reduction, self.builder.state.tensors)
@@ -197,9 +195,8 @@ class _StageBuilder:
     def finish(self, opened: int) -> Block:
         """Repeat the data loops from a position on, around the use of the sums."""
         if opened == len(self.stage.loops):
-            sums = self.element(self.partial_name)
-            value = with_reduction(self.named(self.stage.body), sums)
-            return (Assign(self.element(self.stage.name), value),)
+            value = with_reduction(self.stage.value, self.partial_sum)
+            return (Assign(self.stage.element, value),)
         if self.stage.reduces(self.stage.loops[opened]):
             return self.finish(opened + 1)
         return (self.loop(opened, self.bound(opened + 1, self.finish(opened + 1))),)

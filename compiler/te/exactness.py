@@ -16,9 +16,7 @@ from .stages import ScheduleError, Stage, State
 from .values import LIMITS
 
 
-def check_exact(
-    stage: Stage, state: State, bounds: Bounds, found: Match, family: type[Instruction], doing: str
-) -> None:
+def check_exact(stage: Stage, state: State, found: Match, family: type[Instruction]) -> None:
     """Refuse a stage whose value an instruction would change.
 
     Parameters
@@ -34,16 +32,22 @@ def check_exact(
     mnemonic = family.mnemonic
     if stage.output.dtype == "int8" and not is_int8(stage.body, state):
         raise ScheduleError(
-            f"{doing}: {mnemonic} saturates to int8, but `{stage.name}` keeps the low bits of its "
-            "value; clamp it"
+            f"{mnemonic} saturates to int8, but `{stage.name}` keeps the low bits of its value; "
+            "clamp it"
         )
-    _check_reads(stage, state, bounds, found, mnemonic, doing)
+    seen: set[str] = set()
+    for _, read in found.reads:
+        if read.tensor in seen:
+            raise ScheduleError(
+                f"{mnemonic} takes each operand from a separate tensor, but `{stage.name}` reads "
+                f"`{read.tensor}` twice; declare a second tensor for it"
+            )
+        seen.add(read.tensor)
     fields = dict(found.fields)
     for call in calls(stage.body):
         if call.op is Op.LOOKUP and not is_int8(call.arguments[1], state):
             raise ScheduleError(
-                f"{doing}: {mnemonic} saturates to int8 before it looks up; clamp the index of "
-                f"`{call}`"
+                f"{mnemonic} saturates to int8 before it looks up; clamp the index of `{call}`"
             )
     wide = [
         read.tensor
@@ -55,40 +59,51 @@ def check_exact(
         factors = [call for call in calls(stage.body) if call.op is Op.MULTIPLY]
         part = next((c for c in factors if isinstance(c.arguments[1], Literal)), stage.body)
         raise ScheduleError(
-            f"{doing}: {mnemonic} multiplies only operands in ACT by constants, but `{wide[0]}` "
-            f"lies in ACC; make `{part}` a separate stage without `tensorise`"
+            f"{mnemonic} multiplies only operands in ACT by constants, but `{wide[0]}` lies in "
+            f"ACC; make `{part}` a separate stage without `tensorise`"
         )
     if stage.scope == Memory.ACC.name and family.finishes(fields):
         raise ScheduleError(
-            f"{doing}: ACC receives a result before added constants, requantisation and clamp, "
-            f"but `{stage.name}` lies in ACC; make it an int8 stage in ACT"
+            "ACC receives a result before added constants, requantisation and clamp, but "
+            f"`{stage.name}` lies in ACC; make it an int8 stage in ACT"
         )
 
 
-def _check_reads(
-    stage: Stage, state: State, bounds: Bounds, found: Match, mnemonic: str, doing: str
-) -> None:
-    """Refuse repeated operands and reads outside a tensor: instructions have no padding."""
-    seen: set[str] = set()
-    rings = {one.name for one in state.stages if one.ahead is not None}
-    for _, read in found.reads:
-        if read.tensor in seen:
-            raise ScheduleError(
-                f"{doing}: {mnemonic} takes each operand from a separate tensor, but "
-                f"`{stage.name}` reads `{read.tensor}` twice; declare a second tensor for it"
-            )
-        seen.add(read.tensor)
-        if read.tensor in rings:  # rings include the border
-            continue
+def reads_at_edges(stage: Stage, state: State) -> tuple[tuple[Read, Read], ...]:
+    """Reads that may touch elements outside a tensor, by axes and by variables.
+
+    Whether they do depends on the sizes of loops; see `check_inside`.
+    """
+    found = []
+    for read, used in zip(stage.reads, stage.variable_reads, strict=True):
         domain = state.domains[read.tensor]
-        if any(low == high for low, high in domain):  # an empty tensor is never read
-            continue
-        box = bounds.touched(stage.name, read, domain, frozenset())
+        reach = zip(stage.reach([read], domain), domain, strict=True)
+        rolls = any(one.name == read.tensor and one.ahead is not None for one in state.stages)
+        empty = any(low == high for low, high in domain)  # an empty tensor is never read
+        outside = any(first < low or end > high for (first, end), (low, high) in reach)
+        if outside and not empty and not rolls:  # rings include the border
+            found.append((read, used))
+    return tuple(found)
+
+
+def check_inside(
+    edges: tuple[tuple[Read, Read], ...], state: State, bounds: Bounds, mnemonic: str
+) -> None:
+    """Refuse reads outside a tensor: instructions have no padding.
+
+    Raises
+    ------
+    ScheduleError
+        Says what is read.
+    """
+    for read, used in edges:
+        domain = state.domains[read.tensor]
+        box = bounds.touched(used, domain, frozenset())
         for part, (low, high) in zip(box, domain, strict=True):
             first, end = part.low.constant, part.low.constant + part.extent
             if first < low or end > high:
                 raise ScheduleError(
-                    f"{doing}: `{read}` reaches {first}..{end - 1} where `{read.tensor}` has "
+                    f"`{read}` reaches {first}..{end - 1} where `{read.tensor}` has "
                     f"{low}..{high - 1}, but {mnemonic} has no padding; use `cache_read` for a "
                     "copy with a border"
                 )

@@ -25,11 +25,10 @@ from .nodes import (
     holds,
     let_value,
     nodes,
-    qualified,
 )
 from .program import Program
 from .rolling import Rolling, Rows
-from .stages import ScheduleError
+from .stages import ScheduleError, qualified
 
 Range = tuple[int, int]
 
@@ -55,8 +54,7 @@ class Buffered(NamedTuple):
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(NamedTuple):
     """One transfer or instruction.
 
     Parameters
@@ -100,6 +98,9 @@ class Rolled:
     last: int
 
 
+Event = Instance | Buffered | Rolled
+
+
 def instances(program: Program) -> Iterator[Instance]:
     """All transfers and instructions in program order.
 
@@ -110,7 +111,9 @@ def instances(program: Program) -> Iterator[Instance]:
     CompileError
         When the reader of a rolling stage goes back.
     """
-    yield from (event for event in walk(program) if isinstance(event, Instance))
+    events: list[Event] = []
+    walk(program, events.append)
+    return (event for event in events if isinstance(event, Instance))
 
 
 def _never(_: str) -> bool:
@@ -118,9 +121,9 @@ def _never(_: str) -> bool:
 
 
 def walk(
-    program: Program, present: Callable[[str], bool] = _never
-) -> Iterator[Instance | Buffered | Rolled]:
-    """All transfers and instructions, all allocations of buffers, and all steps of rings.
+    program: Program, visit: Callable[[Event], None], present: Callable[[str], bool] = _never
+) -> None:
+    """Visit all transfers and instructions, all allocations of buffers, and all steps of rings.
 
     Parameters
     ----------
@@ -128,47 +131,49 @@ def walk(
         Whether the newly allocated buffer of a copy already holds the data. If so, its transfer is
         omitted.
     """
-    yield from _InstanceWalk(program, present).block(program.body, None)
+    _InstanceWalk(program, visit, present).block(program.body, None)
 
 
 class _InstanceWalk:
     """The walk of a program; it counts the allocations of each buffer."""
 
-    def __init__(self, program: Program, present: Callable[[str], bool]) -> None:
-        self.domains, self.present = program.domains, present
+    def __init__(
+        self, program: Program, visit: Callable[[Event], None], present: Callable[[str], bool]
+    ) -> None:
+        self.domains, self.visit, self.present = program.domains, visit, present
         self.values: dict[str, int] = {}
         self.buffers: dict[str, Buffered] = {}
         self.turns: dict[str, int] = {}
         self.rows = Rows()
         self.regions: dict[int, _Region] = {}
 
-    def block(self, block: Block, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
+    def block(self, block: Block, nest: Nest | None) -> None:
         values = self.values
         for node in block:
             kind = type(node)
             if kind is For:
                 assert isinstance(node, For)
-                yield from self.loop(node, nest)
+                self.loop(node, nest)
             elif kind is Let:
                 assert isinstance(node, Let)
                 values[node.variable] = let_value(node, values)
             elif kind is TransferNest or kind is InstructionNest:
                 assert nest is not None
                 assert isinstance(node, (TransferNest, InstructionNest))
-                yield from self.instance(nest, node)
+                self.instance(nest, node)
             elif kind is Guard:
                 assert isinstance(node, Guard)
                 if all(holds(condition, values) for condition in node.conditions):
-                    yield from self.block(node.body, nest)
+                    self.block(node.body, nest)
             elif kind is Allocate:
                 assert isinstance(node, Allocate)
                 buffered = self.buffered(node)
                 self.buffers[node.tensor.name] = buffered
-                yield buffered
+                self.visit(buffered)
             elif kind is Nest:
                 assert isinstance(node, Nest)
                 if node.compute is not None or not self.present(node.stage):
-                    yield from self.block(node.body, node)
+                    self.block(node.body, node)
             else:
                 assert isinstance(node, (Assign, Update))
                 raise ScheduleError(
@@ -176,27 +181,27 @@ class _InstanceWalk:
                     "tensorise it, or leave it to a target that runs loops"
                 )
 
-    def loop(self, node: For, nest: Nest | None) -> Iterator[Instance | Buffered | Rolled]:
+    def loop(self, node: For, nest: Nest | None) -> None:
         values, rolling = self.values, node.rolling
         if rolling is None:
             start = value_of(node.start, values)
             for number in range(start, start + node.extent):
                 values[node.variable] = number
-                yield from self.block(node.body, nest)
+                self.block(node.body, nest)
             return
         assert nest is not None
         first, last = self.rows.advance(nest.stage, rolling, values)
         for number in rolling.tiles(first, last):
             values[node.variable] = number
-            yield from self.block(node.body, nest)
+            self.block(node.body, nest)
         if first < last:
-            yield Rolled(nest.stage, rolling, first, last)
+            self.visit(Rolled(nest.stage, rolling, first, last))
 
     def buffered(self, node: Allocate) -> Buffered:
-        name = node.tensor.name
+        name, values = node.tensor.name, self.values
         turn = self.turns.get(name, 0)
         self.turns[name] = turn + 1
-        lows = [value_of(affine, self.values) for affine in node.origin]
+        lows = [value_of(affine, values) for affine in node.origin]
         box = tuple([(low, low + size) for low, size in zip(lows, node.shape, strict=True)])
         held = [
             (max(low, least), min(high, most))
@@ -204,7 +209,7 @@ class _InstanceWalk:
         ]
         return Buffered(node, box, tuple(held), turn % node.slots if node.slots else 0)
 
-    def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> Iterator[Instance]:
+    def instance(self, nest: Nest, node: TransferNest | InstructionNest) -> None:
         region = self.regions.get(id(node))
         if region is None:
             region = self.regions[id(node)] = _Region(nest, node)
@@ -213,7 +218,7 @@ class _InstanceWalk:
             if low >= high:
                 return
         later = any(ranges[axis.name][0] > 0 for axis in nest.reductions)
-        yield Instance(nest, node, ranges, later, dict(self.buffers))
+        self.visit(Instance(nest, node, ranges, later, dict(self.buffers)))
 
 
 def region(

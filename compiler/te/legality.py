@@ -1,22 +1,24 @@
 """The rules for every schedule, checked after each step."""
 
-from collections.abc import Sequence
-
 from ...isa.configuration import Memory
 from ...isa.expressions import Call, Expression, Read
 from .bounds import Bounds, infer_bounds
-from .nodes import qualified
-from .stages import Kind, ScheduleError, Stage, State
+from .stage_steps import Tensorise
+from .stages import Kind, ScheduleError, Stage, State, qualified
+from .steps import Step, blame
 from .tensorised import check_tensorised
 
 
-def check_state(state: State, doing: str) -> Bounds | None:
+def check_state(state: State, step: Step, known: Bounds | None = None) -> Bounds | None:
     """Refuse a state without a loop program that computes the kernel.
 
     Parameters
     ----------
-    doing
+    step
         The step that led to the state, for the message.
+    known
+        The bounds of a legal state that differs only in numbers; what does not depend on them is
+        not checked again.
 
     Returns
     -------
@@ -27,65 +29,76 @@ def check_state(state: State, doing: str) -> Bounds | None:
     ScheduleError
         Names the stage and the loop.
     """
-    read = {stage.name: {one.tensor for one in stage.reads()} for stage in state.stages}
-    for stage in state.stages:
-        _check_vectorised(stage, doing)
-        readers = [reader for reader in state.stages if stage.name in read[reader.name]]
-        _check_place(stage, readers, state, doing)
     rolling = [stage for stage in state.stages if stage.ahead is not None]
-    for stage in rolling:
-        _check_ring(stage, state, doing)
     tensorised = [stage for stage in state.stages if stage.instruction]
+    if known is None:
+        with blame(step):
+            for stage in state.stages:
+                _check_vectorised(stage)
+                _check_place(stage, state)
+            for stage in rolling:
+                _check_ring(stage, state)
     if not tensorised and not rolling:
         return None
-    bounds = infer_bounds(state)
-    for stage in rolling:
-        _check_forward(stage, state, bounds, doing)
-    for stage in tensorised:
-        check_tensorised(stage, state, bounds, doing)
+    bounds = infer_bounds(state, known)
+    with blame(step):
+        for stage in rolling:
+            _check_forward(stage, state, bounds)
+        for stage in tensorised:
+            _check_tensorised(stage, state, bounds, step)
     return bounds
 
 
-def _check_vectorised(stage: Stage, doing: str) -> None:
+def _check_tensorised(stage: Stage, state: State, bounds: Bounds, step: Step) -> None:
+    text = Tensorise(stage.name, stage.instruction)
+    try:
+        check_tensorised(stage, state, bounds)
+    except ScheduleError as error:
+        if step == text:
+            raise
+        raise ScheduleError(f"`{text}` would no longer hold: {error}") from error
+
+
+def _check_vectorised(stage: Stage) -> None:
     for position, loop in enumerate(stage.loops[:-1]):
         inside = stage.loops[position + 1 :]
         taps = loop == stage.instruction and all(map(stage.reduces, inside))
         if stage.kind(loop) is Kind.VECTORISED and not taps:
             raise ScheduleError(
-                f"{doing}: the vectorised loop `{loop}` of `{stage.name}` must be its innermost; "
+                f"the vectorised loop `{loop}` of `{stage.name}` must be its innermost; "
                 f"the loops are {', '.join(stage.loops)}"
             )
 
 
-def _check_place(stage: Stage, readers: Sequence[Stage], state: State, doing: str) -> None:
+def _check_place(stage: Stage, state: State) -> None:
     """All readers of a stage must be inside the loop in which it is computed."""
     if stage.place is None:
         return
-    consumer = state.stage(stage.place.consumer, doing)
+    consumer = state.stage(stage.place.consumer)
     inside = consumer.loops.index(stage.place.loop)
-    for reader in readers:
+    for reader in state.readers(stage.name):
         if reader.name == consumer.name:
             if consumer.nested and inside >= consumer.first_reduction:
-                _check_finish(stage, consumer, doing)
-        elif not _stands_inside(reader, stage.place.consumer, inside, state, doing):
+                _check_finish(stage, consumer)
+        elif not _stands_inside(reader, stage.place.consumer, inside, state):
             raise ScheduleError(
-                f"{doing}: `{reader.name}` reads `{stage.name}` outside the loop "
+                f"`{reader.name}` reads `{stage.name}` outside the loop "
                 f"`{stage.place.loop}` of `{stage.place.consumer}`; compute `{stage.name}` further "
                 f"out, or `{reader.name}` inside that loop"
             )
 
 
-def _check_ring(stage: Stage, state: State, doing: str) -> None:
+def _check_ring(stage: Stage, state: State) -> None:
     """A ring of rows must be in ACT and have one reader, which advances."""
     readers = state.readers(stage.name)
     if stage.place is None or len(readers) != 1 or stage.scope != Memory.ACT.name:
         raise ScheduleError(
-            f"{doing}: `{stage.name}` rolls, so it must lie in ACT and be computed at a loop of "
+            f"`{stage.name}` rolls, so it must lie in ACT and be computed at a loop of "
             "its one reader"
         )
 
 
-def _check_forward(stage: Stage, state: State, bounds: Bounds, doing: str) -> None:
+def _check_forward(stage: Stage, state: State, bounds: Bounds) -> None:
     """The reader of a ring must not go back to rows that were dropped."""
     rolling = bounds.plans[stage.name].rolling
     assert rolling is not None
@@ -101,7 +114,7 @@ def _check_forward(stage: Stage, state: State, bounds: Bounds, doing: str) -> No
         elif extent == 1 or variable in anew:
             continue
         raise ScheduleError(
-            f"{doing}: `{stage.name}` rolls forward only, and the loop `{variable}` makes its "
+            f"`{stage.name}` rolls forward only, and the loop `{variable}` makes its "
             f"reader go back to rows that are dropped; let `{moving[0]}` be a serial loop outside "
             "of it"
         )
@@ -127,22 +140,22 @@ def _restarting(stage: Stage, state: State, bounds: Bounds) -> list[tuple[str, i
     return found
 
 
-def _stands_inside(reader: Stage, consumer: str, position: int, state: State, doing: str) -> bool:
+def _stands_inside(reader: Stage, consumer: str, position: int, state: State) -> bool:
     """Whether a stage is computed in a loop of the consumer at or inside that position."""
     while reader.place is not None:
-        around = state.stage(reader.place.consumer, doing)
+        around = state.stage(reader.place.consumer)
         if around.name == consumer:
             return around.loops.index(reader.place.loop) >= position
         reader = around
     return False
 
 
-def _check_finish(stage: Stage, consumer: Stage, doing: str) -> None:
+def _check_finish(stage: Stage, consumer: Stage) -> None:
     """A stage that is read after a reduction must be computed outside the reduction."""
     if any(read.tensor == stage.name for read in _read_after(consumer.body)):
         loop = consumer.loops[consumer.first_reduction]
         raise ScheduleError(
-            f"{doing}: `{consumer.name}` reads `{stage.name}` after its reduction, outside "
+            f"`{consumer.name}` reads `{stage.name}` after its reduction, outside "
             f"the reduction loop `{loop}`; compute it further out"
         )
 

@@ -1,46 +1,45 @@
 """Steps on the loops of one stage: split, fuse, reorder, how a loop is run, pipeline."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from .stages import Division, Fusion, Kind, ScheduleError, Stage, State
 from .steps import Step
 
 
-def _refuse_inside(stage: Stage, loop: str, doing: str) -> None:
+def _refuse_inside(stage: Stage, loop: str) -> None:
     """Refuse to change a loop inside an instruction."""
     if stage.instruction and stage.loops.index(loop) >= stage.loops.index(stage.instruction):
         raise ScheduleError(
-            f"{doing}: `{loop}` lies inside the instruction of `{stage.name}` that starts at "
+            f"`{loop}` lies inside the instruction of `{stage.name}` that starts at "
             f"`{stage.instruction}`; do this before `tensorise`"
         )
 
 
-def _refuse_marked(state: State, stage: Stage, loop: str, doing: str) -> None:
+def _refuse_marked(state: State, stage: Stage, loop: str) -> None:
     """Refuse to remove a loop with a kind, a depth, or an attached stage."""
-    _refuse_inside(stage, loop, doing)
+    _refuse_inside(stage, loop)
     kind = stage.kind(loop)
     if kind is not Kind.SERIAL:
-        raise ScheduleError(f"{doing}: `{loop}` is {kind.value} already; do this before")
+        raise ScheduleError(f"`{loop}` is {kind.value} already; do this before")
     if loop in dict(stage.depths):
-        raise ScheduleError(f"{doing}: `{loop}` is pipelined already; do this before")
+        raise ScheduleError(f"`{loop}` is pipelined already; do this before")
     for attached in state.attached(stage.name, loop):
         raise ScheduleError(
-            f"{doing}: `{attached.name}` is computed at `{loop}`; do this before, or "
+            f"`{attached.name}` is computed at `{loop}`; do this before, or "
             f"`compute_root({attached.name})` first"
         )
 
 
-def _refuse_taken(stage: Stage, names: tuple[str, ...], doing: str) -> None:
+def _refuse_taken(stage: Stage, names: tuple[str, ...]) -> None:
     """Refuse a name that a loop of the stage has or had."""
     taken = {*stage.axes, *(axis.name for axis in stage.reductions)}
     for relation in stage.relations:
-        new = (relation.fused,) if isinstance(relation, Fusion) else relation.parts
-        taken.update(new)
+        taken.update(relation.names)
     for name in names:
         if name in taken:
             raise ScheduleError(
-                f"{doing}: `{stage.name}` has, or had, a loop `{name}` already; rename an axis"
+                f"`{stage.name}` has, or had, a loop `{name}` already; rename an axis"
             )
 
 
@@ -58,17 +57,17 @@ class Split(Step):
 
     def apply(self, state: State) -> State:
         """Replace the loop by two loops."""
-        stage = state.stage(self.stage, str(self))
-        position = stage.position(self.loop, str(self))
-        _refuse_marked(state, stage, self.loop, str(self))
+        stage = state.stage(self.stage)
+        position = stage.position(self.loop)
+        _refuse_marked(state, stage, self.loop)
         if self.factor < 1:
-            raise ScheduleError(f"{self}: the factor must be at least 1, not {self.factor}")
+            raise ScheduleError(f"the factor must be at least 1, not {self.factor}")
         relation = Division(self.loop, self.factor)
-        _refuse_taken(stage, relation.parts, str(self))
+        _refuse_taken(stage, relation.parts)
         loops = list(stage.loops)
         loops[position : position + 1] = relation.parts
         relations = (*stage.relations, relation)
-        return state.with_stage(replace(stage, loops=tuple(loops), relations=relations))
+        return state.with_stage(stage.changed(loops=tuple(loops), relations=relations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +81,26 @@ class Fuse(Step):
 
     def apply(self, state: State) -> State:
         """Replace the two loops by one loop."""
-        stage = state.stage(self.stage, str(self))
-        position = stage.position(self.outer, str(self))
-        if stage.position(self.inner, str(self)) != position + 1:
+        stage = state.stage(self.stage)
+        position = stage.position(self.outer)
+        if stage.position(self.inner) != position + 1:
             raise ScheduleError(
-                f"{self}: `{self.inner}` must be directly inside `{self.outer}`; the loops of "
+                f"`{self.inner}` must be directly inside `{self.outer}`; the loops of "
                 f"`{self.stage}` are {', '.join(stage.loops)}; reorder them first"
             )
         for loop in (self.outer, self.inner):
-            _refuse_marked(state, stage, loop, str(self))
+            _refuse_marked(state, stage, loop)
         if stage.reduces(self.outer) != stage.reduces(self.inner):
             raise ScheduleError(
-                f"{self}: a data loop and a reduction loop of `{self.stage}` cannot be one; fuse "
+                f"a data loop and a reduction loop of `{self.stage}` cannot be one; fuse "
                 "loops of one kind"
             )
         relation = Fusion(self.outer, self.inner)
-        _refuse_taken(stage, (relation.fused,), str(self))
+        _refuse_taken(stage, (relation.fused,))
         loops = list(stage.loops)
         loops[position : position + 2] = [relation.fused]
         relations = (*stage.relations, relation)
-        return state.with_stage(replace(stage, loops=tuple(loops), relations=relations))
+        return state.with_stage(stage.changed(loops=tuple(loops), relations=relations))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,83 +113,70 @@ class Reorder(Step):
 
     def apply(self, state: State) -> State:
         """Permute the named loops; the others keep their positions."""
-        stage = state.stage(self.stage, str(self))
-        positions = sorted(stage.position(loop, str(self)) for loop in self.loops)
+        stage = state.stage(self.stage)
+        positions = sorted(stage.position(loop) for loop in self.loops)
         if len(set(positions)) < len(positions):
-            raise ScheduleError(f"{self}: a loop of `{self.stage}` is named twice; name each once")
+            raise ScheduleError(f"a loop of `{self.stage}` is named twice; name each once")
         loops = list(stage.loops)
         for position, loop in zip(positions, self.loops, strict=True):
             if stage.loops[position] != loop:
-                _refuse_inside(stage, loop, str(self))
+                _refuse_inside(stage, loop)
             loops[position] = loop
-        return state.with_stage(replace(stage, loops=tuple(loops)))
-
-
-def _marked(step: "Unroll | Vectorise | Parallelise", state: State, kind: Kind) -> State:
-    stage = state.stage(step.stage, str(step))
-    stage.position(step.loop, str(step))
-    lanes = state.processor and isinstance(step, Vectorise) and step.loop == stage.instruction
-    if not lanes:
-        _refuse_inside(stage, step.loop, str(step))
-    known = stage.kind(step.loop)
-    if known is not Kind.SERIAL:
-        raise ScheduleError(f"{step}: `{step.loop}` is {known.value} already; choose another loop")
-    if step.loop in dict(stage.depths):
-        raise ScheduleError(
-            f"{step}: `{step.loop}` is pipelined, so it runs in order; choose another loop"
-        )
-    return state.with_stage(replace(stage, kinds=(*stage.kinds, (step.loop, kind))))
-
-
-def _refuse_reduction(step: "Vectorise | Parallelise", state: State) -> None:
-    stage = state.stage(step.stage, str(step))
-    stage.position(step.loop, str(step))
-    if stage.reduces(step.loop):
-        raise ScheduleError(
-            f"{step}: `{step.loop}` is a reduction loop of `{step.stage}`, whose iterations depend "
-            "on each other; choose a data loop"
-        )
+        return state.with_stage(stage.changed(loops=tuple(loops)))
 
 
 @dataclass(frozen=True, slots=True)
-class Unroll(Step):
+class _Mark(Step):
+    """Let a loop run its iterations in another way than one after the other."""
+
+    kind: ClassVar[Kind] = Kind.SERIAL
+    stage: str
+    loop: str
+
+    def apply(self, state: State) -> State:
+        """Mark the loop."""
+        stage = state.stage(self.stage)
+        stage.position(self.loop)
+        if self.kind is not Kind.UNROLLED and stage.reduces(self.loop):
+            raise ScheduleError(
+                f"`{self.loop}` is a reduction loop of `{self.stage}`, whose iterations depend on "
+                "each other; choose a data loop"
+            )
+        lanes = self.kind is Kind.VECTORISED and self.loop == stage.instruction
+        if not (state.processor and lanes):
+            _refuse_inside(stage, self.loop)
+        known = stage.kind(self.loop)
+        if known is not Kind.SERIAL:
+            raise ScheduleError(f"`{self.loop}` is {known.value} already; choose another loop")
+        if self.loop in dict(stage.depths):
+            raise ScheduleError(
+                f"`{self.loop}` is pipelined, so it runs in order; choose another loop"
+            )
+        return state.with_stage(stage.changed(kinds=(*stage.kinds, (self.loop, self.kind))))
+
+
+@dataclass(frozen=True, slots=True)
+class Unroll(_Mark):
     """Unroll a loop: write out its iterations."""
 
     name: ClassVar[str] = "unroll"
-    stage: str
-    loop: str
-
-    def apply(self, state: State) -> State:
-        """Mark the loop."""
-        return _marked(self, state, Kind.UNROLLED)
+    kind: ClassVar[Kind] = Kind.UNROLLED
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorise(Step):
+class Vectorise(_Mark):
     """Vectorise the innermost data loop: run all its iterations at once."""
 
     name: ClassVar[str] = "vectorise"
-    stage: str
-    loop: str
-
-    def apply(self, state: State) -> State:
-        """Mark the loop."""
-        _refuse_reduction(self, state)
-        return _marked(self, state, Kind.VECTORISED)
+    kind: ClassVar[Kind] = Kind.VECTORISED
 
 
 @dataclass(frozen=True, slots=True)
-class Parallelise(Step):
+class Parallelise(_Mark):
     """Parallelise a data loop: run its iterations in any order, or at once."""
 
     name: ClassVar[str] = "parallelise"
-    stage: str
-    loop: str
-
-    def apply(self, state: State) -> State:
-        """Mark the loop."""
-        _refuse_reduction(self, state)
-        return _marked(self, state, Kind.PARALLEL)
+    kind: ClassVar[Kind] = Kind.PARALLEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,16 +190,16 @@ class Pipeline(Step):
 
     def apply(self, state: State) -> State:
         """Set the depth; a later step may change it."""
-        stage = state.stage(self.stage, str(self))
-        stage.position(self.loop, str(self))
-        _refuse_inside(stage, self.loop, str(self))
+        stage = state.stage(self.stage)
+        stage.position(self.loop)
+        _refuse_inside(stage, self.loop)
         if self.depth < 1:
-            raise ScheduleError(f"{self}: the depth must be at least 1, not {self.depth}")
+            raise ScheduleError(f"the depth must be at least 1, not {self.depth}")
         kind = stage.kind(self.loop)
         if kind is not Kind.SERIAL:
             raise ScheduleError(
-                f"{self}: `{self.loop}` is {kind.value}, but iterations overlap only if they run "
+                f"`{self.loop}` is {kind.value}, but iterations overlap only if they run "
                 "one after the other; pipeline a serial loop"
             )
         depths = {**dict(stage.depths), self.loop: self.depth}
-        return state.with_stage(replace(stage, depths=tuple(depths.items())))
+        return state.with_stage(stage.changed(depths=tuple(depths.items())))

@@ -16,11 +16,6 @@ from .rolling import Rolling
 from .stages import Kind, Place
 
 
-def qualified(stage: str, loop: str) -> str:
-    """The variable of a stage's loop or axis."""
-    return f"{stage}:{loop}"
-
-
 @dataclass(frozen=True, slots=True)
 class For:
     """`extent` iterations of `variable` from `start`; buffers inside have `depth` slots.
@@ -167,12 +162,13 @@ Node = For | Let | Guard | Allocate | Nest | Assign | Update | TransferNest | In
 Block = tuple[Node, ...]
 
 
-def nodes(block: Block) -> Iterator[Node]:
-    """All nodes in the order of the text."""
+def nodes(block: Block, closed: tuple[type[Node], ...] = ()) -> Iterator[Node]:
+    """All nodes in the order of the text, except those inside nodes of the `closed` types."""
     for node in block:
         yield node
         if not isinstance(node, (Let, Allocate, Assign, Update)):
-            yield from nodes(node.body)
+            inside = () if type(node) in closed else node.body
+            yield from nodes(inside, closed)
 
 
 def let_value(node: Let, values: Mapping[str, int]) -> int:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Affine, Call, Expression, Op, Read, Reduction
+from ...isa.expressions import Affine, Call, Expression, Op
 from ..accelerator.dma import Box
 from ..tensor import Kernel, Tensor
-from .affine import renamed
+from .affine import renamed, with_names
 from .nodes import (
     Allocate,
     Assign,
@@ -21,13 +22,14 @@ from .nodes import (
     Node,
     TransferNest,
     Update,
+    nodes,
 )
-from .stages import Kind
+from .stages import REGISTER, Kind
 
 INDENT = "  "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Program:
     """A scheduled kernel as loops.
 
@@ -48,22 +50,27 @@ class Program:
     domains: Mapping[str, Box]
     body: Block
 
+    @cached_property
+    def nests(self) -> Mapping[str, Nest]:
+        """The nests, by stage."""
+        return {node.stage: node for node in self._outline if isinstance(node, Nest)}
+
+    @cached_property
+    def buffers(self) -> Mapping[str, Allocate]:
+        """The buffers in main memory and in scratchpads, by tensor."""
+        buffers = (node for node in self._outline if isinstance(node, Allocate))
+        return {node.tensor.name: node for node in buffers if node.scope != REGISTER}
+
+    @cached_property
+    def _outline(self) -> tuple[Node, ...]:
+        """All nodes outside of transfers and instructions."""
+        return tuple(nodes(self.body, (TransferNest, InstructionNest)))
+
     def __repr__(self) -> str:
         return f"<Program of `{self.kernel.name:.60}`: {len(self.tensors)} tensors>"
 
     def __str__(self) -> str:
         return "\n".join(line for node in self.body for line in _lines(node, ""))
-
-
-def with_names(tree: Expression, name_of) -> Expression:
-    """Rename the variables in the indices of an expression."""
-    if isinstance(tree, Read):
-        return Read(tree.tensor, tuple(renamed(affine, name_of) for affine in tree.index))
-    if isinstance(tree, Call):
-        return Call(tree.op, tuple(with_names(argument, name_of) for argument in tree.arguments))
-    if isinstance(tree, Reduction):
-        return Reduction(tree.op, with_names(tree.body, name_of))
-    return tree
 
 
 def _lines(node: Node, stage: str) -> Iterator[str]:

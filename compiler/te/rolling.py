@@ -8,6 +8,7 @@ is a multiple of the rows by which the reader advances, so no window exceeds the
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.expressions import Affine
@@ -153,8 +154,7 @@ class Rows:
         return done, last
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(NamedTuple):
     """A range of `extent` whole numbers from `low`."""
 
     low: Affine

@@ -4,17 +4,20 @@ The steps are the whole schedule: `str` writes them, and `parse` replays them. E
 before it takes effect. So every schedule has a loop program that computes the kernel.
 """
 
+import copy
+from collections.abc import Mapping, Sequence
+
 from ...isa.configuration import Configuration
 from ..tensor import Kernel
-from .bounds import Bounds
+from .bounds import Bounds, MatchedInstruction
 from .build import build_program
 from .legality import check_state
 from .loop_steps import Fuse, Parallelise, Pipeline, Reorder, Split, Unroll, Vectorise
 from .processor import Processor
 from .program import Program
 from .stage_steps import CacheRead, CacheWrite, ComputeAt, ComputeRoot, SetScope, Tensorise
-from .stages import Division, Fusion, ScheduleError, Stage, State, initial_state
-from .steps import Step, parse_step
+from .stages import Division, Fusion, ScheduleError, Stage, initial_state
+from .steps import Step, blame, parse_step
 from .storage_steps import Arena, Precede, Roll
 
 
@@ -47,9 +50,9 @@ class Schedule:
     ) -> None:
         self.kernel = kernel
         self.configuration = configuration
-        self._states: list[tuple[Step | None, State]] = [
-            (None, initial_state(kernel, configuration, processor))
-        ]
+        self.steps: tuple[Step, ...] = ()
+        """All steps taken."""
+        self._first = self._state = initial_state(kernel, configuration, processor)
         self._bounds: Bounds | None = None
 
     @classmethod
@@ -68,20 +71,42 @@ class Schedule:
 
     def apply(self, *steps: Step) -> None:
         """Apply all of the steps, or none; the state after the last step must be legal."""
-        states = self._states[:]
+        states = [self._state]
         for step in steps:
-            states.append((step, step.apply(states[-1][1])))
+            with blame(step):
+                states.append(step.apply(states[-1]))
         fault: ScheduleError | None = None
         bounds = self._bounds
-        for step, state in reversed(states[len(self._states) :]):
+        for step, state in zip(reversed(steps), reversed(states), strict=False):
             try:
-                bounds = check_state(state, str(step))
+                bounds = check_state(state, step)
                 break
             except ScheduleError as error:
                 fault = error  # the first step after which the state stays illegal
         if fault is not None:
             raise fault
-        self._states, self._bounds = states, bounds
+        self.steps = (*self.steps, *steps)
+        self._state, self._bounds = states[-1], bounds
+
+    def with_numbers(self, steps: Sequence[Step]) -> "Schedule":
+        """The schedule of steps that differ from these in numbers only, all of them positive.
+
+        Whatever does not depend on numbers is neither worked out nor checked again.
+
+        Raises
+        ------
+        ScheduleError
+            When the numbers are illegal.
+        """
+        found = copy.copy(self)
+        found.steps = tuple(steps)
+        found._state = self._state.with_numbers(
+            {(step.stage, step.loop): step.factor for step in steps if isinstance(step, Split)},
+            {(step.stage, step.loop): step.depth for step in steps if isinstance(step, Pipeline)},
+            {step.stage: step.ahead for step in steps if isinstance(step, Roll)},
+        )
+        found._bounds = check_state(found._state, steps[-1], self._bounds)
+        return found
 
     # Steps -------------------------------------------------------------------------------------
 
@@ -157,30 +182,32 @@ class Schedule:
     # The resulting program --------------------------------------------------------------------
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        """All steps taken."""
-        return tuple(step for step, _ in self._states if step is not None)
-
-    @property
     def stages(self) -> tuple[Stage, ...]:
         """All stages with their loops, producers before consumers."""
-        return self._states[-1][1].stages
+        return self._state.stages
 
     @property
     def takes_turns(self) -> bool:
         """Whether buffers share their scratchpads as arenas."""
-        return self._states[-1][1].arena
+        return self._state.arena
+
+    @property
+    def instructions(self) -> Mapping[str, MatchedInstruction]:
+        """The instructions of tensorised stages on the accelerator."""
+        return self._bounds.instructions if self._bounds else {}
 
     def program(self) -> Program:
         """The loop program after all steps."""
-        return build_program(self._states[-1][1], self._bounds)
+        return build_program(self._state, self._bounds)
 
     def history(self) -> list[tuple[str, str]]:
         """The text of each step with the program after it, starting with the plain program."""
-        return [
-            ("" if step is None else str(step), str(build_program(state)))
-            for step, state in self._states
-        ]
+        state = self._first
+        found = [("", str(build_program(state)))]
+        for step in self.steps:
+            state = step.apply(state)
+            found.append((str(step), str(build_program(state))))
+        return found
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.steps))

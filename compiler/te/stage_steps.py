@@ -3,33 +3,26 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ...isa.configuration import Memory
+from ...isa.configuration import SCRATCHPADS, Memory
 from ...isa.expressions import Affine, Call, Expression, Read, Reduction
-from ..accelerator.dma import Box
 from ..tensor import Tensor
 from .affine import variable
-from .stages import Place, ScheduleError, Stage, State
+from .stages import Place, ScheduleError, Stage, State, whole_box
 from .steps import Step
 
-ELEMENTS = {
-    "ACT": ("int8",),
-    "WGT": ("int8",),
-    "LUT": ("int8",),
-    "PARAM": ("int32", "float32"),
-    "ACC": ("int32",),
-}
+ELEMENTS = {memory.name: held.elements for memory, held in SCRATCHPADS.items()}
 """The element types of each scratchpad; main memory holds all types."""
 
 
-def check_scope(doing: str, scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
+def check_scope(scope: str, tensor: Tensor, scopes: tuple[str, ...]) -> None:
     """Refuse a scope that does not exist or holds other element types."""
     if scope not in scopes:
-        raise ScheduleError(f"{doing}: there is no scope `{scope}`; scopes are {', '.join(scopes)}")
+        raise ScheduleError(f"there is no scope `{scope}`; scopes are {', '.join(scopes)}")
     held = ELEMENTS.get(scope, (tensor.dtype,))
     if tensor.dtype not in held:
         fitting = [name for name in scopes if tensor.dtype in ELEMENTS.get(name, (tensor.dtype,))]
         raise ScheduleError(
-            f"{doing}: `{tensor.name}` is {tensor.dtype}, but {scope} holds {' or '.join(held)}; "
+            f"`{tensor.name}` is {tensor.dtype}, but {scope} holds {' or '.join(held)}; "
             f"choose {' or '.join(fitting)}"
         )
 
@@ -45,26 +38,26 @@ class CacheRead(Step):
 
     def apply(self, state: State) -> State:
         """Insert the copy stage before the reader."""
-        reader = state.stage(self.reader, str(self))
-        reads = [read for read in reader.reads() if read.tensor == self.tensor]
+        reader = state.stage(self.reader)
+        reads = [read for read in reader.reads if read.tensor == self.tensor]
         if not reads:
-            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads())
+            names = dict.fromkeys(f"`{read.tensor}`" for read in reader.reads)
             raise ScheduleError(
-                f"{self}: stage `{self.reader}` does not read `{self.tensor}`; it reads "
-                f"{', '.join(names)}"
+                f"stage `{self.reader}` does not read `{self.tensor}`; it reads {', '.join(names)}"
             )
-        old = state.tensors[self.tensor]
-        check_scope(str(self), self.scope, old, state.scopes)
-        if any(stage.name == self.tensor and stage.place for stage in state.stages):
+        made = {stage.name: stage for stage in state.stages}.get(self.tensor)
+        old = made.output if made else state.kernel.tensors[self.tensor]
+        check_scope(self.scope, old, state.scopes)
+        if made and made.place:
             raise ScheduleError(
-                f"{self}: `{self.tensor}` is computed inside another stage; `compute_root` it first"
+                f"`{self.tensor}` is computed inside another stage; `compute_root` it first"
             )
         if reader.instruction:
             raise ScheduleError(
-                f"{self}: `{self.reader}` is tensorised already; do this before `tensorise`"
+                f"`{self.reader}` is tensorised already; do this before `tensorise`"
             )
         name = _unused(f"{self.tensor}.{self.scope}", state)
-        domain = _read_domain(reader, reads, state.domains[self.tensor])
+        domain = reader.reach(reads, made.domain if made else whole_box(old.shape))
         shape = tuple(high - low for low, high in domain)
         axes = _axis_names(reader, reads[0], len(shape))
         copy = Stage(
@@ -90,27 +83,12 @@ class CacheRead(Step):
 
 
 def _unused(name: str, state: State) -> str:
-    taken, candidate, count = state.tensors, name, 1
+    taken = {*state.kernel.tensors, *(stage.name for stage in state.stages)}
+    candidate, count = name, 1
     while candidate in taken:
         count += 1
         candidate = f"{name}.{count}"
     return candidate
-
-
-def _read_domain(reader: Stage, reads: list[Read], whole: Box) -> Box:
-    """The hull of all elements that a stage reads, including elements outside the tensor."""
-    ranges = dict(zip(reader.axes, reader.domain, strict=True))
-    ranges |= {axis.name: (0, axis.extent) for axis in reader.reductions}
-    box = list(whole) if not reads[0].index else []
-    for read in reads:
-        for dimension, affine in enumerate(read.index):
-            ends = [(f * ranges[a][0], f * (ranges[a][1] - 1)) for a, f in affine.terms]
-            low = affine.constant + sum(map(min, ends))
-            high = affine.constant + sum(map(max, ends)) + 1
-            if dimension == len(box):
-                box.append((low, high))
-            box[dimension] = (min(box[dimension][0], low), max(box[dimension][1], high))
-    return tuple(box)
 
 
 def _axis_names(reader: Stage, read: Read, rank: int) -> tuple[str, ...]:
@@ -148,22 +126,22 @@ class CacheWrite(Step):
 
     def apply(self, state: State) -> State:
         """Insert the computing stage before the copy; both get plain loops."""
-        stage = state.stage(self.stage, str(self))
-        check_scope(str(self), self.scope, stage.output, state.scopes)
+        stage = state.stage(self.stage)
+        check_scope(self.scope, stage.output, state.scopes)
         reductions = tuple(axis.name for axis in stage.reductions)
         marked = stage.relations or stage.kinds or stage.depths or stage.instruction
         if marked or stage.loops != (*stage.axes, *reductions):
             raise ScheduleError(
-                f"{self}: the loops of `{self.stage}` have been changed already; make "
+                f"the loops of `{self.stage}` have been changed already; make "
                 "`cache_write` the first step on a stage"
             )
         if stage.place is not None or state.attached(self.stage):
             raise ScheduleError(
-                f"{self}: `{self.stage}` is computed inside a stage, or one is computed inside it; "
+                f"`{self.stage}` is computed inside a stage, or one is computed inside it; "
                 "make `cache_write` the first step on a stage"
             )
         if stage.source:
-            raise ScheduleError(f"{self}: `{self.stage}` is a copy; cache a computing stage")
+            raise ScheduleError(f"`{self.stage}` is a copy; cache a computing stage")
         name = _unused(f"{self.stage}.{self.scope}", state)
         output = replace(stage.output, name=name, value="")
         computing = replace(stage, output=output, cached=True, scope=self.scope)
@@ -191,20 +169,19 @@ class ComputeAt(Step):
 
     def apply(self, state: State) -> State:
         """Move the stage's nest; `legality` then checks that all readers are inside the loop."""
-        stage = state.stage(self.stage, str(self))
-        consumer = state.stage(self.consumer, str(self))
-        consumer.position(self.loop, str(self))
+        stage = state.stage(self.stage)
+        consumer = state.stage(self.consumer)
+        consumer.position(self.loop)
         if not state.readers(self.stage):
             raise ScheduleError(
-                f"{self}: `{self.stage}` is the kernel's output and has no consumer; move the "
-                "others to it"
+                f"`{self.stage}` is the kernel's output and has no consumer; move the others to it"
             )
         if state.stages.index(consumer) <= state.stages.index(stage):
             raise ScheduleError(
-                f"{self}: `{self.consumer}` does not consume `{self.stage}`; its readers are "
+                f"`{self.consumer}` does not consume `{self.stage}`; its readers are "
                 f"{', '.join(f'`{reader.name}`' for reader in state.readers(self.stage))}"
             )
-        return state.with_stage(replace(stage, place=Place(self.consumer, self.loop)))
+        return state.with_stage(stage.changed(place=Place(self.consumer, self.loop)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +193,7 @@ class ComputeRoot(Step):
 
     def apply(self, state: State) -> State:
         """Undo `compute_at`."""
-        return state.with_stage(replace(state.stage(self.stage, str(self)), place=None))
+        return state.with_stage(state.stage(self.stage).changed(place=None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,19 +206,18 @@ class SetScope(Step):
 
     def apply(self, state: State) -> State:
         """Change the scope."""
-        stage = state.stage(self.stage, str(self))
-        check_scope(str(self), self.scope, stage.output, state.scopes)
+        stage = state.stage(self.stage)
+        check_scope(self.scope, stage.output, state.scopes)
         if stage.cached and self.scope != stage.scope:
             raise ScheduleError(
-                f"{self}: `{self.stage}` was made for {stage.scope}; cache it for {self.scope} "
-                "instead"
+                f"`{self.stage}` was made for {stage.scope}; cache it for {self.scope} instead"
             )
         if stage.name == state.kernel.output.name and self.scope != Memory.DRAM.name:
             raise ScheduleError(
-                f"{self}: `{self.stage}` is the kernel's output and lies in DRAM; use "
+                f"`{self.stage}` is the kernel's output and lies in DRAM; use "
                 f"`cache_write({self.stage}, {self.scope})`"
             )
-        return state.with_stage(replace(stage, scope=self.scope))
+        return state.with_stage(stage.changed(scope=self.scope))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +230,13 @@ class Tensorise(Step):
 
     def apply(self, state: State) -> State:
         """Mark the loop; `legality` then checks that an instruction matches."""
-        stage = state.stage(self.stage, str(self))
-        stage.position(self.loop, str(self))
+        stage = state.stage(self.stage)
+        stage.position(self.loop)
         if stage.source:
             raise ScheduleError(
-                f"{self}: `{self.stage}` is a copy, which becomes a transfer; tensorise a stage "
+                f"`{self.stage}` is a copy, which becomes a transfer; tensorise a stage "
                 "that computes"
             )
         if stage.instruction:
-            raise ScheduleError(
-                f"{self}: `{self.stage}` is tensorised at `{stage.instruction}` already"
-            )
-        return state.with_stage(replace(stage, instruction=self.loop))
+            raise ScheduleError(f"`{self.stage}` is tensorised at `{stage.instruction}` already")
+        return state.with_stage(stage.changed(instruction=self.loop))

@@ -4,15 +4,18 @@ All data are frozen, and a step makes a new `State`. Loops are symbolic here: a 
 its loops derive from its axes. Bounds inference then gives their extents.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cached_property
+from typing import NamedTuple
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration, Memory
 from ...isa.expressions import Expression, Read, Reduction, reads_of
 from ..accelerator.dma import Box
 from ..tensor import Axis, Compute, Kernel, Tensor
+from .affine import variable, with_names
 from .processor import Processor
 
 SCOPES = tuple(memory.name for memory in Memory)
@@ -38,8 +41,7 @@ class Kind(Enum):
     PARALLEL = "parallel"
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
+class Division(NamedTuple):
     """`parent = factor * outer + inner`."""
 
     parent: str
@@ -60,9 +62,11 @@ class Division:
         """Names of the outer and the inner loop."""
         return self.outer, self.inner
 
+    names = parts
+    """Names of the loops that it makes."""
 
-@dataclass(frozen=True, slots=True)
-class Fusion:
+
+class Fusion(NamedTuple):
     """`outer, inner = divmod(fused, extent of inner)`."""
 
     outer: str
@@ -73,16 +77,25 @@ class Fusion:
         """Name of the loop over both."""
         return f"{self.outer}_{self.inner}"
 
+    @property
+    def names(self) -> tuple[str]:
+        """Names of the loops that it makes."""
+        return (self.fused,)
 
-@dataclass(frozen=True, slots=True)
-class Place:
+
+class Place(NamedTuple):
     """Inside a loop of a consuming stage."""
 
     consumer: str
     loop: str
 
 
-@dataclass(frozen=True, slots=True)
+def qualified(stage: str, loop: str) -> str:
+    """The variable of a stage's loop or axis."""
+    return f"{stage}:{loop}"
+
+
+@dataclass(frozen=True)
 class Stage:
     """One stage and its part of the schedule.
 
@@ -136,12 +149,12 @@ class Stage:
     instruction: str = ""
     ahead: int | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Name of its output."""
         return self.output.name
 
-    @property
+    @cached_property
     def compute(self) -> Compute:
         """The compute of a stage that is not a copy."""
         data = tuple(Axis(n, high) for n, (_, high) in zip(self.axes, self.domain, strict=True))
@@ -160,11 +173,11 @@ class Stage:
 
     def kind(self, loop: str) -> Kind:
         """The kind of a loop."""
-        return dict(self.kinds).get(loop, Kind.SERIAL)
+        return dict(self.kinds).get(loop, Kind.SERIAL) if self.kinds else Kind.SERIAL
 
     def depth(self, loop: str) -> int:
         """Slots per buffer inside a loop, from `pipeline`; 1 by default."""
-        return dict(self.depths).get(loop, 1)
+        return dict(self.depths).get(loop, 1) if self.depths else 1
 
     def origins(self, loop: str) -> frozenset[str]:
         """The axes from which a loop derives."""
@@ -179,7 +192,7 @@ class Stage:
         """Whether a loop is a reduction loop; no loop mixes data and reduction axes."""
         return not self.origins(loop).isdisjoint(axis.name for axis in self.reductions)
 
-    def position(self, loop: str, doing: str) -> int:
+    def position(self, loop: str) -> int:
         """Position of a loop; the outermost loop has 0.
 
         Raises
@@ -189,17 +202,107 @@ class Stage:
         """
         if loop not in self.loops:
             raise ScheduleError(
-                f"{doing}: stage `{self.name}` has no loop `{loop}`; its loops are "
-                f"{', '.join(self.loops)}"
+                f"stage `{self.name}` has no loop `{loop}`; its loops are {', '.join(self.loops)}"
             )
         return self.loops.index(loop)
 
+    @cached_property
     def reads(self) -> tuple[Read, ...]:
         """All its reads."""
         return reads_of(self.body)
 
+    def reach(self, reads: Sequence[Read], whole: Box) -> Box:
+        """The hull of all elements of a tensor that reads touch, also elements outside `whole`."""
+        ranges = dict(zip(self.axes, self.domain, strict=True))
+        ranges |= {axis.name: (0, axis.extent) for axis in self.reductions}
+        box = list(whole) if not reads[0].index else []
+        for read in reads:
+            for dimension, affine in enumerate(read.index):
+                ends = [(f * ranges[a][0], f * (ranges[a][1] - 1)) for a, f in affine.terms]
+                low = affine.constant + sum(map(min, ends))
+                high = affine.constant + sum(map(max, ends)) + 1
+                if dimension == len(box):
+                    box.append((low, high))
+                box[dimension] = (min(box[dimension][0], low), max(box[dimension][1], high))
+        return tuple(box)
 
-@dataclass(frozen=True, slots=True)
+    @cached_property
+    def element(self) -> Read:
+        """The element that an iteration computes, by variables."""
+        index = (variable(qualified(self.name, axis)) for axis in self.axes)
+        return Read(self.name, tuple(index))
+
+    @cached_property
+    def value(self) -> Expression:
+        """The expression of that element, by variables instead of axes."""
+        return with_names(self.body, lambda axis: qualified(self.name, axis))
+
+    @cached_property
+    def variable_reads(self) -> tuple[Read, ...]:
+        """`reads`, with indices by variables."""
+        return reads_of(self.value)
+
+    @cached_property
+    def variables(self) -> Mapping[str, str]:
+        """The variable of every loop and axis, also of loops that were split or fused."""
+        names = [*self.loops, *self.axes, *(axis.name for axis in self.reductions)]
+        for relation in self.relations:
+            names += relation.names
+        return {name: qualified(self.name, name) for name in names}
+
+    @cached_property
+    def needs(self) -> Mapping[str, int]:
+        """The number of open loops from which on a loop or axis is known."""
+        needs = {loop: position + 1 for position, loop in enumerate(self.loops)}
+        for relation in reversed(self.relations):
+            if isinstance(relation, Division):
+                needs[relation.parent] = max(needs[relation.outer], needs[relation.inner])
+            else:
+                needs[relation.outer] = needs[relation.inner] = needs[relation.fused]
+        return needs
+
+    def changed(self, **fields: object) -> "Stage":
+        """The stage with other loops or another place, but the same tensor and expression."""
+        found = object.__new__(Stage)
+        found.__dict__.update(self.__dict__)
+        if "loops" in fields:
+            for known in ("variables", "needs"):
+                found.__dict__.pop(known, None)
+        found.__dict__.update(fields)
+        return found
+
+    def with_numbers(
+        self,
+        factors: Mapping[tuple[str, str], int],
+        depths: Mapping[tuple[str, str], int],
+        ahead: Mapping[str, int],
+    ) -> "Stage":
+        """The stage with other factors, depths and rows.
+
+        Parameters
+        ----------
+        factors, depths
+            By stage and loop.
+        ahead
+            By stage.
+        """
+        name = self.name
+        relations = tuple(
+            [
+                Division(relation.parent, factors[name, relation.parent])
+                if isinstance(relation, Division)
+                else relation
+                for relation in self.relations
+            ]
+        )
+        return self.changed(
+            relations=relations,
+            depths=tuple([(loop, depths[name, loop]) for loop, _ in self.depths]),
+            ahead=None if self.ahead is None else ahead[name],
+        )
+
+
+@dataclass(frozen=True)
 class State:
     """All stages, producers before consumers, and their target machine.
 
@@ -228,7 +331,7 @@ class State:
         """The scopes that a stage's output may have."""
         return SCOPES if self.processor is None else (Memory.DRAM.name, REGISTER)
 
-    def stage(self, name: str, doing: str) -> Stage:
+    def stage(self, name: str) -> Stage:
         """The stage with a name.
 
         Raises
@@ -240,7 +343,7 @@ class State:
             if stage.name == name:
                 return stage
         raise ScheduleError(
-            f"{doing}: there is no stage `{name}`; the stages are "
+            f"there is no stage `{name}`; the stages are "
             f"{', '.join(f'`{stage.name}`' for stage in self.stages)}"
         )
 
@@ -250,26 +353,52 @@ class State:
             self, stages=tuple(stage if old.name == stage.name else old for old in self.stages)
         )
 
+    @cached_property
+    def _readers(self) -> Mapping[str, tuple[Stage, ...]]:
+        found: dict[str, dict[str, Stage]] = {}
+        for stage in self.stages:
+            for read in stage.reads:
+                found.setdefault(read.tensor, {})[stage.name] = stage
+        return {tensor: tuple(readers.values()) for tensor, readers in found.items()}
+
+    def with_numbers(
+        self,
+        factors: Mapping[tuple[str, str], int],
+        depths: Mapping[tuple[str, str], int],
+        ahead: Mapping[str, int],
+    ) -> "State":
+        """The state with other numbers in its stages; see `Stage.with_numbers`."""
+        found = object.__new__(State)
+        found.__dict__.update(self.__dict__)
+        stages = [stage.with_numbers(factors, depths, ahead) for stage in self.stages]
+        found.__dict__["stages"] = tuple(stages)
+        for known in ("_readers", "_attached"):
+            found.__dict__.pop(known, None)
+        return found
+
     def readers(self, tensor: str) -> tuple[Stage, ...]:
         """The stages that read a tensor."""
-        return tuple(s for s in self.stages if any(read.tensor == tensor for read in s.reads()))
+        return self._readers.get(tensor, ())
+
+    @cached_property
+    def _attached(self) -> Mapping[str, tuple[Stage, ...]]:
+        found: dict[str, list[Stage]] = {}
+        for stage in self.stages:
+            if stage.place is not None:
+                found.setdefault(stage.place.consumer, []).append(stage)
+        return {consumer: tuple(stages) for consumer, stages in found.items()}
 
     def attached(self, stage: str, loop: str | None = None) -> tuple[Stage, ...]:
         """The stages computed inside the loops of another stage, or inside one of them."""
-        return tuple(
-            s
-            for s in self.stages
-            if s.place is not None
-            and s.place.consumer == stage
-            and (loop is None or s.place.loop == loop)
-        )
+        found = self._attached.get(stage, ())
+        return tuple([s for s in found if loop is None or s.place is None or s.place.loop == loop])
 
-    @property
+    @cached_property
     def tensors(self) -> Mapping[str, Tensor]:
         """Every tensor, copies included."""
         return {**self.kernel.tensors, **{stage.name: stage.output for stage in self.stages}}
 
-    @property
+    @cached_property
     def domains(self) -> Mapping[str, Box]:
         """The existing elements of every tensor."""
         whole = {name: whole_box(tensor.shape) for name, tensor in self.kernel.tensors.items()}

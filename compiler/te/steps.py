@@ -7,6 +7,8 @@ state. `legality.check_state` checks the rules that hold after every step.
 import json
 import re
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -51,6 +53,15 @@ class Step:
 
     def __str__(self) -> str:
         return f"{self.name}({', '.join(map(_argument_text, self.arguments))})"
+
+
+@contextmanager
+def blame(step: Step) -> Iterator[None]:
+    """Name the step in the messages of errors."""
+    try:
+        yield
+    except ScheduleError as error:
+        raise ScheduleError(f"{step}: {error}") from error
 
 
 def _argument_text(value: str | int) -> str:

@@ -20,7 +20,7 @@ class Arena(Step):
     def apply(self, state: State) -> State:
         """Set the flag of the state."""
         if state.processor is not None:
-            raise ScheduleError(f"{self}: a processor has no scratchpads; leave the step out")
+            raise ScheduleError("a processor has no scratchpads; leave the step out")
         return replace(state, arena=True)
 
 
@@ -39,16 +39,14 @@ class Roll(Step):
 
     def apply(self, state: State) -> State:
         """Mark the stage; `legality` then checks that the rows advance."""
-        stage = state.stage(self.stage, str(self))
+        stage = state.stage(self.stage)
         if state.processor is not None:
-            raise ScheduleError(f"{self}: a processor has no rings of rows; leave the step out")
+            raise ScheduleError("a processor has no rings of rows; leave the step out")
         if stage.source:
-            raise ScheduleError(
-                f"{self}: `{self.stage}` is a copy; roll a stage that is computed on chip"
-            )
+            raise ScheduleError(f"`{self.stage}` is a copy; roll a stage that is computed on chip")
         if self.ahead < 0:
-            raise ScheduleError(f"{self}: expected 0 rows ahead or more, got {self.ahead}")
-        return state.with_stage(replace(stage, ahead=self.ahead))
+            raise ScheduleError(f"expected 0 rows ahead or more, got {self.ahead}")
+        return state.with_stage(stage.changed(ahead=self.ahead))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +59,17 @@ class Precede(Step):
 
     def apply(self, state: State) -> State:
         """Move the stage; its inputs and the stages computed inside it must not come later."""
-        stage, other = (state.stage(name, str(self)) for name in (self.stage, self.other))
+        stage, other = (state.stage(name) for name in (self.stage, self.other))
         first, last = state.stages.index(other), state.stages.index(stage)
         if first >= last:
-            raise ScheduleError(f"{self}: `{self.stage}` starts before `{self.other}` already")
+            raise ScheduleError(f"`{self.stage}` starts before `{self.other}` already")
         between = state.stages[first:last]
-        needed = {read.tensor for read in stage.reads()}
+        needed = {read.tensor for read in stage.reads}
         needed |= {one.name for one in state.attached(self.stage)}
         blocking = [f"`{one.name}`" for one in between if one.name in needed]
         if blocking:
             raise ScheduleError(
-                f"{self}: `{self.stage}` needs {' and '.join(blocking)}, which would then come "
+                f"`{self.stage}` needs {' and '.join(blocking)}, which would then come "
                 "later; choose a later stage"
             )
         rest = state.stages[last + 1 :]

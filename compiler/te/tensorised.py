@@ -9,121 +9,105 @@ from ...isa.patterns import Pattern, patterns_of
 from ..accelerator.matching import find_pattern, lane_axes
 from ..accelerator.sliding import window_of
 from .affine import variable
-from .bounds import Bounds, StagePlan, spans
-from .dot_products import dot_product_of
-from .exactness import check_exact
-from .nodes import qualified
-from .stages import Fusion, ScheduleError, Stage, State
+from .bounds import Bounds, MatchedInstruction, StagePlan, spans
+from .exactness import check_exact, check_inside, reads_at_edges
+from .match_dot_product import dot_product_of
+from .stages import Fusion, ScheduleError, Stage, State, qualified
 
 
-def pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
-    """The instruction that computes a stage, given the memories of its operands.
+def _pattern_of(stage: Stage, state: State) -> tuple[Pattern, Match]:
+    """The instruction whose law matches, given the memories of the operands."""
+    names = (stage.name, *(read.tensor for read in stage.reads))
+    places = {name: Memory[state.scope(name)] for name in names}
+    return find_pattern(stage.compute, places, patterns_of(state.configuration))
+
+
+def _matched(stage: Stage, state: State) -> MatchedInstruction:
+    """The instruction that computes a tensorised stage, whatever the sizes of its loops.
 
     Raises
     ------
     CompileError
-        When there is none, or an operand is in the wrong memory.
+        When there is none, an operand is in the wrong memory, or the machine is unknown.
+    ScheduleError
+        When the instruction would change the value, or cannot read an operand in this order.
     """
-    names = (stage.name, *(read.tensor for read in stage.reads()))
-    places = {name: Memory[state.scope(name)] for name in names}
-    return find_pattern(stage.compute, places, patterns_of(state.configuration))
+    if state.configuration is None:
+        raise ScheduleError("lanes are unknown; give the Schedule a Configuration")
+    try:
+        pattern, found = _pattern_of(stage, state)
+    except CompileError as error:
+        raise ScheduleError(f"{error}; see `set_scope` and `cache_read`") from error
+    opened = stage.loops.index(stage.instruction)
+    outside = [loop for loop in stage.loops[:opened] if stage.reduces(loop)]
+    if outside and not pattern.family.continue_field:
+        raise ScheduleError(
+            f"{pattern.family.mnemonic} cannot add to an earlier sum; move the reduction loop "
+            f"`{outside[0]}` inside `{stage.instruction}`"
+        )
+    check_exact(stage, state, found, pattern.family)
+    window = window_of(stage.compute, found) if pattern.window else None
+    lanes: dict[str, tuple[str, ...]] = {stage.axes[-1]: ("lanes_in", "lanes_out")}
+    if window is None:
+        axes = lane_axes(pattern, stage.compute, found)
+        lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items() if axis is not None}
+        _check_operands(stage, pattern, found)
+    elif not state.arena:
+        raise ScheduleError(
+            "the sums of a window that slides need rows of ACC between the outputs; add "
+            "`arena()`, which leaves room for them"
+        )
+    return MatchedInstruction(pattern, found, window, lanes, reads_at_edges(stage, state))
 
 
 def mnemonic_of(stage: Stage, state: State, bounds: Bounds) -> str:
     """The mnemonic of a tensorised stage's instruction."""
     if state.processor is not None:
-        return dot_product_of(stage, state, state.processor, bounds, stage.name).mnemonic
-    pattern, _ = pattern_of(stage, state)
+        return dot_product_of(stage, state, state.processor, bounds).mnemonic
+    pattern, *_ = bounds.instructions.get(stage.name) or _pattern_of(stage, state)
     return pattern.family.mnemonic
 
 
-def check_tensorised(stage: Stage, state: State, bounds: Bounds, doing: str) -> None:
+def check_tensorised(stage: Stage, state: State, bounds: Bounds) -> None:
     """Refuse a nest that is not an instruction.
-
-    Parameters
-    ----------
-    doing
-        The step that led to the state, for the message.
 
     Raises
     ------
     ScheduleError
         Says what does not match.
     """
-    text = f"tensorise({stage.name}, {stage.instruction})"
-    if doing != text:
-        doing = f"{doing}: `{text}` would no longer hold"
     opened = stage.loops.index(stage.instruction)
     for inside in stage.loops[opened:]:
         for attached in state.attached(stage.name, inside):
             raise ScheduleError(
-                f"{doing}: `{attached.name}` is computed at `{inside}`, inside the instruction; "
-                "compute it further out"
+                f"`{attached.name}` is computed at `{inside}`, inside the instruction; compute it "
+                "further out"
             )
     if state.processor is not None:
-        dot_product_of(stage, state, state.processor, bounds, doing)
+        dot_product_of(stage, state, state.processor, bounds)
         return
-    if state.configuration is None:
-        raise ScheduleError(f"{doing}: lanes are unknown; give the Schedule a Configuration")
-    try:
-        pattern, found = pattern_of(stage, state)
-    except CompileError as error:
-        raise ScheduleError(f"{doing}: {error}; see `set_scope` and `cache_read`") from error
+    if stage.name not in bounds.instructions:
+        bounds.instructions[stage.name] = _matched(stage, state)
+    matched = bounds.instructions[stage.name]
+    mnemonic, window = matched.pattern.family.mnemonic, matched.window
     plan = bounds.plans[stage.name]
     tile = spans(plan, opened)
     if tile is None:
         raise ScheduleError(
-            f"{doing}: the loops {', '.join(stage.loops[opened:])} do not cover a box; if the "
-            "outer part of a split or fused loop is inside, its inner part must be inside too"
+            f"the loops {', '.join(stage.loops[opened:])} do not cover a box; if the outer part of "
+            "a split or fused loop is inside, its inner part must be inside too"
         )
-    family = pattern.family
-    outside = [loop for loop in stage.loops[:opened] if stage.reduces(loop)]
-    if outside and not family.continue_field:
-        raise ScheduleError(
-            f"{doing}: {family.mnemonic} cannot add to an earlier sum; move the reduction loop "
-            f"`{outside[0]}` inside `{stage.instruction}`"
-        )
-    check_exact(stage, state, bounds, found, family, doing)
-    if pattern.window:
-        _check_window(doing, stage, state, found, plan, bounds, tile)
-        return
-    _check_operands(doing, stage, pattern, found)
-    for lane, axis in lane_axes(pattern, stage.compute, found).items():
-        assert axis is not None
-        parameter = pattern.lanes[lane]
-        lanes = getattr(state.configuration, parameter)
-        _check_lane(doing, plan, bounds, axis, tile, lanes, f"{family.mnemonic} takes", parameter)
+    check_inside(matched.edges, state, bounds, mnemonic)
+    if window is not None and tile[window.tap] != stage.compute.extents[window.tap]:
+        raise ScheduleError(f"a window slides over all of `{window.tap}`; keep that loop inside")
+    taker = f"{mnemonic} takes" if window is None else "a window takes"
+    for axis, parameters in matched.lanes.items():
+        for parameter in parameters:
+            lanes = getattr(state.configuration, parameter)
+            _check_lane(plan, bounds, axis, tile, lanes, taker, parameter)
 
 
-def _check_window(
-    doing: str,
-    stage: Stage,
-    state: State,
-    found: Match,
-    plan: StagePlan,
-    bounds: Bounds,
-    tile: Mapping[str, int],
-) -> None:
-    """The instruction must contain all of a sliding window."""
-    window, configuration = window_of(stage.compute, found), state.configuration
-    assert window is not None
-    assert configuration is not None
-    if not state.arena:
-        raise ScheduleError(
-            f"{doing}: the sums of a window that slides need rows of ACC between the outputs; add "
-            "`arena()`, which leaves room for them"
-        )
-    if tile[window.tap] != stage.compute.extents[window.tap]:
-        raise ScheduleError(
-            f"{doing}: a window slides over all of `{window.tap}`; keep that loop inside"
-        )
-    axis = stage.axes[-1]
-    for parameter in ("lanes_in", "lanes_out"):
-        lanes = getattr(configuration, parameter)
-        _check_lane(doing, plan, bounds, axis, tile, lanes, "a window takes", parameter)
-
-
-def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) -> None:
+def _check_operands(stage: Stage, pattern: Pattern, found: Match) -> None:
     """Every operand must move with exactly the lanes of its law, one element per lane."""
     mnemonic = pattern.family.mnemonic
     for lane, axis in lane_axes(pattern, stage.compute, found).items():
@@ -137,14 +121,13 @@ def _check_operands(doing: str, stage: Stage, pattern: Pattern, found: Match) ->
             if follows != wanted:
                 shown = ", ".join(("..", *slot.lanes))
                 raise ScheduleError(
-                    f"{doing}: {mnemonic} takes `{slot.operand}` as [{shown}], but `{axis}` does "
+                    f"{mnemonic} takes `{slot.operand}` as [{shown}], but `{axis}` does "
                     f"not move `{read}` like its lane `{lane}`; give the tensor another order of "
                     "dimensions"
                 )
 
 
 def _check_lane(
-    doing: str,
     plan: StagePlan,
     bounds: Bounds,
     axis: str,
@@ -157,10 +140,10 @@ def _check_lane(
     needed = f"{taker} `{axis}` in lanes of {lanes} (`{parameter}`)"
     whole = plan.stage.compute.extents[axis]
     if whole % lanes:
-        raise ScheduleError(f"{doing}: {needed}, but its extent is {whole}; declare it padded")
+        raise ScheduleError(f"{needed}, but its extent is {whole}; declare it padded")
     if tile[axis] % lanes:
         raise ScheduleError(
-            f"{doing}: {needed}, but the tile has {tile[axis]}; split `{axis}` by a multiple of "
+            f"{needed}, but the tile has {tile[axis]}; split `{axis}` by a multiple of "
             f"{lanes} and keep the inner loop inside"
         )
     fixed = plan.bound(plan.stage.loops.index(plan.stage.instruction))
@@ -169,7 +152,7 @@ def _check_lane(
     ends = [plan.extents[loop] for loop in _cut_loops(plan, axis)]
     if any(step % lanes for step in (*steps, *ends)):
         raise ScheduleError(
-            f"{doing}: {needed}, but some tiles start or end inside a lane block; split `{axis}` "
+            f"{needed}, but some tiles start or end inside a lane block; split `{axis}` "
             f"by multiples of {lanes}"
         )
 

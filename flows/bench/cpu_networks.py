@@ -15,11 +15,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from ...compiler.assignment import CPU, Placement
 from ...compiler.compile import compile_graph
 from ...compiler.frontend import import_model
 from ...compiler.graph import Graph
 from ...compiler.host import Evaluate, HostKernel, RunKernel
-from ...compiler.placement import CPU, Placement
 from ...errors import UsageError
 from ...isa.configuration import load_configuration
 from ...runtime import Session, open_device

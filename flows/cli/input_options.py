@@ -1,6 +1,7 @@
 """`--fix` and `--dim`: values of inputs that determine shapes, and extents of open dimensions.
 
-Values also come from the file of samples. Callers in Python use `compiler.import_with_inputs`.
+Values also come from the file of samples. Callers in Python use
+`compiler.frontend.import_with_inputs`.
 """
 
 import argparse

@@ -8,12 +8,12 @@ from ...errors import UsageError
 from .clock_options import DEFAULT_CLOCK_MHZ, add_clock, chosen_clock
 
 if TYPE_CHECKING:
-    from ...compiler.placement import Placement
-    from ...compiler.placement.costs import Costs
+    from ...compiler.assignment import Placement
+    from ...compiler.assignment.costs import Costs
 
 POLICIES = ("accelerator", "cost", "cpu")
 SIDES = ("accelerator", "cpu")
-"""As in `compiler.placement`, which a command with a cached network does not import."""
+"""As in `compiler.assignment`, which a command with a cached network does not import."""
 
 FIGURES = ("host_gops", "host_gbps", "link_gbps", "segment_us")
 """Options for the estimates of the host's and the link's times."""
@@ -27,13 +27,13 @@ class Placing:
     ----------
     policy : str
     forced : tuple of tuple
-        See `compiler.placement.Placement`.
+        See `compiler.assignment.Placement`.
     clock : float
     host_gops : float or None
     host_gbps : float or None
     link_gbps : float or None
     segment_us : float or None
-        See `compiler.placement.costs`.
+        See `compiler.assignment.costs`.
     stated : bool
         Whether the user named a policy, which then overrides an artifact's own.
     """
@@ -61,13 +61,13 @@ class Placing:
 
     def placement(self) -> "Placement":
         """Return the placement for the compiler."""
-        from ...compiler.placement import Placement
+        from ...compiler.assignment import Placement
 
         return Placement(self.policy, self.forced)
 
     def costs(self) -> "Costs":
         """Return the figures for estimates: given, measured on this machine, or assumed."""
-        from ...compiler.placement.costs import Costs, LinkSpeed
+        from ...compiler.assignment.costs import Costs, LinkSpeed
         from ..execution.host_figures import measured_host
 
         host, link = measured_host(), LinkSpeed()

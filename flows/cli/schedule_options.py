@@ -27,7 +27,7 @@ def chosen_schedules(arguments: argparse.Namespace) -> dict[str, str]:
     UsageError
         If a file cannot be read, or has no schedule for its layer.
     """
-    from ...compiler.given_schedules import read_schedules
+    from ...compiler.scheduling.given_schedules import read_schedules
 
     given: dict[str, str] = {}
     for text in arguments.given:

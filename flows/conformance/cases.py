@@ -16,8 +16,8 @@ import onnx
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
+from ...compiler.frontend.import_with_inputs import import_with_inputs
 from ...compiler.graph import evaluate
-from ...compiler.import_with_inputs import import_with_inputs
 from ...compiler.importers import RefusedError
 from ...errors import TilewrightError
 from .kernel_cases import KernelRunner

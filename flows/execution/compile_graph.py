@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ...compiler import compile as compiler
+from ...compiler.assignment import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...compiler.compile import NO_SCHEDULES
 from ...compiler.graph import Graph
 from ...compiler.module import Module
 from ...compiler.options import DEFAULT_OPTIONS, Options
-from ...compiler.placement import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement
 from ...isa.configuration import DEFAULT, Configuration
 from ...sim.timing import ExactMeasure
 from .compile_cache import CompileCache
@@ -49,7 +49,7 @@ def compile_graph(
     costs : Costs
         What times are estimated from, where the placement asks for the least, and in the report.
     schedules : mapping
-        Steps for some layers, by the layer's name; see `compiler.given_schedules`.
+        Steps for some layers, by the layer's name; see `compiler.scheduling.given_schedules`.
     cache : bool
         Whether to look for the module in the cache folder, and to keep it there.
 

@@ -36,7 +36,7 @@ UNABLE = "cannot run there: ", "unable: "
 def placement_of(
     module: "Module", placing: "Placing", memory: "MemoryModel | None" = None
 ) -> dict[str, Any]:
-    """Return the placement as JSON values; see `compiler.placement.placement_report`.
+    """Return the placement as JSON values; see `compiler.assignment.placement_report`.
 
     Times are estimated from the stated or measured figures, whatever the module was compiled with.
     Layers that run on the host but could run on the accelerator are estimated there too. Each row
@@ -47,11 +47,11 @@ def placement_of(
     memory : MemoryModel or None
         Memory of the accelerator, without random stalls; the default model if None.
     """
+    from ...compiler.assignment import Decision
+    from ...compiler.assignment.node_cycles import cycles_by_node
+    from ...compiler.assignment.table import placement_report
+    from ...compiler.assignment.user_placement import user_sides
     from ...compiler.graph import is_accelerated
-    from ...compiler.placement import Decision
-    from ...compiler.placement.node_cycles import cycles_by_node
-    from ...compiler.placement.table import placement_report
-    from ...compiler.placement.user_placement import user_sides
     from ...runtime.names import layer_names
 
     graph = module.graph
@@ -69,8 +69,8 @@ def placement_of(
 
 def layers_of(module: "Module", memory: "MemoryModel | None" = None):
     """Return all layers of a module in the form of the table."""
+    from ...compiler.assignment import ACCELERATOR, PlacedLayer, placed_layers
     from ...compiler.host import host_target, plan_host
-    from ...compiler.placement import ACCELERATOR, PlacedLayer, placed_layers
     from ...runtime.names import layer_nodes
 
     nodes = layer_nodes(module)

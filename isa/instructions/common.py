@@ -208,6 +208,15 @@ class Instruction:
                     )
             object.__setattr__(self, nest, loops)
 
+    def with_tokens(self, wait: frozenset[Unit], signal: frozenset[Unit]) -> "Instruction":
+        """The instruction with other tokens; its own unit is in neither set."""
+        found = object.__new__(type(self))
+        for name in _defaults(type(self)):
+            object.__setattr__(found, name, getattr(self, name))
+        object.__setattr__(found, "wait", wait)
+        object.__setattr__(found, "signal", signal)
+        return found
+
     @property
     def home(self) -> Unit | None:
         """The unit that runs this instruction; None if FETCH executes it."""

@@ -118,7 +118,7 @@ class Gemm(Instruction):
         """Rows of ACT, tiles of WGT, rows of ACC."""
         rows = {
             "act": configuration.rows(Memory.ACT),
-            "wgt": configuration.rows(Memory.WGT) // configuration.lanes_in,
+            "wgt": configuration.weight_tiles,
             "acc": configuration.rows(Memory.ACC),
         }
         return address_width(rows[operand])

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_bound import NOTHING, UNITS, Demand, demand_of
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Graph, QConv
-from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.graph_specs import realise
@@ -74,7 +74,7 @@ def drawn_chains(seeds: range, monkeypatch) -> Iterator[tuple[int, int]]:
         drawn = chance.choice(legal or (choose_candidate(kernel, configuration),))
         return replace(drawn, estimated_cycles=0)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", draw)
+    monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", draw)
     for seed, sketch in chains(seeds):
         configuration = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
         try:

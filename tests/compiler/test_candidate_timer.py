@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from tilewright.compiler import candidate_timer as timing
 from tilewright.compiler.accelerator.dma import DramTensor
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.lower_bound import demand_of
 from tilewright.compiler.accelerator.search import likely_candidates
-from tilewright.compiler.bound_report import LayerGap
-from tilewright.compiler.candidate_timer import CandidateTimer
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
-from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.options import DEFAULT_OPTIONS, Options
+from tilewright.compiler.scheduling import candidate_timer as timing
+from tilewright.compiler.scheduling.bound_report import LayerGap
+from tilewright.compiler.scheduling.candidate_timer import CandidateTimer
 from tilewright.compiler.tensor import Kernel
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.isa.instructions import Instruction

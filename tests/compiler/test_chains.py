@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.accelerator.plan import TilePlan
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
+from tilewright.compiler.accelerator.tile_plan import TilePlan
 from tilewright.compiler.tensor import Kernel
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.fuzz_runs import FuzzRunner
@@ -200,7 +200,7 @@ def seen(monkeypatch) -> Seen:
         seen.add(self.plan(kernel, configuration), configuration)
         return make(self, kernel, configuration)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", draw_schedule)
+    monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", draw_schedule)
     monkeypatch.setattr(Candidate, "schedule", make_and_count)
     return seen
 
@@ -267,7 +267,7 @@ def every_schedule(sketch: Sketch, configuration: Configuration, monkeypatch) ->
             plans.append(legal[-1].plan(kernel, machine))
             return replace(legal[-1], estimated_cycles=0)
 
-        monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", nth)
+        monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", nth)
         with FuzzRunner() as run:
             outcome = run(realise(sketch), configuration, 1, "sim")
         assert outcome.kind == "equal", f"schedule {place}: {outcome.text}"

@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate, legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv
-from tilewright.compiler.kernels import build_kernel
 from tilewright.isa.configuration import PRESETS, Configuration
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing import time_program
@@ -56,7 +56,7 @@ def exact_cycles(
 ) -> int:
     """Cycles of the graph's one kernel with a schedule, by the timing model."""
     monkeypatch.setattr(
-        "tilewright.compiler.fusion.choose_candidate", lambda kernel, *options: schedule
+        "tilewright.compiler.scheduling.fusion.choose_candidate", lambda kernel, *options: schedule
     )
     (segment,) = compile_graph(graph, configuration).segments
     return time_program(segment.program, configuration, memory).cycles

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.compiler.accelerator.kernels import build_kernel
+from tilewright.compiler.accelerator.kernels.first_layer import find_images
 from tilewright.compiler.accelerator.sliding import Window, lane_channels
 from tilewright.compiler.accelerator.weights import pack_weights
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import Graph, QConv, evaluate
-from tilewright.compiler.kernels import build_kernel
-from tilewright.compiler.kernels.first_layer import find_images
 from tilewright.compiler.tensor import Patches
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.errors import CompileError

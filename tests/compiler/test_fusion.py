@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tilewright.compiler.accelerator.kernels.common import channel_block, padded
 from tilewright.compiler.accelerator.search import Candidate, choose_candidate
 from tilewright.compiler.compile import compile_graph
-from tilewright.compiler.fusion import Group, form_groups
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -21,7 +21,7 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
-from tilewright.compiler.kernels.common import channel_block, padded
+from tilewright.compiler.scheduling.fusion import Group, form_groups
 from tilewright.compiler.tensor import Kernel
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.isa.configuration import PRESETS, Configuration
@@ -143,7 +143,7 @@ def eager(monkeypatch):
     def free(kernel: Kernel, configuration: Configuration, *options) -> Candidate:
         return replace(choose_candidate(kernel, configuration, *options), estimated_cycles=0)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", free)
+    monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", free)
 
 
 @pytest.mark.parametrize("name", ["4x4", "8x8", "8x16", "16x8"])

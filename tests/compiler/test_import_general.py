@@ -8,8 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tilewright.compiler.frontend.import_with_inputs import import_with_inputs
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
-from tilewright.compiler.import_with_inputs import import_with_inputs
 from tilewright.compiler.importers import NeedsInputError, import_onnx
 from tilewright.errors import CompileError, ImportModelError
 

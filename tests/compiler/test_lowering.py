@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
     Constant,
@@ -20,7 +21,6 @@ from tilewright.compiler.graph import (
     Value,
     evaluate,
 )
-from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.semantics import Machine

@@ -7,6 +7,13 @@ from typing import Any
 
 import pytest
 
+from tilewright.compiler.assignment import improve as search
+from tilewright.compiler.assignment.costs import Costs, HostSpeed, LinkSpeed
+from tilewright.compiler.assignment.decide import Placement
+from tilewright.compiler.assignment.improve import improve
+from tilewright.compiler.assignment.problem import Problem, crossings_of
+from tilewright.compiler.assignment.timeline import Evaluator, Timeline
+from tilewright.compiler.assignment.user_placement import ACCELERATOR, CPU
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.cpu import Elementwise
 from tilewright.compiler.graph import (
@@ -20,13 +27,6 @@ from tilewright.compiler.graph import (
     Value,
 )
 from tilewright.compiler.host import HostKernel
-from tilewright.compiler.placement import improve as search
-from tilewright.compiler.placement.costs import Costs, HostSpeed, LinkSpeed
-from tilewright.compiler.placement.decide import Placement
-from tilewright.compiler.placement.improve import improve
-from tilewright.compiler.placement.problem import Problem, crossings_of
-from tilewright.compiler.placement.timeline import Evaluator, Timeline
-from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU
 from tilewright.isa.configuration import PRESETS
 
 SHAPE = (1, 4, 4, 16)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tilewright.compiler import compile as compiler
 from tilewright.compiler.accelerator.dma import DramTensor
+from tilewright.compiler.accelerator.kernels import build_kernel
+from tilewright.compiler.accelerator.kernels.common import channel_block, padded
 from tilewright.compiler.accelerator.search import legal_candidates
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.graph import (
@@ -27,10 +29,8 @@ from tilewright.compiler.graph import (
     verify,
 )
 from tilewright.compiler.graph.operators import Reshape, Transpose
-from tilewright.compiler.kernels import build_kernel
-from tilewright.compiler.kernels.common import channel_block, padded
 from tilewright.compiler.tensor import evaluate as evaluate_kernel
-from tilewright.compiler.transposes import load_cycles, product_cycles, transpose_on_host
+from tilewright.compiler.transpose_on_host import load_cycles, product_cycles, transpose_on_host
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.numbers import quantise_output
@@ -133,7 +133,7 @@ def test_products_keep_their_meaning(name, one_axis, monkeypatch):
     """Zero points may have one axis each, or one together, which small products seldom have."""
     configuration = PRESETS[name]
     if one_axis:
-        kernels = importlib.import_module("tilewright.compiler.kernels.matmul")
+        kernels = importlib.import_module("tilewright.compiler.accelerator.kernels.matmul")
         monkeypatch.setattr(kernels, "_prefers_one_axis", lambda *_: True)
 
     @settings(max_examples=10, deadline=None)
@@ -174,7 +174,7 @@ def test_any_schedule_keeps_the_meaning(monkeypatch):
     assert len(legal) > 100
     for schedule in legal[:: len(legal) // 12]:
         monkeypatch.setattr(
-            "tilewright.compiler.fusion.choose_candidate", lambda *_, one=schedule: one
+            "tilewright.compiler.scheduling.fusion.choose_candidate", lambda *_, one=schedule: one
         )
         np.testing.assert_array_equal(execute(graph, configuration, inputs), expected)
 

@@ -8,6 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilewright.compiler.assignment import node_cycles
+from tilewright.compiler.assignment.costs import Costs, HostSpeed, LinkSpeed
+from tilewright.compiler.assignment.decide import Placement
+from tilewright.compiler.assignment.min_cut import FlowNetwork
+from tilewright.compiler.assignment.node_cycles import cycles_alone, cycles_by_node
+from tilewright.compiler.assignment.problem import OUTSIDE, Crossing, Problem
+from tilewright.compiler.assignment.user_placement import ACCELERATOR, CPU, user_sides
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import (
@@ -27,13 +34,6 @@ from tilewright.compiler.graph import (
 from tilewright.compiler.graph.operators import Reshape, Shift, Transpose
 from tilewright.compiler.module import Module
 from tilewright.compiler.options import DEFAULT_OPTIONS
-from tilewright.compiler.placement import node_cycles
-from tilewright.compiler.placement.costs import Costs, HostSpeed, LinkSpeed
-from tilewright.compiler.placement.decide import Placement
-from tilewright.compiler.placement.min_cut import FlowNetwork
-from tilewright.compiler.placement.node_cycles import cycles_alone, cycles_by_node
-from tilewright.compiler.placement.problem import OUTSIDE, Crossing, Problem
-from tilewright.compiler.placement.user_placement import ACCELERATOR, CPU, user_sides
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Session, open_device

@@ -7,13 +7,13 @@ import pytest
 from tilewright.compiler.accelerator.constants import ConstantPool
 from tilewright.compiler.accelerator.dma import DramTensor
 from tilewright.compiler.accelerator.estimate import estimate_instructions
-from tilewright.compiler.accelerator.lower import Lowering
+from tilewright.compiler.accelerator.kernels import build_kernel
+from tilewright.compiler.accelerator.lower_schedules import Lowering
 from tilewright.compiler.accelerator.search import choose_candidate
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QAdd, TensorType, Value
 from tilewright.compiler.graph.ir import Graph, Node, Output
-from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.options import Options
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS

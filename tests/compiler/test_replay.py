@@ -10,9 +10,9 @@ import pytest
 
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.given_schedules import read_schedules, schedules_text
 from tilewright.compiler.graph import Graph, QMatMul
 from tilewright.compiler.module import Module
+from tilewright.compiler.scheduling.given_schedules import read_schedules, schedules_text
 from tilewright.compiler.te.steps import STEPS
 from tilewright.errors import CompileError
 from tilewright.flows.verify.fuzz.graph_specs import realise

@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewright.compiler.accelerator.kernels import build_kernel
 from tilewright.compiler.accelerator.phases import Phase, box_of, phases_of
-from tilewright.compiler.accelerator.plan import ring_between
+from tilewright.compiler.accelerator.tile_plan import ring_between
 from tilewright.compiler.graph import QMaxPool
-from tilewright.compiler.kernels import build_kernel
 from tilewright.compiler.te.rolling import Rolling
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.expressions import Read

@@ -19,8 +19,8 @@ from tilewright.compiler.graph import (
     is_accelerated,
     verify,
 )
-from tilewright.compiler.memory_plan import plan_memory
-from tilewright.compiler.tensor_placement import TensorPlacements, place_tensors
+from tilewright.compiler.main_memory.memory_plan import plan_memory
+from tilewright.compiler.main_memory.tensor_placement import TensorPlacements, place_tensors
 
 BLOCK = 4
 POOL = QMaxPool((1, 1), (1, 1), (0, 0, 0, 0))

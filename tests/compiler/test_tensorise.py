@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from tilewright.compiler.accelerator.layout import Buffer, TileLayout, dense
-from tilewright.compiler.accelerator.tensorise import find_pattern, tensorise
+from tilewright.compiler.accelerator.matching import find_pattern, lane_axes
+from tilewright.compiler.accelerator.tensorise import Tensoriser
+from tilewright.compiler.accelerator.tile_layout import Buffer, TileLayout, dense_places
+from tilewright.compiler.te.bounds import MatchedInstruction
 from tilewright.compiler.tensor import Axis, Compute, Kernel, Tensor, evaluate
 from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS, Memory
@@ -17,6 +19,20 @@ CONFIGURATION = PRESETS["4x4"]
 
 def axis(name: str) -> Affine:
     return Affine.of(**{name: 1})
+
+
+def dense(extents):
+    return dict(zip(extents, dense_places(tuple(extents.values())), strict=True))
+
+
+def tensorise(compute, tile, buffers, configuration, accumulate=False):
+    memories = {name: buffer.memory for name, buffer in buffers.items()}
+    pattern, found = find_pattern(compute, memories)
+    axes = lane_axes(pattern, compute, found)
+    lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items()}
+    matched = MatchedInstruction(pattern, found, None, lanes, ())
+    made = Tensoriser(matched, compute, memories, configuration)
+    return made.form(tile, buffers, accumulate).at(buffers)
 
 
 def matrix_product(rows: int, depth: int, columns: int) -> tuple[Compute, dict[str, Tensor]]:

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright.compiler.assignment import Placement
 from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import Builder, Output, TensorType, Value
 from tilewright.compiler.graph.operators import MatMul, Reshape
 from tilewright.compiler.host import host_target, plan_host
 from tilewright.compiler.module import Module
-from tilewright.compiler.placement import Placement
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import encode_program
 from tilewright.runtime import open_device

@@ -98,7 +98,7 @@ def compile_(arguments: argparse.Namespace) -> None:
     if arguments.json:
         write_json(arguments.json, values)
     if arguments.schedules:
-        from ....compiler.given_schedules import schedules_text
+        from ....compiler.scheduling.given_schedules import schedules_text
 
         assert module is not None
         print(schedules_text(module))

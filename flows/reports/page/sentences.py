@@ -1,7 +1,7 @@
 """A sentence for each layer that explains its time, with the layer's own figures."""
 
+from ....compiler.accelerator.kernels.first_layer import find_images
 from ....compiler.graph import Node, QConv
-from ....compiler.kernels.first_layer import find_images
 from ....compiler.module import Module
 from ....isa.encoding import word_bytes
 from ....isa.instructions import Unit

@@ -186,7 +186,7 @@ def _possible_gemm(configuration: Configuration) -> Iterator[str]:
         if configuration.depthwise_taps > 2:
             yield "gemm depthwise run below taps"
     for memory in (Memory.ACT, Memory.WGT, Memory.ACC):
-        tiles = configuration.rows(Memory.WGT) // configuration.lanes_in
+        tiles = configuration.weight_tiles
         if configuration.banks(memory) > 1 and (memory is not Memory.WGT or tiles > 1):
             yield f"gemm changes {memory.name} bank"
 

@@ -169,8 +169,8 @@ def random_step(pick: random.Random, schedule: te.Schedule) -> te.Step:
     stage = pick.choice(schedule.stages)
     name, loops = stage.name, stage.loops
     loop, other = pick.choice(loops), pick.choice(loops)
-    reads = [read.tensor for read in stage.reads()]
-    readers = [s.name for s in schedule.stages if name in [read.tensor for read in s.reads()]]
+    reads = [read.tensor for read in stage.reads]
+    readers = [s.name for s in schedule.stages if name in [read.tensor for read in s.reads]]
     consumer = pick.choice([s for s in schedule.stages if s.name in readers] or [stage])
     if consumer.place is not None and pick.random() < 0.3:
         around = consumer.place.consumer
@@ -218,7 +218,7 @@ def place_operands(pick: random.Random, schedule: te.Schedule) -> None:
             name = schedule.cache_write(name, "ACC" if stage.output.dtype == "int32" else "ACT")
         else:
             schedule.set_scope(name, "ACC" if stage.output.dtype == "int32" else "ACT")
-        for read in dict.fromkeys(read.tensor for read in stage.reads()):
+        for read in dict.fromkeys(read.tensor for read in stage.reads):
             if read in {s.name for s in schedule.stages}:
                 continue
             dtype = schedule.kernel.tensors[read].dtype
@@ -243,7 +243,7 @@ def place_operands(pick: random.Random, schedule: te.Schedule) -> None:
 def roll_stages(pick: random.Random, schedule: te.Schedule) -> None:
     """Stages that their reader's rows advance through, so that rings have a chance."""
     for stage in reversed(schedule.stages):
-        readers = [s for s in schedule.stages if stage.name in {r.tensor for r in s.reads()}]
+        readers = [s for s in schedule.stages if stage.name in {r.tensor for r in s.reads}]
         if len(readers) != 1 or stage.output.dtype != "int8":
             continue
         reader = readers[0]

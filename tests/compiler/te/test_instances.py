@@ -19,8 +19,8 @@ from tilewright.compiler.te.nodes import (
     Update,
     holds,
     let_value,
-    qualified,
 )
+from tilewright.compiler.te.stages import qualified
 
 from .random_schedules import random_kernel, random_schedule
 from .scheduled import MACHINE, PLACES, SCHEDULES, convolution

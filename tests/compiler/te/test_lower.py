@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.compiler import te
-from tilewright.compiler.accelerator.transfers import dense_pieces
+from tilewright.compiler.accelerator.lower_copies import dense_pieces
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError
 from tilewright.flows.execution.timed import TimedSegment

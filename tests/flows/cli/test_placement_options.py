@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tilewright.compiler import assignment
 from tilewright.compiler import compile as compiler
-from tilewright.compiler import placement
-from tilewright.compiler.placement.costs import HostSpeed
+from tilewright.compiler.assignment.costs import HostSpeed
 from tilewright.errors import DeviceError
 from tilewright.flows.cli.arguments import compile_model
 from tilewright.flows.cli.main import main
@@ -243,8 +243,8 @@ def test_figures_that_are_stated_replace_measured_ones(figures):
 
 
 def test_the_command_line_has_the_policies_of_the_compiler():
-    assert POLICIES == placement.POLICIES
-    assert Placing().placement() == placement.DEFAULT_PLACEMENT
+    assert POLICIES == assignment.POLICIES
+    assert Placing().placement() == assignment.DEFAULT_PLACEMENT
 
 
 def test_a_layer_that_does_not_exist(capsys, model):

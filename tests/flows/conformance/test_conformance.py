@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tilewright.compiler.frontend import recognise_layers
+from tilewright.compiler.frontend.import_with_inputs import import_with_inputs
 from tilewright.compiler.graph import evaluate, parse_graph, print_graph
 from tilewright.compiler.host import plan
-from tilewright.compiler.import_with_inputs import import_with_inputs
 from tilewright.errors import CompileError
 from tilewright.flows.cli.commands import conformance
 from tilewright.flows.cli.main import main

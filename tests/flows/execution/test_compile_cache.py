@@ -308,7 +308,7 @@ def test_a_kept_network_waits_for_nothing_that_only_compiling_needs():
     code = (
         "import sys; from tilewright.flows.cli.main import parser; "
         "parser(['compile', 'model.onnx']); "
-        "print([name for name in ('amaranth', 'rich', 'tilewright.compiler.fusion') "
+        "print([name for name in ('amaranth', 'rich', 'tilewright.compiler.scheduling.fusion') "
         "if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -53,7 +53,7 @@ def test_any_legal_schedule_keeps_the_meaning(monkeypatch):
         cuts += len(legal) > 1
         return chance.choice(legal)
 
-    monkeypatch.setattr("tilewright.compiler.fusion.choose_candidate", any_schedule)
+    monkeypatch.setattr("tilewright.compiler.scheduling.fusion.choose_candidate", any_schedule)
     with FuzzRunner() as run:
         tally = fuzz(range(500, 540), run)
     assert tally.failures == [], report(tally)

@@ -5,12 +5,10 @@ into lanes this way. An unblocked axis is one endless block.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from ...isa.configuration import Memory
-from ...isa.expressions import Read
 
 
 class TileLayout(NamedTuple):
@@ -30,8 +28,7 @@ class TileLayout(NamedTuple):
         return step // self.block * self.outer if step % self.block == 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Buffer:
+class Buffer(NamedTuple):
     """A tile of one tensor in a scratchpad.
 
     Parameters
@@ -57,15 +54,6 @@ class Buffer:
         return Buffer(self.memory, self.base + steps * place.inner, self.axes)
 
 
-def dense(extents: Mapping[str, int]) -> dict[str, TileLayout]:
-    """Row-major layout; the last axis is contiguous."""
-    placements, stride = {}, 1
-    for axis, extent in reversed(tuple(extents.items())):
-        placements[axis] = TileLayout(stride)
-        stride *= extent
-    return placements
-
-
 def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
     """Strides of a dense box, given as a half-open range per dimension."""
     strides, stride = [], 1
@@ -79,12 +67,3 @@ def row_major(box: tuple[tuple[int, int], ...]) -> tuple[int, ...]:
 def dense_places(sizes: tuple[int, ...]) -> tuple[TileLayout, ...]:
     """TileLayout of every dimension of a dense box."""
     return tuple(map(TileLayout, row_major(tuple((0, size) for size in sizes))))
-
-
-def along(read: Read, strides: tuple[int, ...]) -> dict[str, TileLayout]:
-    """How far each axis moves through a buffer with such strides of the tensor that it indexes."""
-    moves: dict[str, int] = {}
-    for affine, stride in zip(read.index, strides, strict=True):
-        for axis, factor in affine.terms:
-            moves[axis] = moves.get(axis, 0) + factor * stride
-    return {axis: TileLayout(moved) for axis, moved in moves.items()}

@@ -7,10 +7,10 @@ operator that only moves values needs none: its result gets a place in memory
 
 from collections.abc import Mapping
 
-from ...errors import CompileError
-from ...isa.configuration import Configuration
-from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
-from ..tensor import Kernel
+from ....errors import CompileError
+from ....isa.configuration import Configuration
+from ...graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool
+from ...tensor import Kernel
 from .convolution import convolution
 from .elementwise import add, look_up
 from .first_layer import Image

@@ -7,10 +7,10 @@ dense.
 
 import numpy as np
 
-from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Expression, Op, Reduction
-from ..graph import Graph, Node, QConv
-from ..tensor import Axis, Compute, Kernel, Tensor
+from ....isa.configuration import Configuration
+from ....isa.expressions import Affine, Call, Expression, Op, Reduction
+from ...graph import Graph, Node, QConv
+from ...tensor import Axis, Compute, Kernel, Tensor
 from .common import (
     activation,
     channel_block,

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from ..errors import CompileError
-from ..isa.configuration import Configuration
-from .accelerator.lower_bound import NOTHING, Demand, demand_of
-from .accelerator.search import Candidate
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..accelerator.lower_bound import NOTHING, Demand, demand_of
+from ..accelerator.search import Candidate
 from .candidate_timer import CandidateTimer
 from .given_schedules import GivenSchedule, Part
 

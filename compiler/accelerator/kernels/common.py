@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Expression, Literal, Op
-from ..graph import Graph
-from ..tensor import Axis, Tensor
+from ....isa.configuration import Configuration
+from ....isa.expressions import Affine, Call, Expression, Literal, Op
+from ...graph import Graph
+from ...tensor import Axis, Tensor
 
 OWN_NAMES = frozenset({"acc", "bias", "scale", "table", "w"})
 """Names that kernels give to tensors; an activation may have the same name."""

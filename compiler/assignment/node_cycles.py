@@ -11,11 +11,11 @@ from ...errors import CompileError
 from ...isa.configuration import Configuration
 from ..accelerator.lower_bound import demand_of
 from ..accelerator.search import Candidate, choose_candidate
-from ..candidate_timer import CandidateTimer
-from ..fusion import Movement, form_groups
-from ..given_schedules import Part
 from ..graph import Graph, Node, accelerated_nodes
 from ..options import Options
+from ..scheduling.candidate_timer import CandidateTimer
+from ..scheduling.fusion import Movement, form_groups
+from ..scheduling.given_schedules import Part
 from ..segments import lay_out_segment, partition
 from ..tensor import Kernel
 

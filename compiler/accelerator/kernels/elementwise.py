@@ -1,9 +1,9 @@
 """Residual addition and look-ups."""
 
-from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Literal, Op, Read
-from ..graph import Graph, Node, QAdd
-from ..tensor import Compute, Kernel, Tensor
+from ....isa.configuration import Configuration
+from ....isa.expressions import Affine, Call, Literal, Op, Read
+from ...graph import Graph, Node, QAdd
+from ...tensor import Compute, Kernel, Tensor
 from .common import activation, axes_of, epilogue, pointwise_index, requantised, scalars
 
 

@@ -1,4 +1,4 @@
-"""Placement: the assignment of nodes to the accelerator or the host.
+"""Assignment of nodes to the accelerator or the host, which users call placement.
 
 `decide` searches for the fastest assignment, using estimated times of nodes (`costs`,
 `node_cycles`) and transfers. It first finds a minimum cut (`problem`), then tries moves that save

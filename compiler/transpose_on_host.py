@@ -10,9 +10,9 @@ from dataclasses import replace
 from ..isa.configuration import Configuration
 from ..isa.durations import tile_cycles
 from .accelerator.estimate import LATENCY_CYCLES
+from .accelerator.kernels.matmul import passes
 from .graph import Graph, QMatMul
 from .graph.operators import Reshape, Transpose
-from .kernels.matmul import passes
 from .rewriting import Site, op, rewrite, rule, value
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .graph import Graph
-from .importers import NeedsInputError, import_onnx
+from ..graph import Graph
+from ..importers import NeedsInputError, import_onnx
 
 
 def import_with_inputs(

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ImportModelError, InputError, ToolError, install_command
-from .frontend import import_model
-from .graph import Graph
-from .importers import import_onnx
-from .quantiser import QuantiserOptions, make_batches, quantise
+from ...errors import ImportModelError, InputError, ToolError, install_command
+from ..graph import Graph
+from ..importers import import_onnx
+from ..quantiser import QuantiserOptions, make_batches, quantise
+from . import import_model
 
 INSTALL = f"install it with `{install_command('torch')}`"
 

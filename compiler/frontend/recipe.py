@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from . import passes
-from .graph import Graph, verify
-from .importers import NOTHING, import_onnx
+from .. import passes
+from ..graph import Graph, verify
+from ..importers import NOTHING, import_onnx
 
 RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.eliminate_dead_code,  # initialisers without readers

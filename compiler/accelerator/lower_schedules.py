@@ -4,7 +4,8 @@ The instructions have the order of the loop program. A later pass adds the token
 instruction wait for another; it derives them from the instructions' footprints.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...errors import CompileError
@@ -13,18 +14,18 @@ from ...isa.expressions import Affine, Read, reads_of
 from ...isa.instructions import Instruction
 from ..options import DEFAULT_OPTIONS
 from ..te.affine import value_of
-from ..te.instances import Buffered, Instance, Rolled, walk
+from ..te.instances import Buffered, Event, Instance, Rolled, walk
 from ..te.nodes import TransferNest
 from ..te.schedule import Schedule
 from ..te.stages import REGISTER
-from ..tensor import Compute
+from ..tensor import Compute, Kernel
 from .constants import ConstantPool
 from .dma import DramTensor, fill_bytes
-from .layout import Buffer, TileLayout
+from .lower_copies import Transfers
 from .program_size import too_large
 from .scratchpads import BufferPlacer, Placed, Scratchpads
-from .tensorise import Form, form_of
-from .transfers import Transfers
+from .tensorise import Form, Tensoriser
+from .tile_layout import Buffer, TileLayout
 
 OPERANDS = {"WGT": "weights ", "PARAM": "parameters ", "LUT": "table "}
 """Contents of each scratchpad, as notes name them; activations in ACT have names of their own."""
@@ -57,6 +58,15 @@ class Emitted(NamedTuple):
         return f"load {OPERANDS.get(scope, '')}`{event.node.source}`"
 
 
+@dataclass(slots=True)
+class KnownPieces:
+    """What the schedules of a kernel share: forms of instructions, and packed constants."""
+
+    tensorisers: dict[object, Tensoriser] = field(default_factory=dict)
+    forms: dict[object, Form] = field(default_factory=dict)
+    packed: dict[object, bytes] = field(default_factory=dict)
+
+
 class Lowering:
     """Lowers scheduled kernels one after the other into one instruction stream.
 
@@ -70,6 +80,8 @@ class Lowering:
         Collects the constants.
     most_instructions
         Largest program that is accepted.
+    known
+        What other lowerings for this machine have found, by kernel.
     """
 
     def __init__(
@@ -78,12 +90,14 @@ class Lowering:
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
         most_instructions: int = DEFAULT_OPTIONS.most_instructions,
+        known: dict[Kernel, KnownPieces] | None = None,
     ) -> None:
         self.configuration = configuration
         self.most_instructions = most_instructions
         self.dram, self.pool = dram, pool
         self.stream: list[Emitted] = []
         self.scratchpads = Scratchpads.of(configuration)
+        self.known = {} if known is None else known
 
     def lower(self, schedule: Schedule) -> None:
         """Append a kernel's instructions to the stream.
@@ -94,11 +108,14 @@ class Lowering:
             When a stage is computed element by element, a scratchpad is too small, no unit can make
             a copy, an instruction cannot reach an operand, or the stream becomes too long.
         """
-        kernel, stream, most = schedule.kernel, self.stream, self.most_instructions
-        for instruction, event in _KernelLowering(self, schedule).run():
-            if len(stream) >= most:
-                raise too_large(f"more with `{kernel.name}`", most)
-            stream.append(Emitted(instruction, kernel.name, event))
+        kernel, stream, most = schedule.kernel.name, self.stream, self.most_instructions
+
+        def emit(instructions: Sequence[Instruction], event: Instance | Rolled) -> None:
+            stream.extend([Emitted(one, kernel, event) for one in instructions])
+            if len(stream) > most:
+                raise too_large(f"more with `{kernel}`", most)
+
+        _KernelLowering(self, schedule, emit).run()
 
 
 class _Operand:
@@ -144,9 +161,16 @@ class _Operand:
 class _KernelLowering:
     """The lowering of one kernel."""
 
-    def __init__(self, lowering: Lowering, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        lowering: Lowering,
+        schedule: Schedule,
+        emit: Callable[[Sequence[Instruction], Instance | Rolled], None],
+    ) -> None:
+        self.emit = emit
         self.configuration = lowering.configuration
         self.kernel = schedule.kernel
+        self.instructions = schedule.instructions
         self.program = schedule.program()
         computes = tuple(stage.compute for stage in schedule.stages if not stage.source)
         self.operands = {
@@ -154,32 +178,38 @@ class _KernelLowering:
             for compute in computes
         }
         self.buffers = BufferPlacer(
-            self.program, computes, schedule.takes_turns, lowering.scratchpads
+            self.program,
+            computes,
+            self.instructions,
+            schedule.takes_turns,
+            lowering.scratchpads,
         )
-        self.transfers = Transfers(self.program, self.buffers, lowering.dram, lowering.pool)
+        known = lowering.known.setdefault(self.kernel, KnownPieces())
+        self.forms, self.tensorisers = known.forms, known.tensorisers
+        self.transfers = Transfers(
+            self.program, self.buffers, lowering.dram, lowering.pool, known.packed
+        )
         self.pairs = {
             name: pair
             for name, (_, *reads) in self.operands.items()
             if len(pair := [one.tensor for one in reads if one.tensor in self.buffers.partners]) > 1
         }
         self.placed: dict[str, Placed] = {}
-        self.forms: dict[object, Form] = {}
 
-    def run(self) -> Iterator[tuple[Instruction, Instance | Rolled]]:
-        """Instructions, and what each is there for."""
-        for event in walk(self.program, self._present):
-            if isinstance(event, Buffered):
-                if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
-                    self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
-                continue
-            if isinstance(event, Rolled):
-                made = self._pad(event)
-            elif isinstance(event.node, TransferNest):
-                made = self._move(event)
-            else:
-                made = self._compute(event)
-            for one in made:
-                yield one, event
+    def run(self) -> None:
+        """Emit all instructions, each with what it is there for."""
+        walk(self.program, self._visit, self._present)
+
+    def _visit(self, event: Event) -> None:
+        if isinstance(event, Buffered):
+            if event.allocate.scope not in (Memory.DRAM.name, REGISTER):
+                self.placed[event.allocate.tensor.name] = self.buffers.allocate(event)
+        elif isinstance(event, Rolled):
+            self.emit(self._pad(event), event)
+        elif isinstance(event.node, TransferNest):
+            self.emit(self._move(event), event)
+        else:
+            self.emit(self._compute(event), event)
 
     def _present(self, stage: str) -> bool:
         placed = self.placed.get(stage)
@@ -237,9 +267,17 @@ class _KernelLowering:
         key = compute.output.name, accumulate, tuple(tile.values()), lying
         form = self.forms.get(key)
         if form is None:
-            form = form_of(compute, tile, buffers, self.configuration, accumulate)
+            form = self._tensoriser(compute, buffers).form(tile, buffers, accumulate)
             self.forms[key] = form
         return form.at(buffers)
+
+    def _tensoriser(self, compute: Compute, buffers: Mapping[str, Buffer]) -> Tensoriser:
+        memories = {name: buffer.memory for name, buffer in buffers.items()}
+        key = compute.output.name, *memories.items()
+        if key not in self.tensorisers:
+            matched = self.instructions[compute.output.name]
+            self.tensorisers[key] = Tensoriser(matched, compute, memories, self.configuration)
+        return self.tensorisers[key]
 
     def _pad(self, rolled: Rolled) -> list[Instruction]:
         """The border of rows that were added to a ring."""

@@ -1,9 +1,9 @@
 """Average and maximum over sliding windows."""
 
-from ...isa.configuration import Configuration
-from ...isa.expressions import Affine, Call, Literal, Op, Reduction
-from ..graph import Graph, Node, QAvgPool, QMaxPool
-from ..tensor import Axis, Compute, Kernel, Tensor
+from ....isa.configuration import Configuration
+from ....isa.expressions import Affine, Call, Literal, Op, Reduction
+from ...graph import Graph, Node, QAvgPool, QMaxPool
+from ...tensor import Axis, Compute, Kernel, Tensor
 from .common import activation, axes_of, epilogue, requantised, scalars, window
 
 LOWEST = -128

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import CompileError
-from ..isa.configuration import Configuration
-from .accelerator.search import Candidate
-from .module import Layer, Module
-from .te.schedule import Schedule
-from .tensor import Kernel
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..accelerator.search import Candidate
+from ..module import Layer, Module
+from ..te.schedule import Schedule
+from ..tensor import Kernel
 
 _LAYER = re.compile(r"#\s*layer (.*)")
 _PART = re.compile(r"#\s*part \d+\s*")
@@ -28,7 +28,9 @@ class GivenSchedule:
     layer: str
     text: str
 
-    def schedule(self, kernel: Kernel, configuration: Configuration) -> Schedule:
+    def schedule(
+        self, kernel: Kernel, configuration: Configuration, alike: object = None
+    ) -> Schedule:
         """The steps, checked.
 
         Raises

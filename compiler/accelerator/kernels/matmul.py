@@ -9,12 +9,12 @@ more than once. Both forms are exact and need more products. A zero point of 0 c
 
 import math
 
-from ...isa.configuration import Configuration
-from ...isa.durations import tile_cycles
-from ...isa.expressions import Affine, Call, Op, Reduction
-from ..accelerator.estimate import LATENCY_CYCLES
-from ..graph import Graph, Node, QMatMul
-from ..tensor import Axis, Compute, Kernel, Tensor, View
+from ....isa.configuration import Configuration
+from ....isa.durations import tile_cycles
+from ....isa.expressions import Affine, Call, Op, Reduction
+from ...graph import Graph, Node, QMatMul
+from ...tensor import Axis, Compute, Kernel, Tensor, View
+from ..estimate import LATENCY_CYCLES
 from .common import epilogue, padded, requantised, scalars, tensor_name
 
 ROWS, CHANNELS = 2, 3

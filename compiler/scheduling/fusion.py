@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from ..errors import CompileError
-from ..isa.configuration import Configuration
-from .accelerator.phases import phases_of
-from .accelerator.search import Candidate, choose_candidate, legal_candidates
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from ..accelerator.kernels import build_kernel
+from ..accelerator.kernels.common import OWN_NAMES
+from ..accelerator.kernels.first_layer import Image, find_images
+from ..accelerator.kernels.movement import TensorCopy, copy
+from ..accelerator.phases import phases_of
+from ..accelerator.search import Candidate, choose_candidate, legal_candidates
+from ..graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, Rearranging
+from ..options import DEFAULT_OPTIONS, Options
+from ..tensor import Kernel
 from .candidate_timer import CandidateTimer
-from .graph import Graph, Node, QAdd, QAvgPool, QConv, QLut, QMatMul, QMaxPool, Rearranging
-from .kernels import build_kernel
-from .kernels.common import OWN_NAMES
-from .kernels.first_layer import Image, find_images
-from .kernels.movement import TensorCopy, copy
-from .options import DEFAULT_OPTIONS, Options
-from .tensor import Kernel
 
 FOLLOWERS = (QAdd, QLut, QMaxPool, QAvgPool)
 """Operators that may follow a convolution or a matrix product in its kernel."""

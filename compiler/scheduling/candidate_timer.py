@@ -9,18 +9,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..isa.configuration import Configuration
-from ..isa.expressions import Call, Expression, Literal, Reduction
-from ..isa.instructions import Instruction
-from ..isa.tokens import synthesise_tokens
-from .accelerator.constants import ConstantPool
-from .accelerator.dma import DramTensor
-from .accelerator.lower import Lowering
-from .accelerator.lower_bound import demand_of
-from .accelerator.search import Candidate, likely_candidates
-from .given_schedules import Part
-from .options import Options
-from .tensor import Kernel
+from ...isa.configuration import Configuration
+from ...isa.expressions import Call, Expression, Literal, Reduction
+from ...isa.instructions import Instruction
+from ...isa.tokens import synthesise_tokens
+from ..accelerator.constants import ConstantPool
+from ..accelerator.dma import DramTensor
+from ..accelerator.lower_bound import demand_of
+from ..accelerator.lower_schedules import KnownPieces, Lowering
+from ..accelerator.search import Candidate, likely_candidates
+from ..options import Options
+from ..te.schedule import Schedule
+from ..tensor import Kernel
+from .given_schedules import GivenSchedule, Part
 
 Measure = Callable[[Sequence[Instruction], Configuration], int]
 """Gives the cycles of a program that the checker accepts."""
@@ -61,6 +62,10 @@ class CandidateTimer:
         self.dram, self.size = dram, size
         self.known: dict[object, int] = {}
         self.chosen: dict[object, Candidate] = {}
+        self.alike: dict[Kernel, dict[object, Schedule]] = {}
+        """Schedules of each kernel, by the form of their steps."""
+        self.pieces: dict[Kernel, KnownPieces] = {}
+        self.forms: dict[Kernel, object] = {}
         self.instructions = 0
         """Number of programs timed so far."""
 
@@ -77,7 +82,7 @@ class CandidateTimer:
         CompileError
             When not even the smallest tile fits.
         """
-        form = self._form(kernel), options, rival
+        form = self.form(kernel), options, rival
         if form not in self.chosen:
             self.chosen[form] = self._fastest(kernel, options, rival)
         return self.chosen[form]
@@ -101,19 +106,30 @@ class CandidateTimer:
 
     def cycles(self, *parts: Part) -> int:
         """Cycles of the kernels with these schedules; equal layers are timed once."""
-        key = tuple((self._form(kernel), candidate) for kernel, candidate in parts)
+        key = tuple((self.form(kernel), candidate) for kernel, candidate in parts)
         if key not in self.known:
-            lowering = Lowering(self.configuration, self.dram, ConstantPool(self.size))
+            pool = ConstantPool(self.size)
+            lowering = Lowering(self.configuration, self.dram, pool, known=self.pieces)
             for kernel, candidate in parts:
-                lowering.lower(candidate.schedule(kernel, self.configuration))
+                lowering.lower(self.schedule(kernel, candidate))
             instructions = [emitted.instruction for emitted in lowering.stream]
             program = synthesise_tokens(instructions, self.configuration)
             self.instructions += len(program)
             self.known[key] = self.measure(program, self.configuration)
         return self.known[key]
 
-    def _form(self, kernel: Kernel) -> object:
+    def schedule(self, kernel: Kernel, choice: Candidate | GivenSchedule) -> Schedule:
+        """The schedule of a kernel."""
+        alike = self.alike.setdefault(kernel, {})
+        return choice.schedule(kernel, self.configuration, alike)
+
+    def form(self, kernel: Kernel) -> object:
         """The facts that determine a kernel's time: stages and tensors, no names or numbers."""
+        if kernel not in self.forms:
+            self.forms[kernel] = self._form(kernel)
+        return self.forms[kernel]
+
+    def _form(self, kernel: Kernel) -> object:
         names = {name: f"t{index}" for index, name in enumerate(kernel.tensors)}
         plain = kernel.renamed(names)
         numbers: dict[int, int] = {}

@@ -10,10 +10,10 @@ its source in place.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .accelerator.constants import align
-from .accelerator.dma import DramTensor
-from .graph import Graph, Node, QConcat, QResize, QSlice
-from .kernels.movement import TensorCopy
+from ..accelerator.constants import align
+from ..accelerator.dma import DramTensor
+from ..accelerator.kernels.movement import TensorCopy
+from ..graph import Graph, Node, QConcat, QResize, QSlice
 from .memory_plan import Lifetime
 
 

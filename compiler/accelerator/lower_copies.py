@@ -19,9 +19,12 @@ from ..tensor import Tensor
 from .blocks import load_blocks
 from .constants import ConstantPool, pack_parameters
 from .dma import Box, DramTensor, load_box, load_bytes, load_patches, store_box
-from .layout import row_major
 from .scratchpads import BufferPlacer, Placed
+from .tile_layout import row_major
 from .weights import pack_weights
+
+PAIR_BYTES = Memory.PARAM.scratchpad.element_bytes
+"""Bytes of a bias and its scale."""
 
 
 class Transfers:
@@ -38,6 +41,8 @@ class Transfers:
         several bytes, the bytes are one more dimension.
     pool
         Collects the constants.
+    packed
+        Packed constants of the kernel, by what was packed; more are added.
     """
 
     def __init__(
@@ -46,7 +51,9 @@ class Transfers:
         buffers: BufferPlacer,
         dram: Mapping[str, DramTensor],
         pool: ConstantPool,
+        packed: dict[object, bytes],
     ) -> None:
+        self.packed = packed
         self.program, self.buffers, self.dram, self.pool = program, buffers, dram, pool
         self.limits = buffers.configuration
         self.sources = {
@@ -106,7 +113,7 @@ class Transfers:
                 f"`{instance.node.source}` is stored from ACC, where the arena keeps sums in "
                 "blocks of channels; leave `arena()` out"
             )
-        size = 4 if place.memory is Memory.ACC else 1
+        size = place.memory.scratchpad.element_bytes
         target = self._in_dram(instance.nest.stage)
         box, room = instance.box, self._room(instance, instance.node.source)
         stores: list[Instruction] = []
@@ -139,11 +146,11 @@ class Transfers:
         tensor, constants = self.program.tensors[name], self.program.kernel.constants
         complete = _clipped(room, self.program.domains[target]) == box
         if name in constants and complete:
-            data = pack_weights(
-                _padded(constants[name], box, room, tensor.pad),
-                self.buffers.windows.get(target),
-                self.limits,
-            )
+            window, key = self.buffers.windows.get(target), (name, box, room)
+            data = self.packed.get((*key, window))
+            if data is None:
+                values = _padded(constants[name], box, room, tensor.pad)
+                data = self.packed[*key, window] = pack_weights(values, window, self.limits)
             address = self.pool.add(data)
             return [*load_bytes(address, len(data), Memory.WGT, place.base, self.limits)]
         source = self._in_dram(name)
@@ -188,7 +195,7 @@ class Transfers:
                 f"[{', '.join(map(str, tensor.shape))}]"
             )
         partners = self.buffers.partners.get(target, (target,))
-        given = {self.sources[one] for one in partners if one in self.sources}
+        given = frozenset(self.sources[one] for one in partners if one in self.sources)
         if given <= set(self.program.kernel.constants) and box == _clipped(
             room, self.program.domains[target]
         ):
@@ -207,23 +214,26 @@ class Transfers:
                 low * stride
                 for (low, _), stride in zip((*piece, *byte), source.strides, strict=True)
             )
-            local = (place.base + offset) * 8 + half
+            local = (place.base + offset) * PAIR_BYTES + half
             found += _every_other(memory, local, piece[-1][1] - piece[-1][0], self.limits)
         return found
 
-    def _load_pairs(self, names: set[str], box: Box, place: Placed) -> list[Instruction]:
+    def _load_pairs(self, names: frozenset[str], box: Box, place: Placed) -> list[Instruction]:
         """Load two interleaved constants at once; the second of their copies then does nothing."""
-        values: dict[str, np.ndarray] = {}
-        for name in names:
-            data = self.program.kernel.constants[name]
-            values[str(data.dtype)] = data[tuple(slice(*pair) for pair in box)]
-        data = pack_parameters(values.get("int32"), values.get("float32"))
+        data = self.packed.get((names, box))
+        if data is None:
+            values: dict[str, np.ndarray] = {}
+            for name in names:
+                given = self.program.kernel.constants[name]
+                values[str(given.dtype)] = given[tuple(slice(*pair) for pair in box)]
+            data = pack_parameters(values.get("int32"), values.get("float32"))
+            self.packed[names, box] = data
         if place.piece is None:
             if self.pairs.get(place.base) == data:
                 return []
             self.pairs[place.base] = data
         address = self.pool.add(data)
-        return [*load_bytes(address, len(data), Memory.PARAM, place.base * 8, self.limits)]
+        return [*load_bytes(address, len(data), Memory.PARAM, place.base * PAIR_BYTES, self.limits)]
 
     def _in_dram(self, name: str) -> DramTensor:
         """A tensor in main memory; a constant is added at its first use."""

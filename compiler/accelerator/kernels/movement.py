@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 
-from ...isa.configuration import Configuration
-from ..graph import Graph, Node
-from ..tensor import Compute, Kernel
+from ....isa.configuration import Configuration
+from ...graph import Graph, Node
+from ...tensor import Compute, Kernel
 from .common import activation, axes_of, pointwise_index, tensor_name
 
 

@@ -7,9 +7,7 @@ from .reductions import has_reduction, reduction_of
 from .stages import REGISTER, Division, ScheduleError, Stage, State
 
 
-def dot_product_of(
-    stage: Stage, state: State, processor: Processor, bounds: Bounds, doing: str
-) -> DotProduct:
+def dot_product_of(stage: Stage, state: State, processor: Processor, bounds: Bounds) -> DotProduct:
     """The instruction that matches the nest of a stage from its loop `instruction` inward.
 
     Raises
@@ -33,7 +31,7 @@ def dot_product_of(
         for one in processor.instructions
     )
     raise ScheduleError(
-        f"{doing}: the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
+        f"the loops {', '.join(loops)} of {' x '.join(map(str, extents))} match no "
         f"instruction of `{processor.name}` ({known or 'it has none'}); split a data loop by the "
         "lanes and a reduction loop by the taps, without a remainder, and sum a[tap] * b[lane, tap]"
     )

@@ -15,7 +15,7 @@ from ..tensor import Kernel
 from .dma import box_bytes
 from .phases import Phase, Tile, box_of, is_pointwise
 from .regions import Region, RegionRequest
-from .scratchpads import act_regions, limited_region, region_request, wgt_room
+from .scratchpads import act_regions, limited_region, region_request
 from .sliding import lane_channels
 from .weights import weight_layout
 
@@ -191,7 +191,7 @@ def tile_fits(phase: Phase, tile: Tile, configuration: Configuration) -> bool:
         return True
     if accumulator_rows(phase, tile, configuration) > configuration.acc_depth:
         return False
-    return weight_tiles(phase, tile, configuration) <= wgt_room(configuration)
+    return weight_tiles(phase, tile, configuration) <= configuration.weight_tiles
 
 
 def parameter_rows(phase: Phase, tile: Tile, configuration: Configuration) -> int:

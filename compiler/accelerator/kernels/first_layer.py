@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...isa.configuration import Configuration
-from ...isa.expressions import Affine
-from ..graph import Graph, Node, QConv
-from ..tensor import Patches, Tensor
+from ....isa.configuration import Configuration
+from ....isa.expressions import Affine
+from ...graph import Graph, Node, QConv
+from ...tensor import Patches, Tensor
 from .common import activation, channel_block, padded, widen
 
 
