@@ -9,6 +9,9 @@ FUZZ_ARGS ?=
 DAMAGE_ARGS ?=
 MUTATION_ARGS ?=
 ABLATION_ARGS ?=
+GATES_ARGS ?=
+AREA_ARGS ?=
+CHECK ?=
 MODEL ?=
 MODELS ?=
 
@@ -18,8 +21,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = $(PYTHON) -m pip --disable-pip-version-check --python $(BIN)/python install
 
-.PHONY: help setup demo test verify fuzz damage mutation lint format digits bench ablation wheel \
-    clean
+.PHONY: help setup demo test verify gates area fuzz damage mutation lint format digits bench \
+    ablation wheel clean
 
 help:
 	@echo "make demo    compile the digits network, run it on the RTL, compare every byte"
@@ -29,6 +32,9 @@ help:
 	@echo "make test-levels  CPU tests again as if on a processor with AVX2 only, and with SSE2 only"
 	@echo "make verify  random programs on definition, sim and RTL: every byte, every cycle"
 	@echo "             (VERIFY_ARGS=\"--programs 10000 --budget 600\" for more or less)"
+	@echo "make gates   random programs on the netlist of a small machine, every byte, every cycle"
+	@echo "make area    area and clock of the machines in docs/area.md, measured again where they changed"
+	@echo "             (CHECK=1: fail if a figure is more than 3 % worse, write nothing)"
 	@echo "make fuzz    random graphs and ONNX models through the compiler, outputs compared"
 	@echo "make damage  damaged model files: a clear error or a right result, nothing else"
 	@echo "make mutation  how many seeded faults the hardware tests find, survivors named"
@@ -62,6 +68,12 @@ test-levels: $(VENV)/.installed-test
 
 verify: $(VENV)/.installed
 	@$(BIN)/python -m tilewright.flows.verify $(VERIFY_ARGS)
+
+gates: $(VENV)/.installed-test
+	@$(BIN)/python -m tilewright.flows.verify.gate_level $(GATES_ARGS)
+
+area: $(VENV)/.installed-test
+	@$(BIN)/tilewright synth $(if $(CHECK),--check,--ledger) $(AREA_ARGS)
 
 fuzz: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.verify.fuzz $(FUZZ_ARGS)

@@ -81,16 +81,21 @@ def build_core(
     ToolError
         When Verilator or the compiler is missing or fails.
     """
-    constants = {
-        "BUS_BYTES": configuration.bus_bytes,
-        "BURST_BYTES": configuration.burst_bytes,
-        "CONTROL_OFFSET": OFFSETS["CONTROL"],
-    }
+    constants = harness_constants(configuration)
     label = f"configuration `{configuration.name}`" + (" with waveforms" if traced else "")
     label += " with assertions" if asserting else ""
     with runtime_in_background(traced=traced):
         verilog = core_verilog(configuration)
     return build_library(verilog, TOP, constants, label, traced=traced, asserting=asserting)
+
+
+def harness_constants(configuration: Configuration) -> dict[str, int]:
+    """What the harness must know about a core, for `build_library`."""
+    return {
+        "BUS_BYTES": configuration.bus_bytes,
+        "BURST_BYTES": configuration.burst_bytes,
+        "CONTROL_OFFSET": OFFSETS["CONTROL"],
+    }
 
 
 def core_verilog(configuration: Configuration) -> str:
@@ -136,6 +141,9 @@ class RtlCore:
         Check the assertions inside the hardware.
     max_cycles
         Stop a run after this many cycles.
+    library
+        A simulator of the same core made from other Verilog, such as its netlist. Its scratchpads
+        cannot be read, and a run begins with what the one before left in them.
     """
 
     def __init__(
@@ -146,17 +154,20 @@ class RtlCore:
         trace: Path | str | None = None,
         asserting: bool = False,
         max_cycles: int = 1 << 40,
+        library: Path | None = None,
     ) -> None:
         self.configuration = configuration
         self.memory = memory or MemoryModel()
         self.max_cycles = max_cycles
         if trace is not None and not Path(trace).absolute().parent.is_dir():
             raise DeviceError(f"rtl: waveform `{trace}`: its folder does not exist; create it")
-        library = build_core(configuration, traced=trace is not None, asserting=asserting)
-        self.harness = Harness(library, self.memory)
+        built = library or build_core(configuration, traced=trace is not None, asserting=asserting)
+        self.harness = Harness(built, self.memory)
         if trace is not None:
             self.harness.open_trace(Path(trace))
-        self._scratchpads = ScratchpadArrays(configuration, self.harness.arrays())
+        self._scratchpads = (
+            ScratchpadArrays(configuration, self.harness.arrays()) if library is None else None
+        )
         found = self.harness.read("CONFIGURATION")
         if found != configuration.hash:
             raise HardwareError(
@@ -169,7 +180,15 @@ class RtlCore:
         self.harness.close()
 
     def scratchpads(self) -> dict[Memory, np.ndarray]:
-        """A copy of every scratchpad, uint8[bytes], in the layout of `isa.semantics.Machine`."""
+        """A copy of every scratchpad, uint8[bytes], in the layout of `isa.semantics.Machine`.
+
+        Raises
+        ------
+        DeviceError
+            When the core was made from another library.
+        """
+        if self._scratchpads is None:
+            raise DeviceError("rtl: the scratchpads of this simulator cannot be read; store them")
         return self._scratchpads.read()
 
     def run(self, code: bytes, dram: np.ndarray, program: Sequence[Instruction] = ()) -> RtlRun:
@@ -197,7 +216,8 @@ class RtlCore:
         harness.map(1, bases["DATA_BASE"], dram, writable=True)
         harness.set_memory(self.memory)
         harness.write("CONTROL", STOP)
-        self._scratchpads.clear()
+        if self._scratchpads is not None:
+            self._scratchpads.clear()
         for register, value in bases.items():
             harness.write(register, value)
         harness.start()

@@ -27,6 +27,8 @@ COMMANDS: Mapping[str, str] = {
     "passes": "show what each pass of the front end does to a model",
     "config": "list, explain and check configurations",
     "doctor": "check the tools",
+    "synth": "synthesise a configuration for an FPGA: area, clock, critical path",
+    "verilog": "write the Verilog of a configuration",
     "quantise": "quantise a float model with a few samples",
     "conformance": "run ONNX's own operator tests on the host",
 }

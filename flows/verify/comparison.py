@@ -16,7 +16,7 @@ from ...isa.instructions import Instruction
 from ...isa.semantics import SCRATCHPADS, Machine
 from ...sim.memory_model import MemoryModel
 from ...sim.native_functional import functional_machine
-from ...sim.rtl import RtlCore
+from ...sim.rtl import RtlCore, RtlRun
 from ...sim.timing import Timer, Timing
 from ...sim.timing.definition import Model
 from .programs.cases import Case, format_case
@@ -186,10 +186,7 @@ def _differences(
     tally.model_s += time.perf_counter() - began
     tally.instructions += len(program)
     tally.cycles += run.cycles
-    yield from _times(timing, run.cycles, run.spans(program), tally)
-    for name, count in run.counters.items():
-        if timing.counters[name] != count:
-            yield f"counter {name}: model {timing.counters[name]}, RTL {count}"
+    yield from time_differences(timing, run, tally)
     if seed % DEFINITION_EVERY == 0:
         yield from _definition(program, timing, tally)
     if seed % STALLED_EVERY == 0:
@@ -216,16 +213,24 @@ def _values(core: RtlCore, reference: Machine, dram: np.ndarray) -> Iterator[str
             yield f"the RTL differs from the definition in {memory.name}, byte {place}"
 
 
-def _times(timing: Timing, cycles: int, spans: np.ndarray, tally: VerifyTally) -> Iterator[str]:
-    errors = np.abs(timing.spans - spans).max(axis=1)
-    worst = max(int(errors.max()), abs(timing.cycles - cycles))
-    tally.largest_error = max(tally.largest_error, worst)
+def time_differences(
+    timing: Timing, run: RtlRun, tally: VerifyTally | None = None
+) -> Iterator[str]:
+    """Differences between the timing model and a run: starts, retirements, cycles, counters."""
+    errors = np.abs(timing.spans - run.spans(timing.program)).max(axis=1)
+    worst = max(int(errors.max()), abs(timing.cycles - run.cycles))
+    if tally is not None:
+        tally.largest_error = max(tally.largest_error, worst)
     if worst:
         first = int(np.argmax(errors > 0))
         yield (
-            f"model and RTL differ by up to {worst} cycles ({timing.cycles} and {cycles} in all), "
-            f"first at instruction {first}: model {timing.spans[first]}, RTL {spans[first]}"
+            f"model and RTL differ by up to {worst} cycles ({timing.cycles} and {run.cycles} in "
+            f"all), first at instruction {first}: model {timing.spans[first]}, RTL "
+            f"{run.spans(timing.program)[first]}"
         )
+    for name, count in run.counters.items():
+        if timing.counters[name] != count:
+            yield f"counter {name}: model {timing.counters[name]}, RTL {count}"
 
 
 def _definition(

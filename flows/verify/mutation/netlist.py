@@ -22,8 +22,8 @@ from amaranth.lib.wiring import Out
 from ....errors import HardwareError, ToolError
 from ....hardware.core import Core
 from ....isa.configuration import Configuration
-from ....isa.registers import OFFSETS
 from ....sim.cache import keep_text
+from ....sim.rtl import harness_constants
 from ....sim.toolchain import progress
 from ....sim.verilate import build_library
 
@@ -165,11 +165,7 @@ def build_faulty_core(configuration: Configuration, count: int, seed: int) -> Fa
     faults = tuple(
         NetlistFault(**{**values, "sources": tuple(values["sources"])}) for values in kept["faults"]
     )
-    constants = {
-        "BUS_BYTES": configuration.bus_bytes,
-        "BURST_BYTES": configuration.burst_bytes,
-        "CONTROL_OFFSET": OFFSETS["CONTROL"],
-    }
+    constants = harness_constants(configuration)
     label = f"configuration `{configuration.name}` with {count} faults"
     library = build_library(kept["verilog"], TOP, constants, label, asserting=True)
     return FaultyCore(faults, library, kept["netlist"])

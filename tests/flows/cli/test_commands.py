@@ -122,7 +122,9 @@ def test_version_tells_package_and_contract(capsys):
     assert capsys.readouterr().out == expected
 
 
-@pytest.mark.parametrize("command", ["run", "compile", "inspect", "config", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["run", "compile", "inspect", "config", "doctor", "synth", "verilog"]
+)
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])

@@ -1,0 +1,65 @@
+"""`tilewright verilog`: write the Verilog of a configuration, for other tools and for reading."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ....atomic_write import write_output
+from ....errors import UsageError, did_you_mean
+from ....hardware.technology import Technology
+from ....isa.configuration import DEFAULT
+from ..arguments import add_configuration, chosen_configuration
+from ..console import configuration_sentence, say
+
+PORTABLE = "portable"
+TECHNOLOGIES = {
+    PORTABLE: None,
+    **{kind.value: kind for kind in Technology if kind is not Technology.SIMULATION},
+}
+"""Technologies by name; the simulator's own description stays inside the simulator."""
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    add_configuration(parser)
+    parser.add_argument(
+        "--technology", type=str.lower, default=PORTABLE, metavar="NAME",
+        help=f"cells to build from: {', '.join(TECHNOLOGIES)} (default: {PORTABLE})",
+    )  # fmt: skip
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.v", help="file to write (default: stdout)"
+    )
+    parser.set_defaults(function=verilog)
+
+
+def verilog(arguments: argparse.Namespace) -> None:
+    """Write the Verilog.
+
+    Raises
+    ------
+    UsageError
+        For an unknown technology, or a file that cannot be written.
+    ConfigurationError
+        For an unknown configuration, or one that breaks a rule.
+    """
+    name, output = arguments.technology, arguments.output
+    if name not in TECHNOLOGIES:
+        raise UsageError(
+            f"`--technology {name}`: expected one of {', '.join(TECHNOLOGIES)}"
+            + did_you_mean(name, TECHNOLOGIES, "; choose one")
+        )
+    if output is not None and output.suffix not in (".v", ".sv"):
+        raise UsageError(
+            f"`--output {output}`: expected a name that ends in `.v` or `.sv`; rename it"
+        )
+    configuration = chosen_configuration(arguments) or DEFAULT
+    # Imported here: a wrong argument needs no hardware description language.
+    from ....hardware.verilog import TOP, readable_verilog
+
+    text = readable_verilog(configuration, TECHNOLOGIES[name])
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_output(output, text, f"`--output {output}`")
+    lines = text.count("\n")
+    say(f"{output}: {lines:,} lines, top module `{TOP}`, {configuration_sentence(configuration)}")

@@ -1,0 +1,1 @@
+"""Synthesis for FPGAs with open tools: area by unit, clock, critical path, and their ledger."""

@@ -1,0 +1,64 @@
+"""The critical path of a placed design, in the names of the core's registers and units."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...hardware.pins import CORE
+from .netlist import split_name
+
+
+@dataclass(slots=True)
+class Step:
+    """A part of the path in which signals of one name follow each other.
+
+    Parameters
+    ----------
+    name
+        Instances and signal; the instance alone for logic that has no name.
+    logic_ns, routing_ns
+        Delay of the cells, and of the wires that lead to them.
+    """
+
+    name: str
+    logic_ns: float = 0.0
+    routing_ns: float = 0.0
+
+
+def critical_path(report: Mapping[str, Any]) -> list[Step]:
+    """Compress the critical path in nextpnr's report to one step per name.
+
+    The longest path from clock edge to clock edge counts; paths from or to pins do not.
+    """
+    paths = [
+        path["path"]
+        for path in report["critical_paths"]
+        if path["from"] == path["to"] and path["path"]
+    ]
+    return compress(max(paths, key=_total)) if paths else []
+
+
+def _total(path: Iterable[Mapping[str, Any]]) -> float:
+    return sum(part["delay"] for part in path)
+
+
+def compress(path: Iterable[Mapping[str, Any]]) -> list[Step]:
+    """Join neighbours of the same name."""
+    steps: list[Step] = []
+    for part in path:
+        name = shown_name(part["to"]["cell"])
+        if not steps or steps[-1].name != name:
+            steps.append(Step(name))
+        if part["type"] == "routing":
+            steps[-1].routing_ns += part["delay"]
+        else:
+            steps[-1].logic_ns += part["delay"]
+    return steps
+
+
+def shown_name(cell: str) -> str:
+    """Name of a cell as the hardware's source has it, without the core's own name."""
+    *path, signal = split_name(cell)
+    if path[:1] == [CORE]:
+        path = path[1:]
+    return ".".join([*path, signal] if signal else path) or CORE

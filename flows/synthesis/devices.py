@@ -1,0 +1,322 @@
+"""The devices that `tilewright synth` knows: families with their tools, chips with their resources.
+
+A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 Kbit, all others
+18 Kbit; multipliers of Gowin are 9x9, of which an 18x18 one takes two. Capacities are
+those of the vendors' data sheets.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from ...errors import UsageError, did_you_mean
+from ...hardware.technology import Technology
+from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
+
+Resources = Mapping[str, int]
+"""Counts by name: some of `RESOURCES`."""
+
+RESOURCES: Mapping[str, str] = MappingProxyType(
+    {
+        "lut": "LUT",
+        "ff": "FF",
+        "ram": "RAM",
+        "large_ram": "large RAM",
+        "multipliers": "multipliers",
+    }
+)
+"""Resources in the order of tables, with their headings."""
+
+REMEDIES: Mapping[str, str] = MappingProxyType(
+    {
+        "lut": "lower `vector_lanes`, then `lanes_in` or `lanes_out`",
+        "ff": "lower `vector_lanes`, then `lanes_in` or `lanes_out`",
+        "ram": "lower `act_depth`, `wgt_depth` or `acc_depth`, or the number of their banks",
+        "large_ram": "lower `act_depth`, `wgt_depth` or `acc_depth`",
+        "multipliers": "lower `vector_lanes`, then `lanes_in` or `lanes_out`",
+    }
+)
+"""Parameters to change when a resource is short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A family of FPGAs that share cells and tools.
+
+    Parameters
+    ----------
+    name
+        Its vendor's name.
+    synthesis
+        The Yosys command that maps a design to the family's cells.
+    finish
+        Yosys commands after that one, each followed by a semicolon.
+    technology
+        The description of the hardware that is synthesised; None for the portable one.
+    lut
+        What a look-up table is called, for tables.
+    cells
+        Resources that one cell of each type takes. Types that are left out take none.
+    bels
+        Resources that one place of each kind on the chip holds; nextpnr counts the places after
+        packing.
+    logic_cells
+        Whether `lut` counts logic cells of one look-up table and one flip-flop, which a flip-flop
+        alone takes as well.
+    placer
+        The place-and-route tool; None if there is no open one, so that only counts are known.
+    """
+
+    name: str
+    synthesis: str
+    technology: Technology | None
+    lut: str
+    cells: Mapping[str, Resources]
+    bels: Mapping[str, Resources]
+    placer: Tool | None
+    logic_cells: bool = False
+    finish: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One chip in one package.
+
+    Parameters
+    ----------
+    name
+        As `--device` takes it.
+    part
+        As its vendor calls it.
+    package
+        Package and speed grade, as far as the tools ask for them.
+    capacity
+        Resources that it has.
+    clock_mhz
+        The clock that the placer aims at if the user names none.
+    arguments
+        What the place-and-route tool must know.
+    files
+        Files that the arguments name, with their text.
+    """
+
+    name: str
+    family: Family
+    part: str
+    package: str
+    capacity: Resources
+    clock_mhz: float
+    arguments: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+
+    def short(self, used: Resources) -> list[str]:
+        """Resources of which the device has fewer than are used."""
+        return [name for name in RESOURCES if used.get(name, 0) > self.capacity.get(name, 0)]
+
+
+def _each(count: Resources, *types: str) -> dict[str, Resources]:
+    return dict.fromkeys(types, count)
+
+
+_ECP5 = Family(
+    name="ECP5",
+    synthesis="synth_ecp5",
+    technology=None,
+    lut="LUT4",
+    cells={
+        **_each({"lut": 1}, "LUT4"),
+        **_each({"lut": 2}, "CCU2C"),
+        **_each({"lut": 4}, "TRELLIS_DPR16X4"),
+        **_each({"ff": 1}, "TRELLIS_FF"),
+        **_each({"ram": 1}, "DP16KD", "PDPW16KD"),
+        **_each({"multipliers": 1}, "MULT18X18D"),
+    },
+    bels={
+        "TRELLIS_COMB": {"lut": 1},
+        "TRELLIS_FF": {"ff": 1},
+        "DP16KD": {"ram": 1},
+        "MULT18X18D": {"multipliers": 1},
+    },
+    placer=NEXTPNR_ECP5,
+)
+
+_ICE40 = Family(
+    name="iCE40 UltraPlus",
+    synthesis="synth_ice40 -device u -dsp -spram",
+    technology=None,
+    lut="LC",
+    cells={
+        **_each({"lut": 1}, "SB_LUT4"),
+        **_each(
+            {"ff": 1},
+            *(
+                f"SB_DFF{edge}{kind}"
+                for edge in ("", "N")
+                for kind in ("", "E", "SR", "R", "SS", "S", "ESR", "ER", "ESS", "ES")
+            ),
+        ),
+        **_each({"ram": 1}, *(f"SB_RAM40_4K{kind}" for kind in ("", "NR", "NW", "NRNW"))),
+        **_each({"large_ram": 1}, "SB_SPRAM256KA"),
+        **_each({"multipliers": 1}, "SB_MAC16"),
+    },
+    bels={
+        "ICESTORM_LC": {"lut": 1},
+        "ICESTORM_RAM": {"ram": 1},
+        "ICESTORM_SPRAM": {"large_ram": 1},
+        "ICESTORM_DSP": {"multipliers": 1},
+    },
+    placer=NEXTPNR_ICE40,
+    logic_cells=True,
+)
+
+_GOWIN = Family(
+    name="Gowin GW2A",
+    synthesis="synth_gowin -family gw2a",
+    technology=None,
+    lut="LUT4",
+    cells={
+        **_each({"lut": 1}, "LUT1", "LUT2", "LUT3", "LUT4", "ALU"),
+        **_each({"lut": 4}, "RAM16SDP4"),
+        **_each({"lut": 2}, "RAM16SDP2"),
+        **_each({"lut": 1}, "RAM16SDP1"),
+        **_each(
+            {"ff": 1},
+            *(
+                f"DFF{edge}{kind}"
+                for edge in ("", "N")
+                for kind in ("", "E", "S", "SE", "R", "RE", "P", "PE", "C", "CE")
+            ),
+        ),
+        **_each({"ram": 1}, "SP", "SPX9", "SDPB", "SDPX9B", "DPB", "DPX9B", "pROM", "pROMX9"),
+        **_each({"multipliers": 1}, "MULT9X9"),
+        **_each({"multipliers": 2}, "MULT18X18"),
+        **_each({"multipliers": 8}, "MULT36X36"),
+    },
+    bels={
+        **_each({"lut": 1}, "LUT4", "ALU"),
+        **_each({"lut": 4}, "RAM16SDP4"),
+        **_each({"ff": 1}, "DFF"),
+        **_each({"ram": 1}, "BSRAM"),
+        **_each({"multipliers": 1}, "MULT9X9"),
+        **_each({"multipliers": 2}, "MULT18X18"),
+        **_each({"multipliers": 8}, "MULT36X36"),
+    },
+    placer=NEXTPNR_GOWIN,
+)
+
+
+def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
+    return Family(
+        name=name,
+        synthesis=f"synth_xilinx -family {family} -flatten -noiopad",
+        technology=None,
+        lut="LUT6",
+        cells={
+            **_each({"lut": 1}, *(f"LUT{inputs}" for inputs in range(1, 7)), "SRL16E", "SRLC32E"),
+            **_each({"lut": 1}, "RAM32X1S", "RAM64X1S"),
+            **_each({"lut": 2}, "RAM32X1D", "RAM64X1D"),
+            **_each({"lut": 4}, "RAM32M", "RAM64M", "RAM128X1D"),
+            **_each({"lut": 8}, "RAM32M16", "RAM64M8"),
+            **_each({"ff": 1}, "FDRE", "FDSE", "FDCE", "FDPE"),
+            **_each({"ram": 1}, f"RAMB18{ram}"),
+            **_each({"ram": 2}, f"RAMB36{ram}"),
+            **_each({"multipliers": 1}, dsp),
+        },
+        bels={},
+        placer=None,
+        finish="autoname; ",
+    )
+
+
+_XILINX7 = _xilinx("Xilinx 7", "xc7", "DSP48E1", "E1")
+_ULTRASCALE = _xilinx("Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
+
+
+def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz: float) -> Device:
+    # The static placer is the only one that ends in reasonable time on the largest chip.
+    placer = "static" if size == "85" else "heap"
+    return Device(
+        name=name,
+        family=_ECP5,
+        part=f"LFE5U-{size}F",
+        package="CABGA381, speed grade 6",
+        capacity={"lut": luts, "ff": luts, "ram": ram, "multipliers": multipliers},
+        clock_mhz=clock_mhz,
+        arguments=(
+            *(f"--{size}k", "--package", "CABGA381", "--speed", "6"),
+            *("--lpf-allow-unconstrained", "--router", "router2", "--placer", placer),
+        ),
+    )
+
+
+_GOWIN_PINS = """\
+IO_LOC "clk" 4;
+IO_LOC "rst" 88;
+IO_LOC "shift_in" 87;
+IO_LOC "shift_out" 15;
+"""
+"""The tool wants a place for every pin; any will do."""
+
+_DEVICES = (
+    _ecp5("ecp5-25", "25", 24_288, 56, 28, 130),
+    _ecp5("ecp5-45", "45", 43_848, 108, 72, 120),
+    _ecp5("ecp5-85", "85", 83_640, 208, 156, 110),
+    Device(
+        name="up5k",
+        family=_ICE40,
+        part="iCE40UP5K",
+        package="SG48",
+        capacity={"lut": 5_280, "ff": 5_280, "ram": 30, "large_ram": 4, "multipliers": 8},
+        clock_mhz=24,
+        arguments=("--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
+    ),
+    Device(
+        name="gw2ar-18",
+        family=_GOWIN,
+        part="GW2AR-LV18QN88C8/I7",
+        package="QN88, speed grade C8/I7",
+        capacity={"lut": 20_736, "ff": 15_552, "ram": 46, "multipliers": 96},
+        clock_mhz=90,
+        arguments=(
+            *("--device", "GW2AR-LV18QN88C8/I7", "--vopt", "family=GW2A-18C"),
+            *("--vopt", "cst=pins.cst"),
+        ),
+        files=(("pins.cst", _GOWIN_PINS),),
+    ),
+    Device(
+        name="xc7z020",
+        family=_XILINX7,
+        part="XC7Z020 (Zynq-7020)",
+        package="any package",
+        capacity={"lut": 53_200, "ff": 106_400, "ram": 280, "multipliers": 220},
+        clock_mhz=100,
+    ),
+    Device(
+        name="xczu3eg",
+        family=_ULTRASCALE,
+        part="XCZU3EG (Zynq UltraScale+)",
+        package="any package",
+        capacity={"lut": 70_560, "ff": 141_120, "ram": 432, "multipliers": 360},
+        clock_mhz=200,
+    ),
+)
+
+DEVICES: Mapping[str, Device] = {device.name: device for device in _DEVICES}
+"""Devices by name."""
+
+
+def find_device(name: str) -> Device:
+    """Find a device by its name, in any case.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    found = DEVICES.get(name.lower())
+    if found is None:
+        raise UsageError(
+            f"`--device {name}`: expected one of {', '.join(DEVICES)}"
+            + did_you_mean(name, DEVICES, "; choose one")
+        )
+    return found

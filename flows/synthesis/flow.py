@@ -1,0 +1,381 @@
+"""The flow from a configuration to figures: elaboration, Yosys, capacity, nextpnr per seed.
+
+Each step is kept in the cache under a hash of what it depends on, so an interrupted run goes on
+where it stopped, and a change of the hardware that leaves the RTL alone costs nothing.
+"""
+
+import gzip
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from ...errors import HardwareError
+from ...hardware.technology import Technology
+from ...isa.configuration import Configuration
+from ...sim.cache import digest, keep_file, kept_folder
+from ...sim.hardware_sources import hardware_sources
+from .critical_path import Step, critical_path
+from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
+from .netlist import Netlist, read_netlist
+from .tools import YOSYS, run_tool, tool_version
+
+Advance = Callable[[str, int, int | None], None]
+"""Shows progress: what is done now, steps done, steps in all."""
+
+TOP = "top"
+KIND, TASK = "synthesis", "synthesis"
+"""Folder of the cache, and name in messages."""
+
+HASH_DIGITS = 12
+"""Hexadecimal digits of the RTL's hash that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A placed and routed design.
+
+    Parameters
+    ----------
+    seed
+        Of the placer.
+    clock_mhz
+        The fastest clock that the timing analysis allows.
+    path
+        The critical path.
+    """
+
+    seed: int
+    clock_mhz: float
+    path: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Synthesis:
+    """Figures of a configuration on a device.
+
+    Parameters
+    ----------
+    rtl
+        Hash of the RTL.
+    netlist
+        Cells of the core, and those at its ports.
+    packed
+        Resources that all of them take on the chip. nextpnr counts them after packing, for example
+        the cells that lead into carry chains; without nextpnr they are the netlist's.
+    target_mhz
+        The clock that the placer aimed at.
+    placements
+        By seed; empty if nothing was placed.
+    tools
+        Versions by name.
+    """
+
+    configuration: Configuration
+    device: Device
+    rtl: str
+    netlist: Netlist
+    packed: Resources
+    target_mhz: float
+    placements: tuple[Placement, ...]
+    tools: dict[str, str]
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Resources of the core, without the registers at its ports."""
+        pins = self.netlist.pins
+        if self.device.family.logic_cells:
+            pins["lut"] = max(pins["lut"], pins["ff"])
+        return {name: self.packed[name] - pins[name] for name in RESOURCES if self.packed.get(name)}
+
+    @property
+    def clocks_mhz(self) -> list[float]:
+        """The clock of every seed."""
+        return [placement.clock_mhz for placement in self.placements]
+
+    @property
+    def median(self) -> Placement:
+        """The placement with the median clock; the slower of two."""
+        order = sorted(self.placements, key=lambda placement: placement.clock_mhz)
+        return order[(len(order) - 1) // 2]
+
+    def to_json(self, depth: int = 1) -> dict[str, Any]:
+        """All figures as JSON values."""
+        units = self.netlist.units(depth)
+        clock: dict[str, Any] | None = None
+        if self.placements:
+            clock = {
+                "target_mhz": self.target_mhz,
+                "median_mhz": statistics.median(self.clocks_mhz),
+                "least_mhz": min(self.clocks_mhz),
+                "greatest_mhz": max(self.clocks_mhz),
+                "seeds": {placement.seed: placement.clock_mhz for placement in self.placements},
+                "critical_path": [asdict(step) for step in self.median.path],
+                "critical_path_seed": self.median.seed,
+            }
+        return {
+            "configuration": self.configuration.name,
+            "parameters": self.configuration.parameters(),
+            "device": self.device.name,
+            "rtl": self.rtl,
+            "tools": self.tools,
+            "resources": self.resources,
+            "capacity": dict(self.device.capacity),
+            "units": {name: dict(resources) for name, resources in units.items()},
+            "clock": clock,
+        }
+
+
+def synthesise(
+    configuration: Configuration,
+    device: Device,
+    *,
+    seeds: Sequence[int] = (1,),
+    clock_mhz: float | None = None,
+    place: bool = True,
+    jobs: int = 1,
+    advance: Advance = lambda text, done, total: None,
+) -> Synthesis:
+    """Synthesise a configuration, place and route it once for each seed.
+
+    Parameters
+    ----------
+    seeds
+        Seeds of the placer.
+    clock_mhz
+        The clock to aim at; None for the device's.
+    place
+        Whether to place; families without an open placer are never placed.
+    jobs
+        Placements at a time; one of them may take several GB.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing.
+    HardwareError
+        When a tool rejects the design, or the device is too small to place it.
+    """
+    family, target = device.family, clock_mhz or device.clock_mhz
+    places = place and family.placer is not None
+    steps = 1 + len(seeds) * places
+    about = f"{configuration.name} on {device.name}"
+    tools = tool_versions(device)
+    advance(f"{about}: elaboration", 0, steps)
+    rtl = core_rtlil(configuration, family.technology)
+    mapped = map_design(rtl, family, lambda step: advance(f"{about}: synthesis, {step}", 0, steps))
+    netlist = read_netlist(read_mapped(mapped), TOP, family)
+    packed = {**netlist.total, **(pack_design(mapped, device) if family.placer else {})}
+    found = Synthesis(configuration, device, hash_of(rtl), netlist, packed, target, (), tools)
+    if not places:
+        return found
+    require_capacity(found)
+    done: list[int] = []
+
+    def place_seed(seed: int) -> Placement:
+        def show(step: str) -> None:
+            advance(f"{about}: seed {seed}, {step}", 1 + len(done), steps)
+
+        placement = place_design(mapped, device, seed, target, show)
+        done.append(seed)
+        return placement
+
+    with ThreadPoolExecutor(max(1, jobs)) as pool:
+        placements = tuple(pool.map(place_seed, seeds))
+    return replace(found, placements=placements)
+
+
+def tool_versions(device: Device) -> dict[str, str]:
+    """Versions of the tools that a device needs, by name.
+
+    Raises
+    ------
+    ToolError
+        When one of them is missing.
+    """
+    tools = (YOSYS, device.family.placer)
+    return {tool.name: tool_version(tool) for tool in tools if tool is not None}
+
+
+def hash_of(rtl: str) -> str:
+    """The hash of RTLIL that figures are kept under."""
+    return digest([rtl])[:HASH_DIGITS]
+
+
+def core_rtlil(configuration: Configuration, technology: Technology | None) -> str:
+    """RTLIL of the core behind four pins, without source lines; kept in the cache."""
+    return _rtlil(configuration, technology, True)
+
+
+def bare_rtlil(configuration: Configuration, technology: Technology | None) -> str:
+    """RTLIL of the core with its own ports, top module `core`; kept in the cache."""
+    return _rtlil(configuration, technology, False)
+
+
+def _rtlil(configuration: Configuration, technology: Technology | None, pins: bool) -> str:
+    parts = [version("amaranth"), str(configuration.parameters()), str(technology), str(pins)]
+    parts += [path.read_text() for path in hardware_sources()]
+
+    def make(folder: Path) -> Path:
+        # Imported here: a kept design needs no hardware description language.
+        from amaranth.back import rtlil
+
+        from ...hardware.core import Core
+        from ...hardware.pins import CORE, Pins
+
+        core = Core(configuration)
+        design, name = (Pins(core), TOP) if pins else (core, CORE)
+        text = rtlil.convert(design, name=name, platform=technology, emit_src=False)
+        return _write(folder / "rtl.gz", text)
+
+    return _read(keep_file(kept_folder(KIND, TASK) / f"{digest(parts)}-rtl.gz", make))
+
+
+def map_design(
+    rtl: str,
+    family: Family,
+    show: Callable[[str], None] = lambda step: None,
+    top: str = TOP,
+    options: str = "",
+) -> Path:
+    """Map RTLIL to the cells of a family; the path of the kept netlist, which `read_mapped` reads.
+
+    Parameters
+    ----------
+    show
+        Receives the name of each step of Yosys.
+    top
+        The top module.
+    options
+        Further options of the family's command.
+    """
+    commands = (
+        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} {options} -top {top}; "
+        f"{family.finish}write_json mapped.json"
+    )
+    kept = kept_folder(KIND, TASK) / f"{digest([tool_version(YOSYS), commands, rtl])}-mapped.gz"
+
+    def make(folder: Path) -> Path:
+        (folder / "rtl.il").write_text(rtl)
+        run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
+        return _write(folder / "mapped.gz", (folder / "mapped.json").read_text())
+
+    return keep_file(kept, make)
+
+
+def _yosys_step(line: str, show: Callable[[str], None]) -> None:
+    number, executing, name = line.partition(". Executing ")
+    if executing and number.replace(".", "").isdigit():
+        show(name.split(" ", 1)[0].rstrip("."))
+
+
+def read_mapped(path: Path) -> str:
+    """The JSON text of a netlist that `map_design` keeps."""
+    return _read(path)
+
+
+def require_capacity(found: Synthesis) -> None:
+    """Check that a design fits its device, before a placer searches for hours.
+
+    Raises
+    ------
+    HardwareError
+        When it does not; the message names resources and parameters to lower.
+    """
+    device, used = found.device, found.packed
+    problems = []
+    for name in device.short(used):
+        larger = [
+            other.name
+            for other in DEVICES.values()
+            if other.family is device.family and not other.short(used)
+        ]
+        choice = f", or choose `{larger[0]}`" if larger else ""
+        problems.append(
+            f"needs {used[name]:,} {RESOURCES[name]}, the device has "
+            f"{device.capacity.get(name, 0):,}; {REMEDIES[name]}{choice}"
+        )
+    if problems:
+        raise HardwareError(
+            f"configuration `{found.configuration.name}` on `{device.name}`: " + "; ".join(problems)
+        )
+
+
+def pack_design(mapped: Path, device: Device) -> dict[str, int]:
+    """Resources of a netlist on the chip, as nextpnr counts them; takes seconds."""
+    report = _nextpnr(mapped, device, ["--pack-only"], lambda step: None)
+    packed = Counter[str]()
+    for bel, resources in device.family.bels.items():
+        used = report["utilization"][bel]["used"]
+        packed.update({name: used * count for name, count in resources.items()})
+    return dict(packed)
+
+
+def place_design(
+    mapped: Path,
+    device: Device,
+    seed: int,
+    target_mhz: float,
+    show: Callable[[str], None] = lambda step: None,
+) -> Placement:
+    """Place and route a netlist, or find the kept result.
+
+    Raises
+    ------
+    ToolError
+        When the tool is missing.
+    HardwareError
+        When it cannot place or route the design.
+    """
+    options = ["--timing-allow-fail", "--seed", str(seed), "--freq", f"{target_mhz:g}"]
+    report = _nextpnr(mapped, device, options, show)
+    clocks = [clock["achieved"] for clock in report["fmax"].values()]
+    if not clocks:
+        raise HardwareError(f"`{device.name}`: nextpnr found no clock in the design")
+    return Placement(seed, round(min(clocks), 2), tuple(critical_path(report)))
+
+
+def _nextpnr(
+    mapped: Path, device: Device, options: Sequence[str], show: Callable[[str], None]
+) -> dict[str, Any]:
+    """Run nextpnr and return its report, or find the kept one."""
+    tool = device.family.placer
+    assert tool is not None
+    files = ["--json", "mapped.json", "--report", "report.json"]
+    arguments = [*files, *device.arguments, *options]
+    parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
+
+    def make(folder: Path) -> Path:
+        for name, text in {"mapped.json": read_mapped(mapped), **dict(device.files)}.items():
+            (folder / name).write_text(text)
+        run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
+        return folder / "report.json"
+
+    kept = kept_folder(KIND, TASK) / f"{digest(parts)}-report.json"
+    return json.loads(keep_file(kept, make).read_text())
+
+
+def _nextpnr_step(line: str, show: Callable[[str], None]) -> None:
+    for word, step in (
+        ("Packing", "packing"),
+        ("Creating initial", "placing"),
+        ("Running main analytical placer", "placing"),
+        ("Routing", "routing"),
+        ("Running router2", "routing"),
+    ):
+        if word in line:
+            show(step)
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_bytes(gzip.compress(text.encode(), 1, mtime=0))
+    return path
+
+
+def _read(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()

@@ -1,0 +1,183 @@
+"""The ledger: area and clock of chosen configurations, kept like the cycles of networks.
+
+`ledger.jsonl` beside this file holds one row per line, `docs/area.md` shows them. A row names the
+RTL and the tools that it was measured with, so a row is measured again only if one of them changed.
+Each new row is written at once; an interrupted run goes on behind the last one.
+"""
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ...atomic_write import write_output
+from ...isa.configuration import Configuration
+from .devices import DEVICES, RESOURCES
+from .flow import Synthesis
+
+DATA = Path(__file__).with_name("ledger.jsonl")
+PAGE = Path(__file__).parents[2] / "docs" / "area.md"
+
+TOLERANCE = 0.03
+"""How much worse a figure may become, as a share of the kept one."""
+
+INTRODUCTION = """\
+# Area and clock
+
+Written by `tilewright synth --ledger` from `flows/synthesis/ledger.jsonl`; do not edit.
+[synthesis.md](synthesis.md) explains how to measure your own configuration.
+
+Each row is the whole core: all units, the memory port and the registers. LUT, FF, RAM and
+multipliers are what the chip spends, as nextpnr counts them after packing, with the share of the
+chip; Yosys alone counts for devices without open place and route, which have no clock here. RAM is
+in blocks of 18 Kbit (iCE40: 4 Kbit, and large ones of 256 Kbit), multipliers are 18x18 (Xilinx:
+DSP48; iCE40: 16x16; Gowin: 9x9, of which an 18x18 one takes two). The clock is the median over the
+placer's seeds, with the least and the greatest. `make area CHECK=1` fails if a figure is more than
+3 % worse than here.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One configuration on one device.
+
+    Parameters
+    ----------
+    configuration, device
+        Names; together they identify the row.
+    parameters
+        Of the configuration.
+    resources
+        By name, of the core.
+    target_mhz
+        The clock that the placer aimed at.
+    clocks_mhz
+        The clock of each seed, from seed 1; empty where nothing can be placed.
+    rtl
+        Hash of the RTL.
+    tools
+        Versions by name.
+    """
+
+    configuration: str
+    device: str
+    parameters: dict
+    resources: dict[str, int]
+    target_mhz: float
+    clocks_mhz: list[float]
+    rtl: str
+    tools: dict[str, str]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What identifies the row."""
+        return self.configuration, self.device
+
+    @property
+    def machine(self) -> Configuration:
+        """The configuration."""
+        return Configuration.from_dict({"name": self.configuration, **self.parameters})
+
+    @property
+    def median_mhz(self) -> float | None:
+        """The median of the clocks."""
+        return statistics.median(self.clocks_mhz) if self.clocks_mhz else None
+
+
+def row_of(found: Synthesis) -> Row:
+    """The ledger's row of a synthesis."""
+    return Row(
+        configuration=found.configuration.name,
+        device=found.device.name,
+        parameters=found.configuration.parameters(),
+        resources=found.resources,
+        target_mhz=found.target_mhz,
+        clocks_mhz=found.clocks_mhz,
+        rtl=found.rtl,
+        tools=found.tools,
+    )
+
+
+def read_rows(path: Path = DATA) -> list[Row]:
+    """Rows of the data file, in its order."""
+    return [Row(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def write_rows(rows: Sequence[Row], data: Path = DATA, page: Path = PAGE) -> None:
+    """Write the data file and the page.
+
+    Raises
+    ------
+    UsageError
+        When one of them cannot be written.
+    """
+    lines = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    write_output(data, lines, f"`{data}`")
+    write_output(page, render(rows), f"`{page}`")
+
+
+def with_row(rows: Sequence[Row], new: Row) -> list[Row]:
+    """Rows with one replaced in its place, or added at the end."""
+    if new.key in [row.key for row in rows]:
+        return [new if row.key == new.key else row for row in rows]
+    return [*rows, new]
+
+
+def render(rows: Sequence[Row]) -> str:
+    """The text of the page."""
+    headings = ["configuration", "device", *RESOURCES.values(), "clock MHz", "seeds", "RTL"]
+    lines = [
+        f"| {' | '.join(headings)} |",
+        f"| {' | '.join(['---'] * 2 + ['---:'] * (len(headings) - 3) + ['---'])} |",
+    ]
+    lines += [f"| {' | '.join(_cells(row))} |" for row in rows]
+    tools: dict[str, None] = {}
+    for row in rows:
+        tools.update(dict.fromkeys(f"{name} {number}" for name, number in row.tools.items()))
+    return f"{INTRODUCTION}\n" + "\n".join(lines) + f"\n\nTools: {', '.join(sorted(tools))}.\n"
+
+
+def _cells(row: Row) -> Iterator[str]:
+    yield row.configuration
+    yield row.device
+    capacity = DEVICES[row.device].capacity
+    for name in RESOURCES:
+        used = row.resources.get(name, 0)
+        yield f"{used:,} ({100 * used / capacity[name]:.0f} %)" if used else "-"
+    if row.median_mhz is None:
+        yield from ("-", "-")
+    else:
+        low, high = min(row.clocks_mhz), max(row.clocks_mhz)
+        yield f"{row.median_mhz:.1f} ({low:.1f} to {high:.1f})"
+        yield str(len(row.clocks_mhz))
+    yield f"`{row.rtl}`"
+
+
+def worse(kept: Row, found: Row) -> list[str]:
+    """Figures that are more than `TOLERANCE` worse than the kept ones, as text for a message.
+
+    Clocks are compared only if the found row has some.
+    """
+    problems = []
+    for name, before in kept.resources.items():
+        now = found.resources.get(name, 0)
+        if now > before * (1 + TOLERANCE):
+            problems.append(f"{now:,} {RESOURCES[name]}, kept {before:,}{_change(now, before)}")
+    for name, now in found.resources.items():
+        if name not in kept.resources:
+            problems.append(f"{now:,} {RESOURCES[name]}, kept none")
+    now, before = found.median_mhz, kept.median_mhz
+    if now is not None and before is not None and now < before * (1 - TOLERANCE):
+        problems.append(f"{now:.1f} MHz, kept {before:.1f}{_change(now, before)}")
+    return problems
+
+
+def _change(now: float, before: float) -> str:
+    return f" ({100 * (now / before - 1):+.1f} %)" if before else ""
+
+
+def is_current(kept: Row, rtl: str, tools: Mapping[str, str], seeds: int) -> bool:
+    """Whether measuring a row again would give the same figures."""
+    placed = not kept.clocks_mhz or len(kept.clocks_mhz) == seeds
+    return kept.rtl == rtl and kept.tools == dict(tools) and placed

@@ -1,0 +1,106 @@
+"""A mapped netlist: which resources it takes, and which unit of the core takes them."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
+
+from .devices import RESOURCES, Family, Resources
+
+PINS = "(pins)"
+"""Unit of what is not in the core: the registers of `hardware.pins`."""
+
+SCOPE = "$scopeinfo"
+"""Type of the cells that Yosys leaves where it has flattened an instance."""
+
+TOP_LEVEL = "(connections)"
+"""Unit of the cells between the units, and of those without a name."""
+
+_CELL = re.compile(
+    r"_(?:TRELLIS_FF|TRELLIS_DPR16X4|TRELLIS_RAMW|TRELLIS_COMB|LUT\d|CCU2C|PFUMX|L6MUX21|"
+    r"MULT18X18D|DP16KD|PDPW16KD|SB_\w+?|ALU|DFF[A-Z]*|MUX2_LUT\d|MULT\d+X\d+|MUXF\d|CARRY\d|FD[A-Z]E)"
+    r"(?:_.*)?$"
+)
+"""What Yosys appends to the name of a signal to name a cell at it."""
+
+_TWICE = re.compile(r"\$\d+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Netlist:
+    """Cells of a flat netlist, by their place in the hierarchy.
+
+    Parameters
+    ----------
+    cells
+        Names of instances from the core inwards, resources of a cell.
+    """
+
+    cells: tuple[tuple[tuple[str, ...], Resources], ...]
+
+    def units(self, depth: int = 1) -> dict[str, Counter[str]]:
+        """Resources by unit, the largest first; names of `depth` instances lead to a unit."""
+        found: dict[str, Counter[str]] = {}
+        for path, resources in self.cells:
+            found.setdefault(".".join(path[:depth]), Counter()).update(resources)
+        order = sorted(found, key=lambda name: [-found[name][key] for key in RESOURCES])
+        return {name: found[name] for name in order}
+
+    @property
+    def total(self) -> Counter[str]:
+        """Resources of all cells."""
+        return sum(self.units().values(), Counter[str]())
+
+    @property
+    def pins(self) -> Counter[str]:
+        """Resources of the registers at the core's ports."""
+        return self.units().get(PINS, Counter[str]())
+
+
+def read_netlist(text: str, top: str, family: Family) -> Netlist:
+    """Read the netlist that Yosys' `write_json` writes, flat, without the cells that cost nothing.
+
+    Parameters
+    ----------
+    top
+        Its top module.
+    family
+        Says what a cell costs.
+    """
+    return Netlist(tuple(_cells(json.loads(text)["modules"][top]["cells"], family)))
+
+
+def _cells(cells: dict, family: Family) -> Iterator[tuple[tuple[str, ...], Resources]]:
+    scopes = {tuple(split_name(name)) for name, cell in cells.items() if cell["type"] == SCOPE}
+    for name, cell in cells.items():
+        resources = family.cells.get(cell["type"])
+        if resources:
+            yield unit_path(name, scopes), resources
+
+
+def unit_path(name: str, scopes: Set[tuple[str, ...]]) -> tuple[str, ...]:
+    """Instances that a cell is in, from the core inwards.
+
+    Parameters
+    ----------
+    scopes
+        The paths of all instances.
+    """
+    *parts, signal = split_name(name)
+    path = tuple(parts)
+    while path and path not in scopes:
+        path = path[:-1]
+    return path[1:] or ((TOP_LEVEL,) if path or not signal else (PINS,))
+
+
+def split_name(name: str) -> list[str]:
+    """The instances of a cell or a net, and the signal that it is named after.
+
+    Yosys joins instances by dots. A name without meaning begins with a dollar sign; a name that
+    occurs twice ends in a dollar sign and a number.
+    """
+    name = _TWICE.sub("", _CELL.sub("", name.removeprefix("$flatten").replace("\\", "")))
+    path, dollar, _ = name.partition("$")
+    parts = [part for part in path.split(".") if part]
+    return [*parts, ""] if dollar else parts

@@ -1,0 +1,93 @@
+"""Tables and sentences about a synthesis, for the terminal."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from ..cli.console import configuration_sentence
+from ..cli.tables import table
+from .critical_path import Step
+from .devices import RESOURCES, Device, Resources
+from .flow import Synthesis
+from .netlist import PINS
+
+
+def introduction(found: Synthesis) -> list[str]:
+    """Say what was synthesised, for which device, with which tools."""
+    device = found.device
+    tools = ", ".join(f"{name} {number}" for name, number in found.tools.items())
+    return [
+        f"configuration  {configuration_sentence(found.configuration)}",
+        f"device         {device.name}: {device.part}, {device.package}",
+        f"tools          {tools}",
+        f"RTL            {found.rtl}",
+    ]
+
+
+def units_table(found: Synthesis, depth: int = 1) -> Table:
+    """Resources by unit, in all, and as a share of the chip."""
+    device = found.device
+    names = shown_resources(device)
+    headings = [device.family.lut if name == "lut" else RESOURCES[name] for name in names]
+    rows = [
+        [unit, *_counts(resources, names)]
+        for unit, resources in found.netlist.units(depth).items()
+        if unit != PINS
+    ]
+    packing = Counter(found.packed)
+    packing.subtract(found.netlist.total)
+    if any(packing.values()):
+        rows.append(["(packing)", *_counts(packing, names)])
+    made = table(["unit", *headings], rows)
+    made.add_section()
+    made.add_row("core", *_counts(found.resources, names), style="bold")
+    made.add_row("chip", *_counts(device.capacity, names))
+    made.add_row("share", *(share(found.resources, device, name) for name in names))
+    return made
+
+
+def shown_resources(device: Device) -> list[str]:
+    """The resources that a device has."""
+    return [name for name in RESOURCES if name in device.capacity]
+
+
+def share(used: Resources, device: Device, name: str) -> str:
+    """Used part of a resource, in per cent."""
+    return f"{100 * used.get(name, 0) / device.capacity[name]:.0f} %"
+
+
+def _counts(resources: Resources, names: Sequence[str]) -> list[str]:
+    return [f"{resources[name]:,}" if resources.get(name) else "-" for name in names]
+
+
+def clock_sentence(found: Synthesis) -> str:
+    """Say how fast the placed designs are."""
+    clocks, target = found.clocks_mhz, f"aimed at {found.target_mhz:g} MHz"
+    median = found.median.clock_mhz
+    if len(clocks) == 1:
+        return f"clock: {median:.1f} MHz with seed {found.placements[0].seed}, {target}"
+    return (
+        f"clock: {median:.1f} MHz, the median of {len(clocks)} seeds "
+        f"({min(clocks):.1f} to {max(clocks):.1f}), {target}"
+    )
+
+
+def path_sentence(found: Synthesis) -> str:
+    """Say how long the critical path is, and what it consists of."""
+    path = found.median.path
+    logic = sum(step.logic_ns for step in path)
+    routing = sum(step.routing_ns for step in path)
+    return (
+        f"critical path of seed {found.median.seed}: {logic + routing:.1f} ns, "
+        f"{logic:.1f} of logic and {routing:.1f} of routing"
+    )
+
+
+def path_table(path: Sequence[Step]) -> Table:
+    """The critical path, one row per signal."""
+    at, rows = 0.0, []
+    for step in path:
+        at += step.logic_ns + step.routing_ns
+        rows.append([step.name, f"{step.routing_ns:.1f}", f"{step.logic_ns:.1f}", f"{at:.1f}"])
+    return table(["signal", "routing ns", "logic ns", "arrives ns"], rows)

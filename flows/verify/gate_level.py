@@ -1,0 +1,220 @@
+"""`make gates`: random programs on the netlist of a core, against the exact model.
+
+The netlist is mapped to the cells of an ECP5: look-up tables, flip-flops, carries and distributed
+memories. It is simulated with Yosys' models of these cells, by the harness that also
+runs the RTL. Main memory, both scratchpads that STORE can read, the start and the retirement of
+every instruction, the cycles and all performance counters must be those of the definition and of
+the timing model.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import DeviceError, TilewrightError, UsageError
+from ...isa.configuration import Configuration, Memory, load_configuration
+from ...isa.encoding import encode_program
+from ...isa.instructions import Halt, Instruction, Store
+from ...isa.instructions.common import Loop
+from ...isa.semantics import Machine
+from ...sim.cache import keep_text
+from ...sim.rtl import TOP, RtlCore, harness_constants
+from ...sim.timing import Timer
+from ...sim.toolchain import progress
+from ...sim.verilate import build_library
+from ..synthesis.devices import find_device
+from ..synthesis.flow import bare_rtlil, map_design, read_mapped
+from ..synthesis.tools import YOSYS, run_in_new_folder, tool_version
+from .comparison import DATA_BYTES, memory_of, time_differences
+from .programs.random_programs import random_program
+
+DEVICE = find_device("ecp5-25")
+"""Any of the family; nothing is placed."""
+
+OPTIONS = "-nobram -nodsp"
+"""Memories and multipliers are built from logic, since Yosys has no models of the large cells."""
+
+LUT_MODEL = Path(__file__).with_name("gate_level.v")
+
+SCRIPT = """
+read_json mapped.json
+delete t:$scopeinfo =A:blackbox=1 =A:whitebox=1
+techmap -map lut.v
+read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v
+hierarchy -top {top}
+proc
+memory_collect
+opt_clean
+write_verilog -noattr gates.v
+"""
+"""From the mapped netlist to Verilog without black boxes; a cell without a model stays one, and
+Verilator refuses it."""
+
+STORED = Memory.ACT, Memory.ACC
+"""Scratchpads that STORE can read."""
+
+
+@dataclass
+class GateTally:
+    """Results of a number of programs.
+
+    Parameters
+    ----------
+    programs, instructions, cycles
+        Numbers of programs and instructions; cycles of the netlist.
+    failures
+        One sentence for each program with a difference.
+    """
+
+    programs: int = 0
+    instructions: int = 0
+    cycles: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def build_gates(configuration: Configuration) -> Path:
+    """The simulator of a configuration's netlist; built unless it is in the cache.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing or fails.
+    HardwareError
+        When a tool rejects the design.
+    """
+    family = DEVICE.family
+    rtl = bare_rtlil(configuration, family.technology)
+    mapped = map_design(rtl, family, top=TOP, options=OPTIONS)
+    script = SCRIPT.format(top=TOP)
+
+    def make() -> str:
+        progress(f"writing the netlist of configuration `{configuration.name}` as Verilog", "gates")
+        files = {"mapped.json": read_mapped(mapped), "lut.v": LUT_MODEL.read_text()}
+        return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")
+
+    parts = [tool_version(YOSYS), mapped.name, script, LUT_MODEL.read_text()]
+    verilog = keep_text(parts, "gates.v", make)
+    label = f"the netlist of configuration `{configuration.name}`"
+    return build_library(verilog, TOP, harness_constants(configuration), label)
+
+
+def verify_gates(
+    configuration: Configuration, library: Path, seeds: Sequence[int], length: int
+) -> Iterator[GateTally]:
+    """Run the program of each seed on the netlist and compare; yields the sum so far.
+
+    Parameters
+    ----------
+    library
+        As `build_gates` returns it.
+    length
+        Instructions of a program.
+    """
+    tally = GateTally()
+    for seed in seeds:
+        program, image = random_program(configuration, seed, length, DATA_BYTES)
+        try:
+            found = next(_differences(configuration, library, program, image, seed, tally), "")
+        except DeviceError as problem:
+            found = str(problem)
+        tally.programs += 1
+        tally.instructions += len(program)
+        if found:
+            tally.failures.append(f"{configuration.name}, seed {seed}: {found}")
+        yield tally
+
+
+def _differences(
+    configuration: Configuration,
+    library: Path,
+    program: Sequence[Instruction],
+    image: np.ndarray,
+    seed: int,
+    tally: GateTally,
+) -> Iterator[str]:
+    memory, dram = memory_of(seed), image.copy()
+    # A new instance is a chip after power-up, whose scratchpads are zero.
+    core = RtlCore(configuration, memory, library=library)
+    try:
+        run = core.run(encode_program(program, configuration), dram, program)
+        tally.cycles += run.cycles
+        reference = Machine(configuration, image.copy())
+        reference.run(program)
+        yield from _bytes("main memory", dram, reference.memories[Memory.DRAM])
+        timing = Timer(program, configuration).run(memory)
+        yield from time_differences(timing, run)
+        for kind in STORED:
+            yield from _bytes(kind.name, stored(core, kind), reference.memories[kind])
+    finally:
+        core.close()
+
+
+def _bytes(name: str, found: np.ndarray, expected: np.ndarray) -> Iterator[str]:
+    if not np.array_equal(found, expected):
+        place = int(np.flatnonzero(found != expected)[0])
+        yield f"the netlist differs from the definition in {name}, byte {place}"
+
+
+def stored(core: RtlCore, memory: Memory) -> np.ndarray:
+    """The content of ACT or ACC, uint8[bytes], which a program of STOREs writes to main memory."""
+    configuration = core.configuration
+    row, depth = configuration.row_bytes(memory), configuration.depth(memory)
+    loops = (Loop(depth, (row, row)),)
+    stores = [
+        Store(source=memory, length=row, local=start, memory=start, loops=loops)
+        for start in range(0, configuration.size_bytes(memory), row * depth)
+    ]
+    program = [*stores, Halt()]
+    dram = np.zeros(configuration.size_bytes(memory), np.uint8)
+    core.run(encode_program(program, configuration), dram, program)
+    return dram
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return 1 if anything differs."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _verify(options)
+    except TilewrightError as problem:
+        print(f"gate level: {problem}", file=sys.stderr)
+        return problem.exit_code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tilewright.flows.verify.gate_level", description=__doc__
+    )
+    parser.add_argument("--programs", type=int, default=200, help="in all (default 200)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
+    parser.add_argument("--length", type=int, default=40, help="instructions (default 40)")
+    parser.add_argument("--config", default="tiny", help="a small one (default tiny)")
+    return parser
+
+
+def _verify(options: argparse.Namespace) -> int:
+    if options.programs < 1 or options.length < 1:
+        raise UsageError("`--programs` and `--length` must be at least 1")
+    configuration = load_configuration(options.config)
+    library = build_gates(configuration)
+    began, tally = time.monotonic(), GateTally()
+    seeds = range(options.seed, options.seed + options.programs)
+    for tally in verify_gates(configuration, library, seeds, options.length):
+        if 10 * tally.programs // options.programs != 10 * (tally.programs - 1) // options.programs:
+            progress(f"{tally.programs} of {options.programs} programs", "gates")
+    for failure in tally.failures:
+        print(failure, file=sys.stderr)
+    speed = tally.cycles / (time.monotonic() - began)
+    print(
+        f"gate level: {tally.programs} programs, {tally.instructions:,} instructions, "
+        f"{tally.cycles:,} cycles ({speed:,.0f} a second); {len(tally.failures)} differ"
+    )
+    return 1 if tally.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

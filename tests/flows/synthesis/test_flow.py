@@ -1,0 +1,117 @@
+"""From a configuration to figures: capacity, tools, and one small machine on one small chip."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tilewright.errors import HardwareError, ToolError, UsageError
+from tilewright.flows.synthesis import tools
+from tilewright.flows.synthesis.devices import DEVICES, RESOURCES, find_device
+from tilewright.flows.synthesis.flow import Placement, Synthesis, require_capacity, synthesise
+from tilewright.flows.synthesis.ledger import read_rows, row_of, worse
+from tilewright.flows.synthesis.netlist import PINS, Netlist
+from tilewright.flows.synthesis.tools import YOSYS, find_tool, run_in_new_folder, tool_version
+from tilewright.isa.configuration import PRESETS
+
+
+def figures(configuration: str, device: str, clocks: tuple[float, ...] = (), **packed: int):
+    placements = tuple(Placement(seed, mhz, ()) for seed, mhz in enumerate(clocks, 1))
+    machine, chip = PRESETS[configuration], DEVICES[device]
+    return Synthesis(machine, chip, "0" * 12, Netlist(()), packed, 100.0, placements, {})
+
+
+def test_every_device_has_figures_and_arguments():
+    for name, device in DEVICES.items():
+        assert find_device(name.upper()) is device
+        assert set(device.capacity) <= set(RESOURCES)
+        assert bool(device.family.placer) == bool(device.arguments)
+        counted = {resource for cell in device.family.cells.values() for resource in cell}
+        assert counted == set(device.capacity)
+
+
+def test_registers_at_the_ports_are_not_counted():
+    """A logic cell of an iCE40 may hold a flip-flop alone."""
+    cells = ((PINS,), {"ff": 2}), ((PINS,), {"lut": 1}), (("gemm",), {"lut": 1})
+    for device, luts in (("ecp5-25", 4), ("up5k", 3)):
+        found = replace(figures("tiny", device, lut=5, ff=9), netlist=Netlist(cells))
+        assert found.resources == {"lut": luts, "ff": 7}
+
+
+def test_an_unknown_device():
+    with pytest.raises(UsageError, match="`--device ecp5`: expected one of ecp5-25, ecp5-45, "):
+        find_device("ecp5")
+
+
+def test_a_design_that_fits_is_placed():
+    require_capacity(figures("4x4", "ecp5-25", lut=24_288, multipliers=28))
+
+
+def test_a_design_that_is_too_large_says_what_to_lower():
+    with pytest.raises(HardwareError) as problem:
+        require_capacity(figures("8x8", "ecp5-45", lut=19_000, ram=120, multipliers=120))
+    assert str(problem.value) == (
+        "configuration `8x8` on `ecp5-45`: needs 120 RAM, the device has 108; lower `act_depth`, "
+        "`wgt_depth` or `acc_depth`, or the number of their banks, or choose `ecp5-85`; needs 120 "
+        "multipliers, the device has 72; lower `vector_lanes`, then `lanes_in` or `lanes_out`, or "
+        "choose `ecp5-85`"
+    )
+
+
+def test_the_median_has_a_seed():
+    found = figures("tiny", "ecp5-25", (90.0, 110.0, 100.0))
+    assert found.median.seed == 3
+    clock = found.to_json()["clock"]
+    assert (clock["least_mhz"], clock["median_mhz"], clock["greatest_mhz"]) == (90.0, 100.0, 110.0)
+    assert figures("tiny", "ecp5-25", (90.0, 110.0)).median.seed == 1
+
+
+def test_the_environment_names_tools(monkeypatch):
+    monkeypatch.setenv("YOSYS", sys.executable)
+    assert find_tool(YOSYS) == sys.executable
+    monkeypatch.setenv("YOSYS", "no-such-yosys")
+    with pytest.raises(ToolError, match="`YOSYS` is `no-such-yosys`, which is not a program"):
+        find_tool(YOSYS)
+
+
+def test_what_a_tool_rejects_is_quoted(monkeypatch):
+    monkeypatch.setenv("YOSYS", sys.executable)
+    code = "import sys; print('fine'); print('a.v:3: ERROR: no such module'); sys.exit(1)"
+    with pytest.raises(HardwareError, match=r"`yosys` rejected the design: a\.v:3: ERROR: no such"):
+        run_in_new_folder(YOSYS, {}, ["-c", code], "out")
+
+
+def test_output_is_followed_line_by_line(monkeypatch):
+    monkeypatch.setenv("YOSYS", sys.executable)
+    code = "print('one\\ntwo'); open('out', 'w').write(open('in').read() + '!')"
+    lines: list[str] = []
+    assert run_in_new_folder(YOSYS, {"in": "x"}, ["-c", code], "out", lines.append) == "x!"
+    assert lines == ["one\n", "two\n"]
+
+
+def test_versions_are_numbers():
+    assert tools.VERSION.fullmatch(tool_version(YOSYS))
+
+
+@pytest.mark.slow
+def test_a_small_machine_is_no_larger_than_the_ledger_says(capsys):
+    """Counts resources only; `make area CHECK=1` places too."""
+    device = DEVICES["ecp5-25"]
+    found = synthesise(PRESETS["tiny"], device, place=False)
+    (kept,) = (row for row in read_rows() if row.key == ("tiny", device.name))
+    assert worse(kept, row_of(found)) == []
+    units = found.netlist.units()
+    assert {"load", "gemm", "vector", "store", "fetch", "control"} <= set(units)
+    assert found.netlist.total["multipliers"] == sum(u["multipliers"] for u in units.values())
+    assert json.loads(json.dumps(found.to_json()))["resources"] == found.resources
+    assert not device.short(found.packed)
+
+
+@pytest.mark.slow
+def test_a_small_machine_is_placed():
+    found = synthesise(PRESETS["tiny"], DEVICES["ecp5-25"], seeds=(1,))
+    (placement,) = found.placements
+    assert 20 < placement.clock_mhz < 400
+    delay = sum(step.logic_ns + step.routing_ns for step in placement.path)
+    assert delay == pytest.approx(1000 / placement.clock_mhz, rel=0.01)
