@@ -29,7 +29,7 @@ def tensorise(compute, tile, buffers, configuration, accumulate=False):
     memories = {name: buffer.memory for name, buffer in buffers.items()}
     pattern, found = find_pattern(compute, memories)
     axes = lane_axes(pattern, compute, found)
-    lanes = {axis: (pattern.lanes[lane],) for lane, axis in axes.items()}
+    lanes = {one: (pattern.lanes[lane],) for lane, one in axes.items() if one is not None}
     matched = MatchedInstruction(pattern, found, None, lanes, ())
     made = Tensoriser(matched, compute, memories, configuration)
     return made.form(tile, buffers, accumulate).at(buffers)
