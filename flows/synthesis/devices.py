@@ -120,8 +120,8 @@ def _each(count: Resources, *types: str) -> dict[str, Resources]:
 
 _ECP5 = Family(
     name="ECP5",
-    synthesis="synth_ecp5",
-    technology=None,
+    synthesis="synth_ecp5 -nodsp",
+    technology=Technology.ECP5,
     lut="LUT4",
     cells={
         **_each({"lut": 1}, "LUT4"),

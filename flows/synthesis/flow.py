@@ -241,7 +241,6 @@ def map_design(
     family: Family,
     show: Callable[[str], None] = lambda step: None,
     top: str = TOP,
-    options: str = "",
 ) -> Path:
     """Map RTLIL to the cells of a family; the path of the kept netlist, which `read_mapped` reads.
 
@@ -251,11 +250,9 @@ def map_design(
         Receives the name of each step of Yosys.
     top
         The top module.
-    options
-        Further options of the family's command.
     """
     commands = (
-        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} {options} -top {top}; "
+        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
         f"{family.finish}write_json mapped.json"
     )
     kept = kept_folder(KIND, TASK) / f"{digest([tool_version(YOSYS), commands, rtl])}-mapped.gz"

@@ -1,10 +1,10 @@
 """`make gates`: random programs on the netlist of a core, against the exact model.
 
-The netlist is mapped to the cells of an ECP5: look-up tables, flip-flops, carries and distributed
-memories. It is simulated with Yosys' models of these cells, by the harness that also
-runs the RTL. Main memory, both scratchpads that STORE can read, the start and the retirement of
-every instruction, the cycles and all performance counters must be those of the definition and of
-the timing model.
+The netlist is the one that is placed on an ECP5. It is simulated with Yosys' models of the small
+cells and with ours of multiplier and block RAM (`hardware.cells`), by the harness that also runs
+the RTL. Main memory, both scratchpads that STORE can read, the start and the retirement of every
+instruction, the cycles and all performance counters must be those of the definition and of the
+timing model.
 """
 
 import argparse
@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ...errors import DeviceError, TilewrightError, UsageError
+from ...hardware.cells import models
+from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory, load_configuration
 from ...isa.encoding import encode_program
 from ...isa.instructions import Halt, Instruction, Store
@@ -36,16 +38,17 @@ from .programs.random_programs import random_program
 DEVICE = find_device("ecp5-25")
 """Any of the family; nothing is placed."""
 
-OPTIONS = "-nobram -nodsp"
-"""Memories and multipliers are built from logic, since Yosys has no models of the large cells."""
-
 LUT_MODEL = Path(__file__).with_name("gate_level.v")
+
+CELL_MODELS = models(Technology.ECP5)
+"""Models of the multiplier and of the block RAM, which Yosys has none of."""
 
 SCRIPT = """
 read_json mapped.json
 delete t:$scopeinfo =A:blackbox=1 =A:whitebox=1
 techmap -map lut.v
 read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v
+read_verilog -overwrite cells.v
 hierarchy -top {top}
 proc
 memory_collect
@@ -89,15 +92,17 @@ def build_gates(configuration: Configuration) -> Path:
     """
     family = DEVICE.family
     rtl = bare_rtlil(configuration, family.technology)
-    mapped = map_design(rtl, family, top=TOP, options=OPTIONS)
+    mapped = map_design(rtl, family, top=TOP)
     script = SCRIPT.format(top=TOP)
 
     def make() -> str:
         progress(f"writing the netlist of configuration `{configuration.name}` as Verilog", "gates")
         files = {"mapped.json": read_mapped(mapped), "lut.v": LUT_MODEL.read_text()}
+        files["cells.v"] = CELL_MODELS.read_text()
         return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")
 
-    parts = [tool_version(YOSYS), mapped.name, script, LUT_MODEL.read_text()]
+    parts = [tool_version(YOSYS), mapped.name, script]
+    parts += [LUT_MODEL.read_text(), CELL_MODELS.read_text()]
     verilog = keep_text(parts, "gates.v", make)
     label = f"the netlist of configuration `{configuration.name}`"
     return build_library(verilog, TOP, harness_constants(configuration), label)

@@ -22,7 +22,7 @@ CHANGES = {
     "READ_LATENCY + 2,": "READ_LATENCY + 4,",
     "GEMM_ARRAY_CYCLES + 2,": "GEMM_ARRAY_CYCLES + 5,",
     "WIDE_MULTIPLIER_CYCLES + 7,": "WIDE_MULTIPLIER_CYCLES + 9,",
-    "READ_LATENCY + 3,": "READ_LATENCY + 4,",
+    "READ_LATENCY + 4,": "READ_LATENCY + 5,",
 }
 """Texts of `isa/pipeline.py`, and other machines' texts."""
 
