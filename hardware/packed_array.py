@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
-from .cells.ecp5 import MULTIPLIER_BITS, MaskedSum, Multiplier18, TopSum
+from .cells.ecp5 import MULTIPLIER_BITS, Copies, MaskedSum, Multiplier18, TopSum
 
 LOW_BITS = 10
 """Position of the upper product."""
@@ -90,14 +90,14 @@ class PackedArray(wiring.Component):
                 for name in ("depthwise", "begins", "part")
             ]
 
-        swap = Signal()
-        m.d.sync += swap.eq(self.swap)
+        m.submodules.swaps = swaps = Copies(self.lanes_in)
+        m.d.comb += swaps.value.eq(self.swap)
         writes = self._write_enables(m)
         offset = self._sum_of_shared_operands(m)
         for lane in range(0, self.lanes_out, 2):
             pair = _Pair(self.lanes_in, rows)
             m.submodules[f"pair_{lane // 2:02}"] = pair
-            m.d.comb += [pair.swap.eq(swap), pair.writes.eq(writes)]
+            m.d.comb += [pair.swaps.eq(swaps.copies), pair.writes.eq(writes)]
             for side in range(2):
                 m.d.comb += [
                     pair.operands[side][row].eq(operands.operands[row][lane + side])
@@ -163,7 +163,7 @@ class _Pair(wiring.Component):
                 "weights": In(element).array(2),
                 "writes": In(lanes_in),
                 "spreads": In(1),
-                "swap": In(1),
+                "swaps": In(lanes_in),
                 "operands": In(element).array(2, lanes_in),
                 "offset": In(signed(ELEMENT_BITS + self.levels + 1)),
                 "sums": Out(signed(2 * ELEMENT_BITS + self.levels)).array(2),
@@ -249,7 +249,7 @@ class _Pair(wiring.Component):
             Signal(CARRY_BITS, name=f"{name}_{row:02}", reset_less=True)
             for name in ("low_weight", "low_operand")
         )
-        with m.If(self.swap):
+        with m.If(self.swaps[row]):
             m.d.sync += factor.eq(shadow)
         m.d.sync += element.eq(operand)
         # The two lowest digits of the weight take a carry chain each, the highest none.
@@ -291,7 +291,7 @@ class _Pair(wiring.Component):
             operand.eq(right.as_signed()),
             cell.left.eq(wide),
             cell.right.eq(operand),
-            cell.load_left.eq(self.swap),
+            cell.load_left.eq(self.swaps[row]),
         ]
         return cell.product
 

@@ -164,6 +164,45 @@ class BlockRam(wiring.Component):
         return m
 
 
+class Copies(wiring.Component):
+    """Registers that all hold one bit, a TRELLIS_FF each; Yosys would merge described ones.
+
+    A net with few loads is short, so each copy drives its own part of the loads.
+
+    Parameters
+    ----------
+    count : int
+        Number of registers.
+
+    Members
+    -------
+    value : In(1)
+    copies : Out(count)
+        The value of the cycle before.
+    """
+
+    def __init__(self, count: int):
+        super().__init__({"value": In(1), "copies": Out(count)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        for index, copy in enumerate(self.copies):
+            m.submodules[f"copy_{index}"] = Instance(
+                "TRELLIS_FF",
+                p_GSR="DISABLED",
+                p_CEMUX="1",
+                p_CLKMUX="CLK",
+                p_LSRMUX="LSR",
+                p_REGSET="RESET",
+                p_SRMODE="LSR_OVER_CE",
+                i_CLK=ClockSignal(),
+                i_LSR=Const(0),
+                i_DI=self.value,
+                o_Q=copy,
+            )
+        return m
+
+
 class Choice4(wiring.Component):
     """One of four values, from two LUT4 and a PFUMX per bit; Yosys takes twice as many.
 
