@@ -13,6 +13,7 @@ from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS, Configuration, Memory
 from tilewright.isa.encoding import encode_program, word_bytes
 from tilewright.isa.instructions import Gemm, Halt, Load, Loop, Store, Sync, Unit, peers
+from tilewright.isa.pipeline import GEMM_REVISIT_STEPS, GEMM_TAIL_CYCLES
 from tilewright.isa.registers import OFFSETS, Error
 from tilewright.isa.semantics import Machine
 
@@ -209,7 +210,8 @@ def test_a_tile_of_sixteen_rows_takes_as_many_cycles():
     script = [("wait",), ("read", "GEMM_BUSY"), ("read", "STATUS")]
     _, (busy, status), _ = run_program([gemm, Halt()], script)
     assert status == DONE
-    assert tiles * rows <= busy <= tiles * rows + TINY.lanes_in + 14
+    start = GEMM_REVISIT_STEPS + 1
+    assert tiles * rows <= busy <= tiles * rows + start + GEMM_TAIL_CYCLES + TINY.lanes_in
 
 
 ILLEGAL = (15).to_bytes(word_bytes(TINY), "little")

@@ -60,7 +60,7 @@ class Pool(Operator):
     def compute(self, x: np.ndarray) -> np.ndarray:
         if self.channels_last:
             return to_last(replace(self, channels_last=False).compute(to_first(x)))
-        values = np.ascontiguousarray(wide(x))  # the layout determines the order of NumPy's sums
+        values = wide(x)
         return self.pooled(values).astype(x.dtype, copy=False)
 
     @abstractmethod

@@ -215,7 +215,7 @@ class Scenes(ProgramDrawing):
         extents = [1 << self.configuration.extent_bits]
         inner = nest == "row_loops" and extents[0] > self.configuration.rows(Memory.ACC)
         if inner:
-            extents.append(4)
+            extents.append(GEMM_REVISIT_STEPS)
         for _ in range(TRIES):
             lies, fields = self._plain(family, length=1)
             places, moves = {}, {}
@@ -225,7 +225,7 @@ class Scenes(ProgramDrawing):
                 place, strides = self.walk(extents if moved else [], 1, room)
                 if operand == "acc" and nest == "row_loops":
                     strides = [0, 1] if inner else [1]
-                    place = self.chance.randint(0, room - (4 if inner else extents[0]))
+                    place = self.chance.randint(0, room - extents[-1])
                 places[operand], moves[operand] = place, strides
             strides = [moves[operand] for operand in family.nests[nest]]
             loops: dict[str, Any] = {nest: make_loops(extents, strides)}

@@ -152,7 +152,7 @@ IN_INT8 = {
     "Erf": (1, 0),
     "Exp": (2, 0),
     "Sqrt": (2, 0),
-    "MaxPool": (12, 4),
+    "MaxPool": (16, 0),
     "AveragePool": (7, 13),
     "GlobalAveragePool": (2, 0),
     "GlobalMaxPool": (2, 0),
