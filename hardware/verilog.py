@@ -57,11 +57,14 @@ write_verilog
 """
 
 FOLDERS = (
-    (Path(__file__).parents[1], ""),
     (Path(amaranth.__file__).parent, "amaranth/"),
     (Path(contextlib.__file__).parent, "python/"),
+    (Path(__file__).parents[1], ""),
 )
-"""Folders of sources, and what their paths begin with in source attributes."""
+"""Folders of sources, and what their paths begin with in source attributes.
+
+The last one may hold the others, since a clone has its environment inside.
+"""
 
 ESCAPED = re.compile(r"\\(\S+) (\w?)")
 """A name that is no Verilog identifier, and the word behind it."""
