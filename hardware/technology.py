@@ -1,4 +1,4 @@
-"""Technologies: the chips whose own multipliers and memories a block can be built from.
+"""Technologies: chip families with multipliers and memories that blocks can be built from.
 
 Amaranth passes its `platform` argument through every `elaborate`. Here it is a `Technology`, or
 None for the portable description, which every synthesis tool understands.

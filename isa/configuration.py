@@ -71,7 +71,7 @@ SCRATCHPADS = {
     Memory.LUT: Scratchpad(("int8",), 1, "", "lut_tables", "", "tables", 64),
     Memory.ACC: Scratchpad(("int32",), 4, "lanes_out", "acc_depth", "acc_banks"),
 }
-"""What each scratchpad holds, and the parameters that determine its size."""
+"""Contents of each scratchpad, and the parameters that determine its size."""
 
 LUT_ROW_BYTES = 4
 """Bytes of a row of LUT."""

@@ -32,7 +32,7 @@ MOST_ACROSS = 1 << 11
 """The same limit for interleaved rows, of which a kernel keeps one vector of rows."""
 
 MOST_NODES = 24
-"""Most nodes of one normalisation."""
+"""Largest number of nodes that one normalisation may have."""
 
 
 def is_float32(kind: TensorType) -> bool:

@@ -20,7 +20,7 @@ DATA = Path(__file__).with_name("ledger.jsonl")
 PAGE = Path(__file__).parents[2] / "docs" / "area.md"
 
 TOLERANCE = 0.03
-"""How much worse a figure may become, as a share of the kept one."""
+"""Largest share of the kept figure by which a new one may be worse."""
 
 INTRODUCTION = """\
 # Area and clock

@@ -22,7 +22,7 @@ _CELL = re.compile(
     r"MULT18X18D|DP16KD|PDPW16KD|SB_\w+?|ALU|DFF[A-Z]*|MUX2_LUT\d|MULT\d+X\d+|MUXF\d|CARRY\d|FD[A-Z]E)"
     r"(?:_.*)?$"
 )
-"""What Yosys appends to the name of a signal to name a cell at it."""
+"""Suffix with which Yosys names a cell after a signal."""
 
 _TWICE = re.compile(r"\$\d+$")
 

@@ -111,7 +111,7 @@ def build_gates(configuration: Configuration) -> Path:
 def verify_gates(
     configuration: Configuration, library: Path, seeds: Sequence[int], length: int
 ) -> Iterator[GateTally]:
-    """Run the program of each seed on the netlist and compare; yields the sum so far.
+    """Run the program of each seed on the netlist, compare, and yield the tally so far.
 
     Parameters
     ----------
