@@ -232,6 +232,10 @@ _XILINX7 = _xilinx("Xilinx 7", "xc7", "DSP48E1", "E1")
 _ULTRASCALE = _xilinx("Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
 
 
+_ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
+"""A pin from which the clock reaches the chip's clock network; any will do for the others."""
+
+
 def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz: float) -> Device:
     # The static placer is the only one that ends in reasonable time on the largest chip.
     placer = "static" if size == "85" else "heap"
@@ -244,8 +248,10 @@ def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz
         clock_mhz=clock_mhz,
         arguments=(
             *(f"--{size}k", "--package", "CABGA381", "--speed", "6"),
-            *("--lpf-allow-unconstrained", "--router", "router2", "--placer", placer),
+            *("--lpf", "pins.lpf", "--lpf-allow-unconstrained"),
+            *("--router", "router2", "--placer", placer),
         ),
+        files=(("pins.lpf", _ECP5_PINS),),
     )
 
 
