@@ -40,7 +40,7 @@ class Demand:
     before: tuple[int, ...]
     busy: tuple[int, ...]
     after: tuple[int, ...]
-    traffic: tuple[int, int] = (0, 0)
+    traffic: tuple[int, ...] = (0, 0)
 
     @property
     def cycles(self) -> int:
@@ -55,12 +55,11 @@ class Demand:
 
     def then(self, later: "Demand") -> "Demand":
         """The demand of two kernels in one program, whose work may overlap."""
-        read, written = self.traffic
         return Demand(
             tuple(first if busy else 0 for first, busy in zip(self.before, self.busy, strict=True)),
             tuple(map(sum, zip(self.busy, later.busy, strict=True))),
             tuple(last if busy else 0 for last, busy in zip(later.after, later.busy, strict=True)),
-            (read + later.traffic[0], written + later.traffic[1]),
+            tuple(map(sum, zip(self.traffic, later.traffic, strict=True))),
         )
 
     def _totals(self) -> list[int]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..sweep.sweep import Progress
+    from ..sweep.outcome import Progress
 
 TEXTS = {"bound": "bounding", "sim": "compiling"}
 """What each rung does."""

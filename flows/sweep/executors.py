@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 RETRIES = 2
 """How often a batch is started again after its worker died."""
 
+PATIENCE_S = 10.0
+"""Seconds of work that are quicker done than a local cluster started."""
+
 LOST = "lost: "
 """Begin of the error of a job whose worker died; the next sweep tries it again."""
 
@@ -101,36 +104,58 @@ class InProcess:
 
 
 class WhenNeeded:
-    """Start an executor when the first batch comes, which a complete database never sends.
+    """Work in this process, and start a cluster when the work turns out to be long.
 
     Parameters
     ----------
+    graphs
+        The networks.
     make
-        Starts it.
-    workers
-        Of the executor.
+        Starts the cluster, which takes seconds.
+    patience_s
+        Seconds of work before that.
     """
 
-    def __init__(self, make: Callable[[], Executor], workers: int) -> None:
-        self._make, self.workers = make, workers
-        self._made: Executor | None = None
+    def __init__(
+        self,
+        graphs: Sequence["Graph"],
+        make: Callable[[], Executor],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._here, self._make = InProcess(graphs), make
+        self._left_s = patience_s
+        self._cluster: Executor | None = None
+        self._mine: set[Any] = set()
+        self.workers = 0
 
     def submit(self, jobs: Sequence[Job]) -> Any:
-        """Start a batch."""
-        if self._made is None:
-            self._made = self._make()
-            self.workers = self._made.workers
-        return self._made.submit(jobs)
+        """Start a batch, here or on the cluster."""
+        if self._cluster is None and self._left_s <= 0:
+            self._cluster = self._make()
+            self.workers = self._cluster.workers
+        if self._cluster is not None:
+            return self._cluster.submit(jobs)
+        handle = self._here.submit(jobs)
+        self._mine.add(handle)
+        return handle
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done."""
-        assert self._made is not None
-        return self._made.wait(handles)
+        """Wait until at least one batch is done; those of this process come first."""
+        handles = list(handles)
+        mine = [handle for handle in handles if handle in self._mine]
+        if not mine:
+            assert self._cluster is not None
+            return self._cluster.wait(handles)
+        found = self._here.wait(mine)
+        for handle, done in found:
+            self._mine.discard(handle)
+            self._left_s -= done.seconds
+        return found
 
     def close(self) -> None:
         """Stop what was started."""
-        if self._made is not None:
-            self._made.close()
+        if self._cluster is not None:
+            self._cluster.close()
 
 
 class OnDask:

@@ -8,8 +8,9 @@ from typing import Any
 
 from ... import __version__
 from ...isa.configuration import PARAMETERS
+from .dimensions import as_parameters
 from .figures import COUNTS, TIMES
-from .sweep import Outcome, Result
+from .outcome import Outcome, Result
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
@@ -34,6 +35,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str, Any]:
     configuration = result.point.machine.configuration
+    varied = {n for d in outcome.space.dimensions for n in as_parameters(d.name, (0, 0))}
     return {
         "chosen": result.point.chosen,
         "state": result.state,
@@ -41,7 +43,7 @@ def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str
             name: value
             for name, value in configuration.parameters().items()
             if name in PARAMETERS
-            and name not in result.point.chosen
+            and name not in varied
             and value != getattr(outcome.space.base, name)
         },
         "hash": f"{configuration.hash:#010x}",

@@ -11,15 +11,16 @@ from ....errors import UsageError
 from ....isa.configuration import DEFAULT, load_configuration
 from ....sim.cache import kept_folder
 from ...sweep.dimensions import Dimension, read_dimension, text_of
-from ...sweep.executors import Executor, InProcess, OnDask, WhenNeeded
+from ...sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
 from ...sweep.export import check_export, export
 from ...sweep.expressions import Condition, read_condition
 from ...sweep.figures import COUNTS, DEFAULT_OBJECTIVES, FIGURES, TIMES, check_objectives
+from ...sweep.ladder import sweep
+from ...sweep.outcome import FAILED, STATES, Network, Outcome
 from ...sweep.outcome_json import outcome_json
 from ...sweep.records import Database
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
-from ...sweep.sweep import FAILED, STATES, Network, Outcome, sweep
 from ...synthesis.devices import DEVICES, find_device
 from ..arguments import add_configuration, add_json, changed
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
@@ -93,8 +94,8 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )
     parser.add_argument(
         "--workers", type=int, metavar="N",
-        help="processes of a local Dask cluster; 0 for none (default: one per core if Dask is "
-        "installed)",
+        help="processes of a local Dask cluster; 0 for none (default: one per core after "
+        f"{PATIENCE_S:g} s of work, if Dask is installed)",
     )  # fmt: skip
     parser.add_argument(
         "--scheduler",
@@ -273,7 +274,8 @@ def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) ->
         workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
     if not workers and arguments.scheduler is None:
         return InProcess(graphs)
-    return WhenNeeded(lambda: OnDask(graphs, workers or 0, arguments.scheduler), workers or 1)
+    patience_s = PATIENCE_S if arguments.workers is None and not arguments.scheduler else 0.0
+    return WhenNeeded(graphs, lambda: OnDask(graphs, workers or 0, arguments.scheduler), patience_s)
 
 
 def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:

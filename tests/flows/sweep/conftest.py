@@ -9,7 +9,7 @@ from tilewright.compiler.frontend import import_model
 from tilewright.flows.sweep import Database, Outcome, Space, sweep
 from tilewright.flows.sweep.expressions import read_condition
 from tilewright.flows.sweep.figures import FIGURES
-from tilewright.flows.sweep.sweep import Network
+from tilewright.flows.sweep.outcome import Network
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits_int8_qdq.onnx"
 

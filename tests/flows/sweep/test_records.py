@@ -166,11 +166,8 @@ def test_a_truncated_file_is_damaged(path):
         database.add([(key(number), Record({"cycles": number})) for number in range(2000)])
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size // 2)
-    with (
-        pytest.raises(DatabaseError, match=r"malformed.*the file is damaged"),
-        Database(path) as it,
-    ):
-        list(it.rows())
+    with pytest.raises(DatabaseError, match=r"malformed.*the file is damaged"):
+        list(Database(path).rows())
 
 
 def test_a_missing_folder_and_a_missing_file_are_named(tmp_path, path):

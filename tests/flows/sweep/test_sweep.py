@@ -12,10 +12,10 @@ from tilewright.flows.execution.compile_graph import compile_graph
 from tilewright.flows.sweep import Database, Space, executors, sweep
 from tilewright.flows.sweep.evaluators import SIM
 from tilewright.flows.sweep.executors import Done, InProcess, OnDask, run_jobs
+from tilewright.flows.sweep.outcome import STATES, Network
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front
 from tilewright.flows.sweep.records import Record
-from tilewright.flows.sweep.sweep import STATES, Network
 
 FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "wgt_banks": "1,2,4"}
 """A space of 48 combinations, of which 8 break a rule or are alike."""
@@ -74,7 +74,7 @@ NARROW = {"lanes": "4x4,8x16,16x16", "bus_bits": "32,128"}
 
 @pytest.fixture
 def short_window(monkeypatch):
-    monkeypatch.setattr("tilewright.flows.sweep.sweep.WINDOW", 2)
+    monkeypatch.setattr("tilewright.flows.sweep.ladder.WINDOW", 2)
 
 
 def test_a_point_that_is_ruled_out_is_not_compiled(swept, short_window):
