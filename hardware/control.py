@@ -44,6 +44,8 @@ class Control(wiring.Component):
     bus : In(AXI4-Lite)
     clear : Out(1)
         Reset everything but memories and settings.
+    clears : Out(1)
+        `clear` is set in the next cycle.
     start : Out(1)
         FETCH starts.
     stop : Out(1)
@@ -74,8 +76,9 @@ class Control(wiring.Component):
             {
                 "bus": In(axi_lite_port(ADDRESS_BITS)),
                 "clear": Out(1),
+                "clears": Out(1),
                 "start": Out(1),
-                "stop": Out(1),
+                "stop": Out(1, init=1),
                 **{name.lower(): Out(REGISTER_BITS) for name in SETTINGS},
                 "halted": In(1),
                 "dry": In(1),
@@ -115,22 +118,28 @@ class Control(wiring.Component):
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
         """Step from start to done; `error` stays set when `clear` resets the units' errors."""
+        clears = self.clears
         m.d.comb += self.interrupt.eq(~busy & (done | (error != Error.NONE)))
         with m.FSM() as run:
             m.d.comb += busy.eq(~run.ongoing("Idle"))
-            # The units also stop in the cycle of a reset, so that no request is lost.
-            m.d.comb += self.stop.eq(~run.ongoing("Start") & ~run.ongoing("Run"))
+            # `clear` and `stop` are registers, because they reach all units. The units also stop in
+            # the cycle of a reset, so that no request is lost.
+            m.d.sync += self.clear.eq(clears)
+            m.d.sync += self.stop.eq(1)
             with m.State("Idle"):
                 with m.If(stop):
+                    m.d.comb += clears.eq(1)
                     m.next = "Clear"
                 with m.Elif(start):
+                    m.d.comb += clears.eq(1)
                     m.d.sync += [done.eq(0), error.eq(Error.NONE)]
                     m.next = "Prepare"
             with m.State("Prepare"):
-                m.d.comb += self.clear.eq(1)
+                m.d.sync += self.stop.eq(0)
                 m.next = "Start"
             with m.State("Start"):
                 m.d.comb += self.start.eq(1)
+                m.d.sync += self.stop.eq(0)
                 m.next = "Run"
             with m.State("Run"):
                 with m.If(stop):
@@ -141,15 +150,17 @@ class Control(wiring.Component):
                 with m.Elif(self.halted & self.dry):
                     m.d.sync += done.eq(1)
                     m.next = "Idle"
+                with m.Else():
+                    m.d.sync += self.stop.eq(0)
             with m.State("Fail"):
                 with m.If(stop):
                     m.next = "Drain"
                 with m.Elif(~self.draining):
                     m.next = "Idle"
             with m.State("Drain"), m.If(~self.draining):
+                m.d.comb += clears.eq(1)
                 m.next = "Clear"
             with m.State("Clear"):
-                m.d.comb += self.clear.eq(1)
                 m.d.sync += [done.eq(0), error.eq(Error.NONE)]
                 m.next = "Idle"
 

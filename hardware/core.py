@@ -3,7 +3,7 @@
 This file only connects blocks. `CLIENTS` lists the readers and writers of each scratchpad.
 """
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Value
+from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
@@ -78,7 +78,7 @@ class Core(wiring.Component):
         m = Module()
         configuration = self.configuration
         control = m.submodules.control = Control(configuration)
-        gating = ClockGating(m, platform, control.clear)
+        gating = ClockGating(m, platform, control.clear, control.clears)
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
@@ -97,8 +97,7 @@ class Core(wiring.Component):
         tokens = TokenCounters(configuration)
         dispatcher = m.submodules.dispatcher = Dispatcher(configuration)
         buffer = ReadBuffer(configuration)
-        for name, part in (("arbiter", arbiter), ("buffer", buffer)):
-            m.submodules[name] = ResetInserter(control.clear)(part)
+        gating.add("port", {"arbiter": arbiter, "buffer": buffer}, None)
         named_gates = {f"{unit.name.lower()}_gate": gate for unit, gate in gates.items()}
         vector_awake = gates[Unit.VECTOR].commands.valid | vector.busy
         vector_awake |= load.lut.enable | load.param.enable

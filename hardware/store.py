@@ -8,6 +8,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.durations import commands_in_flight
 from ..isa.instructions import Store
 from ..isa.instructions.store import SOURCES
+from ..isa.pipeline import REQUEST_REGISTERS
 from ..isa.registers import Error
 from .axi import (
     RESPONSE_OKAY,
@@ -17,10 +18,10 @@ from .axi import (
     write_port,
 )
 from .beat_packer import BeatPacker, read_client
-from .bursts import BurstIssuer, burst_layout
+from .bursts import BurstIssuer
 from .in_flight import InFlight
 from .layouts import command_layout
-from .pieces import PieceCutter
+from .pieces import PieceCutter, begin_cut, cut_layout
 from .queue import Queue
 
 
@@ -80,7 +81,7 @@ class StoreUnit(wiring.Component):
         configuration, memory = self.configuration, self.memory
         limit = configuration.outstanding_bursts
         m.submodules.issuer = issuer = BurstIssuer(Store, configuration)
-        m.submodules.pending = pending = Queue(burst_layout(Store, configuration), limit)
+        m.submodules.pending = pending = Queue(cut_layout(Store, configuration, SOURCES), limit)
         m.submodules.cutter = cutter = PieceCutter(Store, configuration, SOURCES)
         m.submodules.packer = packer = BeatPacker(configuration)
         m.submodules.unanswered = unanswered = Queue(1, limit)
@@ -91,9 +92,9 @@ class StoreUnit(wiring.Component):
         wiring.connect(m, wiring.flipped(self.acc), packer.acc)
         wiring.connect(m, in_flight.retired, wiring.flipped(self.retired))
 
-        halted = Signal()
+        halted, failed = Signal(), Signal()
         m.d.comb += [
-            halted.eq(self.stop | (self.error != Error.NONE)),
+            halted.eq(self.stop | failed),
             in_flight.freeze.eq(halted),
             issuer.data_base.eq(self.data_base),
             issuer.data_bytes.eq(self.data_bytes),
@@ -106,30 +107,25 @@ class StoreUnit(wiring.Component):
         # Every burst goes to three places at once: its address to memory, its bytes to the cutter,
         # and a count of expected responses.
         burst = issuer.bursts.payload
-        request = Signal(request_layout(configuration), reset_less=True)
+        m.submodules.requests = requests = Queue(request_layout(configuration), REQUEST_REGISTERS)
         sends = Signal()
         m.d.comb += [
-            sends.eq(
-                issuer.bursts.valid
-                & ~halted
-                & (~memory.awvalid | memory.awready)
-                & unanswered.input.ready
-            ),
+            sends.eq(issuer.bursts.valid & ~halted & requests.input.ready & unanswered.input.ready),
             issuer.bursts.ready.eq(sends),
-            pending.input.payload.eq(burst),
+            *(
+                pending.input.payload[name].eq(value)
+                for name, value in begin_cut(burst, Store, configuration, SOURCES).items()
+            ),
             pending.input.valid.eq(sends),
             unanswered.input.payload.eq(burst.last),
             unanswered.input.valid.eq(sends),
-            assign_address(memory, "aw", request, configuration),
+            requests.input.valid.eq(sends),
+            requests.input.payload.address.eq(burst.address),
+            requests.input.payload.beats_minus_one.eq(burst.beats_minus_one),
+            requests.output.ready.eq(memory.awready),
+            memory.awvalid.eq(requests.output.valid),
+            assign_address(memory, "aw", requests.output.payload, configuration),
         ]
-        with m.If(sends):
-            m.d.sync += [
-                memory.awvalid.eq(1),
-                request.address.eq(burst.address),
-                request.beats_minus_one.eq(burst.beats_minus_one),
-            ]
-        with m.Elif(memory.awready):
-            m.d.sync += memory.awvalid.eq(0)
 
         with m.If(~memory.wvalid | memory.wready):
             m.d.sync += [
@@ -152,11 +148,11 @@ class StoreUnit(wiring.Component):
         with m.If(takes):
             m.d.comb += self.moved_bytes.eq(cutter.pieces.payload.bytes_minus_one + 1)
 
-        with m.If(self.error == Error.NONE):
+        with m.If(~failed):
             with m.If(memory.bvalid & (memory.bresp != RESPONSE_OKAY)):
-                m.d.sync += self.error.eq(Error.MEMORY_RESPONSE)
+                m.d.sync += [failed.eq(1), self.error.eq(Error.MEMORY_RESPONSE)]
             with m.Elif(issuer.out_of_window):
-                m.d.sync += self.error.eq(Error.OUT_OF_WINDOW)
+                m.d.sync += [failed.eq(1), self.error.eq(Error.OUT_OF_WINDOW)]
         m.d.sync += Assert(
             ~memory.bvalid | unanswered.output.valid, "a write response without a request"
         )
