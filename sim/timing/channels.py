@@ -47,6 +47,8 @@ class ReadChannel:
         self.bandwidth = Bandwidth(memory)
         self.accepted = [-1] * REQUEST_REGISTERS
         """Cycles of the last handshakes on AR."""
+        self.granted = -1
+        """Cycle of the last grant."""
         self.ends: list[int] = []
         """Per burst, the handshake of its last beat on R."""
         self.handshake = -1
@@ -57,10 +59,11 @@ class ReadChannel:
     @property
     def room(self) -> int:
         """First cycle in which the arbiter can grant a burst."""
-        return self.accepted[0] + 1
+        return max(self.accepted[0], self.granted) + 1
 
     def grant(self, cycle: int) -> int:
         """Grant a burst in a cycle not before `room`; return when its data may begin."""
+        self.granted = cycle
         accepted = max(cycle, self.accepted[-1]) + 1
         if len(self.ends) >= self.outstanding:
             accepted = max(accepted, self.ends[-self.outstanding] + 1)

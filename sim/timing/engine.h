@@ -222,7 +222,7 @@ private:
 
     // Grant a burst; the first cycle in which its data may be offered.
     Cycle grant(Cycle cycle) {
-        port.accept(std::max(cycle + 1, read_ends.after(setting.memory_outstanding)));
+        port.grant(cycle, read_ends.after(setting.memory_outstanding));
         return port.accepted + setting.latency;
     }
 
@@ -333,7 +333,7 @@ private:
             if (fill) {
                 reads.take_fill(shape, entered);
             } else {
-                reads.accept(std::max(cycle + 1, ended.after(most)));
+                reads.grant(cycle, ended.after(most));
                 begins = reads.take_burst(shape, reads.accepted + latency, entered);
                 starved += begins - (entered + 1);
                 ended.push(reads.handshake);

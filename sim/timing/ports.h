@@ -186,8 +186,11 @@ struct ReadPort {
 
     static_assert(REQUEST_REGISTERS == 2, "`room` follows the last burst but one");
 
-    // Let AR take one more burst in the first cycle from `cycle` on in which it can.
-    void accept(Cycle cycle) { room = accepted + 1, accepted = std::max(cycle, accepted + 1); }
+    // Grant a burst; AR takes it in the first cycle from `after` on in which it can.
+    void grant(Cycle cycle, Cycle after) {
+        room = std::max(accepted, cycle) + 1;
+        accepted = std::max(room, after);
+    }
 
     void take_beat(Cycle cycle) { beat_before = last_beat, last_beat = cycle; }
 
