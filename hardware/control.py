@@ -15,6 +15,7 @@ from ..isa.registers import (
     REGISTER_SPACE_BYTES,
     REGISTERS,
     Error,
+    counter_registers,
 )
 from .axi_lite import AxiLiteRegisters, axi_lite_port
 from .counters import CounterBank, counters_of, increments_layout, most_per_cycle
@@ -188,11 +189,42 @@ class Control(wiring.Component):
         return values
 
     def _read(self, m: Module, bus, busy: Signal, values: dict[str, Value]) -> None:
-        """Answer reads; every read passes through the counters, whatever its register."""
+        """Answer reads; every read passes through the counters, if any, whatever its register."""
+        names = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
+        words = [names.get(word, "") for word in range(REGISTER_SPACE_BYTES // REGISTER_BYTES)]
+        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
+        shown = Signal(REGISTER_BITS, reset_less=True)
+        decoded, answers = Signal(), Signal()
+        m.d.sync += [
+            decoded.eq(bus.read & ~answers),
+            shown.eq(choose([values.get(name, Const(0)) for name in words], index)),
+        ]
+        m.d.comb += bus.read_valid.eq(answers)
+        if not counter_registers(self.configuration.counters):
+            m.d.comb += [answers.eq(decoded), bus.read_data.eq(shown)]
+            return
+
+        counters = self._count(m, busy)
+        place_of = {name: place for place, name in enumerate(counters.totals)}
+        places = [Const(place_of.get(n, place_of["NONE"]), len(counters.place)) for n in words]
+        is_total = Signal(reset_less=True)
+        m.d.sync += [
+            counters.place.eq(choose(places, index)),
+            is_total.eq(choose([Const(name not in values, 1) for name in words], index)),
+        ]
+        m.d.comb += [
+            counters.ask.eq(decoded),
+            answers.eq(counters.answers),
+            bus.read_data.eq(Mux(is_total, counters.total, shown)),
+        ]
+
+    def _count(self, m: Module, busy: Signal) -> CounterBank:
+        """Add the performance counters."""
+        kinds = {unit: counters_of(self.configuration, unit) for unit in Unit}
         events = {
             f"{unit.name}_{name.upper()}": most_per_cycle(name, self.configuration)
-            for unit in Unit
-            for name in counters_of(unit)
+            for unit, names in kinds.items()
+            for name in names
         }
         # The last total stays zero, and the registers of all counters that cannot count show it.
         m.submodules.counters = counters = CounterBank({**events, "FETCHED": 1, "NONE": 0})
@@ -201,28 +233,9 @@ class Control(wiring.Component):
             counters.enable.eq(busy),
             counters.increments.FETCHED.eq(self.dispatched),
         ]
-        for unit in Unit:
-            for name in counters_of(unit):
+        for unit, names in kinds.items():
+            for name in names:
                 m.d.comb += counters.increments[f"{unit.name}_{name.upper()}"].eq(
                     self.increments[unit.name][name]
                 )
-
-        names = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
-        words = [names.get(word, "") for word in range(REGISTER_SPACE_BYTES // REGISTER_BYTES)]
-        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
-        place_of = {name: place for place, name in enumerate(counters.totals)}
-        places = [Const(place_of.get(n, place_of["NONE"]), len(counters.place)) for n in words]
-        shown = Signal(REGISTER_BITS, reset_less=True)
-        is_total = Signal(reset_less=True)
-        decoded = Signal()
-        m.d.sync += [
-            decoded.eq(bus.read & ~counters.answers),
-            counters.place.eq(choose(places, index)),
-            is_total.eq(choose([Const(name not in values, 1) for name in words], index)),
-            shown.eq(choose([values.get(name, Const(0)) for name in words], index)),
-        ]
-        m.d.comb += [
-            counters.ask.eq(decoded),
-            bus.read_valid.eq(counters.answers),
-            bus.read_data.eq(Mux(is_total, counters.total, shown)),
-        ]
+        return counters

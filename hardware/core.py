@@ -15,6 +15,7 @@ from .axi import read_port, write_port
 from .axi_lite import axi_lite_port
 from .clock_gating import ClockGating
 from .control import ADDRESS_BITS, Control
+from .counters import counters_of
 from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
 from .gemm import GemmUnit
@@ -160,19 +161,17 @@ class Core(wiring.Component):
                 Value.cast(gate.started) | (gate.ended << 1)
             ),
             control.tokens[unit].eq(tokens.counts[unit]),
-            increments.instructions.eq(gate.ended),
-            increments.busy.eq(state.working),
-            *(
-                getattr(increments, f"wait{bit}").eq(state.waiting[bit])
-                for bit in range(len(Unit) - 1)
-            ),
-            increments.wait_signal.eq(state.waiting_to_signal),
         ]
+        counted = {
+            "instructions": gate.ended,
+            "busy": state.working,
+            **{f"wait{bit}": state.waiting[bit] for bit in range(len(Unit) - 1)},
+            "wait_signal": state.waiting_to_signal,
+        }
         if memory_side:
-            m.d.comb += [
-                increments.memory.eq(state.starved),
-                increments.bytes.eq(core.moved_bytes),
-            ]
+            counted |= {"memory": state.starved, "bytes": core.moved_bytes}
+        for name in counters_of(self.configuration, unit):
+            m.d.comb += increments[name].eq(counted[name])
 
     def _connect_scratchpads(self, m, pads: dict[Memory, Scratchpad], units) -> None:
         load, gemm, vector, store = (units[unit] for unit in Unit)
