@@ -174,8 +174,12 @@ class PieceCutter(wiring.Component):
         last = Signal(reset_less=True)
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
-        row_end = _row_end(code, self.configuration, self.memories)
-        beat_end = _beat_end(fill if fills else Const(0), len(end_byte), self.configuration)
+        row_end = Signal.like(to_row)
+        beat_end = Signal.like(end_byte)
+        m.d.comb += [
+            row_end.eq(_row_end(code, self.configuration, self.memories)),
+            beat_end.eq(_beat_end(fill, len(end_byte), self.configuration)),
+        ]
 
         # The nearest end terminates the piece.
         bits = max(len(to_row), len(to_beat)) + 1

@@ -8,7 +8,6 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.durations import commands_in_flight
 from ..isa.instructions import Store
 from ..isa.instructions.store import SOURCES
-from ..isa.pipeline import REQUEST_REGISTERS
 from ..isa.registers import Error
 from .axi import (
     RESPONSE_OKAY,
@@ -107,10 +106,15 @@ class StoreUnit(wiring.Component):
         # Every burst goes to three places at once: its address to memory, its bytes to the cutter,
         # and a count of expected responses.
         burst = issuer.bursts.payload
-        m.submodules.requests = requests = Queue(request_layout(configuration), REQUEST_REGISTERS)
+        request = Signal(request_layout(configuration), reset_less=True)
         sends = Signal()
         m.d.comb += [
-            sends.eq(issuer.bursts.valid & ~halted & requests.input.ready & unanswered.input.ready),
+            sends.eq(
+                issuer.bursts.valid
+                & ~halted
+                & (~memory.awvalid | memory.awready)
+                & unanswered.input.ready
+            ),
             issuer.bursts.ready.eq(sends),
             *(
                 pending.input.payload[name].eq(value)
@@ -119,13 +123,16 @@ class StoreUnit(wiring.Component):
             pending.input.valid.eq(sends),
             unanswered.input.payload.eq(burst.last),
             unanswered.input.valid.eq(sends),
-            requests.input.valid.eq(sends),
-            requests.input.payload.address.eq(burst.address),
-            requests.input.payload.beats_minus_one.eq(burst.beats_minus_one),
-            requests.output.ready.eq(memory.awready),
-            memory.awvalid.eq(requests.output.valid),
-            assign_address(memory, "aw", requests.output.payload, configuration),
+            assign_address(memory, "aw", request, configuration),
         ]
+        with m.If(sends):
+            m.d.sync += [
+                memory.awvalid.eq(1),
+                request.address.eq(burst.address),
+                request.beats_minus_one.eq(burst.beats_minus_one),
+            ]
+        with m.Elif(memory.awready):
+            m.d.sync += memory.awvalid.eq(0)
 
         with m.If(~memory.wvalid | memory.wready):
             m.d.sync += [

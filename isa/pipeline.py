@@ -199,7 +199,7 @@ REQUEST_REGISTERS = _constant(
     2,
     "bursts",
     "memory port",
-    "that the registers in front of each address channel hold",
+    "that the registers in front of the read addresses hold",
 )
 READ_BUFFER_BEATS = _constant(
     "READ_BUFFER_BEATS", 2, "beats", "memory port", "that the read buffer holds"

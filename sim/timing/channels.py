@@ -95,8 +95,8 @@ class WriteChannel:
         self.bandwidth = Bandwidth(memory)
         self.answers = answers
         """Largest number of STORE bursts that wait for a response."""
-        self.addressed = [-1] * REQUEST_REGISTERS
-        """The last handshakes on AW."""
+        self.addressed = -1
+        """The last handshake on AW."""
         self.responses: list[int] = []
         self.returned: list[int] = []
         """Per beat, when it left the packer for the register in front of W."""
@@ -107,13 +107,13 @@ class WriteChannel:
 
     def send(self, cycle: int) -> int:
         """Send a burst in the first possible cycle from `cycle` on; return that cycle."""
-        cycle = max(cycle, self.addressed[0] + 1)
+        cycle = max(cycle, self.addressed)
         if len(self.responses) >= self.answers:
             cycle = max(cycle, self.responses[-self.answers] + 1)
-        address = max(cycle, self.addressed[-1]) + 1
+        address = cycle + 1
         if len(self.responses) >= self.outstanding:
             address = max(address, self.responses[-self.outstanding] + 1)
-        self.addressed = [*self.addressed[1:], address]
+        self.addressed = address
         return cycle
 
     def room(self, cycle: int) -> int:
@@ -132,9 +132,7 @@ class WriteChannel:
         self.bandwidth.take(written)
         self.returned.append(returned)
         self.written = written
-        self.commits.append(
-            max(written, self.addressed[-1], self.commits[-1] if self.commits else 0)
-        )
+        self.commits.append(max(written, self.addressed, self.commits[-1] if self.commits else 0))
 
     def end_burst(self) -> int:
         """End the last sent burst; return the cycle of its response."""

@@ -33,7 +33,7 @@ class Engine {
     Bandwidth read_bandwidth, write_bandwidth;
     // STORE's cutter, and the write channel.
     Cycle store_loaded = -1, store_taken = -1;
-    Cycle addressed = -1, address_room = 0, written = -1, committed = -1;
+    Cycle addressed = -1, written = -1, committed = -1;
     Ring responses, returned;
     // GEMM and VECTOR.
     Cycle last_step = -GEMM_REVISIT_STEPS, last_tile = -1, vector_complete = 0;
@@ -360,8 +360,7 @@ private:
         const std::int64_t before = store.sent.size;
         std::int64_t sent = before;
         Cycle last = store.sent.last(), older = sent > 1 ? store.sent[sent - 2] : -1;
-        Cycle address = addressed, room = address_room;
-        Cycle loaded = store_loaded, taken = store_taken, commit = committed;
+        Cycle address = addressed, loaded = store_loaded, taken = store_taken, commit = committed;
         const Cycle outstanding = setting.outstanding, most = setting.memory_outstanding;
         const Cycle latency = setting.latency;
         Series answers = responses;
@@ -369,12 +368,11 @@ private:
         while (cursor.more() && cursor.runs >= last_runs + !cursor.rest) {
             if (!cursor.rest) cursor.next_run(), left_nest = queued;
             queued = std::max(std::max(queued, left_nest), older) + 1;
-            const Cycle cycle = std::max(std::max(std::max(queued, last) + 1, room),
+            const Cycle cycle = std::max(std::max(std::max(queued, last) + 1, address),
                                          answers.after(outstanding));
             older = last, last = cycle, ++sent;
             shape.see(cursor.cut());
-            room = address + 1;
-            address = std::max(std::max(cycle, address) + 1, answers.after(most));
+            address = std::max(cycle + 1, answers.after(most));
             const Cycle entered = std::max(std::max(cycle + 1, loaded) + 1, taken);
             if (first < 0) first = entered + 1;
             taken = entered + shape.pieces, loaded = taken - 1;
@@ -388,8 +386,7 @@ private:
         store.cursor = cursor, store.shape = shape;
         store.queued = queued, store.left_nest = left_nest, store.plans = sent;
         store.sent.resume(sent, older, last);
-        addressed = address, address_room = room;
-        store_loaded = loaded, store_taken = taken, committed = commit;
+        addressed = address, store_loaded = loaded, store_taken = taken, committed = commit;
         written = taken + PACKING_CYCLES + 1;
         time.first = first, time.starved += starved;
         if (!cursor.more()) time.last = taken, time.complete = answered + 1;
@@ -398,12 +395,10 @@ private:
 
     void write() {
         const Burst &burst = *store.head();
-        const Cycle cycle = std::max({std::max(burst.queued, store.sent.last()) + 1, address_room,
+        const Cycle cycle = std::max({std::max(burst.queued, store.sent.last()) + 1, addressed,
                                       responses.after(setting.outstanding)});
         store.sent.push(cycle);
-        address_room = addressed + 1;
-        addressed = std::max(std::max(cycle, addressed) + 1,
-                             responses.after(setting.memory_outstanding));
+        addressed = std::max(cycle + 1, responses.after(setting.memory_outstanding));
         Cycle loaded = std::max(std::max(cycle + 1, store_loaded) + 1, store_taken);
         Times &time = times[burst.command];
         const Cycle pieces = burst.shape.pieces;
