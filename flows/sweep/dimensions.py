@@ -15,7 +15,7 @@ from ...isa.configuration import PARAMETERS
 from ...sim.memory_model import MemoryModel
 
 Value = Any
-"""An integer, or a pair: lanes in and out, or beats and cycles."""
+"""An integer, a word, or a pair: lanes in and out, or beats and cycles."""
 
 LANES = "lanes"
 
@@ -92,7 +92,7 @@ def text_of(name: str, value: Value) -> str:
     return _PAIRS[name].join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def as_parameters(name: str, value: Value) -> dict[str, int]:
+def as_parameters(name: str, value: Value) -> dict[str, Any]:
     """The parameters of a configuration that a value sets."""
     return {"lanes_in": value[0], "lanes_out": value[1]} if name == LANES else {name: value}
 
@@ -118,6 +118,8 @@ def _values(name: str, text: str, source: str) -> list[Value]:
     """The values of one part of a list."""
     if name in _PAIRS:
         return [_pair(name, text, source)]
+    if name in PARAMETERS and PARAMETERS[name].choices:
+        return [text]
     ends = _RANGE.fullmatch(text)
     if ends is None:
         return [_number(name, text, source)]
@@ -175,6 +177,10 @@ def _check(name: str, value: Value, source: str) -> None:
         return
     for parameter, number in as_parameters(name, value).items():
         about = PARAMETERS[parameter]
+        if about.choices:
+            if number not in about.choices:
+                raise UsageError(f"{source}: `{parameter}` must be {about.legal}, not `{number}`")
+            continue
         ragged = about.power_of_two and number & (number - 1)
         if not about.low <= number <= about.high or ragged:
             kind = "a power of two " if about.power_of_two else ""

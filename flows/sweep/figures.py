@@ -34,11 +34,14 @@ COUNTS: Mapping[str, str] = MappingProxyType(
 )
 """Figures that are exact before anything is compiled."""
 
+NUMBERS = tuple(name for name, about in PARAMETERS.items() if not about.choices)
+"""Parameters of the configuration that are numbers."""
+
 FIGURES: Mapping[str, str] = MappingProxyType(
     {
         **TIMES,
         **COUNTS,
-        **{name: about.meaning for name, about in PARAMETERS.items()},
+        **{name: PARAMETERS[name].meaning for name in NUMBERS},
         **MEMORY,
     }
 )
@@ -79,7 +82,7 @@ def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, I
         Figures of `evaluators.resources`; None while they are unknown.
     """
     configuration, memory = point.machine.configuration, point.setting.memory
-    found = {name: exactly(getattr(configuration, name)) for name in PARAMETERS}
+    found = {name: exactly(getattr(configuration, name)) for name in NUMBERS}
     found |= {
         "latency": exactly(memory.latency_cycles),
         "bandwidth": exactly(memory.beats / memory.cycles),

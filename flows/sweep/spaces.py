@@ -56,7 +56,7 @@ class Description:
     source: str = ""
     vary: Mapping[str, object] = field(default_factory=dict)
     base: str | None = None
-    changes: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, int | str] = field(default_factory=dict)
     where: tuple[str, ...] = ()
     minimise: tuple[str, ...] = ()
     device: str | None = None
@@ -96,7 +96,7 @@ def read_description(name_or_path: str) -> Description:
         source=source,
         vary=_typed(values, "vary", dict, {}, source),
         base=str(path.parent / base) if base and (path.parent / base).is_file() else base,
-        changes=_numbers(values, "set", int, source),
+        changes=_numbers(values, "set", (int, str), source),
         where=_texts(values, "where", source),
         minimise=_texts(values, "minimise", source),
         device=_typed(values, "device", str, None, source),

@@ -23,6 +23,7 @@ from tilewright.isa.configuration import PRESETS
         ("latency", 20, (20,)),
         ("bandwidth", "1/4,1/2,1", ((1, 4), (1, 2), (1, 1))),
         ("outstanding", "0x10", (16,)),
+        ("counters", "all,none", ("all", "none")),
     ],
 )
 def test_values_are_lists_ranges_and_pairs(name, text, values):
@@ -47,6 +48,7 @@ def test_values_are_lists_ranges_and_pairs(name, text, values):
         ("lanes", "8x12", "here: `lanes_out` must be a power of two from 2 to 64, not 12"),
         ("lanes", "8", "here: expected pairs such as `lanes=8x16`, got `8`; correct it"),
         ("lanes", "4x4..8", "here: expected pairs such as `lanes=8x16`, got `4x4..8`; correct it"),
+        ("counters", "some", "here: `counters` must be all, basic or none, not `some`"),
         ("bandwidth", "4/1", "here: `beats` must be from 1 to `cycles`, not 4 in 1 cycles"),
         ("latency", "0", "here: `latency_cycles` must be from 1 to 1048576, not 0"),
         (
