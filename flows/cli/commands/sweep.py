@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ....atomic_write import write_output
 from ....errors import UsageError
 from ....isa.configuration import DEFAULT, load_configuration
 from ....sim.cache import kept_folder
@@ -18,6 +19,7 @@ from ...sweep.figures import COUNTS, DEFAULT_OBJECTIVES, FIGURES, TIMES, check_o
 from ...sweep.ladder import sweep
 from ...sweep.outcome import FAILED, STATES, Network, Outcome
 from ...sweep.outcome_json import outcome_json
+from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
@@ -102,6 +104,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         metavar="ADDRESS",
         help="Dask scheduler of a cluster, such as tcp://host:8786",
     )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.html",
+        help="write a page that works offline: scatter, parallel coordinates, table",
+    )  # fmt: skip
     add_json(parser, "the front and all points")
     parser.set_defaults(function=sweep_)
 
@@ -117,6 +123,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
     check_json(arguments.json)
     for path in arguments.export:
         check_export(path)
+    if arguments.output:
+        plotly_source()
     if arguments.workers is not None and arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
     if not arguments.sources and not (arguments.merge or arguments.export):
@@ -152,10 +160,15 @@ def sweep_(arguments: argparse.Namespace) -> None:
                     )
             finally:
                 executor.close()
+            if arguments.output:
+                text = render(page_data(outcome))
+                write_output(arguments.output, text, f"`--output {arguments.output}`")
             if arguments.json:
                 write_json(arguments.json, outcome_json(outcome))
             if arguments.json != "-":
                 show(outcome)
+                if arguments.output:
+                    say(f"\n{arguments.output}: open the page in a browser")
         for path in arguments.export:
             say(f"{path}: {export(database, path):,} results")
     if outcome is not None and outcome.interrupted:
