@@ -118,9 +118,10 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, 
     assert requested == []
     assert document.count('<tr class="point') == 6
     assert len(re.findall(r'<path class="point', document)) >= 6, "a dot for every machine"
-    assert "WebGL is not supported" not in document
     text = Text(document).text
     assert text["networks"] == "digits"
+    assert "WebGL" not in text["parallel"]
+    assert "16x16" in text["parallel"]
     for point in data["points"]:
         assert f"{point['figures']['ram']}" in text["table"]
 

@@ -26,7 +26,8 @@ function showHeading() {
     figure("Excluded", grouped(count("excluded")), "by a condition"),
     figure("Failed", grouped(count("failed")), "the compiler rejects them"),
     figure("Programs", grouped(DATA.compiled + DATA.reused),
-      `${grouped(DATA.compiled)} compiled now, in ${significant(DATA.seconds)} s`),
+      DATA.compiled ? `${grouped(DATA.compiled)} compiled now, in ${significant(DATA.seconds)} s`
+        : "all known from earlier"),
   );
   byId("made").textContent = `Made by Tilewright ${DATA.version} on ${DATA.date}. ` +
     "Cycles are exact; milliseconds are cycles at " + `${DATA.clock_mhz} MHz.`;

@@ -1,6 +1,6 @@
 // The scatter plot: two figures of every machine with the chosen memory.
 const SCATTER_CONFIG = {
-  responsive: true, displaylogo: false,
+  responsive: true, displaylogo: false, displayModeBar: innerWidth > 720,
   modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
 };
 
