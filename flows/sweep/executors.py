@@ -3,8 +3,11 @@
 A batch of jobs is one task. The results of a job do not depend on where it runs.
 """
 
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,6 +84,19 @@ def run_jobs(graphs: Sequence["Graph"], jobs: Sequence[Job]) -> Done:
         rungs[job.evaluator](graphs[job.network], job.configuration, job.memories) for job in jobs
     ]
     return Done(records, time.perf_counter() - started)
+
+
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C, in this process and in those that it starts meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class InProcess:
@@ -187,10 +203,11 @@ class OnDask:
         self._distributed = distributed
         self._cluster = None
         if scheduler is None:
-            self._cluster = distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True,
-                dashboard_address=None, silence_logs="ERROR",
-            )  # fmt: skip
+            with _ignored_interrupts():  # workers inherit this; the sweep stops them
+                self._cluster = distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, processes=True,
+                    dashboard_address=None, silence_logs="ERROR",
+                )  # fmt: skip
         try:
             self._client = distributed.Client(self._cluster or scheduler, timeout=30)
         except (OSError, ValueError) as problem:

@@ -14,14 +14,13 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
 from .evaluators import BOUND, RESOURCES, SIM, graph_digest, resources, version_of
-from .executors import LOST, Done, Executor, InProcess, Job
+from .executors import LOST, Executor, InProcess
 from .expressions import Condition, Interval, exactly
 from .figures import DEFAULT_OBJECTIVES, known_figures, timed_figures
 from .outcome import (
@@ -37,18 +36,12 @@ from .outcome import (
     Result,
 )
 from .pareto import Front, front
-from .records import Database, Key, Record, configuration_digest, memory_text
+from .records import Database, Key, Record, configuration_digest
 from .space import Machine, Point, Rejected, Space
-
-if TYPE_CHECKING:
-    pass
+from .work import Item, Work
 
 WINDOW = 8
 """Machines whose results need not be known when the next one is decided."""
-BATCH_S = 1.0
-"""Seconds that a batch of jobs takes about."""
-MOST_JOBS = 256
-"""Jobs in a batch."""
 
 
 def sweep(
@@ -93,9 +86,9 @@ def sweep(
     """
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
-    run = _Run(networks, space, database, objectives, where, clock_mhz)
-    run.executor, run.progress, run.exhaustive = executor, progress, exhaustive
-    return run.outcome()
+    return _Run(
+        networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive
+    ).outcome()
 
 
 class _Candidate:
@@ -103,44 +96,48 @@ class _Candidate:
 
     def __init__(self, machine: Machine, results: list[Result]) -> None:
         self.machine, self.results = machine, results
-        self.digest = configuration_digest(machine.configuration)
         self.least = np.empty((0, 0))
         """Objectives of the points at best, float64[points, objectives]."""
         self.compile = True
-        self.missing: set[int] = set()
-        """Networks without a result."""
+        self.item = self.asked()
+
+    def asked(self) -> Item:
+        """What a rung is asked for: the machine with the memories of the points."""
+        memories = tuple(result.point.setting.memory for result in self.results)
+        self.item = Item(self.machine.configuration, memories)
+        return self.item
 
 
 class _Run:
-    executor: Executor
-    progress: Callable[[Progress], None]
-    exhaustive: bool
-
     def __init__(
         self,
         networks: Sequence[Network],
         space: Space,
         database: Database,
+        executor: Executor,
+        progress: Callable[[Progress], None],
         objectives: Sequence[str],
         where: Sequence[Condition],
         clock_mhz: float,
+        exhaustive: bool,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
-        self.digests = [graph_digest(network.graph) for network in networks]
+        self.progress, self.exhaustive = progress, exhaustive
+        digests = [graph_digest(network.graph) for network in networks]
+        for network, digest in zip(networks, digests, strict=True):
+            database.name_network(digest, network.name)
+        self.bounds = Work(BOUND, digests, database, executor)
+        self.programs = Work(SIM, digests, database, executor, WINDOW)
         self.rejected = Rejected()
         self.results: list[Result] = []
-        self.records: dict[Key, Record] = {}
         self.counts: dict[str, Record] = {}
         self.fronts = {id(setting): Front(len(self.objectives)) for setting in space.settings}
-        self.compiled = self.reused = 0
-        self.mean_s: dict[str, float] = {}
+        self.reused = 0
 
     def outcome(self) -> Outcome:
         started = time.perf_counter()
         interrupted = False
-        for network, digest in zip(self.networks, self.digests, strict=True):
-            self.database.name_network(digest, network.name)
         self.database.forget(LOST)
         candidates = self._candidates()
         try:
@@ -148,10 +145,13 @@ class _Run:
             self._compile(self._in_order(candidates))
         except KeyboardInterrupt:
             interrupted = True
+            self._apply_known(candidates)
+        finally:
+            self.programs.release()
         self._rate()
         return Outcome(
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
-            tuple(self.results), self.rejected, self.compiled, self.reused,
+            tuple(self.results), self.rejected, self.programs.computed, self.reused,
             time.perf_counter() - started, interrupted,
         )  # fmt: skip
 
@@ -199,51 +199,28 @@ class _Run:
 
     def _find_bounds(self, candidates: Sequence[_Candidate]) -> None:
         """Bound every point, and exclude those that cannot fulfil the conditions."""
-        self._load(BOUND, candidates)
-        todo = deque(candidate for candidate in candidates if candidate.missing)
-        done, running = len(candidates) - len(todo), {}
-        while todo or running:
-            while todo and len(running) < max(1, 2 * self.executor.workers):
-                size = min(self._batch_size(BOUND), MOST_JOBS)
-                batch = [todo.popleft() for _ in range(min(size, len(todo)))]
-                running[self._submit(BOUND, batch)] = batch
-            for handle, result in self.executor.wait(running):
-                batch = running.pop(handle)
-                self._keep(BOUND, batch, result)
-                done += len(batch)
-            self.progress(Progress(BOUND, done, len(candidates)))
+        self.bounds.load(candidate.asked() for candidate in candidates)
         for candidate in candidates:
+            self.bounds.request(candidate.item)
+        for done, candidate in enumerate(candidates, 1):
+            self.bounds.finish(candidate.item)
             for result in candidate.results:
                 self._apply_bound(candidate, result)
             candidate.results = [result for result in candidate.results if result.state == OPEN]
+            self.progress(Progress(BOUND, done, len(candidates)))
 
     def _compile(self, order: Sequence[_Candidate]) -> None:
         """Compile machines in order, except those that the points before rule out."""
-        self._load(SIM, order)
+        self.programs.load(candidate.asked() for candidate in order)
         window: deque[_Candidate] = deque()
-        waiting: list[_Candidate] = []
-        running: dict[Any, list[_Candidate]] = {}
-        pending: set[int] = set()
         settled = 0
-
-        def start() -> None:
-            if waiting:
-                running[self._submit(SIM, waiting)] = list(waiting)
-                waiting.clear()
 
         def settle_first() -> None:
             nonlocal settled
             first = window.popleft()
-            if id(first) in pending:
-                start()
-            while id(first) in pending:
-                for handle, done in self.executor.wait(running):
-                    batch = running.pop(handle)
-                    self._keep(SIM, batch, done)
-                    self.compiled += sum(len(candidate.missing) for candidate in batch)
-                    pending.difference_update(map(id, batch))
             settled += 1
             if first.compile:
+                self.programs.finish(first.item)
                 for result in first.results:
                     self._apply_cycles(first, result)
             self.progress(Progress(SIM, settled, len(order), sum(map(len, self.fronts.values()))))
@@ -256,87 +233,20 @@ class _Run:
                 candidate.compile = False
                 for result in candidate.results:
                     result.state = RULED_OUT
-            elif candidate.missing:
-                waiting.append(candidate)
-                pending.add(id(candidate))
-                if len(waiting) >= self._batch_size(SIM):
-                    start()
             else:
-                self.reused += len(self.networks)
+                self.reused += len(self.networks) - len(candidate.item.missing)
+                self.programs.request(candidate.item)
         while window:
             settle_first()
 
-    def _load(self, rung: str, candidates: Sequence[_Candidate]) -> None:
-        """Find what the database knows already."""
-        keys = [key for candidate in candidates for key in self._keys(rung, candidate)]
-        self.records |= self.database.find(keys)
-        for candidate in candidates:
-            candidate.missing = {
-                index
-                for index in range(len(self.networks))
-                if any(key not in self.records for key in self._keys(rung, candidate, index))
-            }
-
-    def _submit(self, rung: str, batch: Sequence[_Candidate]) -> Any:
-        return self.executor.submit(
-            [
-                Job(rung, index, candidate.machine.configuration, self._memories(candidate))
-                for candidate in batch
-                for index in sorted(candidate.missing)
-            ]
-        )
-
-    def _keep(self, rung: str, batch: Sequence[_Candidate], done: Done) -> None:
-        """Record the results of a batch."""
-        records = iter(done.records)
-        found: list[tuple[Key, Record]] = []
-        for candidate in batch:
-            for index in sorted(candidate.missing):
-                keys = self._keys(rung, candidate, index)
-                some = next(records, done.records[-1])
-                some = some if len(some) == len(keys) else some[:1] * len(keys)
-                found += zip(keys, some, strict=True)
-        self.database.add(found)
-        self.records |= dict(found)
-        if batch and done.seconds:
-            self.mean_s[rung] = done.seconds / len(batch)
-
-    def _batch_size(self, rung: str) -> int:
-        if rung not in self.mean_s or not self.executor.workers:
-            return 1
-        size = max(1, round(BATCH_S / max(self.mean_s[rung], 1e-4)))
-        if rung == SIM:
-            return min(size, max(1, WINDOW // (2 * self.executor.workers)))
-        return size
-
-    def _memories(self, candidate: _Candidate) -> tuple:
-        return tuple(result.point.setting.memory for result in candidate.results)
-
-    def _keys(self, rung: str, candidate: _Candidate, network: int | None = None) -> list[Key]:
-        version = version_of(rung)
-        return [
-            Key(rung, version, digest, candidate.digest, memory_text(memory))
-            for index, digest in enumerate(self.digests)
-            if network in (None, index)
-            for memory in self._memories(candidate)
-        ]
-
     # Results -----------------------------------------------------------------------------------
-
-    def _of_point(self, rung: str, candidate: _Candidate, result: Result) -> list[Record]:
-        memory = memory_text(result.point.setting.memory)
-        version = version_of(rung)
-        return [
-            self.records[Key(rung, version, digest, candidate.digest, memory)]
-            for digest in self.digests
-        ]
 
     def _weighted(self, cycles: Sequence[float]) -> float:
         pairs = zip(self.networks, cycles, strict=True)
         return sum(network.weight * each for network, each in pairs)
 
     def _apply_bound(self, candidate: _Candidate, result: Result) -> None:
-        records = self._of_point(BOUND, candidate, result)
+        records = self.bounds.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
         result.bounds = tuple(record.figures["cycles"] for record in records)
@@ -356,7 +266,7 @@ class _Run:
         result.figures |= {name: math.inf for name, (low, _) in figures.items() if low == math.inf}
 
     def _apply_cycles(self, candidate: _Candidate, result: Result) -> None:
-        records = self._of_point(SIM, candidate, result)
+        records = self.programs.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
         result.cycles = tuple(record.figures["cycles"] for record in records)
@@ -373,6 +283,14 @@ class _Run:
             return
         result.state = BEATEN
         self.fronts[id(result.point.setting)].add(self._values(result))
+
+    def _apply_known(self, candidates: Sequence[_Candidate]) -> None:
+        """Apply what was compiled before an interrupt."""
+        for candidate in candidates:
+            if candidate.compile and self.programs.is_known(candidate.item):
+                for result in candidate.results:
+                    if result.state == OPEN and result.bounds:
+                        self._apply_cycles(candidate, result)
 
     @staticmethod
     def _fail(result: Result, records: Sequence[Record]) -> bool:
@@ -391,7 +309,7 @@ class _Run:
             id(candidate): np.log(np.maximum(candidate.least, 1e-9)).sum(axis=1).min()
             for candidate in left
         }
-        return sorted(left, key=lambda candidate: (merit[id(candidate)], candidate.digest))
+        return sorted(left, key=lambda candidate: (merit[id(candidate)], candidate.item.digest))
 
     def _is_ruled_out(self, candidate: _Candidate) -> bool:
         pairs = zip(candidate.results, candidate.least, strict=True)

@@ -6,7 +6,10 @@ process loses only what it was working on, and several processes may read and wr
 
 import hashlib
 import json
+import os
+import socket
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -40,8 +43,29 @@ create table records (
     figures text not null,
     error text
 ) without rowid;
+create table claims (
+    name text primary key, owner text not null, until real not null
+) without rowid;
 create index best on records (evaluator, network, cycles);
 """
+
+
+OWNER = f"{socket.gethostname()} {os.getpid()}"
+"""This process, in claims."""
+
+
+def _may_live(owner: str) -> bool:
+    """Whether a process exists, as far as this computer knows."""
+    host, _, process = owner.rpartition(" ")
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class DatabaseError(TilewrightError):
@@ -196,6 +220,33 @@ class Database:
                 "error = excluded.error where records.error is not null",
                 rows,
             )
+
+    # Claims ------------------------------------------------------------------------------------
+
+    def claim(self, name: str, lease_s: float) -> bool:
+        """Claim some work for this process; False while another process that is alive has it.
+
+        Parameters
+        ----------
+        lease_s
+            Seconds after which the claim is void, on any computer.
+        """
+        with self._explained(), self._transaction():
+            found = self._connection.execute(
+                "select owner, until from claims where name = ?", (name,)
+            ).fetchone()
+            if found is not None and found[1] > time.time() and _may_live(found[0]):
+                return found[0] == OWNER
+            self._connection.execute(
+                "insert or replace into claims values (?, ?, ?)",
+                (name, OWNER, time.time() + lease_s),
+            )
+            return True
+
+    def release(self) -> None:
+        """Give up all claims of this process."""
+        with self._explained():
+            self._connection.execute("delete from claims where owner = ?", (OWNER,))
 
     def name_network(self, digest: str, name: str) -> None:
         """Keep the name of a network."""
