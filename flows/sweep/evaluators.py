@@ -53,13 +53,12 @@ def graph_digest(graph: "Graph") -> str:
 def bound(
     graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
 ) -> list[Record]:
-    """The least cycles that any program of the network takes, by memory."""
+    """The least cycles that any program of the network takes, and the busiest unit, by memory."""
     from .bounds import lower_bounds
 
     def evaluate() -> list[Record]:
-        return [
-            Record({"cycles": cycles}) for cycles in lower_bounds(graph, configuration, memories)
-        ]
+        found = lower_bounds(graph, configuration, memories)
+        return [Record({"cycles": each.cycles, "unit": each.unit}) for each in found]
 
     return _kept_failures(evaluate, len(memories))
 

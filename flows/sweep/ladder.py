@@ -250,6 +250,7 @@ class _Run:
         if self._fail(result, records):
             return
         result.bounds = tuple(record.figures["cycles"] for record in records)
+        result.units = tuple(record.figures["unit"] for record in records)
         if not any(result.bounds):
             names = ", ".join(f"`{network.name}`" for network in self.networks)
             raise CompileError(
@@ -269,13 +270,20 @@ class _Run:
         records = self.programs.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
-        result.cycles = tuple(record.figures["cycles"] for record in records)
+        cycles = tuple(record.figures["cycles"] for record in records)
+        if any(found < least for found, least in zip(cycles, result.bounds, strict=True)):
+            result.state = FAILED
+            result.error = (
+                f"cycles {cycles}: expected at least {result.bounds}, which is certified; this is "
+                "a fault of Tilewright: report it"
+            )
+            return
+        result.cycles = cycles
         macs = self._weighted([record.figures["macs"] for record in records])
-        cycles = exactly(self._weighted(result.cycles))
         peak = result.point.machine.configuration.tile_bytes
         figures = {
             **self._known(result.point),
-            **timed_figures(cycles, macs, peak, self.clock_mhz),
+            **timed_figures(exactly(self._weighted(cycles)), macs, peak, self.clock_mhz),
         }
         result.figures = {name: low for name, (low, _) in figures.items()}
         if not self._may_hold(figures):

@@ -47,8 +47,9 @@ class Result:
     ----------
     state
         One of `STATES`.
-    bounds, cycles
-        By network: the certified bound, and exact cycles if it was compiled.
+    bounds, units, cycles
+        By network: the certified bound, the unit that is busiest by it, and exact cycles if it was
+        compiled.
     figures
         Exact figures; those of the bound where it was not compiled.
     error
@@ -58,6 +59,7 @@ class Result:
     point: Point
     state: str = OPEN
     bounds: tuple[int, ...] = ()
+    units: tuple[str, ...] = ()
     cycles: tuple[int, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
     error: str | None = None

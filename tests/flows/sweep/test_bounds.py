@@ -33,8 +33,8 @@ def check(graph, configuration, options=None) -> float:
     cycles = retime(module, [Setting({}, configuration, memory) for memory in MEMORIES])
     bounds = lower_bounds(graph, configuration, MEMORIES)
     for memory, exact, bound in zip(MEMORIES, cycles, bounds, strict=True):
-        assert 0 < bound <= exact, memory
-    return bounds[0] / cycles[0]
+        assert 0 < bound.cycles <= exact, memory
+    return bounds[0].cycles / cycles[0]
 
 
 @pytest.mark.parametrize("name", ["4x4", "8x16", "16x8", "32x32"])
@@ -79,6 +79,14 @@ def test_no_branching_network_beats_its_bound(network):
 def test_a_bound_is_near_what_is_reached(digits):
     """One that is 0 would never be beaten either."""
     assert check(digits.graph, PRESETS["4x4"]) > 0.85
+
+
+def test_the_unit_with_most_work_is_named(digits):
+    slow = MemoryModel(beats=1, cycles=32)
+    units = [
+        bound.unit for bound in lower_bounds(digits.graph, PRESETS["4x4"], (MEMORIES[0], slow))
+    ]
+    assert units == ["gemm", "load"]
 
 
 def test_a_segment_is_a_program(digits):

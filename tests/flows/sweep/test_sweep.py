@@ -207,6 +207,19 @@ def test_a_worker_that_dies_is_told_and_tried_again(swept, digits):
     assert again.compiled == 1
 
 
+def test_a_result_below_its_bound_is_a_fault(swept, digits):
+    class Lying(InProcess):
+        def wait(self, handles):
+            ((handle, done),) = super().wait(handles)
+            if handle[0].evaluator == SIM and handle[0].configuration.lanes_in == 8:
+                done = Done([[Record({**done.records[0][0].figures, "cycles": 12})]], done.seconds)
+            return [(handle, done)]
+
+    outcome = swept({"lanes": "4x4,8x8"}, executor=Lying([digits.graph]))
+    assert [result.state for result in outcome.results] == ["front", "failed"]
+    assert str(outcome.results[1].error).startswith("cycles (12,): expected at least (")
+
+
 def test_an_interrupted_sweep_has_an_outcome(swept, digits, tmp_path):
     class Interrupted(InProcess):
         count = 0

@@ -44,6 +44,8 @@ function showWords() {
       list.append(make("dt", {}, state), make("dd", {}, sentence(text)));
     }
   }
+  list.append(make("dt", {}, nameText("unit")), make("dd", {}, "The unit that determines the " +
+    "lower bound: no program can take fewer cycles, because this unit has so much work."));
   byId("words").append(list);
 }
 

@@ -59,7 +59,7 @@ function figureText(name, value) {
   return Number.isInteger(value) ? grouped(value) : significant(value);
 }
 
-const nameText = (name) => ({ of_peak: "of peak", ram: "block RAMs" })[name]
+const nameText = (name) => ({ ram: "block RAMs", unit: "busiest unit" })[name]
   || name.replaceAll("_", " ");
 
 // Fonts and colours of the page for Plotly.

@@ -22,7 +22,7 @@ function drawRows() {
   found.sort(byColumn);
   byId("shown").textContent = found.length > MOST_ROWS
     ? `first ${MOST_ROWS} of ${grouped(found.length)}` : `${grouped(found.length)} points`;
-  const names = [...VARIED, "state", ...FIGURES.filter((name) => !VARIED.includes(name))];
+  const names = [...VARIED, "state", ...FIGURES.filter((name) => !VARIED.includes(name)), "unit"];
   const head = make("tr", {}, ...names.map(headingOf));
   const body = make("tbody", { class: "plain" },
     ...found.slice(0, MOST_ROWS).map((point) => rowOf(point, names)));
@@ -32,10 +32,13 @@ function drawRows() {
 function byColumn(a, b) {
   const [first, second] = [a, b].map((point) =>
     (ORDER.name === "state" ? Object.keys(DATA.states).indexOf(point.state)
-      : valueOf(point, ORDER.name)));
+      : ORDER.name === "unit" ? unitText(point) : valueOf(point, ORDER.name)));
   if (first === null || second === null) return (first === null) - (second === null);
   return ((first > second) - (first < second)) * (ORDER.rising ? 1 : -1) || a.index - b.index;
 }
+
+const unitText = (point) =>
+  [...new Set(Object.values(point.unit))].join(", ").toUpperCase() || "–";
 
 function headingOf(name) {
   const heading = make("th", { class: name === "state" ? "sortable left" : "sortable",
@@ -61,6 +64,7 @@ function rowOf(point, names) {
   const followed = Object.entries(point.followed).map(([name, value]) => `${name}=${value}`);
   const row = make("tr", { class: `point ${classes}`.trim() }, ...names.map((name) => {
     if (name === "state") return make("td", { class: "left" }, point.state);
+    if (name === "unit") return make("td", {}, unitText(point));
     if (VARIED.includes(name)) return make("td", {}, point.chosen[name]);
     const value = valueOf(point, name);
     const bound = !point.compiled && (name === "cycles" || name === "ms") && value !== null;
