@@ -1,11 +1,16 @@
 """`tilewright sweep`: from options or a file to a table, JSON and exports."""
 
 import json
+import re
+import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 
 from tilewright.flows.cli.main import main
+from tilewright.flows.sweep import Space
+from tilewright.flows.sweep.spaces import read_description
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
 """The space of `conftest.VARY`."""
@@ -155,6 +160,41 @@ def test_weights_count_networks(tilewright, model, database):
 )
 def test_wrong_options_are_explained(fails, model, database, options, message):
     assert fails("sweep", model, "--database", database, *options) == (2, message)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"
+
+
+def blocks(language: str) -> list[str]:
+    """The blocks of a language in the page about sweeps."""
+    return re.findall(rf"```{language}\n(.*?) *```", PAGE.read_text(), re.DOTALL)
+
+
+def test_the_tour_gives_its_answer(tilewright, database, monkeypatch):
+    monkeypatch.chdir(PAGE.parents[1])
+    (command,) = (block for block in blocks("sh") if "--device" in block)
+    arguments = shlex.split(command.replace("\\\n", " "))[1:]
+    narrow = [a.replace("256..2048", "512").replace("32..128", "128") for a in arguments]
+    said = tilewright(*narrow, "--database", database, "--workers", 0)
+    front = said.partition("smallest")[2].splitlines()[2:]
+    assert [line.split()[0] for line in front] == ["8x8", "4x8", "4x4"]
+    assert "condition      multipliers <= 72\ncondition      ram <= 108\n" in said
+
+
+def test_the_listing_in_python_runs(monkeypatch, capsys):
+    monkeypatch.chdir(PAGE.parents[1])
+    (listing,) = blocks("python")
+    exec(compile(listing, str(PAGE), "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert lines[0].startswith("{'lanes': '8x8', 'latency': '16'} ")
+
+
+def test_the_file_of_the_page_is_a_description(tmp_path):
+    (text,) = blocks("toml")
+    path = tmp_path / "space.toml"
+    path.write_text(text)
+    assert Space.of(read_description(str(path)).vary).combinations == 12
 
 
 def test_no_model_is_told(fails):
