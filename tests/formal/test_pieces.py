@@ -18,6 +18,7 @@ from tilewright.isa.pipeline import PACKING_CYCLES, QUEUED_BEATS
 
 from .bench import ProofBench, probe
 from .prove import bounded, induction
+from .watch import flags_follow_level
 
 TINY = PRESETS["tiny"]
 MEMORIES = {Load: DESTINATIONS, Store: SOURCES}
@@ -242,6 +243,7 @@ class PackerBench(ProofBench):
         reserved = Signal(range(QUEUED_BEATS + 2))
         m.d.sync += reserved.eq(reserved + (takes & piece.ends_beat) - leaves)
         level = inside["queue.level"]
+        flags_follow_level(self, m, inside, "queue", QUEUED_BEATS)
         self.claim(m, level + travelling == reserved, "beats inside have a place")
         self.claim(m, inside["slots"] + reserved == QUEUED_BEATS, "places are counted")
         self.claim(m, reserved <= QUEUED_BEATS, "no more beats than places")
