@@ -181,7 +181,7 @@ class PiecesBench(ProofBench):
         self.claim(m, ~cutting | same, "both count the beats")
         end = at.beat_byte + at.left
         in_beats = Mux(fill, end >> end_bits, end >> bus_bits) == left
-        ends = inside["end_byte"] == end & beat_end
+        ends = inside["final"] | (inside["end_byte"] == end & beat_end)
         self.claim(m, ~cutting | (in_beats & ends), "beats left hold the bytes left")
 
 
