@@ -48,24 +48,33 @@ class WideMultiplier(wiring.Component):
         m.submodules.low = low = Multiplier(cut, cut)
         m.submodules.sums = sums = Multiplier(cut + 1, cut + 1)
         m.submodules.high = high = Multiplier(high_bits, high_bits, in_fabric=True)
+        # The sums have a cycle of their own, so their product is a cycle later than the others.
+        sum_left = Signal(cut + 1, reset_less=True)
+        sum_right = Signal(cut + 1, reset_less=True)
+        m.d.sync += [
+            sum_left.eq(self.left[:cut] + self.left[cut:]),
+            sum_right.eq(self.right[:cut] + self.right[cut:]),
+        ]
         m.d.comb += [
             low.left.eq(self.left[:cut]),
             low.right.eq(self.right[:cut]),
-            sums.left.eq(self.left[:cut] + self.left[cut:]),
-            sums.right.eq(self.right[:cut] + self.right[cut:]),
+            sums.left.eq(sum_left),
+            sums.right.eq(sum_right),
             high.left.eq(self.left[cut:]),
             high.right.eq(self.right[cut:]),
         ]
 
-        # Above bit n, all terms wrap at the product's width: s + (p >> n) + q 2^n less p + q.
-        added = Signal(len(self.product) - cut, reset_less=True)
-        subtracted = Signal.like(added)
-        upper = Signal.like(added)
+        # The middle term fits one bit more than the operands: it wraps at that width before.
+        middle_bits = len(self.left) + 1
+        both = Signal(middle_bits, reset_less=True)
+        middle = Signal(middle_bits, reset_less=True)
+        upper = Signal(len(self.product) - cut, reset_less=True)
+        outer = delayed(m, Cat(low.product, high.product), 2, "outer")
         m.d.sync += [
-            added.eq(sums.product + Cat(low.product[cut:], high.product)),
-            subtracted.eq(low.product + high.product),
-            upper.eq(added - subtracted),
+            both.eq(low.product + high.product),
+            middle.eq(sums.product[:middle_bits] - both),
+            upper.eq(outer[cut:] + middle),
         ]
-        passed = delayed(m, low.product[:cut], 2, "passed")
+        passed = delayed(m, outer[:cut], 1, "passed")
         m.d.comb += self.product.eq(Cat(passed, upper))
         return m

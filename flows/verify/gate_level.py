@@ -93,7 +93,7 @@ def build_gates(configuration: Configuration) -> Path:
         When a tool rejects the design.
     """
     family = DEVICE.family
-    rtl = bare_rtlil(configuration, family.technology)
+    rtl = bare_rtlil(configuration, DEVICE)
     mapped = map_design(rtl, family, top=TOP)
     script = SCRIPT.format(top=TOP)
 

@@ -149,7 +149,7 @@ def decide(
     method : Method
         Decision method.
     seconds : int
-        Limit of the run, against hanging; the longest proof takes about 20 s of processor time.
+        Limit of the run, against hanging; the longest proof takes about a minute of processor time.
 
     Raises
     ------
