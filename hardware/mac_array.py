@@ -16,7 +16,11 @@ from .packed_array import PackedArray
 from .product_array import ProductArray
 from .technology import Technology
 
-MAPPED = {Technology.ECP5: PackedArray, Technology.GOWIN: ProductArray}
+MAPPED = {
+    Technology.ECP5: PackedArray,
+    Technology.GOWIN: ProductArray,
+    Technology.ICE40: ProductArray,
+}
 """Arrays of the cells of a technology."""
 
 PLAIN_CYCLES = 2

@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import MULTIPLIER_CYCLES
-from .cells import ecp5, gowin
+from .cells import ecp5, gowin, ice40
 from .fabric_multiplier import FabricMultiplier
 from .technology import Technology
 
@@ -18,7 +18,7 @@ class Multiplier(wiring.Component):
     """Multiply two integers exactly, one pair per cycle.
 
     Latency `LATENCY` cycles (operands, partial products, product); never stalls. Operands of at
-    most 18 bits take one multiplier block of an FPGA.
+    most 18 bits take one multiplier block of an FPGA. On the iCE40, one must have at most 16.
 
     Parameters
     ----------
@@ -52,6 +52,8 @@ class Multiplier(wiring.Component):
             self._instantiate_ecp5(m)
         elif platform is Technology.GOWIN and self.bits <= gowin.MULTIPLIER_BITS:
             self._instantiate_gowin(m)
+        elif platform is Technology.ICE40 and self._fits_ice40():
+            self._instantiate_ice40(m)
         else:
             self._multiply(m)
         return m
@@ -93,5 +95,24 @@ class Multiplier(wiring.Component):
         m.d.comb += [
             block.left.eq(self.left),
             block.right.eq(self.right),
+            self.product.eq(block.product),
+        ]
+
+    def _fits_ice40(self) -> bool:
+        narrow = min(len(self.left), len(self.right))
+        return narrow <= ice40.MULTIPLIER_BITS and self.bits <= ice40.MULTIPLIER_BITS + 2
+
+    def _instantiate_ice40(self, m: Module) -> None:
+        swapped = len(self.right) > len(self.left)
+        left, right = (self.right, self.left) if swapped else (self.left, self.right)
+        signs = left.shape().signed, right.shape().signed
+        if self.bits <= ice40.MULTIPLIER_BITS:
+            block = ice40.BlockMultiplier(*signs)
+        else:
+            block = ice40.LongMultiplier(len(left), len(right), *signs)
+        m.submodules.block = block
+        m.d.comb += [
+            block.left.eq(left),
+            block.right.eq(right),
             self.product.eq(block.product),
         ]

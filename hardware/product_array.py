@@ -1,7 +1,6 @@
-"""The array on chips with a small multiplier for each product, which takes two operands of int8.
+"""The array on chips whose multipliers take two operands of int8: one of them for each product.
 
-Multipliers have registers for operands, for the product and between, but their operands come from
-registers outside: a weight stays there until the next `swap`.
+The current weights lie in the multipliers' operand registers.
 """
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
@@ -10,13 +9,15 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES, MULTIPLIER_CYCLES
 from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
+from .cells import gowin, ice40
 from .delay import delayed
-from .multiplier import Multiplier
+from .technology import Technology
 
-INPUT_CYCLES = 1
-"""Cycles from the ports to the registers in front of operands and weights."""
-OUTPUT_CYCLES = GEMM_ARRAY_CYCLES - INPUT_CYCLES - 1 - MULTIPLIER_CYCLES
-"""Cycles that remain behind the last sum, one before it being that of the operands."""
+SPARE_CYCLES = GEMM_ARRAY_CYCLES - MULTIPLIER_CYCLES - 1
+"""Cycles of the array's latency that operands, products and sums do not need."""
+
+HELD_PAIRS = {Technology.GOWIN: gowin.HeldPair, Technology.ICE40: ice40.HeldPair}
+"""Multipliers of a technology, for the products of two output lanes in one row."""
 
 
 class ProductArray(wiring.Component):
@@ -64,40 +65,38 @@ class ProductArray(wiring.Component):
         m.submodules.operands = operands = ArrayOperands(
             self.lanes_in, self.lanes_out, self.taps, rows
         )
-        names = ["valid", *(("depthwise", "begins", "part") if self.taps else ())]
-        for name in names:
-            value = getattr(self, name)
-            if len(value):
-                arrived = delayed(m, value, INPUT_CYCLES, f"arrived_{name}")
-                m.d.comb += getattr(operands, name).eq(arrived)
-        swap = delayed(m, self.swap, INPUT_CYCLES, "arrived_swap")
-        for index, (target, element) in enumerate(zip(operands.vector, self.vector, strict=True)):
-            m.d.comb += target.eq(delayed(m, element, INPUT_CYCLES, f"arrived_{index:02}"))
-        writes = Signal(self.lanes_in)
-        m.d.sync += writes.eq(Mux(self.write, 1 << self.row, 0))
+        for name in ("valid", *(("depthwise", "begins", "part") if self.taps else ())):
+            m.d.comb += getattr(operands, name).eq(getattr(self, name))
+        m.d.comb += [a.eq(b) for a, b in zip(operands.vector, self.vector, strict=True)]
+        swaps, writes = Signal(), Signal(self.lanes_in)
+        m.d.sync += [swaps.eq(self.swap), writes.eq(Mux(self.write, 1 << self.row, 0))]
 
-        for lane in range(self.lanes_out):
-            written = delayed(m, self.weights[lane], INPUT_CYCLES, f"written_{lane:02}")
-            products = []
+        element = signed(ELEMENT_BITS)
+        for lane in range(0, self.lanes_out, 2):
+            written = [
+                Signal(element, name=f"written_{lane + side:02}", reset_less=True)
+                for side in range(2)
+            ]
+            m.d.sync += [written[side].eq(self.weights[lane + side]) for side in range(2)]
+            products: list[list[Signal]] = [[], []]
             for row in range(self.lanes_in):
-                shadow, weight = (
-                    Signal(signed(ELEMENT_BITS), name=f"{name}_{lane:02}_{row:02}", reset_less=True)
-                    for name in ("shadow", "weight")
-                )
-                with m.If(writes[row]):
-                    m.d.sync += shadow.eq(written)
-                with m.If(swap):
-                    m.d.sync += weight.eq(shadow)
-                cell = Multiplier(signed(ELEMENT_BITS), signed(ELEMENT_BITS))
-                m.submodules[f"product_{lane:02}_{row:02}"] = cell
-                m.d.comb += [
-                    cell.left.eq(weight),
-                    cell.right.eq(operands.operands[row][lane]),
-                ]
-                products.append(cell.product)
-            total = _tree(m, products, f"sum_{lane:02}")
-            late = delayed(m, total, OUTPUT_CYCLES, f"late_{lane:02}")
-            m.d.comb += self.sums[lane].eq(late.as_signed())
+                cell = HELD_PAIRS[platform]()
+                m.submodules[f"products_{lane:02}_{row:02}"] = cell
+                m.d.comb += cell.load_left.eq(swaps)
+                for side in range(2):
+                    name = f"shadow_{lane + side:02}_{row:02}"
+                    shadow = Signal(element, name=name, reset_less=True)
+                    with m.If(writes[row]):
+                        m.d.sync += shadow.eq(written[side])
+                    m.d.comb += [
+                        cell.left[side].eq(shadow),
+                        cell.right[side].eq(operands.operands[row][lane + side]),
+                    ]
+                    products[side].append(cell.products[side])
+            for side in range(2):
+                total = _tree(m, products[side], f"sum_{lane + side:02}")
+                late = delayed(m, total, SPARE_CYCLES, f"late_{lane + side:02}")
+                m.d.comb += self.sums[lane + side].eq(late.as_signed())
         return m
 
 

@@ -11,16 +11,17 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
-from .cells import ecp5, gowin
+from .cells import ecp5, gowin, ice40
 from .technology import Technology
 
-BLOCKS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin}
+BLOCKS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin, Technology.ICE40: ice40}
 """Block RAMs by technology: `BLOCK_WIDTHS`, `BLOCK_LANE_BITS` and `BlockRam` of these modules."""
 
 SHALLOW = 16
 """Words that a RAM made of logic cells holds without further logic.
 
-Only the ECP5 uses such RAMs: nextpnr gives a whole tile of eight tables to 64 bits on a Gowin.
+Only the ECP5 uses such RAMs. The iCE40 has none, and on a Gowin nextpnr gives a whole tile of eight
+tables to 64 bits.
 """
 
 

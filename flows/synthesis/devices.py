@@ -142,8 +142,8 @@ _ECP5 = Family(
 
 _ICE40 = Family(
     name="iCE40 UltraPlus",
-    synthesis="synth_ice40 -device u -dsp -spram",
-    technology=None,
+    synthesis="synth_ice40 -device u",
+    technology=Technology.ICE40,
     lut="LC",
     cells={
         **_each({"lut": 1}, "SB_LUT4"),

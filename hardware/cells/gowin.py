@@ -1,17 +1,17 @@
 """Cells of the Gowin GW2A: multipliers and block RAM.
 
 The modes follow Gowin's UG287 (DSP) and UG285 (memory). Yosys passes the cells on,
-nextpnr-himbaechel places them with the data of the Apicula project. All registers of a multiplier
-share one clock enable, so the array keeps its weights in registers outside.
+nextpnr-himbaechel places them with the data of the Apicula project.
 """
 
-from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal
+from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 MULTIPLIER_BITS = 18
 NARROW_MULTIPLIER_BITS = 9
 """Operands of half a block; one of 18 bits takes as much of the chip as two of these."""
+ELEMENT_BITS = 8
 
 BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
 """Bits of a word of a block RAM, by its depth."""
@@ -30,6 +30,8 @@ class BlockMultiplier(wiring.Component):
         Width of both operands, 9 or 18.
     left_signed, right_signed : bool
         How the operands are read.
+    left_register : bool
+        Whether `left` has a register; otherwise it comes from one outside.
 
     Members
     -------
@@ -37,18 +39,22 @@ class BlockMultiplier(wiring.Component):
     product : Out(2 * bits)
     """
 
-    def __init__(self, bits: int, left_signed: bool, right_signed: bool):
+    def __init__(
+        self, bits: int, left_signed: bool, right_signed: bool, *, left_register: bool = True
+    ):
         assert bits in (NARROW_MULTIPLIER_BITS, MULTIPLIER_BITS)
-        self.bits = bits
+        self.bits, self.left_register = bits, left_register
         self.left_signed, self.right_signed = left_signed, right_signed
         super().__init__({"left": In(bits), "right": In(bits), "product": Out(2 * bits)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        registers = ("AREG", "BREG", "PIPE_REG", "OUT_REG")
         m.submodules.cell = Instance(
             f"MULT{self.bits}X{self.bits}",
-            **{f"p_{name}": Const(1) for name in registers},
+            p_AREG=Const(self.left_register, 1),
+            p_BREG=Const(1),
+            p_PIPE_REG=Const(1),
+            p_OUT_REG=Const(1),
             # The signs are constant, so they need no registers.
             p_ASIGN_REG=Const(0),
             p_BSIGN_REG=Const(0),
@@ -67,6 +73,44 @@ class BlockMultiplier(wiring.Component):
             i_RESET=Const(0),
             o_DOUT=self.product,
         )
+        return m
+
+
+class HeldPair(wiring.Component):
+    """Two MULT9X9 that multiply int8 by int8; the left operands stay until replaced.
+
+    Latency three cycles; never stalls. The registers have no reset. All registers of a cell share
+    one clock enable, so those of the left operands lie outside.
+
+    Members
+    -------
+    left, right : In(int8)[2]
+    load_left : In(1)
+        The registers of `left` hold their values without it.
+    products : Out(signed(16))[2]
+    """
+
+    left: In(signed(ELEMENT_BITS)).array(2)
+    right: In(signed(ELEMENT_BITS)).array(2)
+    load_left: In(1)
+    products: Out(signed(2 * ELEMENT_BITS)).array(2)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        for side in range(2):
+            held = Signal(signed(ELEMENT_BITS), name=f"held_{side}", reset_less=True)
+            with m.If(self.load_left):
+                m.d.sync += held.eq(self.left[side])
+            cell = BlockMultiplier(NARROW_MULTIPLIER_BITS, True, True, left_register=False)
+            m.submodules[f"product_{side}"] = cell
+            operands = [Signal(signed(NARROW_MULTIPLIER_BITS), name=f"{n}_{side}") for n in "ab"]
+            m.d.comb += [
+                operands[0].eq(held),
+                operands[1].eq(self.right[side]),
+                cell.left.eq(operands[0]),
+                cell.right.eq(operands[1]),
+                self.products[side].eq(cell.product),
+            ]
         return m
 
 

@@ -1,12 +1,13 @@
 // Models of Gowin cells in exactly the modes that `gowin.py` uses, for simulation of netlists and
 // for proofs.
 
-// Signed or unsigned multiplier with all registers and one clock enable.
-module tilewright_gowin_multiplier #(parameter BITS = 9) (
+// Signed or unsigned multiplier with all registers, that of A excepted, and one clock enable.
+module tilewright_gowin_multiplier #(parameter BITS = 9, AREG = 1) (
     input [BITS-1:0] A, B, input ASIGN, BSIGN, CE, CLK, output [2*BITS-1:0] DOUT
 );
   reg [BITS-1:0] a, b;
-  wire signed [2*BITS-1:0] left = {{BITS{ASIGN & a[BITS-1]}}, a};
+  wire [BITS-1:0] operand = AREG ? a : A;
+  wire signed [2*BITS-1:0] left = {{BITS{ASIGN & operand[BITS-1]}}, operand};
   wire signed [2*BITS-1:0] right = {{BITS{BSIGN & b[BITS-1]}}, b};
   reg [2*BITS-1:0] pipeline, product;
 
@@ -33,7 +34,7 @@ module MULT9X9 (
   parameter BSIGN_REG = 1'b0;
   parameter SOA_REG = 1'b0;
   parameter MULT_RESET_MODE = "SYNC";
-  tilewright_gowin_multiplier #(9) multiplier (A, B, ASIGN, BSIGN, CE, CLK, DOUT);
+  tilewright_gowin_multiplier #(9, AREG) multiplier (A, B, ASIGN, BSIGN, CE, CLK, DOUT);
 endmodule
 
 module MULT18X18 (
@@ -48,7 +49,7 @@ module MULT18X18 (
   parameter BSIGN_REG = 1'b0;
   parameter SOA_REG = 1'b0;
   parameter MULT_RESET_MODE = "SYNC";
-  tilewright_gowin_multiplier #(18) multiplier (A, B, ASIGN, BSIGN, CE, CLK, DOUT);
+  tilewright_gowin_multiplier #(18, AREG) multiplier (A, B, ASIGN, BSIGN, CE, CLK, DOUT);
 endmodule
 
 // Block RAM: writes on port A, reads on port B; both of the same width, with the output register.
