@@ -5,12 +5,14 @@ A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 
 those of the vendors' data sheets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
+from .carry_chains import shorten_carry_chains
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
@@ -51,6 +53,8 @@ class Family:
         The Yosys command that maps a design to the family's cells.
     finish
         Yosys commands after that one, each followed by a semicolon.
+    rewrite
+        Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     technology
         The description of the hardware that is synthesised; None for the portable one.
     lut
@@ -76,6 +80,7 @@ class Family:
     placer: Tool | None
     logic_cells: bool = False
     finish: str = ""
+    rewrite: Callable[[dict[str, Any]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,7 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
+    rewrite=shorten_carry_chains,
 )
 
 _ICE40 = Family(

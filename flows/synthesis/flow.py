@@ -5,6 +5,7 @@ where it stopped, and a change of the hardware that leaves the RTL alone costs n
 """
 
 import gzip
+import inspect
 import json
 import statistics
 from collections import Counter
@@ -255,12 +256,20 @@ def map_design(
         f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
         f"{family.finish}write_json mapped.json"
     )
-    kept = kept_folder(KIND, TASK) / f"{digest([tool_version(YOSYS), commands, rtl])}-mapped.gz"
+    parts = [tool_version(YOSYS), commands, rtl]
+    if family.rewrite:
+        parts.append(inspect.getsource(inspect.getmodule(family.rewrite) or family.rewrite))
+    kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
         (folder / "rtl.il").write_text(rtl)
         run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        return _write(folder / "mapped.gz", (folder / "mapped.json").read_text())
+        text = (folder / "mapped.json").read_text()
+        if family.rewrite:
+            netlist = json.loads(text)
+            family.rewrite(netlist["modules"][top])
+            text = json.dumps(netlist)
+        return _write(folder / "mapped.gz", text)
 
     return keep_file(kept, make)
 

@@ -8,6 +8,7 @@ timing model.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from ...sim.rtl import TOP, RtlCore, harness_constants
 from ...sim.timing import Timer
 from ...sim.toolchain import progress
 from ...sim.verilate import build_library
+from ..synthesis.carry_chains import without_open_outputs
 from ..synthesis.devices import DEVICES as ALL_DEVICES
 from ..synthesis.devices import find_device
 from ..synthesis.flow import bare_rtlil, map_design, read_mapped
@@ -156,7 +158,9 @@ def build_gates(configuration: Configuration, device: str = DEVICES[0]) -> Path:
 
     def make() -> str:
         progress(f"writing the netlist of configuration `{configuration.name}` as Verilog", "gates")
-        files = {"mapped.json": read_mapped(mapped), **texts}
+        netlist = json.loads(read_mapped(mapped))
+        without_open_outputs(netlist["modules"][TOP])
+        files = {"mapped.json": json.dumps(netlist), **texts}
         return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")
 
     verilog = keep_text(
