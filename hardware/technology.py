@@ -14,3 +14,7 @@ class Technology(Enum):
     """Same behaviour as the portable description; simulates faster."""
     ECP5 = "ecp5"
     """Lattice ECP5: MULT18X18D, DP16KD, TRELLIS_DPR16X4."""
+    GOWIN = "gowin"
+    """Gowin GW2A: MULT9X9, MULT18X18, SDPX9B, SDPB."""
+    ICE40 = "ice40"
+    """Lattice iCE40 UltraPlus: SB_MAC16, SB_RAM40_4K."""

@@ -5,6 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import WIDE_MULTIPLIER_CYCLES
+from .cells import ice40
 from .delay import delayed
 from .multiplier import Multiplier
 from .technology import Technology
@@ -23,7 +24,8 @@ class WideMultiplier(wiring.Component):
     bits : int
         Width of both operands.
     low_bits : int
-        n, at least half of `bits`. The blocks take n and n + 1 bits.
+        n, at least half of `bits`. The blocks take n and n + 1 bits; n is less where that is too
+        wide for them.
 
     Members
     -------
@@ -44,7 +46,10 @@ class WideMultiplier(wiring.Component):
             product = delayed(m, self.left * self.right, self.LATENCY, "product")
             m.d.comb += self.product.eq(product)
             return m
-        cut, high_bits = self.low_bits, len(self.left) - self.low_bits
+        cut = self.low_bits
+        if platform is Technology.ICE40:
+            cut = min(cut, ice40.MULTIPLIER_BITS - 1)
+        high_bits = len(self.left) - cut
         m.submodules.low = low = Multiplier(cut, cut)
         m.submodules.sums = sums = Multiplier(cut + 1, cut + 1)
         m.submodules.high = high = Multiplier(high_bits, high_bits, in_fabric=True)

@@ -56,17 +56,20 @@ def test_products_are_exact(left_width, right_width, left_signed, right_signed, 
 
 
 SHAPES = [(18, 18, True, True), (18, 16, True, False), (17, 17, False, False), (9, 18, False, True)]
+SHAPES += [(8, 9, False, True), (8, 8, True, True)]
+MAPPED = [Technology.ECP5, Technology.GOWIN, Technology.ICE40]
 
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("in_fabric", [False, True], ids=["cell", "logic"])
-def test_an_ecp5_multiplies_exactly(shapes, in_fabric, tmp_path):
+@pytest.mark.parametrize("technology", MAPPED, ids=str)
+def test_cells_multiply_exactly(technology, shapes, in_fabric, tmp_path):
     left, right = Shape(shapes[0], shapes[2]), Shape(shapes[1], shapes[3])
     block = Multiplier(left, right, in_fabric=in_fabric)
     rng = np.random.default_rng(shapes[0])
     count = 200_000
     stimuli = {"left": operands(left, rng, count), "right": operands(right, rng, count)}
-    product = Batch(block, tmp_path, Technology.ECP5).run(count, **stimuli)["product"]
+    product = Batch(block, tmp_path, technology).run(count, **stimuli)["product"]
     latency = Multiplier.LATENCY
     expected = stimuli["left"] * stimuli["right"]
     np.testing.assert_array_equal(product[latency:], expected[:-latency])
@@ -95,10 +98,11 @@ def test_an_adder_has_gates_in_front(gate, technology, tmp_path):
     np.testing.assert_array_equal(total[1:], expected[:-1] & ((1 << bits) - 1))
 
 
-def test_the_product_of_wide_operands_is_exact(tmp_path):
+@pytest.mark.parametrize("technology", [Technology.ECP5, Technology.ICE40], ids=str)
+def test_the_product_of_wide_operands_is_exact(technology, tmp_path):
     rng, count = np.random.default_rng(4), 200_000
     stimuli = {name: operands(Shape(24), rng, count) for name in ("left", "right")}
     block = WideMultiplier(24, 17)
-    product = Batch(block, tmp_path, Technology.ECP5).run(count, **stimuli)["product"]
+    product = Batch(block, tmp_path, technology).run(count, **stimuli)["product"]
     expected = stimuli["left"] * stimuli["right"]
     np.testing.assert_array_equal(product[block.LATENCY :], expected[: -block.LATENCY])
