@@ -5,12 +5,14 @@ A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 
 those of the vendors' data sheets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
+from . import carry_chains
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
@@ -39,6 +41,10 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 """Parameters to change when a resource is short."""
 
 
+def _unchanged(netlist: str) -> str:
+    return netlist
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """A family of FPGAs that share cells and tools.
@@ -51,6 +57,10 @@ class Family:
         The Yosys command that maps a design to the family's cells.
     finish
         Yosys commands after that one, each followed by a semicolon.
+    adders
+        Verilog file with which Yosys' `techmap` maps adders; None for Yosys' own.
+    improve
+        Changes the mapped netlist, which is JSON text.
     technology
         The description of the hardware that is synthesised; None for the portable one.
     lut
@@ -76,6 +86,8 @@ class Family:
     placer: Tool | None
     logic_cells: bool = False
     finish: str = ""
+    adders: Path | None = None
+    improve: Callable[[str], str] = _unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +150,8 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
+    adders=carry_chains.ADDERS,
+    improve=carry_chains.open_ends,
 )
 
 _ICE40 = Family(

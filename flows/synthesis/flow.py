@@ -5,6 +5,7 @@ where it stopped, and a change of the hardware that leaves the RTL alone costs n
 """
 
 import gzip
+import inspect
 import json
 import statistics
 from collections import Counter
@@ -31,6 +32,9 @@ Advance = Callable[[str, int, int | None], None]
 TOP = "top"
 KIND, TASK = "synthesis", "synthesis"
 """Folder of the cache, and name in messages."""
+
+GATES = "map_gates"
+"""Step of Yosys' synthesis that maps adders and all that is left to gates."""
 
 HASH_DIGITS = 12
 """Hexadecimal digits of the RTL's hash that are shown."""
@@ -251,16 +255,26 @@ def map_design(
     top
         The top module.
     """
+    synthesis = f"{family.synthesis} -top {top}"
+    files = {"rtl.il": rtl}
+    if family.adders:
+        files[family.adders.name] = family.adders.read_text()
+        synthesis = (
+            f"{synthesis} -run begin:{GATES}; techmap -map {family.adders.name}; "
+            f"{synthesis} -run {GATES}:"
+        )
     commands = (
-        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
-        f"{family.finish}write_json mapped.json"
+        f"read_rtlil rtl.il; chformal -remove; {synthesis}; {family.finish}write_json mapped.json"
     )
-    kept = kept_folder(KIND, TASK) / f"{digest([tool_version(YOSYS), commands, rtl])}-mapped.gz"
+    parts = [tool_version(YOSYS), commands, *files.values(), inspect.getsource(family.improve)]
+    kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
-        (folder / "rtl.il").write_text(rtl)
+        for name, text in files.items():
+            (folder / name).write_text(text)
         run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        return _write(folder / "mapped.gz", (folder / "mapped.json").read_text())
+        mapped = family.improve((folder / "mapped.json").read_text())
+        return _write(folder / "mapped.gz", mapped)
 
     return keep_file(kept, make)
 
