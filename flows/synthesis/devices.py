@@ -5,12 +5,13 @@ A resource is counted in the units of its family. Block RAMs of an iCE40 hold 4 
 those of the vendors' data sheets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
+from .carry_chains import release_unused_carries
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
@@ -60,6 +61,9 @@ class Family:
     bels
         Resources that one place of each kind on the chip holds; nextpnr counts the places after
         packing.
+    placeable
+        Rewrites a netlist, JSON text with the name of its top module, for the placer; None if the
+        placer takes it as it is.
     logic_cells
         Whether `lut` counts logic cells of one look-up table and one flip-flop, which a flip-flop
         alone takes as well.
@@ -76,6 +80,7 @@ class Family:
     placer: Tool | None
     logic_cells: bool = False
     finish: str = ""
+    placeable: Callable[[str, str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +143,7 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
+    placeable=release_unused_carries,
 )
 
 _ICE40 = Family(

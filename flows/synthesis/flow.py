@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -345,10 +346,14 @@ def _nextpnr(
     assert tool is not None
     files = ["--json", "mapped.json", "--report", "report.json"]
     arguments = [*files, *device.arguments, *options]
+    placeable = device.family.placeable
     parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
+    parts += [getsource(placeable)] if placeable else []
 
     def make(folder: Path) -> Path:
-        for name, text in {"mapped.json": read_mapped(mapped), **dict(device.files)}.items():
+        netlist = read_mapped(mapped)
+        netlist = placeable(netlist, TOP) if placeable else netlist
+        for name, text in {"mapped.json": netlist, **dict(device.files)}.items():
             (folder / name).write_text(text)
         run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
         return folder / "report.json"
