@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
-from . import carry_chains
+from .carry_chains import ADDERS, release_unused_carries
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
@@ -41,10 +41,6 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 """Parameters to change when a resource is short."""
 
 
-def _unchanged(netlist: str) -> str:
-    return netlist
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """A family of FPGAs that share cells and tools.
@@ -57,10 +53,6 @@ class Family:
         The Yosys command that maps a design to the family's cells.
     finish
         Yosys commands after that one, each followed by a semicolon.
-    adders
-        Verilog file with which Yosys' `techmap` maps adders; None for Yosys' own.
-    improve
-        Changes the mapped netlist, which is JSON text.
     technology
         The description of the hardware that is synthesised; None for the portable one.
     lut
@@ -70,6 +62,11 @@ class Family:
     bels
         Resources that one place of each kind on the chip holds; nextpnr counts the places after
         packing.
+    adders
+        Verilog file with which Yosys' `techmap` maps adders; None for Yosys' own.
+    placeable
+        Rewrites a netlist, JSON text with the name of its top module, for the placer; None if the
+        placer takes it as it is.
     logic_cells
         Whether `lut` counts logic cells of one look-up table and one flip-flop, which a flip-flop
         alone takes as well.
@@ -87,7 +84,7 @@ class Family:
     logic_cells: bool = False
     finish: str = ""
     adders: Path | None = None
-    improve: Callable[[str], str] = _unchanged
+    placeable: Callable[[str, str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,8 +147,8 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
-    adders=carry_chains.ADDERS,
-    improve=carry_chains.open_ends,
+    adders=ADDERS,
+    placeable=release_unused_carries,
 )
 
 _ICE40 = Family(

@@ -57,7 +57,7 @@ module ecp5_alu (A, B, CI, BI, X, Y, CO);
         CCU2C #(.INIT0(TABLE_0), .INIT1(TABLE_1), .INJECT1_0("NO"), .INJECT1_1("NO")) cell_ (
             .A0(half_a[0]), .B0(half_b[0]), .C0(1'b1), .D0(1'b1),
             .A1(half_a[1]), .B1(half_b[1]), .C1(BI), .D1(1'b1),
-            .S1(sums[1]), .COUT(carries[0]));
+            .S0(sums[0]), .S1(sums[1]), .COUT(carries[0]));
       else
         CCU2C #(.INIT0(TABLE_0), .INIT1(TABLE_1), .INJECT1_0("NO"), .INJECT1_1("NO")) cell_ (
             .CIN(carries[i-1]),

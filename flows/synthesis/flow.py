@@ -5,7 +5,6 @@ where it stopped, and a change of the hardware that leaves the RTL alone costs n
 """
 
 import gzip
-import inspect
 import json
 import statistics
 from collections import Counter
@@ -13,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
+from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -266,15 +266,14 @@ def map_design(
     commands = (
         f"read_rtlil rtl.il; chformal -remove; {synthesis}; {family.finish}write_json mapped.json"
     )
-    parts = [tool_version(YOSYS), commands, *files.values(), inspect.getsource(family.improve)]
+    parts = [tool_version(YOSYS), commands, *files.values()]
     kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
         for name, text in files.items():
             (folder / name).write_text(text)
         run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        mapped = family.improve((folder / "mapped.json").read_text())
-        return _write(folder / "mapped.gz", mapped)
+        return _write(folder / "mapped.gz", (folder / "mapped.json").read_text())
 
     return keep_file(kept, make)
 
@@ -359,10 +358,14 @@ def _nextpnr(
     assert tool is not None
     files = ["--json", "mapped.json", "--report", "report.json"]
     arguments = [*files, *device.arguments, *options]
+    placeable = device.family.placeable
     parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
+    parts += [getsource(placeable)] if placeable else []
 
     def make(folder: Path) -> Path:
-        for name, text in {"mapped.json": read_mapped(mapped), **dict(device.files)}.items():
+        netlist = read_mapped(mapped)
+        netlist = placeable(netlist, TOP) if placeable else netlist
+        for name, text in {"mapped.json": netlist, **dict(device.files)}.items():
             (folder / name).write_text(text)
         run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
         return folder / "report.json"
