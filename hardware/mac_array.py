@@ -13,7 +13,11 @@ from ..isa.pipeline import GEMM_ARRAY_CYCLES
 from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
 from .delay import delayed
 from .packed_array import PackedArray
+from .product_array import ProductArray
 from .technology import Technology
+
+MAPPED = {Technology.ECP5: PackedArray, Technology.GOWIN: ProductArray}
+"""Arrays of the cells of a technology."""
 
 PLAIN_CYCLES = 2
 """Cycles that the portable description needs besides its adder trees: operands, products."""
@@ -93,8 +97,8 @@ class MacArray(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if platform is Technology.ECP5:
-            m.submodules.packed = array = PackedArray(self.lanes_in, self.lanes_out, self.taps)
+        if platform in MAPPED:
+            m.submodules.mapped = array = MAPPED[platform](self.lanes_in, self.lanes_out, self.taps)
             m.d.comb += [
                 target.eq(source)
                 for target, source in zip(_inputs(array), _inputs(self), strict=True)

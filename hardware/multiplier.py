@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import MULTIPLIER_CYCLES
-from .cells import ecp5
+from .cells import ecp5, gowin
 from .fabric_multiplier import FabricMultiplier
 from .technology import Technology
 
@@ -40,7 +40,7 @@ class Multiplier(wiring.Component):
     def __init__(self, left_shape: ShapeLike, right_shape: ShapeLike, *, in_fabric: bool = False):
         left, right = Shape.cast(left_shape), Shape.cast(right_shape)
         self.in_fabric = in_fabric
-        self.fits_block = max(left.width, right.width) <= ecp5.MULTIPLIER_BITS
+        self.bits = max(left.width, right.width)
         product = Shape(left.width + right.width, left.signed or right.signed)
         super().__init__({"left": In(left), "right": In(right), "product": Out(product)})
 
@@ -48,8 +48,10 @@ class Multiplier(wiring.Component):
         m = Module()
         if self.in_fabric and platform is not Technology.SIMULATION:
             self._add_rows(m)
-        elif platform is Technology.ECP5 and self.fits_block:
-            self._instantiate(m)
+        elif platform is Technology.ECP5 and self.bits <= ecp5.MULTIPLIER_BITS:
+            self._instantiate_ecp5(m)
+        elif platform is Technology.GOWIN and self.bits <= gowin.MULTIPLIER_BITS:
+            self._instantiate_gowin(m)
         else:
             self._multiply(m)
         return m
@@ -73,12 +75,23 @@ class Multiplier(wiring.Component):
         m.d.sync += [left.eq(self.left), right.eq(self.right)]
         return left, right
 
-    def _instantiate(self, m: Module) -> None:
+    def _instantiate_ecp5(self, m: Module) -> None:
         left, right = self.left.shape(), self.right.shape()
         m.submodules.block = block = ecp5.Multiplier18(left.signed, right.signed)
         m.d.comb += [
             block.left.eq(self.left),
             block.right.eq(self.right),
             block.load_left.eq(1),
+            self.product.eq(block.product),
+        ]
+
+    def _instantiate_gowin(self, m: Module) -> None:
+        left, right = self.left.shape(), self.right.shape()
+        narrow = self.bits <= gowin.NARROW_MULTIPLIER_BITS
+        bits = gowin.NARROW_MULTIPLIER_BITS if narrow else gowin.MULTIPLIER_BITS
+        m.submodules.block = block = gowin.BlockMultiplier(bits, left.signed, right.signed)
+        m.d.comb += [
+            block.left.eq(self.left),
+            block.right.eq(self.right),
             self.product.eq(block.product),
         ]

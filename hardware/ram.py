@@ -4,16 +4,24 @@ FPGA block RAMs have this form, output register included. Technologies whose blo
 they are, without the logic that synthesis tools add for collisions, are told apart here.
 """
 
+from types import ModuleType
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
-from .cells import ecp5
+from .cells import ecp5, gowin
 from .technology import Technology
 
+BLOCKS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin}
+"""Block RAMs by technology: `BLOCK_WIDTHS`, `BLOCK_LANE_BITS` and `BlockRam` of these modules."""
+
 SHALLOW = 16
-"""Words that a RAM made of logic cells holds without further logic."""
+"""Words that a RAM made of logic cells holds without further logic.
+
+Only the ECP5 uses such RAMs: nextpnr gives a whole tile of eight tables to 64 bits on a Gowin.
+"""
 
 
 class Ram(wiring.Component):
@@ -74,8 +82,8 @@ class Ram(wiring.Component):
         m = Module()
         if platform is Technology.ECP5 and self.depth <= SHALLOW:
             self._describe_shallow(m)
-        elif platform is Technology.ECP5 and self.depth <= max(ecp5.BLOCK_WIDTHS):
-            self._instantiate(m)
+        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].BLOCK_WIDTHS):
+            self._instantiate(m, BLOCKS[platform])
         else:
             self._describe(m, platform)
         return m
@@ -131,11 +139,11 @@ class Ram(wiring.Component):
             write.data.eq(self.write_data),
         ]
 
-    def _instantiate(self, m: Module) -> None:
+    def _instantiate(self, m: Module, cells: ModuleType) -> None:
         """Fill the lanes of blocks that are at least as deep as the RAM, granule by granule."""
-        depth = min(depth for depth in ecp5.BLOCK_WIDTHS if depth >= self.depth)
+        depth = min(depth for depth in cells.BLOCK_WIDTHS if depth >= self.depth)
         lanes: list[tuple[Value, Value, Value]] = []
-        lane_bits = min(ecp5.BLOCK_WIDTHS[depth], ecp5.BLOCK_LANE_BITS)
+        lane_bits = min(cells.BLOCK_WIDTHS[depth], cells.BLOCK_LANE_BITS)
         for granule, enable in enumerate(self.write_enable):
             low = granule * self.granularity
             high = low + self.granularity
@@ -144,7 +152,7 @@ class Ram(wiring.Component):
                 lanes.append((enable, self.write_data[bits], self.read_data[bits]))
         index = 0
         while lanes:
-            block = ecp5.BlockRam(depth)
+            block = cells.BlockRam(depth)
             m.submodules[f"block_{index}"] = block
             held, lanes = lanes[: block.lanes], lanes[block.lanes :]
             index += 1

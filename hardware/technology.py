@@ -14,3 +14,5 @@ class Technology(Enum):
     """Same behaviour as the portable description; simulates faster."""
     ECP5 = "ecp5"
     """Lattice ECP5: MULT18X18D, DP16KD, TRELLIS_DPR16X4."""
+    GOWIN = "gowin"
+    """Gowin GW2A: MULT9X9, MULT18X18, SDPX9B, SDPB."""

@@ -182,14 +182,13 @@ _ICE40 = Family(
 
 _GOWIN = Family(
     name="Gowin GW2A",
-    synthesis="synth_gowin -family gw2a",
-    technology=None,
+    synthesis="synth_gowin -family gw2a -nodsp",
+    technology=Technology.GOWIN,
     lut="LUT4",
     cells={
         **_each({"lut": 1}, "LUT1", "LUT2", "LUT3", "LUT4", "ALU"),
-        **_each({"lut": 4}, "RAM16SDP4"),
-        **_each({"lut": 2}, "RAM16SDP2"),
-        **_each({"lut": 1}, "RAM16SDP1"),
+        # A RAM occupies a tile, as far as nextpnr is concerned.
+        **_each({"lut": 8, "ff": 6}, "RAM16SDP4", "RAM16SDP2", "RAM16SDP1"),
         **_each(
             {"ff": 1},
             *(
@@ -204,8 +203,8 @@ _GOWIN = Family(
         **_each({"multipliers": 8}, "MULT36X36"),
     },
     bels={
-        **_each({"lut": 1}, "LUT4", "ALU"),
-        **_each({"lut": 4}, "RAM16SDP4"),
+        # Cells that stop others from using a place count too: one for each ALU, and a RAM's tile.
+        **_each({"lut": 1}, "LUT4"),
         **_each({"ff": 1}, "DFF"),
         **_each({"ram": 1}, "BSRAM"),
         **_each({"multipliers": 1}, "MULT9X9"),

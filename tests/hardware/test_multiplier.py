@@ -56,17 +56,20 @@ def test_products_are_exact(left_width, right_width, left_signed, right_signed, 
 
 
 SHAPES = [(18, 18, True, True), (18, 16, True, False), (17, 17, False, False), (9, 18, False, True)]
+SHAPES += [(8, 9, False, True), (8, 8, True, True)]
+MAPPED = [Technology.ECP5, Technology.GOWIN]
 
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("in_fabric", [False, True], ids=["cell", "logic"])
-def test_an_ecp5_multiplies_exactly(shapes, in_fabric, tmp_path):
+@pytest.mark.parametrize("technology", MAPPED, ids=str)
+def test_cells_multiply_exactly(technology, shapes, in_fabric, tmp_path):
     left, right = Shape(shapes[0], shapes[2]), Shape(shapes[1], shapes[3])
     block = Multiplier(left, right, in_fabric=in_fabric)
     rng = np.random.default_rng(shapes[0])
     count = 200_000
     stimuli = {"left": operands(left, rng, count), "right": operands(right, rng, count)}
-    product = Batch(block, tmp_path, Technology.ECP5).run(count, **stimuli)["product"]
+    product = Batch(block, tmp_path, technology).run(count, **stimuli)["product"]
     latency = Multiplier.LATENCY
     expected = stimuli["left"] * stimuli["right"]
     np.testing.assert_array_equal(product[latency:], expected[:-latency])
