@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import WIDE_MULTIPLIER_CYCLES
 from .delay import delayed
-from .multiplier import Multiplier
+from .multiplier import XILINX, Multiplier
 from .technology import Technology
 
 
@@ -44,6 +44,9 @@ class WideMultiplier(wiring.Component):
             product = delayed(m, self.left * self.right, self.LATENCY, "product")
             m.d.comb += self.product.eq(product)
             return m
+        if platform in XILINX:
+            self._multiply_in_two(m)
+            return m
         cut, high_bits = self.low_bits, len(self.left) - self.low_bits
         m.submodules.low = low = Multiplier(cut, cut)
         m.submodules.sums = sums = Multiplier(cut + 1, cut + 1)
@@ -69,3 +72,17 @@ class WideMultiplier(wiring.Component):
         passed = delayed(m, low.product[:cut], 2, "passed")
         m.d.comb += self.product.eq(Cat(passed, upper))
         return m
+
+    def _multiply_in_two(self, m: Module) -> None:
+        """Cut one operand only, for blocks that take the other one whole."""
+        cut = self.low_bits
+        m.submodules.low = low = Multiplier(len(self.left), cut)
+        m.submodules.high = high = Multiplier(len(self.left), len(self.right) - cut)
+        total = Signal(len(self.product), reset_less=True)
+        m.d.comb += [
+            *(part.left.eq(self.left) for part in (low, high)),
+            low.right.eq(self.right[:cut]),
+            high.right.eq(self.right[cut:]),
+            self.product.eq(delayed(m, total, 1, "total_delayed")),
+        ]
+        m.d.sync += total.eq(low.product + (high.product << cut))
