@@ -1,64 +1,130 @@
-"""Ends of carry chains of the ECP5, which nextpnr would otherwise build from cells of their own.
+"""Shorter carry chains for the ECP5: nextpnr gives each one cells that lead in and out.
 
-nextpnr leads every carry that enters or leaves a chain through one more CCU2C, also where nobody
-reads the last carry, or where the first cell ignores the one that it gets: Yosys connects both.
-With the adders of `ADDERS`, no chain depends on the carry that enters it.
+A CCU2C holds two bits of a chain. A carry that enters from a net or a constant costs nextpnr a cell
+in front of the chain, and a carry that leaves costs one behind it, even if nothing reads it. Most
+chains need neither.
 """
 
-import json
-from collections.abc import Set
-from itertools import product
-from pathlib import Path
+from collections import Counter
+from typing import Any
 
-ADDERS = Path(__file__).with_name("ecp5_carry_chains.v")
-"""How Yosys' `techmap` shall map adders."""
+CELL = "CCU2C"
+OPEN = ["x"]
+"""Connection of a pin that nextpnr leaves open."""
 
-UNCONNECTED = "x"
-"""A bit of a port without a net, in Yosys' JSON."""
+_PINS = "ABCD"
 
 
-def release_unused_carries(text: str, top: str) -> str:
-    """Disconnect the carries that make no difference, in the JSON text of a netlist.
+def shorten_carry_chains(module: dict[str, Any]) -> None:
+    """Change the carry chains of a netlist in place, so that they take fewer cells on the chip.
+
+    * Sums and carries that nothing reads are left open.
+    * A chain whose last half is free begins with a half that makes the carry.
+    * In others, a constant that enters becomes part of the first bit's carry, if that depends on
+      two inputs at most. The first bit's sum, if it is used, moves to a look-up table.
 
     Parameters
     ----------
-    top
-        Its top module.
+    module : dict
+        A module as Yosys' `write_json` writes it, mapped to the ECP5 and flat.
     """
-    netlist = json.loads(text)
-    module = netlist["modules"][top]
-    cells = module["cells"].values()
-    read = {
-        bit
-        for cell in cells
-        for port, bits in cell["connections"].items()
-        if cell["port_directions"][port] == "input"
-        for bit in bits
-    }.union(*(port["bits"] for port in module["ports"].values()))
-    for cell in cells:
-        if cell["type"] == "CCU2C":
-            ports = cell["connections"]
-            if read.isdisjoint(ports["COUT"]):
-                ports["COUT"] = [UNCONNECTED]
-            if ports["CIN"][0] in ("0", "1") and _ignores_carry(cell, read):
-                ports["CIN"] = [UNCONNECTED]
-    return json.dumps(netlist)
+    cells = module["cells"]
+    readers = _readers(module)
+    links = {name: cell["connections"] for name, cell in cells.items() if cell["type"] == CELL}
+    for pins in links.values():
+        for pin in ("CIN", "S0", "S1", "COUT"):
+            if not pins.get(pin) or (pin != "CIN" and not readers[pins[pin][0]]):
+                pins[pin] = OPEN
+    followers = {pins["CIN"][0]: name for name, pins in links.items() if pins["CIN"] != OPEN}
+    carries = {pins["COUT"][0] for pins in links.values() if pins["COUT"] != OPEN}
+    for name, pins in links.items():
+        if pins["CIN"] == OPEN or pins["CIN"][0] in carries:
+            continue
+        if not _shift(cells, _chain(links, name, followers, readers)):
+            _absorb(cells, name)
 
 
-def _ignores_carry(cell: dict, read: Set[int | str]) -> bool:
-    """Whether the first half's sum is unread and its table is 0 for all inputs that can occur.
+def without_open_outputs(module: dict[str, Any]) -> None:
+    """Remove the open outputs of a netlist's cells in place, for tools that read them as nets."""
+    for cell in module["cells"].values():
+        for pin, direction in cell["port_directions"].items():
+            if direction == "output" and cell["connections"].get(pin) == OPEN:
+                del cell["connections"][pin]
 
-    Then the half passes its carry on from the lowest four bits of the table.
-    """
-    ports = cell["connections"]
-    if not read.isdisjoint(ports["S0"]):
+
+def _readers(module: dict[str, Any]) -> Counter:
+    """Return how many inputs each net has."""
+    found: Counter = Counter()
+    for cell in module["cells"].values():
+        for pin, bits in cell["connections"].items():
+            if cell["port_directions"][pin] != "output":
+                found.update(bit for bit in bits if isinstance(bit, int))
+    for port in module["ports"].values():
+        found.update(port["bits"])
+    return found
+
+
+def _chain(links: dict, name: str, followers: dict, readers: Counter) -> list[str]:
+    """Return the names of a chain's cells; it ends where its carry is read elsewhere too."""
+    chain = [name]
+    while True:
+        carry = links[chain[-1]]["COUT"][0]
+        if readers[carry] != 1 or carry not in followers:
+            return chain
+        chain.append(followers[carry])
+
+
+def _absorb(cells: dict, name: str) -> None:
+    """Make a constant that enters a chain part of its first half, if that has two inputs."""
+    cell = cells[name]
+    pins = cell["connections"]
+    inputs = [pins[f"{pin}0"][0] for pin in _PINS]
+    nets = sorted({bit for bit in inputs if isinstance(bit, int)})
+    if isinstance(pins["CIN"][0], int) or len(nets) > 2:
+        return
+    carry, table = pins["CIN"][0] == "1", int(cell["parameters"]["INIT0"], 2)
+    sums, carries = [], []
+    for index in range(4):
+        levels = {"1": 1, **{net: index >> place & 1 for place, net in enumerate(nets)}}
+        place = sum(levels.get(bit, 0) << pin for pin, bit in enumerate(inputs))
+        passes = table >> place & 1
+        sums.append(passes ^ carry)
+        carries.append(carry if passes else table >> (place & 3) & 1)
+    used = dict(zip("AB", [[net] for net in nets] + [["0"]] * 2, strict=False))
+    if pins["S0"] != OPEN:
+        cells[f"{name}_LUT4"] = {
+            "hide_name": cell["hide_name"],
+            "type": "LUT4",
+            "parameters": {"INIT": _table(sums * 4)},
+            "attributes": {},
+            "port_directions": {**dict.fromkeys(_PINS, "input"), "Z": "output"},
+            "connections": {**used, "C": ["0"], "D": ["0"], "Z": pins["S0"]},
+        }
+    pins |= {"CIN": OPEN, "S0": OPEN, "C0": ["1"], "D0": ["1"]}
+    pins |= {f"{pin}0": bit for pin, bit in used.items()}
+    cell["parameters"]["INIT0"] = _table([*carries, *[0] * 12])
+
+
+def _shift(cells: dict, chain: list[str]) -> bool:
+    """Begin a chain with a half that makes its carry, if its last half is free."""
+    last, first = cells[chain[-1]]["connections"], cells[chain[0]]["connections"]
+    if last["S1"] != OPEN or last["COUT"] != OPEN:
         return False
-    pins = [ports[f"{pin}0"][0] for pin in "ABCD"]
-    variables = sorted({bit for bit in pins if isinstance(bit, int)})
-    table = int(cell["parameters"]["INIT0"], 2)
-    for values in product((0, 1), repeat=len(variables)):
-        value_of = dict(zip(variables, values, strict=True))
-        inputs = [value_of[bit] if bit in value_of else int(bit == "1") for bit in pins]
-        if table >> sum(value << index for index, value in enumerate(inputs)) & 1:
-            return False
+    lead = {"A": first["CIN"], "B": ["0"], "C": ["1"], "D": ["1"], "S": OPEN}
+    halves = [(lead, _table([0, 1, 0, 1, *[0] * 12]))]
+    for name in chain:
+        pins, parameters = cells[name]["connections"], cells[name]["parameters"]
+        for index in "01":
+            half = {pin: pins[f"{pin}{index}"] for pin in f"{_PINS}S"}
+            halves.append((half, parameters[f"INIT{index}"]))
+    first["CIN"] = OPEN
+    for number, (half, table) in enumerate(halves[:-1]):
+        cell, index = cells[chain[number // 2]], number % 2
+        cell["connections"] |= {f"{pin}{index}": bits for pin, bits in half.items()}
+        cell["parameters"][f"INIT{index}"] = table
     return True
+
+
+def _table(bits: list[int]) -> str:
+    """Return a table's parameter from its bits, the lowest first."""
+    return "".join(str(int(bit)) for bit in reversed(bits))

@@ -7,12 +7,12 @@ those of the vendors' data sheets.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
-from .carry_chains import ADDERS, release_unused_carries
+from .carry_chains import shorten_carry_chains
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
@@ -53,6 +53,8 @@ class Family:
         The Yosys command that maps a design to the family's cells.
     finish
         Yosys commands after that one, each followed by a semicolon.
+    rewrite
+        Changes the mapped top module, as Yosys' `write_json` writes it, in place.
     technology
         The description of the hardware that is synthesised; None for the portable one.
     lut
@@ -62,11 +64,6 @@ class Family:
     bels
         Resources that one place of each kind on the chip holds; nextpnr counts the places after
         packing.
-    adders
-        Verilog file with which Yosys' `techmap` maps adders; None for Yosys' own.
-    placeable
-        Rewrites a netlist, JSON text with the name of its top module, for the placer; None if the
-        placer takes it as it is.
     logic_cells
         Whether `lut` counts logic cells of one look-up table and one flip-flop, which a flip-flop
         alone takes as well.
@@ -83,8 +80,7 @@ class Family:
     placer: Tool | None
     logic_cells: bool = False
     finish: str = ""
-    adders: Path | None = None
-    placeable: Callable[[str, str], str] | None = None
+    rewrite: Callable[[dict[str, Any]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +143,7 @@ _ECP5 = Family(
         "MULT18X18D": {"multipliers": 1},
     },
     placer=NEXTPNR_ECP5,
-    adders=ADDERS,
-    placeable=release_unused_carries,
+    rewrite=shorten_carry_chains,
 )
 
 _ICE40 = Family(
@@ -215,11 +210,11 @@ _GOWIN = Family(
 )
 
 
-def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
+def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) -> Family:
     return Family(
         name=name,
-        synthesis=f"synth_xilinx -family {family} -flatten -noiopad",
-        technology=None,
+        synthesis=f"synth_xilinx -family {family} -flatten -noiopad -nodsp",
+        technology=technology,
         lut="LUT6",
         cells={
             **_each({"lut": 1}, *(f"LUT{inputs}" for inputs in range(1, 7)), "SRL16E", "SRLC32E"),
@@ -238,8 +233,8 @@ def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
     )
 
 
-_XILINX7 = _xilinx("Xilinx 7", "xc7", "DSP48E1", "E1")
-_ULTRASCALE = _xilinx("Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
+_XILINX7 = _xilinx(Technology.XILINX7, "Xilinx 7", "xc7", "DSP48E1", "E1")
+_ULTRASCALE = _xilinx(Technology.ULTRASCALE, "Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
 
 
 _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'

@@ -5,6 +5,7 @@ where it stopped, and a change of the hardware that leaves the RTL alone costs n
 """
 
 import gzip
+import inspect
 import json
 import statistics
 from collections import Counter
@@ -12,7 +13,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
-from inspect import getsource
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,6 @@ Advance = Callable[[str, int, int | None], None]
 TOP = "top"
 KIND, TASK = "synthesis", "synthesis"
 """Folder of the cache, and name in messages."""
-
-GATES = "map_gates"
-"""Step of Yosys' synthesis that maps adders and all that is left to gates."""
 
 HASH_DIGITS = 12
 """Hexadecimal digits of the RTL's hash that are shown."""
@@ -255,25 +252,24 @@ def map_design(
     top
         The top module.
     """
-    synthesis = f"{family.synthesis} -top {top}"
-    files = {"rtl.il": rtl}
-    if family.adders:
-        files[family.adders.name] = family.adders.read_text()
-        synthesis = (
-            f"{synthesis} -run begin:{GATES}; techmap -map {family.adders.name}; "
-            f"{synthesis} -run {GATES}:"
-        )
     commands = (
-        f"read_rtlil rtl.il; chformal -remove; {synthesis}; {family.finish}write_json mapped.json"
+        f"read_rtlil rtl.il; chformal -remove; {family.synthesis} -top {top}; "
+        f"{family.finish}write_json mapped.json"
     )
-    parts = [tool_version(YOSYS), commands, *files.values()]
+    parts = [tool_version(YOSYS), commands, rtl]
+    if family.rewrite:
+        parts.append(inspect.getsource(inspect.getmodule(family.rewrite) or family.rewrite))
     kept = kept_folder(KIND, TASK) / f"{digest(parts)}-mapped.gz"
 
     def make(folder: Path) -> Path:
-        for name, text in files.items():
-            (folder / name).write_text(text)
+        (folder / "rtl.il").write_text(rtl)
         run_tool(YOSYS, ["-p", commands], folder, lambda line: _yosys_step(line, show))
-        return _write(folder / "mapped.gz", (folder / "mapped.json").read_text())
+        text = (folder / "mapped.json").read_text()
+        if family.rewrite:
+            netlist = json.loads(text)
+            family.rewrite(netlist["modules"][top])
+            text = json.dumps(netlist)
+        return _write(folder / "mapped.gz", text)
 
     return keep_file(kept, make)
 
@@ -358,14 +354,10 @@ def _nextpnr(
     assert tool is not None
     files = ["--json", "mapped.json", "--report", "report.json"]
     arguments = [*files, *device.arguments, *options]
-    placeable = device.family.placeable
     parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
-    parts += [getsource(placeable)] if placeable else []
 
     def make(folder: Path) -> Path:
-        netlist = read_mapped(mapped)
-        netlist = placeable(netlist, TOP) if placeable else netlist
-        for name, text in {"mapped.json": netlist, **dict(device.files)}.items():
+        for name, text in {"mapped.json": read_mapped(mapped), **dict(device.files)}.items():
             (folder / name).write_text(text)
         run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
         return folder / "report.json"

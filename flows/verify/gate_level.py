@@ -8,6 +8,7 @@ timing model.
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from ...sim.rtl import TOP, RtlCore, harness_constants
 from ...sim.timing import Timer
 from ...sim.toolchain import progress
 from ...sim.verilate import build_library
+from ..synthesis.carry_chains import without_open_outputs
 from ..synthesis.devices import find_device
 from ..synthesis.flow import bare_rtlil, map_design, read_mapped
 from ..synthesis.tools import YOSYS, run_in_new_folder, tool_version
@@ -97,7 +99,9 @@ def build_gates(configuration: Configuration) -> Path:
 
     def make() -> str:
         progress(f"writing the netlist of configuration `{configuration.name}` as Verilog", "gates")
-        files = {"mapped.json": read_mapped(mapped), "lut.v": LUT_MODEL.read_text()}
+        netlist = json.loads(read_mapped(mapped))
+        without_open_outputs(netlist["modules"][TOP])
+        files = {"mapped.json": json.dumps(netlist), "lut.v": LUT_MODEL.read_text()}
         files["cells.v"] = CELL_MODELS.read_text()
         return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")
 

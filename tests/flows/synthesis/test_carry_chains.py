@@ -1,107 +1,165 @@
-"""Adders equal Yosys' own; carries that make no difference are disconnected, all others stay."""
+"""Shorter carry chains compute the same sums, whatever a pin holds that is left open."""
 
 import json
-from itertools import product
+import random
+from functools import cache
+from typing import Any
 
 import pytest
+from amaranth.back import rtlil
+from amaranth.hdl import Module, Signal
 
-from tilewright.flows.synthesis.carry_chains import ADDERS, UNCONNECTED, release_unused_carries
+from tilewright.flows.synthesis.carry_chains import (
+    CELL,
+    OPEN,
+    shorten_carry_chains,
+    without_open_outputs,
+)
+from tilewright.flows.synthesis.devices import DEVICES
+from tilewright.flows.synthesis.netlist import SCOPE
 from tilewright.flows.synthesis.tools import YOSYS, run_in_new_folder
-from tilewright.hardware.cells import models
+from tilewright.hardware.logic_adder import Gate, LogicAdder
 from tilewright.hardware.technology import Technology
 
-INPUTS = [f"{pin}{half}" for half in range(2) for pin in "ABCD"]
-READER = 90, 91
-"""Nets that another cell reads."""
+FAMILY = DEVICES["ecp5-25"].family
 
 
-def released(table, *, inputs=("0", "0", "0", "0"), carry="0", cout=7, s0=8, ports=()):
-    """Connections of one CCU2C after the rewriting."""
-    nets = {**dict.fromkeys(INPUTS, "0"), **dict(zip(INPUTS[:4], inputs, strict=True))}
-    nets |= {"CIN": carry, "COUT": cout, "S0": s0, "S1": 9}
-    outputs = ("COUT", "S0", "S1")
-    cell = {
-        "type": "CCU2C",
-        "parameters": {"INIT0": f"{table:016b}", "INIT1": "0" * 16},
-        "port_directions": {port: "output" if port in outputs else "input" for port in nets},
-        "connections": {port: [net] for port, net in nets.items()},
-    }
-    reader = {
-        "type": "LUT4",
-        "port_directions": {"A": "input", "B": "input"},
-        "connections": {"A": [READER[0]], "B": [READER[1]]},
-    }
-    netlist = {
-        "modules": {
-            "top": {
-                "cells": {"chain": cell, "reader": reader},
-                "ports": {f"port_{bit}": {"bits": [bit]} for bit in ports},
-            }
-        }
-    }
-    found = json.loads(release_unused_carries(json.dumps(netlist), "top"))
-    return found["modules"]["top"]["cells"]["chain"]["connections"]
+class Adders:
+    """Sums and differences of several widths, with every kind of carry."""
+
+    def elaborate(self, platform):
+        m = Module()
+        self.ports = [*(Signal(12, name=name) for name in "ab"), Signal(name="carry")]
+        a, b, carry = self.ports
+        for bits in (7, 8, 9, 12):
+            x, y = a[:bits], b[:bits]
+            values = {"sum": x + y, "difference": x - y, "less": x < y, "next": x + 1}
+            values["carried"] = (x + y + carry)[:bits]
+            for gate in Gate:
+                for start in (0, 1, carry):
+                    name = f"{gate.value}_{start if isinstance(start, int) else 'carry'}"
+                    adder: Any = LogicAdder(bits, gate)
+                    m.submodules[f"adder_{bits}_{name}"] = adder
+                    m.d.comb += [adder.a.eq(x), adder.b.eq(y), adder.c.eq(y), adder.d.eq(-1)]
+                    m.d.comb += adder.carry.eq(start)
+                    values[name] = adder.sum
+            for name, value in values.items():
+                port = Signal(len(value), name=f"{name}_{bits}")
+                m.d.comb += port.eq(value)
+                self.ports.append(port)
+        return m
 
 
-def test_a_carry_that_nobody_reads_is_disconnected():
-    assert released(0xFFFF)["COUT"] == [UNCONNECTED]
-    assert released(0xFFFF, cout=READER[0])["COUT"] == [READER[0]]
-    assert released(0xFFFF, cout=7, ports=[7])["COUT"] == [7]
-
-
-def test_a_carry_from_another_cell_stays():
-    assert released(0x0000, carry=3)["CIN"] == [3]
-
-
-def test_a_half_whose_sum_is_read_keeps_its_carry():
-    assert released(0x0000, s0=READER[1])["CIN"] == ["0"]
-
-
-@pytest.mark.parametrize("constants", list(product("01", repeat=2)))
-@pytest.mark.parametrize("table", [0x0000, 0x000A, 0x7888, 0x00F0, 0xF000, 0x0F0F, 0x6666])
-def test_a_constant_carry_is_disconnected_where_it_makes_no_difference(table, constants):
-    inputs = (20, 21, *constants)
-    reached = []
-    for first, second in product((0, 1), repeat=2):
-        bits = (first, second, *map(int, constants))
-        reached.append(table >> sum(bit << index for index, bit in enumerate(bits)) & 1)
-    # A half passes its carry in on where its table is 1 (CCU2C in Yosys' cells_sim.v).
-    assert released(table, inputs=inputs)["CIN"] == (["0"] if any(reached) else [UNCONNECTED])
-
-
-ADDER = r"""
-module {name}(input [{top}:0] a, input signed [{low}:0] b, input carry, invert,
-              output [{top}:0] x, y, carries);
-  \$alu #(.A_SIGNED(1), .B_SIGNED(1), .A_WIDTH({bits}), .B_WIDTH({bits} - 1), .Y_WIDTH({bits}))
-    adder (.A(a), .B(b), .CI({carry}), .BI({invert}), .X(x), .Y(y), .CO(carries));
-endmodule
-"""
-
-
-def test_mapped_adders_equal_yosys_own():
-    """Proved for widths of both parities: constant and other carries in, sums and differences."""
-    cases = list(product((5, 6, 9), ("1'b0", "1'b1", "carry"), ("1'b0", "1'b1", "invert")))
-    names = [f"adder_{index}" for index in range(len(cases))]
-    adders = "".join(
-        ADDER.format(name=name, bits=n, top=n - 1, low=n - 2, carry=carry, invert=invert)
-        for name, (n, carry, invert) in zip(names, cases, strict=True)
+@cache
+def mapped():
+    adders = Adders()
+    design = adders.elaborate(Technology.ECP5)
+    rtl = rtlil.convert(
+        design, name="top", ports=adders.ports, platform=Technology.ECP5, emit_src=False
     )
-    script = [
-        *("read_verilog -icells adders.v", "proc", "design -stash described"),
-        *("read_verilog -icells adders.v", "techmap -map chains.v", "select -assert-none t:$alu"),
-        *("read_verilog cells.v", "hierarchy", "proc", "flatten", "design -stash mapped"),
-    ]
-    for name in names:
-        script += [
-            f"design -reset; design -copy-from described -as described {name}",
-            f"design -copy-from mapped -as mapped {name}",
-            "miter -equiv -flatten described mapped difference; hierarchy -top difference",
-            "techmap; opt; sat -verify -prove trigger 0 difference; write_rtlil proved.il",
-        ]
-    files = {
-        "adders.v": adders,
-        "chains.v": ADDERS.read_text(),
-        "cells.v": models(Technology.ECP5).read_text(),
-        "proof.ys": "\n".join(script),
+    script = f"read_rtlil rtl.il; {FAMILY.synthesis} -top top; write_json mapped.json"
+    return run_in_new_folder(YOSYS, {"rtl.il": rtl}, ["-q", "-p", script], "mapped.json")
+
+
+def module():
+    netlist = json.loads(mapped())["modules"]["top"]
+    cells = netlist["cells"].items()
+    netlist["cells"] = {name: cell for name, cell in cells if cell["type"] != SCOPE}
+    return netlist
+
+
+def table(cell, parameter, bits):
+    return int(cell["parameters"][parameter], 2) >> sum(bit << n for n, bit in enumerate(bits)) & 1
+
+
+def evaluate(netlist, inputs, open_level):
+    """Levels of the nets, by the cell models of Lattice; an open input has `open_level`."""
+    levels = {"0": 0, "1": 1, "x": open_level}
+    for name, value in inputs.items():
+        bits = netlist["ports"][name]["bits"]
+        levels |= {bit: value >> n & 1 for n, bit in enumerate(bits)}
+    waiting = list(netlist["cells"].values())
+    while waiting:
+        later = []
+        for cell in waiting:
+            pins = {
+                pin: bits[0]
+                for pin, bits in cell["connections"].items()
+                if bits and cell["port_directions"][pin] == "input"
+            }
+            if any(bit not in levels for bit in pins.values()):
+                later.append(cell)
+                continue
+            at = {pin: levels[bit] for pin, bit in pins.items()}
+            for pin, level in outputs(cell, at).items():
+                bits = cell["connections"].get(pin, OPEN)
+                if bits != OPEN:
+                    levels[bits[0]] = level
+        assert len(later) < len(waiting)
+        waiting = later
+    return levels
+
+
+def outputs(cell, at):
+    if cell["type"] == "LUT4":
+        return {"Z": table(cell, "INIT", [at[pin] for pin in "ABCD"])}
+    if cell["type"] in ("PFUMX", "L6MUX21"):
+        low, high, choice = (
+            ("ALUT", "BLUT", "C0") if cell["type"] == "PFUMX" else ("D1", "D0", "SD")
+        )
+        return {"Z": at[low] if at[choice] else at[high]}
+    assert cell["type"] == CELL
+    carry, found = at["CIN"], {}
+    for half in "01":
+        inputs = [at[f"{pin}{half}"] for pin in "ABCD"]
+        passes = table(cell, f"INIT{half}", inputs)
+        found[f"S{half}"] = passes ^ carry
+        carry = carry if passes else table(cell, f"INIT{half}", inputs[:2])
+    return {**found, "COUT": carry}
+
+
+@pytest.mark.parametrize("open_level", [0, 1])
+def test_sums_stay_the_same(open_level):
+    before, after = module(), module()
+    shorten_carry_chains(after)
+    draws = random.Random(1)
+    for _ in range(20):
+        inputs = {
+            "a": draws.getrandbits(12),
+            "b": draws.getrandbits(12),
+            "carry": draws.randint(0, 1),
+        }
+        expected, found = evaluate(before, inputs, 0), evaluate(after, inputs, open_level)
+        for name, port in before["ports"].items():
+            assert [found[bit] for bit in port["bits"]] == [
+                expected[bit] for bit in port["bits"]
+            ], name
+
+
+def test_no_chain_needs_a_cell_for_a_constant_or_for_a_carry_that_nothing_reads():
+    netlist = module()
+    count = len([cell for cell in netlist["cells"].values() if cell["type"] == CELL])
+    shorten_carry_chains(netlist)
+    chains = [cell["connections"] for cell in netlist["cells"].values() if cell["type"] == CELL]
+    assert len(chains) == count
+    read = {
+        bit
+        for cell in netlist["cells"].values()
+        for pin, (bit, *_) in cell["connections"].items()
+        if cell["port_directions"][pin] == "input"
     }
-    assert run_in_new_folder(YOSYS, files, ["-q", "proof.ys"], "proved.il")
+    assert all(pins["COUT"] == OPEN or pins["COUT"][0] in read for pins in chains)
+    constant = [pins for pins in chains if pins["CIN"][0] in ("0", "1")]
+    assert all(sum(isinstance(pins[f"{pin}0"][0], int) for pin in "ABCD") > 2 for pins in constant)
+
+
+def test_open_outputs_are_removed_for_other_tools():
+    netlist = module()
+    shorten_carry_chains(netlist)
+    without_open_outputs(netlist)
+    assert not any(
+        cell["connections"].get(pin) == OPEN
+        for cell in netlist["cells"].values()
+        for pin, direction in cell["port_directions"].items()
+        if direction == "output"
+    )
