@@ -18,7 +18,9 @@ from amaranth.hdl import (
     Value,
 )
 from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
+from .cells import ecp5
 from .technology import Technology
 
 SETTLING_CYCLES = 4
@@ -38,16 +40,21 @@ class ClockGating:
         Argument of the module's `elaborate`.
     clear : Value
         Resets every part; must come from a register.
+    clears : Value
+        `clear` is set in the next cycle. On chips each group of parts has its own register that
+        resets it. It is set in the same cycle as `clear`, and in the cycle after a reset of the
+        whole.
     """
 
-    def __init__(self, m: Module, platform, clear: Value):
-        self.m, self.clear = m, clear
+    def __init__(self, m: Module, platform, clear: Value, clears: Value):
+        self.m, self.clear, self.clears = m, clear, clears
+        self.platform = platform
         self.stops_clocks = platform is Technology.SIMULATION
         if self.stops_clocks:
             m.domains += ClockDomain(FALLING, clk_edge="neg", reset_less=True)
             m.d.comb += ClockSignal(FALLING).eq(ClockSignal())
 
-    def add(self, name: str, parts: Mapping[str, wiring.Component], awake: Value) -> None:
+    def add(self, name: str, parts: Mapping[str, wiring.Component], awake: Value | None) -> None:
         """Add submodules that stop and wake together.
 
         Parameters
@@ -58,11 +65,22 @@ class ClockGating:
             The submodules by name, in the domain `sync`.
         awake : Value
             A part has work, or receives work in this cycle. Must come from registers, because it is
-            sampled in the middle of the cycle.
+            sampled in the middle of the cycle. None for parts that never stop.
         """
         m = self.m
-        resettable = {key: ResetInserter(self.clear)(part) for key, part in parts.items()}
         if not self.stops_clocks:
+            m.domains += ClockDomain(name)
+            m.submodules[f"{name}_reset"] = reset = Copy()
+            m.d.comb += [
+                reset.value.eq(self.clears | ResetSignal()),
+                ClockSignal(name).eq(ClockSignal()),
+                ResetSignal(name).eq(reset.copy),
+            ]
+            for key, part in parts.items():
+                m.submodules[key] = DomainRenamer(name)(part)
+            return
+        resettable = {key: ResetInserter(self.clear)(part) for key, part in parts.items()}
+        if awake is None:
             for key, part in resettable.items():
                 m.submodules[key] = part
             return
@@ -77,3 +95,28 @@ class ClockGating:
         ]
         for key, part in resettable.items():
             m.submodules[key] = DomainRenamer(name)(part)
+
+
+class Copy(wiring.Component):
+    """A register without reset that no tool merges with others of the same value.
+
+    Members
+    -------
+    value : In(1)
+    copy : Out(1)
+        The value of the cycle before.
+    """
+
+    value: In(1)
+    copy: Out(1)
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        if platform is Technology.ECP5:
+            m.submodules.cell = cell = ecp5.Copies(1)
+            m.d.comb += [cell.value.eq(self.value), self.copy.eq(cell.copies)]
+        else:
+            copy = Signal(reset_less=True)
+            m.d.sync += copy.eq(self.value)
+            m.d.comb += self.copy.eq(copy)
+        return m

@@ -15,6 +15,7 @@ from ..isa.registers import (
     REGISTER_SPACE_BYTES,
     REGISTERS,
     Error,
+    counter_registers,
 )
 from .axi_lite import AxiLiteRegisters, axi_lite_port
 from .counters import CounterBank, counters_of, increments_layout, most_per_cycle
@@ -44,6 +45,8 @@ class Control(wiring.Component):
     bus : In(AXI4-Lite)
     clear : Out(1)
         Reset everything but memories and settings.
+    clears : Out(1)
+        `clear` is set in the next cycle.
     start : Out(1)
         FETCH starts.
     stop : Out(1)
@@ -74,8 +77,9 @@ class Control(wiring.Component):
             {
                 "bus": In(axi_lite_port(ADDRESS_BITS)),
                 "clear": Out(1),
+                "clears": Out(1),
                 "start": Out(1),
-                "stop": Out(1),
+                "stop": Out(1, init=1),
                 **{name.lower(): Out(REGISTER_BITS) for name in SETTINGS},
                 "halted": In(1),
                 "dry": In(1),
@@ -115,22 +119,28 @@ class Control(wiring.Component):
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
         """Step from start to done; `error` stays set when `clear` resets the units' errors."""
+        clears = self.clears
         m.d.comb += self.interrupt.eq(~busy & (done | (error != Error.NONE)))
         with m.FSM() as run:
             m.d.comb += busy.eq(~run.ongoing("Idle"))
-            # The units also stop in the cycle of a reset, so that no request is lost.
-            m.d.comb += self.stop.eq(~run.ongoing("Start") & ~run.ongoing("Run"))
+            # `clear` and `stop` are registers, because they reach all units. The units also stop in
+            # the cycle of a reset, so that no request is lost.
+            m.d.sync += self.clear.eq(clears)
+            m.d.sync += self.stop.eq(1)
             with m.State("Idle"):
                 with m.If(stop):
+                    m.d.comb += clears.eq(1)
                     m.next = "Clear"
                 with m.Elif(start):
+                    m.d.comb += clears.eq(1)
                     m.d.sync += [done.eq(0), error.eq(Error.NONE)]
                     m.next = "Prepare"
             with m.State("Prepare"):
-                m.d.comb += self.clear.eq(1)
+                m.d.sync += self.stop.eq(0)
                 m.next = "Start"
             with m.State("Start"):
                 m.d.comb += self.start.eq(1)
+                m.d.sync += self.stop.eq(0)
                 m.next = "Run"
             with m.State("Run"):
                 with m.If(stop):
@@ -141,15 +151,17 @@ class Control(wiring.Component):
                 with m.Elif(self.halted & self.dry):
                     m.d.sync += done.eq(1)
                     m.next = "Idle"
+                with m.Else():
+                    m.d.sync += self.stop.eq(0)
             with m.State("Fail"):
                 with m.If(stop):
                     m.next = "Drain"
                 with m.Elif(~self.draining):
                     m.next = "Idle"
             with m.State("Drain"), m.If(~self.draining):
+                m.d.comb += clears.eq(1)
                 m.next = "Clear"
             with m.State("Clear"):
-                m.d.comb += self.clear.eq(1)
                 m.d.sync += [done.eq(0), error.eq(Error.NONE)]
                 m.next = "Idle"
 
@@ -177,11 +189,42 @@ class Control(wiring.Component):
         return values
 
     def _read(self, m: Module, bus, busy: Signal, values: dict[str, Value]) -> None:
-        """Answer reads; every read passes through the counters, whatever its register."""
+        """Answer reads; every read passes through the counters, if any, whatever its register."""
+        names = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
+        words = [names.get(word, "") for word in range(REGISTER_SPACE_BYTES // REGISTER_BYTES)]
+        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
+        shown = Signal(REGISTER_BITS, reset_less=True)
+        decoded, answers = Signal(), Signal()
+        m.d.sync += [
+            decoded.eq(bus.read & ~answers),
+            shown.eq(choose([values.get(name, Const(0)) for name in words], index)),
+        ]
+        m.d.comb += bus.read_valid.eq(answers)
+        if not counter_registers(self.configuration.counters):
+            m.d.comb += [answers.eq(decoded), bus.read_data.eq(shown)]
+            return
+
+        counters = self._count(m, busy)
+        place_of = {name: place for place, name in enumerate(counters.totals)}
+        places = [Const(place_of.get(n, place_of["NONE"]), len(counters.place)) for n in words]
+        is_total = Signal(reset_less=True)
+        m.d.sync += [
+            counters.place.eq(choose(places, index)),
+            is_total.eq(choose([Const(name not in values, 1) for name in words], index)),
+        ]
+        m.d.comb += [
+            counters.ask.eq(decoded),
+            answers.eq(counters.answers),
+            bus.read_data.eq(Mux(is_total, counters.total, shown)),
+        ]
+
+    def _count(self, m: Module, busy: Signal) -> CounterBank:
+        """Add the performance counters."""
+        kinds = {unit: counters_of(self.configuration, unit) for unit in Unit}
         events = {
             f"{unit.name}_{name.upper()}": most_per_cycle(name, self.configuration)
-            for unit in Unit
-            for name in counters_of(unit)
+            for unit, names in kinds.items()
+            for name in names
         }
         # The last total stays zero, and the registers of all counters that cannot count show it.
         m.submodules.counters = counters = CounterBank({**events, "FETCHED": 1, "NONE": 0})
@@ -190,28 +233,9 @@ class Control(wiring.Component):
             counters.enable.eq(busy),
             counters.increments.FETCHED.eq(self.dispatched),
         ]
-        for unit in Unit:
-            for name in counters_of(unit):
+        for unit, names in kinds.items():
+            for name in names:
                 m.d.comb += counters.increments[f"{unit.name}_{name.upper()}"].eq(
                     self.increments[unit.name][name]
                 )
-
-        names = {register.offset // REGISTER_BYTES: register.name for register in REGISTERS}
-        words = [names.get(word, "") for word in range(REGISTER_SPACE_BYTES // REGISTER_BYTES)]
-        index = bus.read_offset[(REGISTER_BYTES - 1).bit_length() :]
-        place_of = {name: place for place, name in enumerate(counters.totals)}
-        places = [Const(place_of.get(n, place_of["NONE"]), len(counters.place)) for n in words]
-        shown = Signal(REGISTER_BITS, reset_less=True)
-        is_total = Signal(reset_less=True)
-        decoded = Signal()
-        m.d.sync += [
-            decoded.eq(bus.read & ~counters.answers),
-            counters.place.eq(choose(places, index)),
-            is_total.eq(choose([Const(name not in values, 1) for name in words], index)),
-            shown.eq(choose([values.get(name, Const(0)) for name in words], index)),
-        ]
-        m.d.comb += [
-            counters.ask.eq(decoded),
-            bus.read_valid.eq(counters.answers),
-            bus.read_data.eq(Mux(is_total, counters.total, shown)),
-        ]
+        return counters

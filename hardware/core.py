@@ -3,7 +3,7 @@
 This file only connects blocks. `CLIENTS` lists the readers and writers of each scratchpad.
 """
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Value
+from amaranth.hdl import Cat, Module, Mux, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
@@ -15,6 +15,7 @@ from .axi import read_port, write_port
 from .axi_lite import axi_lite_port
 from .clock_gating import ClockGating
 from .control import ADDRESS_BITS, Control
+from .counters import counters_of
 from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
 from .gemm import GemmUnit
@@ -78,7 +79,7 @@ class Core(wiring.Component):
         m = Module()
         configuration = self.configuration
         control = m.submodules.control = Control(configuration)
-        gating = ClockGating(m, platform, control.clear)
+        gating = ClockGating(m, platform, control.clear, control.clears)
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
@@ -97,8 +98,7 @@ class Core(wiring.Component):
         tokens = TokenCounters(configuration)
         dispatcher = m.submodules.dispatcher = Dispatcher(configuration)
         buffer = ReadBuffer(configuration)
-        for name, part in (("arbiter", arbiter), ("buffer", buffer)):
-            m.submodules[name] = ResetInserter(control.clear)(part)
+        gating.add("port", {"arbiter": arbiter, "buffer": buffer}, None)
         named_gates = {f"{unit.name.lower()}_gate": gate for unit, gate in gates.items()}
         vector_awake = gates[Unit.VECTOR].commands.valid | vector.busy
         vector_awake |= load.lut.enable | load.param.enable
@@ -161,19 +161,17 @@ class Core(wiring.Component):
                 Value.cast(gate.started) | (gate.ended << 1)
             ),
             control.tokens[unit].eq(tokens.counts[unit]),
-            increments.instructions.eq(gate.ended),
-            increments.busy.eq(state.working),
-            *(
-                getattr(increments, f"wait{bit}").eq(state.waiting[bit])
-                for bit in range(len(Unit) - 1)
-            ),
-            increments.wait_signal.eq(state.waiting_to_signal),
         ]
+        counted = {
+            "instructions": gate.ended,
+            "busy": state.working,
+            **{f"wait{bit}": state.waiting[bit] for bit in range(len(Unit) - 1)},
+            "wait_signal": state.waiting_to_signal,
+        }
         if memory_side:
-            m.d.comb += [
-                increments.memory.eq(state.starved),
-                increments.bytes.eq(core.moved_bytes),
-            ]
+            counted |= {"memory": state.starved, "bytes": core.moved_bytes}
+        for name in counters_of(self.configuration, unit):
+            m.d.comb += increments[name].eq(counted[name])
 
     def _connect_scratchpads(self, m, pads: dict[Memory, Scratchpad], units) -> None:
         load, gemm, vector, store = (units[unit] for unit in Unit)

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Unit
-from ..isa.registers import UNIT_COUNTERS
+from ..isa.registers import TRANSFER_COUNTERS, unit_counters
 from .selection import choose
 
 COUNTER_BITS = 32
@@ -17,20 +17,24 @@ COUNTER_BITS = 32
 GROUP_BITS = 3
 """Short counters are chosen in two steps, first in groups of 2**GROUP_BITS."""
 
-TRANSFER_COUNTERS = ("memory", "bytes")
-"""Counters of LOAD and STORE only; in other units they are always zero."""
 
-
-def counters_of(unit: Unit) -> tuple[str, ...]:
-    """Counters that can differ from zero, in the order of the contract."""
+def counters_of(configuration: Configuration, unit: Unit) -> tuple[str, ...]:
+    """Counters that exist and can differ from zero, in the order of the contract."""
     transfers = unit in (Unit.LOAD, Unit.STORE)
-    return tuple(name for name in UNIT_COUNTERS if transfers or name not in TRANSFER_COUNTERS)
+    return tuple(
+        name
+        for name in unit_counters(configuration.counters)
+        if transfers or name not in TRANSFER_COUNTERS
+    )
 
 
 def increments_layout(configuration: Configuration, unit: Unit) -> data.StructLayout:
     """Increment of each counter in a cycle: 1, or the number of bytes moved."""
     return data.StructLayout(
-        {name: range(most_per_cycle(name, configuration) + 1) for name in counters_of(unit)}
+        {
+            name: range(most_per_cycle(name, configuration) + 1)
+            for name in counters_of(configuration, unit)
+        }
     )
 
 

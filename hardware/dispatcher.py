@@ -37,7 +37,7 @@ class Dispatcher(wiring.Component):
         instruction = self.instructions.payload
         for unit, family in FAMILY_OF.items():
             queue = getattr(self, unit.name.lower())
-            chosen = instruction.unit == unit
+            chosen = instruction.units[unit]
             m.d.comb += [
                 queue.valid.eq(self.instructions.valid & chosen),
                 queue.payload.is_sync.eq(instruction.is_sync),

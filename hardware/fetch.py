@@ -10,11 +10,11 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration
 from ..isa.durations import fetch_beats
 from ..isa.encoding import word_bytes
-from ..isa.instructions import FAMILIES, Halt, Sync, Vector
+from ..isa.instructions import FAMILIES, Halt, Sync, Unit, Vector
 from ..isa.pipeline import FETCH_BURSTS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
-from .layouts import UNIT_BITS, dispatch_layout, instruction_fields
+from .layouts import dispatch_layout, instruction_fields
 from .queue import Queue
 
 
@@ -24,7 +24,8 @@ class FetchUnit(wiring.Component):
     FETCH makes a request only when the buffer has room for all its beats, so it never stalls the
     read channel that it shares with LOAD. Otherwise an instruction that waits for a full queue
     could block the data of LOAD that this queue is waiting for. A word takes one cycle per beat to
-    assemble, and is at `instructions` two cycles after its last beat arrived.
+    assemble, and is at `instructions` two cycles after its last beat arrived. The next word begins
+    in the cycle after it was taken.
 
     Members
     -------
@@ -78,36 +79,42 @@ class FetchUnit(wiring.Component):
         running = Signal()
         starts = Signal()
         ends = Signal()
-        # Places in the buffer, counted without end: those ever reserved, and those freed.
-        place_bits = self.buffer_beats.bit_length()
-        reservations = Signal(place_bits)
-        departures = Signal(place_bits)
-        reserved = Signal(place_bits)
+        # Places in the buffer, from the request of a beat until it leaves.
+        reserved = Signal(range(self.buffer_beats + 1))
+        idle = Signal(init=1)
         m.d.comb += [
-            reserved.eq(reservations - departures),
             starts.eq(self.start & ~self.busy & ~self.stop),
-            self.busy.eq(running | (reserved != 0)),
+            self.busy.eq(running | ~idle),
         ]
         with m.If(starts):
             m.d.sync += [running.eq(1), self.halted.eq(0), self.error.eq(Error.NONE)]
         with m.Elif(ends | self.stop):
             m.d.sync += running.eq(0)
 
-        # Requests: aligned bursts through the program, each prepared in one cycle and issued in the
-        # next. Each beat has a reserved place from its request until it leaves the buffer.
+        # Requests: aligned bursts through the program, each prepared in two cycles and issued in
+        # the next. `settled` means that the conditions describe the registers as they are.
         position = Signal(self.configuration.address_bits - beat_bits, reset_less=True)
         left_beats = Signal(WINDOW_BITS - beat_bits, reset_less=True)
         burst_bits = (self.burst_beats - 1).bit_length()
         to_boundary = Signal(range(self.burst_beats + 1))
         count = Signal(range(self.burst_beats + 1), reset_less=True)
+        settled, fits, free, near_end, exhausted = Signal(), Signal(), Signal(), Signal(), Signal()
         prepared = Signal()
         bursts = Signal(range(FETCH_BURSTS + 1))
         requested = self.requests.valid & self.requests.ready
+        left_in_burst = left_beats[:burst_bits]
         m.d.comb += [
             to_boundary.eq(self.burst_beats - position[:burst_bits]),
             self.requests.valid.eq(prepared & running & ~self.stop),
             self.requests.payload.address.eq(position << beat_bits),
             self.requests.payload.beats_minus_one.eq(count - 1),
+        ]
+        m.d.sync += [
+            settled.eq(~starts & ~requested),
+            fits.eq(reserved <= self.buffer_beats - self.burst_beats),
+            free.eq(bursts != FETCH_BURSTS),
+            near_end.eq(left_beats[burst_bits:] == 0),
+            exhausted.eq(~starts & settled & near_end & (left_in_burst == 0)),
         ]
         with m.If(starts):
             m.d.sync += [
@@ -122,13 +129,10 @@ class FetchUnit(wiring.Component):
                 left_beats.eq(left_beats - count),
             ]
         with m.Elif(~prepared):
+            last_burst = near_end & (left_in_burst < to_boundary)
             m.d.sync += [
-                prepared.eq(
-                    (left_beats != 0)
-                    & (bursts != FETCH_BURSTS)
-                    & (reserved <= self.buffer_beats - self.burst_beats)
-                ),
-                count.eq(Mux(left_beats < to_boundary, left_beats, to_boundary)),
+                prepared.eq(settled & fits & free & ~(near_end & (left_in_burst == 0))),
+                count.eq(Mux(last_burst, left_in_burst, to_boundary)),
             ]
 
         leaves = buffer.output.valid & buffer.output.ready
@@ -138,15 +142,14 @@ class FetchUnit(wiring.Component):
             buffer.input.valid.eq(self.beats.valid),
             buffer.input.payload.eq(self.beats.payload),
         ]
-        with m.If(requested):
-            m.d.sync += reservations.eq(reservations + count)
         m.d.sync += [
-            departures.eq(departures + leaves),
+            reserved.eq(reserved + Mux(requested, count, 0) - leaves),
+            idle.eq((reserved == 0) & ~requested),
             bursts.eq(bursts + requested - ends_burst),
             Assert(~self.beats.valid | buffer.input.ready, "the buffer has no room for a beat"),
         ]
 
-        # Words: beats shift in from the top.
+        # Words: beats shift in from the top. The next word begins when this one has gone.
         word = Signal(8 * word_bytes(self.configuration), reset_less=True)
         missing = Signal(range(self.word_beats + 1))
         complete = Signal()
@@ -158,26 +161,27 @@ class FetchUnit(wiring.Component):
         following = Value.cast(Cat(word, beat.data))[self.configuration.bus_bits :]
         m.d.comb += [
             present.eq(running & complete),
-            buffer.output.ready.eq(~present | taken),
+            buffer.output.ready.eq(~present),
             shifts.eq(buffer.output.valid & buffer.output.ready),
         ]
+        completes = shifts & (missing == 1)
         with m.If(starts):
             m.d.sync += [missing.eq(self.word_beats), complete.eq(0), failed.eq(0)]
         with m.Elif(taken):
-            m.d.sync += [
-                missing.eq(self.word_beats - shifts),
-                complete.eq(shifts if self.word_beats == 1 else 0),
-            ]
+            m.d.sync += [missing.eq(self.word_beats), complete.eq(0)]
         with m.Elif(shifts):
-            m.d.sync += [missing.eq(missing - 1), complete.eq(missing == 1)]
+            m.d.sync += [missing.eq(missing - 1), complete.eq(completes)]
         with m.If(shifts):
             m.d.sync += [word.eq(following), failed.eq(failed | beat.failed)]
 
-        dry = (left_beats == 0) & (reserved == 0) & ~present
-        self._check(m, word, following, shifts, present, failed, running & dry, taken, ends)
+        dry = running & exhausted & idle & ~present
+        arrives = running & completes & ~failed & ~beat.failed
+        self._check(m, word, following, shifts, arrives, present, failed, dry, taken, ends)
         return m
 
-    def _check(self, m: Module, word, following, shifts, present, failed, dry, taken, ends) -> None:
+    def _check(
+        self, m: Module, word, following, shifts, arrives, present, failed, dry, taken, ends
+    ) -> None:
         """Issue the word, or end the program; a word is classified while its last beat enters."""
         header = instruction_fields(following, Sync, self.configuration)
         vector = instruction_fields(following, Vector, self.configuration)
@@ -188,31 +192,38 @@ class FetchUnit(wiring.Component):
         meaningless |= halts & (header.wait | header.signal).any()
         legal = Signal()
         is_halt = Signal()
-        issues = Signal()
+        offers = Signal()
         is_sync = Signal()
-        unit = Signal(UNIT_BITS)
+        units = Signal(len(Unit))
+        syncs = header.opcode == Sync.opcode
+        owned = [family for family in FAMILIES if family.unit is not None]
         with m.If(shifts):
             m.d.sync += [
                 legal.eq(known & ~meaningless),
                 is_halt.eq(halts),
-                issues.eq(known & ~meaningless & ~halts),
-                is_sync.eq(header.opcode == Sync.opcode),
-                unit.eq(header.target),
+                is_sync.eq(syncs),
+                *(
+                    units[family.unit].eq(
+                        (header.opcode == family.opcode) | (syncs & (header.target == family.unit))
+                    )
+                    for family in owned
+                ),
             ]
-            for family in FAMILIES:
-                if family.unit is not None:
-                    with m.If(header.opcode == family.opcode):
-                        m.d.sync += unit.eq(family.unit)
+        with m.If(taken | self.stop):
+            m.d.sync += offers.eq(0)
+        with m.Elif(shifts):
+            issues = known & ~meaningless & ~halts
+            m.d.sync += offers.eq(arrives & issues)
 
         instruction = self.instructions.payload
         complete_header = instruction_fields(word, Sync, self.configuration)
         m.d.comb += [
             instruction.is_sync.eq(is_sync),
-            instruction.unit.eq(unit),
+            instruction.units.eq(units),
             instruction.wait.eq(complete_header.wait),
             instruction.signal.eq(complete_header.signal),
             instruction.word.eq(word),
-            self.instructions.valid.eq(present & issues & ~failed & ~self.stop),
+            self.instructions.valid.eq(offers & ~self.stop),
             taken.eq(self.instructions.valid & self.instructions.ready),
         ]
 

@@ -19,8 +19,6 @@ HEADER = ("opcode", "wait", "signal")
 MASK_BITS = len(Unit) - 1
 """Bits of a wait or signal mask: one per peer, ascending."""
 
-UNIT_BITS = (len(Unit) - 1).bit_length()
-
 
 def _shape(field: Field) -> Shape:
     return Shape(field.bits, field.signed)
@@ -77,11 +75,12 @@ def command_fields(
 def dispatch_layout(configuration: Configuration) -> data.StructLayout:
     """The payload that FETCH sends to the dispatcher.
 
-    `word` is the whole instruction word. A SYNC goes to the unit that it names.
+    `word` is the whole instruction word. One bit of `units` is set, for the unit that receives it:
+    its own unit, or the one that a SYNC names.
     """
     return data.StructLayout(
         {
-            "unit": UNIT_BITS,
+            "units": len(Unit),
             "is_sync": 1,
             "wait": MASK_BITS,
             "signal": MASK_BITS,

@@ -15,11 +15,11 @@ from ..isa.instructions import Load
 from ..isa.instructions.load import DESTINATIONS
 from ..isa.registers import Error
 from .axi import WINDOW_BITS, read_beat_layout, request_layout
-from .bursts import BurstIssuer, burst_layout
+from .bursts import BurstIssuer
 from .bytes import rotate_bytes
 from .in_flight import InFlight
 from .layouts import command_layout
-from .pieces import PieceCutter
+from .pieces import PieceCutter, begin_cut, cut_layout
 from .queue import Queue
 
 
@@ -95,16 +95,16 @@ class LoadUnit(wiring.Component):
         configuration = self.configuration
         m.submodules.issuer = issuer = BurstIssuer(Load, configuration)
         m.submodules.expected = expected = Queue(
-            burst_layout(Load, configuration), configuration.outstanding_bursts
+            cut_layout(Load, configuration, DESTINATIONS), configuration.outstanding_bursts
         )
         m.submodules.cutter = cutter = PieceCutter(Load, configuration, DESTINATIONS)
         m.submodules.in_flight = in_flight = InFlight(commands_in_flight(configuration))
         wiring.connect(m, expected.output, cutter.bursts)
         wiring.connect(m, in_flight.retired, wiring.flipped(self.retired))
 
-        halted = Signal()
+        halted, failed = Signal(), Signal()
         m.d.comb += [
-            halted.eq(self.stop | (self.error != Error.NONE)),
+            halted.eq(self.stop | failed),
             in_flight.freeze.eq(halted),
             issuer.data_base.eq(self.data_base),
             issuer.data_bytes.eq(self.data_bytes),
@@ -119,12 +119,16 @@ class LoadUnit(wiring.Component):
         burst = issuer.bursts.payload
         most_open = configuration.outstanding_bursts
         open_bursts = Signal(range(most_open + 1))
-        offered = issuer.bursts.valid & ~halted & (open_bursts != most_open)
+        closed = Signal()
+        offered = issuer.bursts.valid & ~halted & ~closed
         m.d.comb += [
             self.requests.payload.address.eq(burst.address),
             self.requests.payload.beats_minus_one.eq(burst.beats_minus_one),
             self.requests.valid.eq(offered & ~burst.fill),
-            expected.input.payload.eq(burst),
+            *(
+                expected.input.payload[name].eq(value)
+                for name, value in begin_cut(burst, Load, configuration, DESTINATIONS).items()
+            ),
             expected.input.valid.eq(offered & (burst.fill | self.requests.ready)),
             issuer.bursts.ready.eq(expected.input.valid),
         ]
@@ -136,7 +140,11 @@ class LoadUnit(wiring.Component):
             pieces.ready.eq(takes),
             self.beats.ready.eq(pieces.valid & ~piece.fill & piece.ends_beat),
         ]
-        m.d.sync += open_bursts.eq(open_bursts + expected.input.valid - (takes & piece.ends_burst))
+        opens, ends = expected.input.valid, takes & piece.ends_burst
+        with m.If(opens & ~ends):
+            m.d.sync += [open_bursts.eq(open_bursts + 1), closed.eq(open_bursts == most_open - 1)]
+        with m.Elif(ends & ~opens):
+            m.d.sync += [open_bursts.eq(open_bursts - 1), closed.eq(0)]
         m.d.comb += in_flight.complete.eq(self._write(m, piece, takes))
 
         m.d.comb += [
@@ -146,11 +154,11 @@ class LoadUnit(wiring.Component):
         with m.If(takes & ~piece.fill):
             m.d.comb += self.moved_bytes.eq(piece.bytes_minus_one + 1)
 
-        with m.If(self.error == Error.NONE):
+        with m.If(~failed):
             with m.If(self.beats.valid & self.beats.ready & self.beats.payload.failed):
-                m.d.sync += self.error.eq(Error.MEMORY_RESPONSE)
+                m.d.sync += [failed.eq(1), self.error.eq(Error.MEMORY_RESPONSE)]
             with m.Elif(issuer.out_of_window):
-                m.d.sync += self.error.eq(Error.OUT_OF_WINDOW)
+                m.d.sync += [failed.eq(1), self.error.eq(Error.OUT_OF_WINDOW)]
         m.d.sync += Assert(
             ~(self.beats.valid & self.beats.ready) | (self.beats.payload.last == piece.ends_burst),
             "a burst has another length than requested",

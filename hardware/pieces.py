@@ -4,8 +4,9 @@ A piece lies in one row of a scratchpad and in one beat of the memory port.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -46,6 +47,74 @@ def piece_layout(
     return data.StructLayout(fields)
 
 
+def cut_layout(
+    family: type[Load] | type[Store], configuration: Configuration, memories: Sequence[Memory]
+) -> data.StructLayout:
+    """A burst as the cutter's registers hold it before the first piece.
+
+    `to_row` and `to_beat` count the bytes after the first one, up to the end of the row, and of the
+    beat or the burst. `beats_left` counts the beats after the first one, which is the only one if
+    `final`. The burst ends with byte `end_byte` of its last beat.
+    """
+    burst = burst_layout(family, configuration)
+    piece = piece_layout(family, configuration, memories)
+    fields = {
+        "code": burst["code"].shape,
+        "row": piece["row"].shape,
+        "to_row": piece["byte"].shape,
+        "beat_byte": piece["beat_byte"].shape,
+        "to_beat": burst["end_byte"].shape,
+        "end_byte": burst["end_byte"].shape,
+        "beats_left": burst["beats_minus_one"].shape,
+        "final": 1,
+        "last": 1,
+    }
+    if family is Load:
+        fields |= {"fill": 1, "value": burst["value"].shape}
+    return data.StructLayout(fields)
+
+
+def begin_cut(
+    burst: Any,
+    family: type[Load] | type[Store],
+    configuration: Configuration,
+    memories: Sequence[Memory],
+) -> dict[str, Value]:
+    """Return the fields of a burst's `cut_layout`, by name."""
+    bits = [_log2(configuration.row_bytes(memory)) for memory in memories]
+    row_end = _row_end(burst.code, configuration, memories)
+    bus_end = configuration.bus_bytes - 1
+    is_fill = burst.fill if family is Load else Const(0)
+    beat_end = _beat_end(is_fill, len(burst.end_byte), configuration)
+    first_byte = Mux(is_fill, 0, burst.address & bus_end)
+    final = burst.beats_minus_one == 0
+    fields = {
+        "code": burst.code,
+        "row": choose([burst.local >> count for count in bits], burst.code),
+        "to_row": row_end & ~burst.local,
+        "beat_byte": first_byte,
+        "to_beat": Mux(final, burst.end_byte, beat_end) - first_byte,
+        "end_byte": burst.end_byte,
+        "beats_left": burst.beats_minus_one,
+        "final": final,
+        "last": burst.last,
+    }
+    if family is Load:
+        fields |= {"fill": burst.fill, "value": burst.value}
+    return fields
+
+
+def _row_end(code: Value, configuration: Configuration, memories: Sequence[Memory]) -> Value:
+    """Return the last byte of a row of the memory."""
+    widest = _log2(max(configuration.row_bytes(memory) for memory in memories))
+    return choose([Const(configuration.row_bytes(m) - 1, widest) for m in memories], code)
+
+
+def _beat_end(is_fill: Value, bits: int, configuration: Configuration) -> Value:
+    """Return the last byte of a beat, which is a longer one in a fill."""
+    return Mux(is_fill, Const(-1, bits), Const(configuration.bus_bytes - 1, bits))
+
+
 class PieceCutter(wiring.Component):
     """Cut bursts into pieces, one piece per cycle without bubbles.
 
@@ -63,7 +132,8 @@ class PieceCutter(wiring.Component):
 
     Members
     -------
-    bursts : In(stream of burst_layout)
+    bursts : In(stream of cut_layout)
+        From `begin_cut`.
     pieces : Out(stream of piece_layout)
     """
 
@@ -79,7 +149,7 @@ class PieceCutter(wiring.Component):
         self.layout = piece_layout(family, configuration, memories)
         super().__init__(
             {
-                "bursts": In(stream.Signature(burst_layout(family, configuration))),
+                "bursts": In(stream.Signature(cut_layout(family, configuration, memories))),
                 "pieces": Out(stream.Signature(self.layout)),
             }
         )
@@ -95,17 +165,21 @@ class PieceCutter(wiring.Component):
         valid = Signal()
         code = Signal.like(burst.code, reset_less=True)
         row = Signal(self.layout["row"].shape, reset_less=True)
-        row_end = Signal(self.layout["byte"].shape, reset_less=True)
-        to_row = Signal.like(row_end)
-        beat_end = Signal.like(burst.end_byte)
-        end_byte = Signal.like(beat_end)
-        to_beat = Signal.like(beat_end)
+        to_row = Signal(self.layout["byte"].shape, reset_less=True)
+        end_byte = Signal.like(burst.end_byte, reset_less=True)
+        to_beat = Signal.like(end_byte, reset_less=True)
         beat_byte = Signal(self.layout["beat_byte"].shape, reset_less=True)
-        beats_left = Signal.like(burst.beats_minus_one, reset_less=True)
+        beats_left = Signal.like(burst.beats_left, reset_less=True)
         final = Signal(reset_less=True)
         last = Signal(reset_less=True)
         fill = Signal(reset_less=True)
         value = Signal(8, reset_less=True)
+        row_end = Signal.like(to_row)
+        beat_end = Signal.like(end_byte)
+        m.d.comb += [
+            row_end.eq(_row_end(code, self.configuration, self.memories)),
+            beat_end.eq(_beat_end(fill, len(end_byte), self.configuration)),
+        ]
 
         # The nearest end terminates the piece.
         bits = max(len(to_row), len(to_beat)) + 1
@@ -153,26 +227,16 @@ class PieceCutter(wiring.Component):
             if fills:
                 m.d.sync += [piece.fill.eq(fill), piece.value.eq(value)]
         with m.If(self.bursts.ready):
-            row_bits = [_log2(self.configuration.row_bytes(memory)) for memory in self.memories]
-            row_ends = [Const((1 << bits) - 1, len(row_end)) for bits in row_bits]
-            first_row_end = choose(row_ends, burst.code)
-            bus_end = self.configuration.bus_bytes - 1
-            is_fill = burst.fill if fills else Const(0)
-            first_beat_end = Mux(is_fill, (1 << len(beat_end)) - 1, bus_end)
-            first_byte = Mux(is_fill, 0, burst.address & bus_end)
-            ends_in_beat = burst.beats_minus_one == 0
             m.d.sync += [
                 valid.eq(self.bursts.valid),
                 code.eq(burst.code),
-                row.eq(choose([burst.local >> bits for bits in row_bits], burst.code)),
-                row_end.eq(first_row_end),
-                to_row.eq(first_row_end & ~burst.local),
-                beat_end.eq(first_beat_end),
+                row.eq(burst.row),
+                to_row.eq(burst.to_row),
+                beat_byte.eq(burst.beat_byte),
+                to_beat.eq(burst.to_beat),
                 end_byte.eq(burst.end_byte),
-                to_beat.eq(Mux(ends_in_beat, burst.end_byte, first_beat_end) - first_byte),
-                beat_byte.eq(first_byte),
-                beats_left.eq(burst.beats_minus_one),
-                final.eq(ends_in_beat),
+                beats_left.eq(burst.beats_left),
+                final.eq(burst.final),
                 last.eq(burst.last),
             ]
             if fills:

@@ -1,8 +1,8 @@
 """A queue between two streams."""
 
-from amaranth.hdl import Module, Shape, ShapeLike
-from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO, SyncFIFOBuffered
+from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal
+from amaranth.lib import memory, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
 
@@ -12,7 +12,7 @@ class Queue(wiring.Component):
     Latency one cycle, or two if `buffered`; one payload in and one out per cycle. `input` stalls
     only while `depth` payloads wait, regardless of `output` in that cycle, so no combinational path
     joins the ready signals. A buffered queue of two also stalls while a payload moves to its
-    output.
+    output. An unbuffered queue of two is a pair of registers; deeper ones are a memory.
 
     Parameters
     ----------
@@ -45,8 +45,17 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        kind = SyncFIFOBuffered if self.buffered else SyncFIFO
-        m.submodules.fifo = fifo = kind(width=Shape.cast(self.shape).width, depth=self.depth)
+        if self.buffered:
+            self._register_output(m)
+        elif self.depth == 2:
+            self._keep_in_registers(m)
+        else:
+            self._keep_in_memory(m)
+        return m
+
+    def _register_output(self, m: Module) -> None:
+        width = Shape.cast(self.shape).width
+        m.submodules.fifo = fifo = SyncFIFOBuffered(width=width, depth=self.depth)
         m.d.comb += [
             fifo.w_data.eq(self.input.payload),
             fifo.w_en.eq(self.input.valid),
@@ -56,4 +65,54 @@ class Queue(wiring.Component):
             fifo.r_en.eq(self.output.ready),
             self.level.eq(fifo.level),
         ]
-        return m
+
+    def _keep_in_registers(self, m: Module) -> None:
+        """Keep the older payload in the register at the output, the younger one behind it."""
+        width = Shape.cast(self.shape).width
+        first = Signal(width, reset_less=True)
+        second = Signal(width, reset_less=True)
+        one, both = Signal(), Signal()
+        enters = Signal()
+        m.d.comb += [
+            enters.eq(self.input.valid & ~both),
+            self.input.ready.eq(~both),
+            self.output.valid.eq(one),
+            self.output.payload.eq(first),
+            self.level.eq(one + both),
+        ]
+        with m.If(~one | self.output.ready):
+            m.d.sync += [one.eq(both | enters), both.eq(0)]
+            m.d.sync += first.eq(Mux(both, second, self.input.payload))
+        with m.Elif(enters):
+            m.d.sync += both.eq(1)
+        with m.If(~both):
+            m.d.sync += second.eq(self.input.payload)
+
+    def _keep_in_memory(self, m: Module) -> None:
+        width = Shape.cast(self.shape).width
+        m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
+        write, read = storage.write_port(), storage.read_port(domain="comb")
+        # Whether there is a payload, and no room, are registers of their own beside the level.
+        some, full = Signal(), Signal()
+        enters, leaves = Signal(), Signal()
+        m.d.comb += [
+            enters.eq(self.input.valid & ~full),
+            leaves.eq(self.output.ready & some),
+            write.en.eq(enters),
+            write.data.eq(self.input.payload),
+            self.input.ready.eq(~full),
+            self.output.payload.eq(read.data),
+            self.output.valid.eq(some),
+        ]
+        for port, moves in ((write, enters), (read, leaves)):
+            with m.If(moves):
+                end = port.addr == self.depth - 1
+                m.d.sync += port.addr.eq(Mux(end, 0, port.addr + 1))
+        with m.If(enters & ~leaves):
+            m.d.sync += [
+                self.level.eq(self.level + 1),
+                some.eq(1),
+                full.eq(self.level == self.depth - 1),
+            ]
+        with m.Elif(leaves & ~enters):
+            m.d.sync += [self.level.eq(self.level - 1), some.eq(self.level != 1), full.eq(0)]

@@ -1,11 +1,11 @@
 """Arbiter that shares the memory's read channels between FETCH and LOAD, burst by burst."""
 
-from amaranth.hdl import Assert, Module, Mux, Signal
+from amaranth.hdl import Assert, Module, Mux
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
-from ..isa.pipeline import FETCH_BURSTS
+from ..isa.pipeline import FETCH_BURSTS, REQUEST_REGISTERS
 from .axi import (
     RESPONSE_OKAY,
     assign_address,
@@ -20,8 +20,8 @@ class ReadArbiter(wiring.Component):
     """Forward read requests, FETCH first, and return beats to the client that asked.
 
     A request is at `memory` one cycle after it was accepted; one request per cycle while `arready`
-    is high. Beats pass without delay. LOAD may have `outstanding_bursts` requests in flight, FETCH
-    `FETCH_BURSTS`.
+    is high. Whether a request is accepted does not depend on `arready` in that cycle. Beats pass
+    without delay. LOAD may have `outstanding_bursts` requests in flight, FETCH `FETCH_BURSTS`.
 
     Members
     -------
@@ -49,31 +49,29 @@ class ReadArbiter(wiring.Component):
         m = Module()
         memory = self.memory
         owners_depth = self.configuration.outstanding_bursts + FETCH_BURSTS
-        m.submodules.owners = owners = Queue(1, owners_depth)
+        # The owner of a burst is a register, in time for its first beat: a burst is at `memory` in
+        # the cycle before.
+        m.submodules.owners = owners = Queue(1, owners_depth, buffered=True)
+        m.submodules.queue = queue = Queue(request_layout(self.configuration), REQUEST_REGISTERS)
 
-        request = Signal(request_layout(self.configuration), reset_less=True)
-        takes = Signal()
+        asks = self.fetch_requests.valid | self.load_requests.valid
         m.d.comb += [
-            takes.eq(~memory.arvalid | memory.arready),
-            self.fetch_requests.ready.eq(takes),
-            self.load_requests.ready.eq(takes & ~self.fetch_requests.valid),
-            owners.input.valid.eq((self.fetch_requests.valid | self.load_requests.valid) & takes),
+            self.fetch_requests.ready.eq(queue.input.ready),
+            self.load_requests.ready.eq(queue.input.ready & ~self.fetch_requests.valid),
+            owners.input.valid.eq(asks & queue.input.ready),
             owners.input.payload.eq(self.fetch_requests.valid),
-            assign_address(memory, "ar", request, self.configuration),
+            queue.input.valid.eq(asks),
+            queue.input.payload.eq(
+                Mux(
+                    self.fetch_requests.valid,
+                    self.fetch_requests.payload.as_value(),
+                    self.load_requests.payload.as_value(),
+                )
+            ),
+            memory.arvalid.eq(queue.output.valid),
+            queue.output.ready.eq(memory.arready),
+            assign_address(memory, "ar", queue.output.payload, self.configuration),
         ]
-        with m.If(memory.arready):
-            m.d.sync += memory.arvalid.eq(0)
-        with m.If(takes):
-            m.d.sync += [
-                memory.arvalid.eq(self.fetch_requests.valid | self.load_requests.valid),
-                request.eq(
-                    Mux(
-                        self.fetch_requests.valid,
-                        self.fetch_requests.payload.as_value(),
-                        self.load_requests.payload.as_value(),
-                    )
-                ),
-            ]
 
         for owner, beats in enumerate((self.load_beats, self.fetch_beats)):
             mine = owners.output.valid & (owners.output.payload == owner)

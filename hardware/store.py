@@ -17,10 +17,10 @@ from .axi import (
     write_port,
 )
 from .beat_packer import BeatPacker, read_client
-from .bursts import BurstIssuer, burst_layout
+from .bursts import BurstIssuer
 from .in_flight import InFlight
 from .layouts import command_layout
-from .pieces import PieceCutter
+from .pieces import PieceCutter, begin_cut, cut_layout
 from .queue import Queue
 
 
@@ -80,7 +80,7 @@ class StoreUnit(wiring.Component):
         configuration, memory = self.configuration, self.memory
         limit = configuration.outstanding_bursts
         m.submodules.issuer = issuer = BurstIssuer(Store, configuration)
-        m.submodules.pending = pending = Queue(burst_layout(Store, configuration), limit)
+        m.submodules.pending = pending = Queue(cut_layout(Store, configuration, SOURCES), limit)
         m.submodules.cutter = cutter = PieceCutter(Store, configuration, SOURCES)
         m.submodules.packer = packer = BeatPacker(configuration)
         m.submodules.unanswered = unanswered = Queue(1, limit)
@@ -91,9 +91,9 @@ class StoreUnit(wiring.Component):
         wiring.connect(m, wiring.flipped(self.acc), packer.acc)
         wiring.connect(m, in_flight.retired, wiring.flipped(self.retired))
 
-        halted = Signal()
+        halted, failed = Signal(), Signal()
         m.d.comb += [
-            halted.eq(self.stop | (self.error != Error.NONE)),
+            halted.eq(self.stop | failed),
             in_flight.freeze.eq(halted),
             issuer.data_base.eq(self.data_base),
             issuer.data_bytes.eq(self.data_bytes),
@@ -116,7 +116,10 @@ class StoreUnit(wiring.Component):
                 & unanswered.input.ready
             ),
             issuer.bursts.ready.eq(sends),
-            pending.input.payload.eq(burst),
+            *(
+                pending.input.payload[name].eq(value)
+                for name, value in begin_cut(burst, Store, configuration, SOURCES).items()
+            ),
             pending.input.valid.eq(sends),
             unanswered.input.payload.eq(burst.last),
             unanswered.input.valid.eq(sends),
@@ -152,11 +155,11 @@ class StoreUnit(wiring.Component):
         with m.If(takes):
             m.d.comb += self.moved_bytes.eq(cutter.pieces.payload.bytes_minus_one + 1)
 
-        with m.If(self.error == Error.NONE):
+        with m.If(~failed):
             with m.If(memory.bvalid & (memory.bresp != RESPONSE_OKAY)):
-                m.d.sync += self.error.eq(Error.MEMORY_RESPONSE)
+                m.d.sync += [failed.eq(1), self.error.eq(Error.MEMORY_RESPONSE)]
             with m.Elif(issuer.out_of_window):
-                m.d.sync += self.error.eq(Error.OUT_OF_WINDOW)
+                m.d.sync += [failed.eq(1), self.error.eq(Error.OUT_OF_WINDOW)]
         m.d.sync += Assert(
             ~memory.bvalid | unanswered.output.valid, "a write response without a request"
         )

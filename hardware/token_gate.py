@@ -38,9 +38,10 @@ def state_signature(configuration: Configuration) -> wiring.Signature:
 class TokenGate(wiring.Component):
     """Hold a unit's instructions until their tokens are available; signal in program order.
 
-    An instruction can start two cycles after it entered, and two cycles after the instruction
-    before it. At most one instruction retires per cycle. A SYNC completes when it starts. Like
-    every instruction, it retires and signals after all instructions before it.
+    An instruction can start three cycles after it entered, two cycles after its last token was
+    given, and `START_CYCLES` after the instruction before it. At most one instruction retires per
+    cycle. A SYNC completes when it starts. Like every instruction, it retires and signals after all
+    instructions before it.
 
     Parameters
     ----------
@@ -98,16 +99,19 @@ class TokenGate(wiring.Component):
         m.submodules.started_queue = begun = Queue(entry, self.in_flight)
         wiring.connect(m, wiring.flipped(self.instructions), queue.input)
 
-        # An instruction leaves the queue in the cycle after its start, so that a start moves only a
-        # few registers.
+        # An instruction is `startable` in the cycle after its tokens are available: nothing but
+        # its start takes them away. It leaves the queue in the cycle after its start, so that a
+        # start moves only a few registers.
         head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
         present = Signal()
         leaves = Signal()
-        m.d.sync += leaves.eq(self.started)
+        m.d.sync += [
+            leaves.eq(self.started),
+            startable.eq(present & ~missing.any() & begun.input.ready & ~self.started),
+        ]
         m.d.comb += [
             present.eq(queue.output.valid & ~leaves),
             missing.eq(head.wait & ~self.available),
-            startable.eq(present & ~missing.any() & begun.input.ready),
             self.commands.payload.eq(head.command),
             self.commands.valid.eq(startable & ~head.is_sync),
             self.started.eq(startable & (head.is_sync | self.commands.ready)),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigurationError, did_you_mean
 from .configuration_rules import coupled_defaults, fitted, rules
-from .parameters import Parameter, parameter
+from .parameters import Parameter, choice, parameter
 from .vector_operations import OPERATIONS, Operation, operations_with
 
 CONTRACT_VERSION = 2
@@ -174,6 +174,11 @@ class Configuration:
         64,
         follows="at most lanes_in",
         coupled=True,
+    )
+    counters: str = choice(
+        "all",
+        "performance counters: all; cycles, dispatches and busy units only; or none",
+        ("all", "basic", "none"),
     )
     extra_operations: tuple[str, ...] = ()
 

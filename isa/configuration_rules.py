@@ -61,13 +61,19 @@ def rules(machine: "Configuration") -> Iterator[tuple[bool, str]]:
     for field in fields(machine):
         if not field.metadata:
             continue
-        value, least = getattr(machine, field.name), min(1, field.metadata["parameter"].low)
+        about, value = field.metadata["parameter"], getattr(machine, field.name)
+        if about.choices:
+            if value not in about.choices:
+                yield False, f"`{field.name}` must be {about.legal}, not {value!r}"
+                return
+            continue
+        least = min(1, about.low)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             kind = "positive whole number" if least else "whole number, 0 or more"
             yield False, f"`{field.name}` must be a {kind}, not {value!r}"
             return
     for field in fields(machine):
-        if not field.metadata:
+        if not field.metadata or field.metadata["parameter"].choices:
             continue
         about, value = field.metadata["parameter"], getattr(machine, field.name)
         kind = "a power of two from" if about.power_of_two else "from"

@@ -245,8 +245,10 @@ def _registers() -> Iterator[str]:
         f"""
         32-bit registers over AXI4-Lite, {REGISTER_SPACE_BYTES} bytes. Writing 1 to `CONTROL`
         starts the program at `PROGRAM_BASE`; a second start is ignored while busy. Each start
-        clears the performance counters. A program carries the hash of its configuration; a driver
-        rejects the program if `CONFIGURATION` holds another hash.
+        clears the performance counters. Registers of counters that the parameter `counters` leaves
+        out read zero: `basic` keeps the cycles, `FETCHED` and the `BUSY` of each unit. A program
+        carries the hash of its configuration; a driver rejects the program if `CONFIGURATION` holds
+        another hash.
         """
     )
     yield from table(

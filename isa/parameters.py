@@ -18,23 +18,28 @@ class Parameter:
     default
         Value if omitted.
     low, high
-        Least and greatest value.
+        Least and greatest value; both 0 for a choice.
     power_of_two
         Whether it must be a power of two.
     follows
         Further limits from other parameters, in words; empty if there are none.
+    choices
+        Legal values of a parameter that is a word; empty for a number.
     """
 
     meaning: str
-    default: int
+    default: int | str
     low: int
     high: int
     power_of_two: bool
     follows: str
+    choices: tuple[str, ...] = ()
 
     @property
     def legal(self) -> str:
         """The legal values in words, such as `power of two, 2 to 64`."""
+        if self.choices:
+            return f"{', '.join(self.choices[:-1])} or {self.choices[-1]}"
         kind = "power of two, " if self.power_of_two else ""
         return f"{kind}{self.low} to {self.high}" + (f", {self.follows}" if self.follows else "")
 
@@ -58,3 +63,9 @@ def parameter(
     """
     about = Parameter(meaning, default, low, high, power_of_two, follows)
     return field(default=None if coupled else default, metadata={"parameter": about})
+
+
+def choice(default: str, meaning: str, choices: tuple[str, ...]) -> Any:
+    """A dataclass field for a parameter that is one of a few words."""
+    about = Parameter(meaning, default, 0, 0, power_of_two=False, follows="", choices=choices)
+    return field(default=default, metadata={"parameter": about})

@@ -61,13 +61,30 @@ FETCH_START_CYCLES = _constant(
 FETCH_BUFFERED_WORDS = _constant(
     "FETCH_BUFFERED_WORDS", 4, "instructions", "FETCH", "that its buffer holds at least"
 )
+FETCH_REQUEST_CYCLES = _constant(
+    "FETCH_REQUEST_CYCLES",
+    3,
+    "cycles",
+    "FETCH",
+    "from the event that allows a request to the request",
+)
 FETCH_BURSTS = _constant("FETCH_BURSTS", 4, "bursts", "FETCH", "in flight at most")
 
 # Queues ------------------------------------------------------------------------------------------
 
+LEAVING_CYCLES = _constant(
+    "LEAVING_CYCLES", 1, "cycles", "queues", "from an instruction's start to its leaving the queue"
+)
+READY_CYCLES = _constant(
+    "READY_CYCLES",
+    1,
+    "cycles",
+    "queues",
+    "from an instruction at the head of its queue, with its tokens there, to its earliest start",
+)
 START_CYCLES = _constant(
     "START_CYCLES",
-    2,
+    LEAVING_CYCLES + 1 + READY_CYCLES,
     "cycles",
     "queues",
     "minimum from the start of one instruction of a unit to that of the next",
@@ -176,6 +193,13 @@ PLACING_CYCLES = _constant(
     "cycles",
     "LOAD",
     "from taking a piece to writing it; a LOAD is complete with its last write",
+)
+REQUEST_REGISTERS = _constant(
+    "REQUEST_REGISTERS",
+    2,
+    "bursts",
+    "memory port",
+    "that the registers in front of the read addresses hold",
 )
 READ_BUFFER_BEATS = _constant(
     "READ_BUFFER_BEATS", 2, "beats", "memory port", "that the read buffer holds"

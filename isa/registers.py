@@ -45,6 +45,15 @@ UNIT_COUNTERS = (
 )
 """Performance counters per unit; `wait0..2` count cycles waiting for the peers in their order."""
 
+BASIC_COUNTERS = ("busy",)
+"""Those of them that a machine with `counters` = basic has."""
+
+TRANSFER_COUNTERS = ("memory", "bytes")
+"""Counters of LOAD and STORE only; in other units they are always zero."""
+
+RUN_COUNTERS = ("FETCHED", "CYCLES_LOW", "CYCLES_HIGH")
+"""Registers that count and belong to no unit."""
+
 _CONTROL = (
     ("ID", False, f"`0x{MAGIC:08X}`"),
     ("VERSION", False, "contract version"),
@@ -88,6 +97,29 @@ def _register_map() -> tuple[Register, ...]:
             name = f"{unit.name}_{counter.upper()}"
             registers.append(Register(name, offset, False, text))
     return tuple(sorted(registers, key=lambda register: register.offset))
+
+
+def unit_counters(counters: str) -> tuple[str, ...]:
+    """Performance counters per unit that exist, in the order of the contract.
+
+    Parameters
+    ----------
+    counters
+        The parameter of the configuration.
+    """
+    return {"all": UNIT_COUNTERS, "basic": BASIC_COUNTERS, "none": ()}[counters]
+
+
+def counter_registers(counters: str) -> tuple[str, ...]:
+    """Registers of all performance counters that exist.
+
+    Parameters
+    ----------
+    counters
+        The parameter of the configuration.
+    """
+    units = (f"{unit.name}_{name.upper()}" for unit in Unit for name in unit_counters(counters))
+    return (*units, *(RUN_COUNTERS if counters != "none" else ()))
 
 
 def counter_text(unit: Unit, counter: str) -> str:

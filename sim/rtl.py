@@ -18,7 +18,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.configuration_rules import PAGE_BYTES
 from ..isa.encoding import word_bytes
 from ..isa.instructions import Halt, Instruction, Sync, Unit
-from ..isa.registers import OFFSETS, UNIT_COUNTERS, Error
+from ..isa.registers import OFFSETS, Error, counter_registers
 from .cache import keep_text
 from .explain_hang import explain_hang
 from .hardware_sources import hardware_sources
@@ -30,6 +30,9 @@ from .verilate import build_library, runtime_in_background
 
 TOP = "core"
 """Top module of the generated Verilog."""
+
+INTERRUPT_CYCLES = 3
+"""From the write of the start bit to FETCH's start, and from done to the interrupt's detection."""
 
 SLICE_CYCLES = 4_000_000
 """Cycles between two checks for an interrupt by the user: a few seconds."""
@@ -221,8 +224,8 @@ class RtlCore:
         for register, value in bases.items():
             harness.write(register, value)
         harness.start()
-        self._finish(program)
-        return self._collect()
+        done = self._finish(program)
+        return self._collect(done)
 
     def _place(self, program_bytes: int, data_bytes: int) -> dict[str, int]:
         """Program and data in main memory, each with its first page to itself."""
@@ -242,7 +245,8 @@ class RtlCore:
             "DATA_BYTES": data_bytes,
         }
 
-    def _finish(self, program: Sequence[Instruction]) -> None:
+    def _finish(self, program: Sequence[Instruction]) -> int:
+        """Run until the end; return the cycle of the interrupt."""
         silence = self._silence_cycles(program)
         harness = self.harness
         while True:
@@ -262,9 +266,11 @@ class RtlCore:
                     f"rtl: not done after `max_cycles` = {self.max_cycles} cycles; "
                     f"{self._explain(program)}"
                 )
+        done = harness.cycles
         status = harness.read("STATUS")
         if status & ERROR:
             raise DeviceError(self._describe_error(status, program))
+        return done
 
     def _silence_cycles(self, program: Sequence[Instruction]) -> int:
         """Maximum cycles between two events of a core that works."""
@@ -291,22 +297,30 @@ class RtlCore:
     def _describe_error(self, status: int, program: Sequence[Instruction]) -> str:
         code = status >> 4 & 15
         name = Error(code).name if code in tuple(Error) else str(code)
-        fetched = self.harness.read("FETCHED")
         size = word_bytes(self.configuration)
         return (
-            f"rtl: the core stopped with error `{name}` after {self.harness.cycles} cycles and "
-            f"{fetched} of {len(program) or '?'} instructions dispatched (words of {size} bytes); "
-            "check the program with the static checker"
+            f"rtl: the core stopped with error `{name}` after {self.harness.cycles} cycles"
+            f"{self._dispatched(program)} (words of {size} bytes); check the program with the "
+            "static checker"
         )
 
-    def _collect(self) -> RtlRun:
+    def _dispatched(self, program: Sequence[Instruction]) -> str:
+        if "FETCHED" not in counter_registers(self.configuration.counters):
+            return ""
+        count = self.harness.read("FETCHED")
+        return f" and {count} of {len(program) or '?'} instructions dispatched"
+
+    def _collect(self, done: int) -> RtlRun:
         harness = self.harness
-        names = [f"{unit.name}_{counter.upper()}" for unit in Unit for counter in UNIT_COUNTERS]
-        counters = {name: harness.read(name) for name in [*names, "FETCHED"]}
-        cycles = harness.read("CYCLES_LOW") | harness.read("CYCLES_HIGH") << 32
+        values = {
+            name: harness.read(name) for name in counter_registers(self.configuration.counters)
+        }
+        # A machine without counters is timed from outside.
+        low = values.pop("CYCLES_LOW", done - INTERRUPT_CYCLES)
+        cycles = low | values.pop("CYCLES_HIGH", 0) << 32
         return RtlRun(
             cycles,
-            counters,
+            values,
             {unit: harness.events(unit, retirements=False) for unit in Unit},
             {unit: harness.events(unit, retirements=True) for unit in Unit},
         )

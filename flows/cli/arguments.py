@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...compiler.options import DEFAULT_OPTIONS
 from ...errors import UsageError
-from ...isa.configuration import DEFAULT, Configuration, load_configuration
+from ...isa.configuration import DEFAULT, PARAMETERS, Configuration, load_configuration
 from ...sim.toolchain import find_compiler, find_verilator
 from ..execution.compile_cache import CompileCache
 from .calibration_options import CalibrationOptions, refuse_calibration
@@ -71,9 +71,13 @@ def changed(configuration: Configuration, changes: list[str]) -> Configuration:
     """
     if not changes:
         return configuration
-    values: dict[str, int] = {}
+    values: dict[str, int | str] = {}
     for change in changes:
         name, _, text = change.partition("=")
+        about = PARAMETERS.get(name.strip())
+        if about is not None and about.choices:
+            values[name.strip()] = text.strip()
+            continue
         try:
             values[name.strip()] = int(text, 0)
         except ValueError:

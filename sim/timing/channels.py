@@ -4,7 +4,12 @@ All times are cycles. A registered event is visible in the next cycle. The names
 (ARM IHI 0022): AR and R for reads, AW, W and B for writes.
 """
 
-from ...isa.pipeline import PACKING_CYCLES, QUEUED_BEATS, READ_BUFFER_BEATS
+from ...isa.pipeline import (
+    PACKING_CYCLES,
+    QUEUED_BEATS,
+    READ_BUFFER_BEATS,
+    REQUEST_REGISTERS,
+)
 from ..memory_model import WRITE_BUFFER_BEATS, MemoryModel
 
 
@@ -30,18 +35,20 @@ class Bandwidth:
 
 
 class ReadChannel:
-    """AR and R, with the arbiter's output register and the core's read buffer.
+    """AR and R, with the registers behind the arbiter and the core's read buffer.
 
-    The arbiter grants a burst, AR offers it in the next cycle, and its beats follow those of all
-    earlier bursts.
+    The arbiter grants a burst when these registers have room, AR offers it in the next cycle, and
+    its beats follow those of all earlier bursts.
     """
 
     def __init__(self, memory: MemoryModel) -> None:
         self.latency = memory.latency_cycles
         self.outstanding = memory.outstanding_bursts
         self.bandwidth = Bandwidth(memory)
-        self.accepted = -1
-        """Cycle of the last handshake on AR."""
+        self.accepted = [-1] * REQUEST_REGISTERS
+        """Cycles of the last handshakes on AR."""
+        self.granted = -1
+        """Cycle of the last grant."""
         self.ends: list[int] = []
         """Per burst, the handshake of its last beat on R."""
         self.handshake = -1
@@ -49,12 +56,18 @@ class ReadChannel:
         self.taken = [-1] * READ_BUFFER_BEATS
         """Cycles in which the last beats left the read buffer."""
 
+    @property
+    def room(self) -> int:
+        """First cycle in which the arbiter can grant a burst."""
+        return max(self.accepted[0], self.granted) + 1
+
     def grant(self, cycle: int) -> int:
-        """Grant a burst in a cycle not before `accepted`; return when its data may begin."""
-        accepted = max(cycle + 1, self.accepted + 1)
+        """Grant a burst in a cycle not before `room`; return when its data may begin."""
+        self.granted = cycle
+        accepted = max(cycle, self.accepted[-1]) + 1
         if len(self.ends) >= self.outstanding:
             accepted = max(accepted, self.ends[-self.outstanding] + 1)
-        self.accepted = accepted
+        self.accepted = [*self.accepted[1:], accepted]
         return accepted + self.latency
 
     def deliver(self, ready: int) -> int:

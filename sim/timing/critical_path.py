@@ -11,7 +11,7 @@ import numpy as np
 
 from ...isa.durations import tile_cycles
 from ...isa.instructions import Unit
-from ...isa.pipeline import GEMM_REVISIT_STEPS
+from ...isa.pipeline import GEMM_REVISIT_STEPS, LEAVING_CYCLES, READY_CYCLES
 from .stalls import Wait
 from .timing import Timing
 from .transfers import COLUMNS
@@ -157,22 +157,24 @@ class _PathWalk:
 
     def _ready(self, index: int) -> tuple[str, int]:
         ready = self.times["ready"][index]
-        if ready > self.times["valid"][index]:
+        if ready > self.times["valid"][index] + READY_CYCLES:
             for giver in self.links.givers[index].tolist():
-                if giver != START and ready == self.retired[giver] + 1:
+                if giver != START and ready == self.retired[giver] + 1 + READY_CYCLES:
                     self._step(index, Wait.FILL, self.retired[giver])
                     return "retired", giver
             unit = self.links.of_unit(Unit(int(self.links.unit[index])))
             for other in unit[unit < index][::-1].tolist():
-                if ready == self.retired[other] + 1:
+                if ready == self.retired[other] + 1 + READY_CYCLES:
                     self._step(index, Wait.FILL, self.retired[other])
                     return "retired", other
+        self._step(index, Wait.FILL, self.times["valid"][index])
         return "valid", index
 
     def _valid(self, index: int) -> tuple[str, int]:
         before = int(self.links.before[index])
         started = self.times["start"][before] if before != START else START
-        if self.times["valid"][index] == started + 1 > self.times["entered"][index] + 2:
+        moved = started + LEAVING_CYCLES
+        if self.times["valid"][index] == moved + 1 > self.times["entered"][index] + 2:
             self._step(index, Wait.FILL, started)
             return "start", before
         self._step(index, Wait.FILL, self.times["entered"][index])

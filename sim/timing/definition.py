@@ -17,8 +17,9 @@ from ...isa.pipeline import (
     FETCH_START_CYCLES,
     GEMM_REVISIT_STEPS,
     GEMMS_IN_FLIGHT,
+    LEAVING_CYCLES,
     PLACING_CYCLES,
-    START_CYCLES,
+    READY_CYCLES,
     VECTORS_IN_FLIGHT,
 )
 from ..memory_model import MemoryModel
@@ -120,7 +121,7 @@ class Model:
         if len(entries) < depth:
             return 0
         if depth == 1:
-            return self.start(entries[-1]) + START_CYCLES
+            return self.start(entries[-1]) + LEAVING_CYCLES + 1
         return self._moved(entries[1 - depth]) + 1
 
     def _moved(self, entry: Entry) -> int:
@@ -128,7 +129,7 @@ class Model:
         if not entry.place:
             return entry.entered + 1
         before = self.start(self.entries[entry.unit][entry.place - 1])
-        return max(entry.entered + 1, before + START_CYCLES - 1)
+        return max(entry.entered + 1, before + LEAVING_CYCLES)
 
     # Starts and retirements --------------------------------------------------------------------
 
@@ -157,7 +158,7 @@ class Model:
             ready = max(ready, self.retire(entries[entry.place - self.remembered]) + 1)
         for giver in entry.waits:
             ready = max(ready, self.retire(giver) + 1)
-        entry.ready = ready
+        entry.ready = ready = ready + READY_CYCLES
         instruction = entry.instruction
         if isinstance(instruction, Gemm):
             self._start_gemm(entry, instruction)
@@ -222,7 +223,7 @@ class Model:
         self.reads.end_burst()
 
     def _fetch_grant(self) -> int:
-        return max(self.fetch.request(), self.reads.accepted)
+        return max(self.fetch.request(), self.reads.room)
 
     def _load_grant(self, burst: Burst) -> int:
         """Cycle in which LOAD's next burst is sent if FETCH does not come first."""
@@ -230,7 +231,7 @@ class Model:
         ready = max(burst.queued, load.sent[-1] if load.sent else 0) + 1
         if len(self.load_ends) >= most:
             ready = max(ready, self.load_ends[-most] + 1)
-        return ready if burst.fill else max(ready, self.reads.accepted)
+        return ready if burst.fill else max(ready, self.reads.room)
 
     def _read(self) -> None:
         """Send LOAD's next burst, after all that FETCH requests no later."""

@@ -90,7 +90,7 @@ private:
                 arrives = arrived[shifted_beats];
             }
             Cycle begin = std::max(arrives, last_shift) + 1;
-            if (left == setting.word_beats) begin = std::max(begin, dispatched);
+            if (left == setting.word_beats) begin = std::max(begin, dispatched + 1);
             last_shift = begin + beats - 1;
             shifted_beats += beats, left -= beats;
             if (RATE == Rate::LIMITED || beats == to_burst) shifted.push(last_shift);
@@ -104,14 +104,14 @@ private:
         const auto depth = std::int32_t(setting.queue_depth);
         if (count < depth) return 0;
         const auto &order = program.of_unit[unit];
-        if (depth == 1) return start(order[count - 1]) + START_CYCLES;
+        if (depth == 1) return start(order[count - 1]) + LEAVING_CYCLES + 1;
         return moved(unit, count - depth + 1) + 1;
     }
 
     // When an instruction moves from the queue's memory to the register at its output.
     Cycle moved(int unit, std::int32_t place) {
         const auto &order = program.of_unit[unit];
-        const Cycle before = place ? start(order[place - 1]) + START_CYCLES - 1 : 0;
+        const Cycle before = place ? start(order[place - 1]) + LEAVING_CYCLES : 0;
         return std::max(times[order[place]].entered + 1, before);
     }
 
@@ -145,7 +145,7 @@ private:
             ready = std::max(ready, retire(order[op.place - setting.remembered]) + 1);
         for (std::int32_t giver : op.giver)
             if (giver >= 0) ready = std::max(ready, retire(giver) + 1);
-        time.ready = time.start = ready;
+        time.ready = time.start = ready += READY_CYCLES;
         switch (op.kind) {
             case LOADS: time.start = std::max(ready, load.free(index)); break;
             case STORES: time.start = std::max(ready, store.free(index)); break;
@@ -207,12 +207,12 @@ private:
         const Cycle needed = requested - (setting.fetch_buffer_beats - setting.fetch_burst_beats);
         fetch_ready = NEVER;
         if (!fetch_left || needed > shifted_beats) return;
-        Cycle ready = std::max(fetch_granted + 1, fetch_ends.after(FETCH_BURSTS));
+        Cycle ready = std::max(fetch_granted, fetch_ends.after(FETCH_BURSTS) - 1);
         if (needed > 0) {
             const Cycle per = RATE == Rate::FULL ? setting.fetch_burst_beats : 1;
-            ready = std::max(ready, shifted[needed / per - 1] + 1);
+            ready = std::max(ready, shifted[needed / per - 1]);
         }
-        fetch_ready = ready + 1;
+        fetch_ready = ready + FETCH_REQUEST_CYCLES;
     }
 
     Cycle load_ready(const Burst &burst) const {
@@ -222,8 +222,7 @@ private:
 
     // Grant a burst; the first cycle in which its data may be offered.
     Cycle grant(Cycle cycle) {
-        port.accepted = std::max(std::max(cycle, port.accepted) + 1,
-                                 read_ends.after(setting.memory_outstanding));
+        port.grant(cycle, read_ends.after(setting.memory_outstanding));
         return port.accepted + setting.latency;
     }
 
@@ -239,11 +238,11 @@ private:
             if constexpr (RATE == Rate::FULL) read_train();
             const Burst *burst = load.head();
             if (!burst) break;
-            const Cycle ready = load_ready(*burst), cycle = std::max(fetch_ready, port.accepted);
-            if ((burst->fill ? ready : std::max(ready, port.accepted)) >= cycle) break;
+            const Cycle ready = load_ready(*burst), cycle = std::max(fetch_ready, port.room);
+            if ((burst->fill ? ready : std::max(ready, port.room)) >= cycle) break;
             read();
         }
-        const Cycle cycle = std::max(fetch_ready, port.accepted);
+        const Cycle cycle = std::max(fetch_ready, port.room);
         const Cycle beats = std::min(fetch_left, setting.fetch_burst_beats);
         fetch_left -= beats, requested += beats, fetch_granted = cycle;
         const Cycle ready = grant(cycle);
@@ -268,8 +267,8 @@ private:
         Times &time = times[burst.command];
         Cycle cycle = load_ready(burst);
         if (!burst.fill) {
-            while (fetch_ready <= std::max(cycle, port.accepted)) fetch();
-            cycle = std::max(cycle, port.accepted);
+            while (fetch_ready <= std::max(cycle, port.room)) fetch();
+            cycle = std::max(cycle, port.room);
         }
         load.sent.push(cycle);
         Cycle entered = port.next_loaded(cycle), first = entered + 1;
@@ -325,7 +324,7 @@ private:
             if (!cursor.rest) cursor.next_run(), left_nest = queued;
             const Cycle enters = std::max(std::max(queued, left_nest), older) + 1;
             Cycle cycle = std::max(std::max(enters, last) + 1, ends.after(outstanding));
-            if (!fill) cycle = std::max(cycle, reads.accepted);
+            if (!fill) cycle = std::max(cycle, reads.room);
             if (!fill && fetches <= cycle) break;
             queued = enters, older = last, last = cycle, ++sent;
             shape.see(cursor.cut());
@@ -334,7 +333,7 @@ private:
             if (fill) {
                 reads.take_fill(shape, entered);
             } else {
-                reads.accepted = std::max(cycle + 1, ended.after(most));
+                reads.grant(cycle, ended.after(most));
                 begins = reads.take_burst(shape, reads.accepted + latency, entered);
                 starved += begins - (entered + 1);
                 ended.push(reads.handshake);

@@ -3,7 +3,7 @@
 from ...isa.configuration import Configuration
 from ...isa.durations import fetch_beats
 from ...isa.encoding import word_bytes
-from ...isa.pipeline import FETCH_BURSTS, FETCH_START_CYCLES
+from ...isa.pipeline import FETCH_BURSTS, FETCH_REQUEST_CYCLES, FETCH_START_CYCLES
 from .transfers import NEVER
 
 
@@ -36,12 +36,12 @@ class Fetch:
         needed = self.requested - (self.buffer_beats - self.burst_beats)
         if not self.left or needed > len(self.shifted):
             return NEVER
-        ready = self.granted[-1] + 1 if self.granted else FETCH_START_CYCLES + 1
+        ready = self.granted[-1] if self.granted else FETCH_START_CYCLES
         if len(self.ends) >= FETCH_BURSTS:
-            ready = max(ready, self.ends[-FETCH_BURSTS] + 1)
+            ready = max(ready, self.ends[-FETCH_BURSTS])
         if needed > 0:
-            ready = max(ready, self.shifted[needed - 1] + 1)
-        return ready + 1
+            ready = max(ready, self.shifted[needed - 1])
+        return ready + FETCH_REQUEST_CYCLES
 
     def grant(self, cycle: int) -> int:
         """Take the request; return its number of beats."""
@@ -61,4 +61,4 @@ class Fetch:
         """
         number = len(self.shifted)
         cycle = max(self.arrived[number] + 1, self.shifted[-1] + 1 if number else 0)
-        self.shifted.append(max(cycle, dispatched if number % self.word_beats == 0 else 0))
+        self.shifted.append(max(cycle, dispatched + 1 if number % self.word_beats == 0 else 0))

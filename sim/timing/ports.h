@@ -176,12 +176,21 @@ struct Burst {
 
 // The read channel and LOAD's cutter behind it.
 struct ReadPort {
-    Cycle accepted = -1, handshake = -1;    // the last ones on AR and on R
+    Cycle room = 0, accepted = -1;   // when AR's registers have room; the last handshake on AR
+    Cycle handshake = -1;            // the last one on R
     Cycle beat_before = -1, last_beat = -1;  // when the last beats left the read buffer
     Cycle loaded = -1, taken = -1;  // when a piece entered the cutter's output, and was taken
 
     // When the next burst's first piece can enter the cutter's output register.
     Cycle next_loaded(Cycle sent) const { return std::max(std::max(sent + 1, loaded) + 1, taken); }
+
+    static_assert(REQUEST_REGISTERS == 2, "`room` follows the last burst but one");
+
+    // Grant a burst; AR takes it in the first cycle from `after` on in which it can.
+    void grant(Cycle cycle, Cycle after) {
+        room = std::max(accepted, cycle) + 1;
+        accepted = std::max(room, after);
+    }
 
     void take_beat(Cycle cycle) { beat_before = last_beat, last_beat = cycle; }
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...errors import ToolError
 from ...isa.configuration import Configuration
 from ...isa.instructions import Instruction, Unit, peers
-from ...isa.registers import UNIT_COUNTERS
+from ...isa.registers import counter_registers, unit_counters
 from ..memory_model import MemoryModel
 from ..toolchain import progress
 from .definition import Model
@@ -56,13 +56,18 @@ class Timing:
 
     @cached_property
     def counters(self) -> dict[str, int]:
-        """Every performance counter by register name, including `FETCHED`, as the RTL counts."""
+        """Every performance counter that the machine has, as the RTL counts, by register name.
+
+        `FETCHED` is one of them; the cycles, which are `cycles`, are not.
+        """
         counters = {}
+        kept = self.configuration.counters
         for unit in Unit:
             values = self._unit_counters(unit)
-            for name in UNIT_COUNTERS:
+            for name in unit_counters(kept):
                 counters[f"{unit.name}_{name.upper()}"] = values[name]
-        counters["FETCHED"] = int(np.count_nonzero(self.links.unit >= 0))
+        if "FETCHED" in counter_registers(kept):
+            counters["FETCHED"] = int(np.count_nonzero(self.links.unit >= 0))
         return counters
 
     def _unit_counters(self, unit: Unit) -> dict[str, int]:

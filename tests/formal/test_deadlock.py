@@ -19,7 +19,7 @@ from .prove import unrolled
 
 SMALL = replace(PRESETS["tiny"], name="one place in each queue", queue_depth=1)
 IN_FLIGHT = 1
-SETTLES = 2
+SETTLES = 3
 """Cycles for which an instruction can pass through a queue while nothing else moves."""
 
 
@@ -43,7 +43,7 @@ class MachineBench(ProofBench):
         instruction = offered.payload
         m.d.comb += [
             offered.valid.eq(self.any(m, "offered")),
-            instruction.unit.eq(self.any(m, "unit", 2)),
+            instruction.units.eq(self.any(m, "units", len(Unit))),
             instruction.is_sync.eq(self.any(m, "is_sync")),
             instruction.wait.eq(self.any(m, "wait", 3)),
             instruction.signal.eq(self.any(m, "signal", 3)),
@@ -89,7 +89,7 @@ class MachineBench(ProofBench):
     def keep_offer(self, m: Module, offered) -> None:
         """Assume that an instruction stays offered until it is taken, as FETCH does."""
         payload = offered.payload
-        now = [payload.unit, payload.is_sync, payload.wait, payload.signal]
+        now = [payload.units, payload.is_sync, payload.wait, payload.signal]
         waiting = Signal()
         m.d.sync += waiting.eq(offered.valid & ~offered.ready)
         self.assume(m, ~waiting | offered.valid)
@@ -97,7 +97,7 @@ class MachineBench(ProofBench):
             before = Signal(len(value), name=f"offer_{index}")
             m.d.sync += before.eq(value)
             self.assume(m, ~waiting | (value == before))
-        self.assume(m, payload.unit < len(self.units))
+        self.assume(m, reduce(or_, (payload.units == 1 << unit for unit in self.units)))
 
     def check(self, m: Module, offered) -> None:
         """Assume the checker's rules for the token counts in program order."""
@@ -107,8 +107,8 @@ class MachineBench(ProofBench):
         for giver in Unit:
             for bit, taker in enumerate(peers(giver)):
                 back = peers(taker).index(giver)
-                gives = (payload.unit == giver) & payload.signal[bit]
-                waits = (payload.unit == taker) & payload.wait[back]
+                gives = payload.units[giver] & payload.signal[bit]
+                waits = payload.units[taker] & payload.wait[back]
                 if giver not in self.units or taker not in self.units:
                     self.assume(m, ~(gives | waits))
                     continue

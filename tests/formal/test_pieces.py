@@ -7,8 +7,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data
 
 from tilewright.hardware.beat_packer import BeatPacker
+from tilewright.hardware.bursts import burst_layout
 from tilewright.hardware.load import DESTINATIONS
-from tilewright.hardware.pieces import PieceCutter
+from tilewright.hardware.pieces import PieceCutter, begin_cut
 from tilewright.hardware.selection import choose
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.instructions import Load, Store
@@ -46,15 +47,20 @@ class PiecesBench(ProofBench):
         self.family, self.fault = family, fault
 
     def world(self, m: Module) -> None:
-        cutter = PieceCutter(self.family, TINY, MEMORIES[self.family])
+        memories = MEMORIES[self.family]
+        cutter = PieceCutter(self.family, TINY, memories)
         inside = probe(m, "cutter", cutter)
-        burst, piece = cutter.bursts.payload, cutter.pieces.payload
+        layout = burst_layout(self.family, TINY)
+        burst, piece = data.View(layout, self.any(m, "burst", layout.size)), cutter.pieces.payload
         bus_bytes = TINY.bus_bytes
         first = burst.address % bus_bytes
         is_fill = burst.fill if self.family is Load else Const(0)
         m.d.comb += [
             cutter.bursts.valid.eq(self.any(m, "valid")),
-            cutter.bursts.payload.eq(self.any(m, "burst", burst.shape())),
+            *(
+                cutter.bursts.payload[name].eq(value)
+                for name, value in begin_cut(burst, self.family, TINY, memories).items()
+            ),
             cutter.pieces.ready.eq(self.any(m, "ready")),
         ]
         bus_bits, end_bits = (bus_bytes - 1).bit_length(), len(burst.end_byte)
@@ -235,7 +241,7 @@ class PackerBench(ProofBench):
         self.claim(m, inside["merged_strobe"] == strobes, "both merge the same pieces")
         reserved = Signal(range(QUEUED_BEATS + 2))
         m.d.sync += reserved.eq(reserved + (takes & piece.ends_beat) - leaves)
-        level = inside["queue.fifo.level"]
+        level = inside["queue.level"]
         self.claim(m, level + travelling == reserved, "beats inside have a place")
         self.claim(m, inside["slots"] + reserved == QUEUED_BEATS, "places are counted")
         self.claim(m, reserved <= QUEUED_BEATS, "no more beats than places")

@@ -69,6 +69,7 @@ class StoreBench(ProofBench):
         self.claim(m, port.awsize == beat_bits, "all beats are whole")
         self.claim(m, port.awaddr[:beat_bits] == 0, "addresses are of whole beats")
         halted = store.stop | (store.error != Error.NONE)
+        self.claim(m, inside["failed"] == (store.error != Error.NONE), "an error is a failure")
         quiet = Signal()
         m.d.sync += quiet.eq(halted & (~port.awvalid | port.awready))
         self.claim(m, ~quiet | ~port.awvalid, "stopped or failed, it asks for nothing more")
@@ -77,7 +78,7 @@ class StoreBench(ProofBench):
         last = inside["packer.beats__payload"][-1]
         taken = port.wvalid & port.wready
         watch_order(self, m, "write beat", packed, last, taken, port.wlast, 1)
-        unanswered = inside["unanswered.fifo.level"]
+        unanswered = inside["unanswered.level"]
         waiting = addresses + port.awvalid
         self.claim(m, unanswered == waiting, "each request waits for a response of its own")
         self.claim(m, unanswered <= LIMIT, "no more bursts in flight than agreed")
@@ -173,11 +174,12 @@ class LoadBench(ProofBench):
             m.d.comb += beats.payload.last.eq(piece.ends_burst)
 
         halted = load.stop | (load.error != Error.NONE)
+        self.claim(m, inside["failed"] == (load.error != Error.NONE), "an error is a failure")
         self.claim(m, ~halted | ~requests.valid, "stopped or failed, it asks for nothing more")
         self.claim(m, ~halted | ~load.retired.valid, "stopped or failed, nothing retires")
         limit = LIMIT - (1 if self.greedy else 0)
         self.claim(m, open_bursts <= limit, "no more bursts in flight than agreed")
-        expected = inside["expected.fifo.level"]
+        expected = inside["expected.level"]
         self.claim(m, expected <= LIMIT, "every burst is remembered")
         self.goal(m, arrives & beats.payload.last, "a burst arrives")
 

@@ -58,8 +58,8 @@ class Bus:
         return value
 
 
-def simulate(process) -> None:
-    control = Control(CONFIGURATION)
+def simulate(process, configuration=CONFIGURATION) -> None:
+    control = Control(configuration)
 
     async def bench(ctx):
         await process(ctx, control, Bus(ctx, control.bus))
@@ -88,7 +88,10 @@ def test_constants_and_settings_read_back():
     simulate(process)
 
 
-def test_every_register_of_the_contract_shows_its_own_value():
+@pytest.mark.parametrize("counters", ["all", "basic", "none"])
+def test_every_register_of_the_contract_shows_its_own_value(counters):
+    configuration = CONFIGURATION.replace(counters=counters)
+
     async def process(ctx, control, bus):
         await bus.write("CONTROL", 1)
         for unit in Unit:
@@ -98,23 +101,24 @@ def test_every_register_of_the_contract_shows_its_own_value():
             ctx.set(state.starved, unit & 1)
             ctx.set(state.queued, 2)
             ctx.set(control.tokens[unit], 0x010203 * (unit + 1))
-            for name in counters_of(unit):
+            for name in counters_of(configuration, unit):
                 ctx.set(grows[name], (unit + UNIT_COUNTERS.index(name)) % 2)
         await ctx.tick().repeat(50)
         for unit in Unit:
-            for name in counters_of(unit):
+            for name in counters_of(configuration, unit):
                 ctx.set(control.increments[unit.name][name], 0)
         values = {register.name: await bus.read(register.name) for register in REGISTERS}
+        assert (values["CYCLES_LOW"] > 50) == (counters != "none")
         for unit in Unit:
             expected = 1 | unit << 1 | (unit & 1) << 5 | 2 << 8
             assert values[f"{unit.name}_STATE"] == expected
             assert values[f"{unit.name}_TOKENS"] == 0x010203 * (unit + 1)
             for index, name in enumerate(UNIT_COUNTERS):
                 value = values[f"{unit.name}_{name.upper()}"]
-                counts = name in counters_of(unit) and (unit + index) % 2
+                counts = name in counters_of(configuration, unit) and (unit + index) % 2
                 assert value == (50 if counts else 0), name
 
-    simulate(process)
+    simulate(process, configuration)
 
 
 def test_a_run_ends_when_all_units_are_dry():

@@ -68,7 +68,7 @@ class FetchSimulation:
 
         def read(ctx):
             payload = unit.instructions.payload
-            fields = ("unit", "is_sync", "wait", "signal", "word")
+            fields = ("units", "is_sync", "wait", "signal", "word")
             return tuple(ctx.get(getattr(payload, field)) for field in fields)
 
         self.sink = Sink(unit.instructions, generator, idle, read)
@@ -131,7 +131,7 @@ def handed_out(instruction: Instruction, configuration: Configuration):
         for mask in (instruction.wait, instruction.signal)
     )
     word = int.from_bytes(encode(instruction, configuration), "little")
-    return int(home), int(isinstance(instruction, Sync)), wait, signal, word
+    return 1 << home, int(isinstance(instruction, Sync)), wait, signal, word
 
 
 def encode_all(program, configuration: Configuration) -> bytes:
@@ -170,7 +170,7 @@ def test_words_follow_each_other_as_fast_as_the_bus_brings_them(name):
     bench.run()
     beats_per_word = word_bytes(configuration) // configuration.bus_bytes
     cycles = bench.sink.cycles
-    assert cycles[-1] - cycles[0] <= 11 * beats_per_word + 8
+    assert cycles[-1] - cycles[0] <= 11 * (beats_per_word + 1) + 8
     assert cycles[0] == bench.memory.beat_cycles[beats_per_word - 1] + 2
 
 

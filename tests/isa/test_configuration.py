@@ -113,13 +113,32 @@ def test_all_broken_rules_are_listed():
     )
 
 
-@pytest.mark.parametrize("name", list(DEFAULT.parameters()))
+WORDS = [name for name, about in PARAMETERS.items() if about.choices]
+NUMBERS = [name for name in PARAMETERS if name not in WORDS]
+
+
+def test_a_choice_lists_its_words():
+    assert PARAMETERS["counters"].legal == "all, basic or none"
+    with pytest.raises(ConfigurationError) as refusal:
+        DEFAULT.replace(counters="some")
+    assert str(refusal.value) == (
+        "configuration `16x16`: `counters` must be all, basic or none, not 'some'"
+    )
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_the_hash_changes_with_every_word(name):
+    hashes = {DEFAULT.replace(**{name: word}).hash for word in PARAMETERS[name].choices}
+    assert len(hashes) == len(PARAMETERS[name].choices)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
 def test_every_parameter_has_a_rule(name):
     with pytest.raises(ConfigurationError, match=f"`{name}` must be a .*whole number"):
         DEFAULT.replace(**{name: -1})
 
 
-@pytest.mark.parametrize("name", list(DEFAULT.parameters()))
+@pytest.mark.parametrize("name", NUMBERS)
 def test_the_hash_changes_with_every_parameter(name):
     value = DEFAULT.parameters()[name]
     for other in (value * 2, value // 2, value + 1, value - 1):
@@ -144,7 +163,7 @@ def test_presets_differ_in_their_hashes():
 
 
 def test_the_hash_is_pinned_so_that_built_hardware_stays_recognisable():
-    assert DEFAULT.hash == 0x8BE0F471
+    assert DEFAULT.hash == 0xEC81CCDE
 
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)

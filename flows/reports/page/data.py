@@ -13,7 +13,7 @@ from ....errors import ConfigurationError
 from ....isa.configuration import Configuration
 from ....isa.encoding import word_bytes
 from ....isa.instructions import Unit
-from ....isa.registers import UNIT_COUNTERS, counter_text
+from ....isa.registers import counter_text, unit_counters
 from ....sim.memory_model import MemoryModel
 from ....sim.timing.stalls import WAIT_TEXT
 from ...cli.clock_options import DEFAULT_CLOCK_MHZ
@@ -168,14 +168,17 @@ def _counters(segments: Sequence[TimedSegment]) -> dict[str, Any]:
     total: Counter[str] = Counter()
     for segment in segments:
         total.update(segment.timing.counters)
+    kept = segments[0].timing.configuration.counters if segments else "none"
+    names = unit_counters(kept)
     return {
+        "kept": kept,
         "fetched": total["FETCHED"],
-        "names": list(UNIT_COUNTERS),
+        "names": list(names),
         "units": [
             {
                 "unit": unit.name,
-                "values": [total[f"{unit.name}_{name.upper()}"] for name in UNIT_COUNTERS],
-                "texts": [counter_text(unit, name) for name in UNIT_COUNTERS],
+                "values": [total[f"{unit.name}_{name.upper()}"] for name in names],
+                "texts": [counter_text(unit, name) for name in names],
             }
             for unit in Unit
         ],

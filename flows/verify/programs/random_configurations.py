@@ -102,6 +102,8 @@ _CHANGES: dict[str, dict[str, Any]] = {
     "deep-weights": {"wgt_depth": 1024, "act_depth": 16, "acc_depth": 256, "param_depth": 4},
     "many-tables": {"lut_tables": 16, "param_depth": 64, "vector_lanes": 2, "bus_bits": 64},
     "full-addresses": {"address_bits": 32, "token_bits": 8, "acc_banks": 4},
+    "basic-counters": {"counters": "basic"},
+    "no-counters": {"counters": "none", "bus_bits": 64},
     "one-operation": {"extra_operations": EXTRA_OPERATIONS[:1]},
     "many-operations": {"extra_operations": EXTRA_OPERATIONS, "lut_tables": 2},
 }

@@ -41,7 +41,12 @@ function showWhatIf() {
 }
 
 function showCounters() {
-  const { names, units, fetched } = DATA.counters;
+  const { kept, names, units, fetched } = DATA.counters;
+  if (kept === "none") {
+    byId("counters").append(make("p", { class: "muted" },
+      "This machine has no performance counters (parameter “counters”)."));
+    return;
+  }
   const body = make("tbody", { class: "plain" });
   for (const unit of units) {
     const cells = unit.values.map((value, index) => {
@@ -55,8 +60,10 @@ function showCounters() {
   const text = (name) => name.replace("_", " ");
   byId("counters").append(table(["Unit", ...names.map(text)], [body]),
     make("p", { class: "muted", style: "margin:10px 0 0" },
-      `FETCH dispatched ${grouped(fetched)} instructions. “wait0” to “wait2” count cycles spent ` +
-      "waiting for a token of one of the other three units; hover to see which."));
+      `FETCH dispatched ${grouped(fetched)} instructions. ` + (kept === "all"
+        ? "“wait0” to “wait2” count cycles spent waiting for a token of one of the other three " +
+          "units; hover to see which."
+        : "This machine has only basic counters (parameter “counters”).")));
 }
 
 function showWords() {
