@@ -14,6 +14,7 @@ from ..isa.instructions import Gemm
 from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
 from .array_operands import ELEMENT_BITS
 from .delay import delayed
+from .fan_out import copied
 from .gemm_walkers import RowWalker, TileWalker
 from .in_flight import InFlight
 from .layouts import command_layout
@@ -126,7 +127,7 @@ class GemmUnit(wiring.Component):
 
         # Accumulators: read so that they arrive with the sums, written in the cycle after.
         reads_at, writes_at = sums_delay - READ_LATENCY, sums_delay + 1
-        overwrites = _history(m, step.overwrites, sums_delay, "overwrites")
+        overwrites = _history(m, step.overwrites, sums_delay - 1, "overwrites")
         lasts = _history(m, step.valid & step.last, writes_at, "lasts")
         rows_read = _later(m, step.acc, reads_at, "acc_read_row")
         m.d.comb += [
@@ -138,11 +139,11 @@ class GemmUnit(wiring.Component):
         ]
         before = elements(self.acc_read.data, ACCUMULATOR_BITS)
         after = elements(self.acc_write.data, ACCUMULATOR_BITS)
+        lanes = configuration.lanes_out
+        replaces = copied(m, platform, overwrites[sums_delay - 1], lanes, "replaces")
         for lane, addend in enumerate(array.sums):
             total = Signal(signed(ACCUMULATOR_BITS), name=f"total_{lane}", reset_less=True)
-            with m.If(steps[sums_delay]):
-                kept = Mux(overwrites[sums_delay], 0, before[lane])
-                m.d.sync += total.eq(kept + addend)
+            m.d.sync += total.eq(Mux(replaces[lane], 0, before[lane]) + addend)
             m.d.comb += after[lane].eq(total)
         m.d.comb += [mask.eq(-1) for mask in self.acc_write.mask]
 

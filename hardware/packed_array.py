@@ -23,6 +23,7 @@ from amaranth.lib.wiring import In, Out
 
 from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
 from .cells import ecp5, xilinx
+from .fan_out import copied
 from .technology import Technology
 
 
@@ -36,19 +37,16 @@ class Packing:
         n, the position of the upper product.
     multiplier
         Makes the multiplier, with all of its registers.
-    copies
-        Makes registers that hold the same bit.
     """
 
     low_bits: int
     multiplier: Callable[[], Any]
-    copies: Callable[[int], Any]
 
 
 PACKINGS = {
-    Technology.ECP5: Packing(10, lambda: ecp5.Multiplier18(True, True), ecp5.Copies),
-    Technology.XILINX7: Packing(16, xilinx.Multiplier25, xilinx.Copies),
-    Technology.ULTRASCALE: Packing(16, xilinx.Multiplier25, xilinx.Copies),
+    Technology.ECP5: Packing(10, lambda: ecp5.Multiplier18(True, True)),
+    Technology.XILINX7: Packing(16, xilinx.Multiplier25),
+    Technology.ULTRASCALE: Packing(16, xilinx.Multiplier25),
 }
 
 OFFSET_BITS = ELEMENT_BITS - 1
@@ -100,14 +98,13 @@ class PackedArray(wiring.Component):
                 for name in ("depthwise", "begins", "part")
             ]
 
-        m.submodules.swaps = swaps = PACKINGS[platform].copies(self.lanes_in)
-        m.d.comb += swaps.value.eq(self.swap)
+        swaps = Cat(copied(m, platform, self.swap, self.lanes_in, "swaps"))
         writes = self._write_enables(m)
         offset = self._sum_of_shared_operands(m)
         for lane in range(0, self.lanes_out, 2):
             pair = _Pair(self.lanes_in, rows)
             m.submodules[f"pair_{lane // 2:02}"] = pair
-            m.d.comb += [pair.swaps.eq(swaps.copies), pair.writes.eq(writes)]
+            m.d.comb += [pair.swaps.eq(swaps), pair.writes.eq(writes)]
             for side in range(2):
                 m.d.comb += [
                     pair.operands[side][row].eq(operands.operands[row][lane + side])

@@ -14,6 +14,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
 from .delay import delayed
+from .fan_out import copied
 from .ram import Ram
 from .selection import Choice
 
@@ -157,12 +158,14 @@ class Scratchpad(wiring.Component):
             self._select(m, bank.read, readers, index, "read", ())
             self._select(m, bank.write, writers, index, "write", ("data", "mask"))
         for name, reader in zip(self.readers, readers, strict=True):
-            chosen = delayed(m, self._bank_of(reader.address), READ_LATENCY, f"bank_{name}")
+            bank = self._bank_of(reader.address)
+            earlier = delayed(m, bank, READ_LATENCY - 1, f"bank_{name}") if len(bank) else bank
+            chosen = copied(m, platform, earlier, self.row.words, f"chosen_{name}")
             for word in range(self.row.words):
                 choice = Choice(self.banks, self.row.word_bits)
                 m.submodules[f"{name}_{word}"] = choice
                 m.d.comb += [
-                    choice.index.eq(chosen),
+                    choice.index.eq(chosen[word]),
                     *(
                         value.eq(bank.read.data[word])
                         for value, bank in zip(choice.values, banks, strict=True)
