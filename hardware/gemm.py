@@ -10,6 +10,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
+from ..isa.fields import address_width
 from ..isa.instructions import Gemm
 from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
 from .array_operands import ELEMENT_BITS
@@ -60,7 +61,7 @@ class GemmUnit(wiring.Component):
                 "act": Out(formats[Memory.ACT].read_port()),
                 "wgt": Out(formats[Memory.WGT].read_port()),
                 "acc_read": Out(formats[Memory.ACC].read_port()),
-                "acc_write": Out(formats[Memory.ACC].write_port()),
+                "acc_write": Out(formats[Memory.ACC].write_port(announces=True)),
                 "busy": Out(1),
             }
         )
@@ -130,11 +131,18 @@ class GemmUnit(wiring.Component):
         overwrites = _history(m, step.overwrites, sums_delay - 1, "overwrites")
         lasts = _history(m, step.valid & step.last, writes_at, "lasts")
         rows_read = _later(m, step.acc, reads_at, "acc_read_row")
+        rows_next = _later(m, rows_read, writes_at - 1 - reads_at, "acc_next_row")
+        bank = Value.cast(rows_next)[address_width(configuration.depth(Memory.ACC)) :]
+        writes_next = steps[writes_at - 1]
+        m.d.comb += [
+            announced.eq(writes_next & (bank == index))
+            for index, announced in enumerate(self.acc_write.announced)
+        ]
         m.d.comb += [
             self.acc_read.enable.eq(steps[reads_at] & ~overwrites[reads_at]),
             self.acc_read.address.eq(rows_read),
             self.acc_write.enable.eq(steps[writes_at]),
-            self.acc_write.address.eq(_later(m, rows_read, writes_at - reads_at, "acc_write_row")),
+            self.acc_write.address.eq(_later(m, rows_next, 1, "acc_write_row")),
             in_flight.complete.eq(lasts[writes_at]),
         ]
         before = elements(self.acc_read.data, ACCUMULATOR_BITS)
