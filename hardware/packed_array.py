@@ -24,6 +24,7 @@ from amaranth.lib.wiring import In, Out
 from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
 from .cells import ecp5, xilinx
 from .fan_out import copied
+from .logic_adder import LogicAdder
 from .technology import Technology
 
 
@@ -271,10 +272,18 @@ class _Pair(wiring.Component):
         chains = []
         for index in (0, 2):
             width = bits - index
-            m.submodules[f"low_{row:02}_{index}"] = part = ecp5.MaskedSum(width)
-            m.d.comb += [part.value.eq(element), part.digit.eq(factor[index : index + 2])]
+            m.submodules[f"low_{row:02}_{index}"] = part = LogicAdder(width)
+            first, second = factor[index : index + 2]
+            m.d.comb += [
+                part.a.eq(element),
+                part.b.eq(first.replicate(width)),
+                part.c.eq(element << 1),
+                # Where the shifted element has no bit, this one need not be read.
+                part.d.eq(second.replicate(width - 1) << 1),
+                part.carry.eq(0),
+            ]
             chain = Signal(width, name=f"partial_{row:02}_{index}", reset_less=True)
-            m.d.sync += chain.eq(part.total)
+            m.d.sync += chain.eq(part.sum)
             chains.append(chain)
         top = Signal(2, name=f"partial_{row:02}_4", reset_less=True)
         m.d.sync += top.eq(
