@@ -172,7 +172,7 @@ def decide(
     (folder / "bench.il").write_text(netlist)
     cells = ""
     if bench.technology:
-        cells = f"read_verilog cells.v\n{YOSYS_CELLS.get(bench.technology, '')}"
+        cells = f"read_verilog -defer cells.v\n{YOSYS_CELLS.get(bench.technology, '')}"
     job = JOB.format(
         mode=method.mode, depth=method.depth, engine=method.engine, seconds=seconds, cells=cells
     )
