@@ -91,7 +91,9 @@ class Core(wiring.Component):
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
-            pads[memory] = Scratchpad(configuration, memory, readers, writers)
+            pads[memory] = Scratchpad(
+                configuration, memory, readers, writers, announces=memory is Memory.ACC
+            )
             if memory is not Memory.PARAM:
                 m.submodules[memory.name.lower()] = pads[memory]
         load, gemm = LoadUnit(configuration), GemmUnit(configuration)

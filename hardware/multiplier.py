@@ -9,9 +9,11 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import MULTIPLIER_CYCLES
-from .cells import ecp5, gowin, ice40
+from .cells import ecp5, gowin, ice40, xilinx
 from .fabric_multiplier import FabricMultiplier
 from .technology import Technology
+
+XILINX = (Technology.XILINX7, Technology.ULTRASCALE)
 
 
 class Multiplier(wiring.Component):
@@ -54,6 +56,8 @@ class Multiplier(wiring.Component):
             self._instantiate_gowin(m)
         elif platform is Technology.ICE40 and self._fits_ice40():
             self._instantiate_ice40(m)
+        elif platform in XILINX and self._fits_dsp48():
+            self._instantiate_xilinx(m)
         else:
             self._multiply(m)
         return m
@@ -116,3 +120,26 @@ class Multiplier(wiring.Component):
             block.right.eq(right),
             self.product.eq(block.product),
         ]
+
+    def _by_width(self) -> tuple[Signal, Signal]:
+        """Return the operands, the wider one first; a sign takes an unsigned one a bit more."""
+        operands = sorted((self.left, self.right), key=_signed_bits)
+        return operands[1], operands[0]
+
+    def _fits_dsp48(self) -> bool:
+        wide, narrow = self._by_width()
+        return _signed_bits(wide) <= xilinx.LEFT_BITS and _signed_bits(narrow) <= xilinx.RIGHT_BITS
+
+    def _instantiate_xilinx(self, m: Module) -> None:
+        wide, narrow = self._by_width()
+        m.submodules.block = block = xilinx.Multiplier25()
+        m.d.comb += [
+            block.left.eq(wide),
+            block.right.eq(narrow),
+            block.load_left.eq(1),
+            self.product.eq(block.product),
+        ]
+
+
+def _signed_bits(operand: Signal) -> int:
+    return len(operand) + (not operand.shape().signed)

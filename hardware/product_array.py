@@ -5,10 +5,9 @@ The current weights lie in the multipliers' operand registers.
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES, MULTIPLIER_CYCLES
-from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
+from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
 from .cells import gowin, ice40
 from .delay import delayed
 from .technology import Technology
@@ -39,25 +38,7 @@ class ProductArray(wiring.Component):
     def __init__(self, lanes_in: int, lanes_out: int, taps: int):
         self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
         self.levels = (lanes_in - 1).bit_length()
-        parts = max(1, lanes_in // lanes_out)
-        mode = {
-            "depthwise": In(1),
-            "begins": In(1),
-            "part": In(range(parts)),
-            "for_depthwise": In(1),
-        }
-        super().__init__(
-            {
-                "weights": In(signed(ELEMENT_BITS)).array(lanes_out),
-                "row": In(range(lanes_in)),
-                "write": In(1),
-                "swap": In(1),
-                "vector": In(signed(ELEMENT_BITS)).array(lanes_in),
-                "valid": In(1),
-                "sums": Out(signed(2 * ELEMENT_BITS + self.levels)).array(lanes_out),
-                **(mode if taps else {}),
-            }
-        )
+        super().__init__(array_ports(lanes_in, lanes_out, taps))
 
     def elaborate(self, platform) -> Module:
         m = Module()

@@ -11,18 +11,26 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
-from .cells import ecp5, gowin, ice40
+from .cells import ecp5, gowin, ice40, xilinx
 from .technology import Technology
 
-BLOCKS = {Technology.ECP5: ecp5, Technology.GOWIN: gowin, Technology.ICE40: ice40}
+BLOCKS = {
+    Technology.ECP5: ecp5,
+    Technology.GOWIN: gowin,
+    Technology.ICE40: ice40,
+    Technology.XILINX7: xilinx,
+    Technology.ULTRASCALE: xilinx,
+}
 """Block RAMs by technology: `BLOCK_WIDTHS`, `BLOCK_LANE_BITS` and `BlockRam` of these modules."""
 
 SHALLOW = 16
 """Words that a RAM made of logic cells holds without further logic.
 
-Only the ECP5 uses such RAMs. The iCE40 has none, and on a Gowin nextpnr gives a whole tile of eight
-tables to 64 bits.
+The iCE40 has none, and on a Gowin nextpnr gives a whole tile of eight tables to 64 bits.
 """
+
+LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}
+"""Technologies that use such RAMs."""
 
 
 class Ram(wiring.Component):
@@ -81,7 +89,7 @@ class Ram(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if platform is Technology.ECP5 and self.depth <= SHALLOW:
+        if platform in LOGIC_RAMS and self.depth <= SHALLOW:
             self._describe_shallow(m)
         elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].BLOCK_WIDTHS):
             self._instantiate(m, BLOCKS[platform])

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.pipeline import WIDE_MULTIPLIER_CYCLES
 from .cells import ice40
 from .delay import delayed
-from .multiplier import Multiplier
+from .multiplier import XILINX, Multiplier
 from .technology import Technology
 
 
@@ -46,6 +46,9 @@ class WideMultiplier(wiring.Component):
             product = delayed(m, self.left * self.right, self.LATENCY, "product")
             m.d.comb += self.product.eq(product)
             return m
+        if platform in XILINX:
+            self._multiply_in_two(m)
+            return m
         cut = self.low_bits
         if platform is Technology.ICE40:
             cut = min(cut, ice40.MULTIPLIER_BITS - 1)
@@ -83,3 +86,18 @@ class WideMultiplier(wiring.Component):
         passed = delayed(m, outer[:cut], 1, "passed")
         m.d.comb += self.product.eq(Cat(passed, upper))
         return m
+
+    def _multiply_in_two(self, m: Module) -> None:
+        """Cut one operand only, for blocks that take the other one whole."""
+        cut = self.low_bits
+        m.submodules.low = low = Multiplier(len(self.left), cut)
+        m.submodules.high = high = Multiplier(len(self.left), len(self.right) - cut)
+        total = Signal(len(self.product), reset_less=True)
+        behind = self.LATENCY - Multiplier.LATENCY - 1
+        m.d.comb += [
+            *(part.left.eq(self.left) for part in (low, high)),
+            low.right.eq(self.right[:cut]),
+            high.right.eq(self.right[cut:]),
+            self.product.eq(delayed(m, total, behind, "total_delayed")),
+        ]
+        m.d.sync += total.eq(low.product + (high.product << cut))

@@ -210,11 +210,11 @@ _GOWIN = Family(
 )
 
 
-def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
+def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) -> Family:
     return Family(
         name=name,
-        synthesis=f"synth_xilinx -family {family} -flatten -noiopad",
-        technology=None,
+        synthesis=f"synth_xilinx -family {family} -flatten -noiopad -nodsp",
+        technology=technology,
         lut="LUT6",
         cells={
             **_each({"lut": 1}, *(f"LUT{inputs}" for inputs in range(1, 7)), "SRL16E", "SRLC32E"),
@@ -233,8 +233,8 @@ def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
     )
 
 
-_XILINX7 = _xilinx("Xilinx 7", "xc7", "DSP48E1", "E1")
-_ULTRASCALE = _xilinx("Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
+_XILINX7 = _xilinx(Technology.XILINX7, "Xilinx 7", "xc7", "DSP48E1", "E1")
+_ULTRASCALE = _xilinx(Technology.ULTRASCALE, "Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
 
 
 _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
