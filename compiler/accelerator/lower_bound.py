@@ -33,11 +33,14 @@ class Demand:
     before, busy, after
         Cycles before the unit can start, cycles of its own work, and cycles between its last work
         and the end of the run.
+    traffic
+        Bytes that LOAD reads from main memory, and bytes that STORE writes there.
     """
 
     before: tuple[int, ...]
     busy: tuple[int, ...]
     after: tuple[int, ...]
+    traffic: tuple[int, ...] = (0, 0)
 
     @property
     def cycles(self) -> int:
@@ -56,6 +59,7 @@ class Demand:
             tuple(first if busy else 0 for first, busy in zip(self.before, self.busy, strict=True)),
             tuple(map(sum, zip(self.busy, later.busy, strict=True))),
             tuple(last if busy else 0 for last, busy in zip(later.after, later.busy, strict=True)),
+            tuple(map(sum, zip(self.traffic, later.traffic, strict=True))),
         )
 
     def _totals(self) -> list[int]:
@@ -105,15 +109,18 @@ def demand_of(kernel: Kernel, configuration: Configuration) -> Demand:
     )
     product = tile + 1 + gemm_tail_cycles(configuration) if first else 0
     finish = 1 + VECTOR_RESULT_CYCLES
+    loaded = _loaded_bytes(kernel, steps, made, asked)
+    stored = math.prod(kernel.output.shape)
     return Demand(
         before=(tile, product, 0, product + finish),
         busy=(
             sum(_gemm_cycles(step, asked[step.name], configuration) for step in products),
             sum(_vector_cycles(step, asked[step.name], configuration) for step in steps),
-            _load_cycles(kernel, steps, made, asked, configuration),
-            _pieces(math.prod(kernel.output.shape), Memory.ACT, configuration),
+            sum(_pieces(size, memory, configuration) for (_, memory), size in loaded.items()),
+            _pieces(stored, Memory.ACT, configuration),
         ),
         after=(gemm_tail_cycles(configuration) + finish + 1, VECTOR_RESULT_CYCLES + 1, finish, 0),
+        traffic=(sum(loaded.values()), stored),
     )
 
 
@@ -197,13 +204,13 @@ def _vector_cycles(step: Phase, asked: Indices, configuration: Configuration) ->
     return -(-_count(asked) // configuration.vector_lanes) * window
 
 
-def _load_cycles(
+def _loaded_bytes(
     kernel: Kernel,
     steps: tuple[Phase, ...],
     made: set[str],
     asked: Mapping[str, Indices],
-    configuration: Configuration,
-) -> int:
+) -> dict[tuple[str, Memory], int]:
+    """Bytes that LOAD must read, by tensor and scratchpad."""
     sizes: dict[tuple[str, Memory], int] = {}
     for step in steps:
         for read in step.activations:
@@ -220,7 +227,7 @@ def _load_cycles(
             if read is not None and kernel.tensors[read.tensor].view is None:
                 size = memory.scratchpad.element_bytes
                 sizes[read.tensor, memory] = _count(asked[read.tensor]) * size
-    return sum(_pieces(size, memory, configuration) for (_, memory), size in sizes.items())
+    return sizes
 
 
 def _pieces(size: int, memory: Memory, configuration: Configuration) -> int:

@@ -21,6 +21,7 @@ COMMANDS: Mapping[str, str] = {
     "run": "run a model or an artifact",
     "report": "write a page that shows where a network's cycles went",
     "what-if": "time the same program with other memories and hardware",
+    "sweep": "find the machines of a space that no other one beats",
     "ablation": "measure what each optimisation gains",
     "compile": "compile a model into one file",
     "inspect": "disassemble an artifact",

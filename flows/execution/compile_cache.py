@@ -84,7 +84,7 @@ class CompileCache:
     ) -> None:
         machine = configuration and (configuration.name, configuration.parameters())
         asked = (machine, astuple(options), MEASURE, keep_all, level_cap(), more)
-        digest.update(repr((name, asked, _source_digest())).encode())
+        digest.update(repr((name, asked, source_digest())).encode())
         self.configuration = configuration
         self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"
 
@@ -223,7 +223,8 @@ def _external_files(model: Path, data: bytes) -> Iterator[Path]:
 
 
 @cache
-def _source_digest() -> str:
+def source_digest() -> str:
+    """A hash of the code that a compiled module follows from."""
     digest = hashlib.sha256()
     for source in SOURCES:
         for path in sorted([ROOT / source, *(ROOT / source).rglob("*")]):

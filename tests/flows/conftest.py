@@ -7,6 +7,8 @@ import pytest
 
 from tilewright.flows.cli.main import main
 
+from .browser import open_page
+
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
@@ -31,6 +33,12 @@ def tilewright(capsys) -> Callable[..., str]:
         return said.out
 
     return call
+
+
+@pytest.fixture
+def browse(tmp_path) -> Callable[..., tuple[str, list[str]]]:
+    """Open a page without a window; its document once scripts ran, and what it requested."""
+    return lambda page, width=1280: open_page(page, tmp_path, width)
 
 
 @pytest.fixture

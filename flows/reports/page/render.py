@@ -12,7 +12,17 @@ from typing import Any
 FOLDER = Path(__file__).parent / "assets"
 
 SCRIPTS = (
-    *("common", "summary", "layers", "activity", "timeline", "roofline", "tables", "placement"),
+    *(
+        "common",
+        "causes",
+        "summary",
+        "layers",
+        "activity",
+        "timeline",
+        "roofline",
+        "tables",
+        "placement",
+    ),
     "main",
 )
 """Scripts in the order in which the page runs them."""
@@ -26,7 +36,11 @@ def render(data: Mapping[str, Any]) -> str:
         "data": embed(data),
         "script": "\n".join((FOLDER / f"{name}.js").read_text() for name in SCRIPTS),
     }
-    page = (FOLDER / "page.html").read_text()
+    return fill((FOLDER / "page.html").read_text(), parts)
+
+
+def fill(page: str, parts: Mapping[str, str]) -> str:
+    """Return a template with a text in each of its places, such as `[[title]]`."""
     for name, text in parts.items():
         head, mark, tail = page.partition(f"[[{name}]]")
         assert mark, f"the template has no place for {name}"
@@ -35,6 +49,6 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def embed(data: Mapping[str, Any]) -> str:
-    """Return JSON that is safe inside a script element, whatever names it contains."""
+    """Return JSON text that is safe inside a script element, whatever names it contains."""
     text = json.dumps(data, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("[[", "[ [")

@@ -1,4 +1,4 @@
-// What all parts of the page share: data, elements, numbers, colours, and the tooltip.
+// What all parts of all pages share: data, elements, numbers, colours, and the tooltip.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
@@ -36,14 +36,6 @@ function millions(count) {
   if (count >= 1e6) return `${(count / 1e6).toFixed(2)} M`;
   return count >= 1e4 ? `${(count / 1e3).toFixed(1)} k` : grouped(count);
 }
-
-const LIGHT = new Set(["memory", "latency", "dispatch", "token", "fill", "fetch"]);
-const CAUSES = Object.keys(DATA.causes);
-const WAITS = ["work", "memory", "token", "queue", "fetch", "unit", "fill"];
-const WAIT_NAMES = {
-  work: "work", memory: "main memory", token: "token", queue: "full queue", fetch: "FETCH",
-  unit: "own pipeline", fill: "pipeline fills", done: "done",
-};
 
 const swatch = (name) => make("i", { class: "swatch", style: `background:${colour(name)}` });
 const legendEntry = (name, text) => make("span", {}, swatch(name), text);
@@ -95,4 +87,9 @@ function table(headings, bodies, left = 1) {
     return make("th", classes ? { class: classes, scope: "col" } : { scope: "col" }, text);
   });
   return make("table", {}, make("thead", {}, make("tr", {}, ...cells)), ...bodies);
+}
+
+function figure(name, value, more) {
+  return make("div", { class: "figure" }, make("div", { class: "name" }, name),
+    make("div", { class: "value" }, value), make("div", { class: "more" }, more));
 }

@@ -37,11 +37,6 @@ function showSummary() {
     `${configuration.name} (${configuration.hash}), on ${DATA.date}.`;
 }
 
-function figure(name, value, more) {
-  return make("div", { class: "figure" }, make("div", { class: "name" }, name),
-    make("div", { class: "value" }, value), make("div", { class: "more" }, more));
-}
-
 function stack(cycles, total, className, labelled) {
   const bar = make("div", { class: className });
   for (const cause of CAUSES) {

@@ -1,0 +1,101 @@
+"""The demand of a network before any schedule is chosen: less than that of every compiled program.
+
+A program depends on which nodes run as one kernel, and the search decides that by time. Here every
+node is fused that may be. The work of each unit is then the least of all groupings: a fused value
+is neither stored nor loaded, and the parts of it that no reader needs are not computed.
+"""
+
+import math
+from collections.abc import Iterator
+
+from ..isa.configuration import Configuration
+from .accelerator.lower_bound import Demand, demand_of
+from .accelerator.search import Candidate
+from .assignment import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement, decide
+from .graph import Graph, Node
+from .options import DEFAULT_OPTIONS, Options
+from .scheduling.bound_report import chained
+from .scheduling.candidate_timer import CandidateTimer
+from .scheduling.fusion import Group, Movement, form_groups
+from .scheduling.given_schedules import Part
+from .segments import lay_out_segment, partition
+from .tensor import Kernel
+from .transpose_on_host import transpose_on_host
+
+
+class _FusesAll(CandidateTimer):
+    """A timer that searches for nothing and finds every fused kernel as fast as its parts."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__({}, 0, configuration, lambda program, _: len(program))
+
+    def choose(self, kernel: Kernel, options: Options, rival: float = math.inf) -> Candidate:
+        """A schedule without tiles."""
+        return Candidate((), channels_outer=False, estimated_cycles=0)
+
+    def cycles(self, *parts: Part) -> int:
+        """The same for all kernels."""
+        return 0
+
+
+def network_demands(
+    graph: Graph,
+    configuration: Configuration,
+    *,
+    options: Options = DEFAULT_OPTIONS,
+    placement: Placement = DEFAULT_PLACEMENT,
+    costs: Costs = DEFAULT_COSTS,
+) -> tuple[Demand, ...]:
+    """The least work of each segment of a network, for every program that the compiler may choose.
+
+    Segments are separate programs that run one after the other. The arguments are those of
+    `compile_graph`.
+
+    Raises
+    ------
+    CompileError
+        When the placement is not possible.
+    """
+    if not placement.leaves_all:
+        graph = transpose_on_host(graph, configuration)
+    decision = decide(graph, configuration, options, placement, costs)
+    return tuple(
+        _segment_demand(graph, nodes, configuration, options)
+        for nodes in partition(graph, decision.on_accelerator)
+        if decision.on_accelerator(nodes[0])
+    )
+
+
+def _segment_demand(
+    graph: Graph, nodes: list[Node], configuration: Configuration, options: Options
+) -> Demand:
+    layout = lay_out_segment(graph, nodes, configuration, options)
+    groups = form_groups(
+        graph, nodes, layout.outputs, layout.images, configuration, options,
+        timer=_FusesAll(configuration), copies=layout.placements.copies,
+    )  # fmt: skip
+    demands = [chained([demand_of(k, configuration) for k, _ in group.work]) for group in groups]
+    whole = chained(demands)
+    # Without fusion another group may come first, so the least of those that can counts.
+    firsts = [
+        demand
+        for group, demand in zip(groups, demands, strict=True)
+        if _may_begin(group, set(layout.inputs), graph)
+    ]
+    tile = min((demand.before[0] for demand in demands if demand.busy[0]), default=0)
+    before = (tile, *(min(column) for column in zip(*map(_counted, firsts), strict=True)))
+    return Demand(before, whole.busy, whole.after, whole.traffic)
+
+
+def _counted(demand: Demand) -> Iterator[int]:
+    """Cycles before VECTOR, LOAD and STORE can start, 0 for a unit without work."""
+    pairs = zip(demand.before, demand.busy, strict=True)
+    return (before if busy else 0 for before, busy in list(pairs)[1:])
+
+
+def _may_begin(group: Group | Movement, entering: set[str], graph: Graph) -> bool:
+    """Whether some node of a group reads no result of another node."""
+    return any(
+        all(name in entering or graph.is_constant(name) for name in node.inputs)
+        for node in group.nodes
+    )

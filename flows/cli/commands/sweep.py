@@ -1,0 +1,384 @@
+"""`tilewright sweep`: evaluate the machines of a space, and find those that no other one beats."""
+
+import argparse
+import importlib.util
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ....atomic_write import write_output
+from ....errors import UsageError
+from ....isa.configuration import DEFAULT, load_configuration
+from ....sim.cache import kept_folder
+from ...sweep.dimensions import Dimension, read_dimension, text_of
+from ...sweep.executors import PATIENCE_S, Executor, InProcess, OnDask, WhenNeeded
+from ...sweep.export import check_export, export
+from ...sweep.expressions import Condition, read_condition
+from ...sweep.figures import COUNTS, DEFAULT_OBJECTIVES, FIGURES, TIMES, check_objectives
+from ...sweep.ladder import sweep
+from ...sweep.outcome import FAILED, STATES, Network, Outcome
+from ...sweep.outcome_json import outcome_json
+from ...sweep.page import page_data, plotly_source, render
+from ...sweep.records import Database
+from ...sweep.space import Space
+from ...sweep.spaces import SPACES, Description, read_description
+from ...synthesis.devices import DEVICES, find_device
+from ..arguments import add_configuration, add_json, changed
+from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
+from ..console import configuration_sentence, say
+from ..json_output import check_json, write_json
+from ..sweep_progress import sweep_progress
+from ..tables import stdout, table
+
+if TYPE_CHECKING:
+    from ....compiler.graph import Graph
+
+KIND = "sweeps"
+"""The folder of the default database inside the cache."""
+
+BUDGET = ("multipliers", "ram")
+"""Resources of a device that conditions follow from."""
+
+
+def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "sources", type=Path, nargs="*", metavar="MODEL", help="quantised ONNX file, or artifact"
+    )
+    add_configuration(parser)
+    parser.add_argument(
+        "--vary", action="append", default=[], metavar="NAME=VALUES",
+        help="vary lanes (8x8,8x16), a parameter of the configuration (512,1024 or 512..4096), "
+        "latency, bandwidth (1/4,1/2) or outstanding; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--space", metavar="NAME|FILE.toml",
+        help=f"one of {', '.join(SPACES)}, or a file (default without --vary: quick)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--where", action="append", default=[], metavar="CONDITION",
+        help="leave out points without it, such as `act_depth <= 4096 and ms < 2`; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device", metavar="NAME", help="an ECP5 device, whose multipliers and RAM are the budget"
+    )
+    parser.add_argument(
+        "--minimise", metavar="NAME,...",
+        help=f"what shall be small (default: {','.join(DEFAULT_OBJECTIVES)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--weight", action="append", default=[], metavar="MODEL=NUMBER", dest="weights",
+        help="how often a network runs in relation to the others (default: 1); may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--clock", type=float, metavar="MHZ",
+        help=f"clock of all machines, for times (default: {DEFAULT_CLOCK_MHZ:g})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--exhaustive", action="store_true",
+        help="compile every machine, also where a bound decides",
+    )  # fmt: skip
+    parser.add_argument(
+        "--database", type=Path, metavar="FILE",
+        help="file that keeps every result (default: one in the cache folder)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--merge", action="append", default=[], type=Path, metavar="FILE",
+        help="take over the results of another database first; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--export", action="append", default=[], type=Path, metavar="FILE",
+        help="write all results of the database as .csv or .jsonl; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retry", action="store_true", help="compile again what failed in an earlier sweep"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N",
+        help="processes of a local Dask cluster; 0 for none (default: one per core after "
+        f"{PATIENCE_S:g} s of work, if Dask is installed)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Dask scheduler of a cluster, such as tcp://host:8786",
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE.html",
+        help="write a page that works offline: scatter, parallel coordinates, table",
+    )  # fmt: skip
+    add_json(parser, "the front and all points")
+    parser.set_defaults(function=sweep_)
+
+
+def sweep_(arguments: argparse.Namespace) -> None:
+    """Sweep, and print the front; or only merge and export databases.
+
+    Raises
+    ------
+    TilewrightError
+        For a problem with the arguments, a model or the database.
+    """
+    check_json(arguments.json)
+    for path in arguments.export:
+        check_export(path)
+    if arguments.output:
+        plotly_source()
+    if arguments.workers is not None and arguments.workers < 0:
+        raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
+    if not arguments.sources and not (arguments.merge or arguments.export):
+        raise UsageError("MODEL: expected a quantised ONNX file; name one")
+    description = read_description(arguments.space) if arguments.space else Description()
+    space = chosen_space(arguments, description)
+    where = chosen_conditions(arguments, description)
+    objectives = chosen_objectives(arguments, description)
+    arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
+    clock_mhz = chosen_clock(arguments)
+    weights = chosen_weights(arguments, description)
+    with Database(chosen_database(arguments)) as database:
+        for path in arguments.merge:
+            say(f"{path}: {database.merge(path):,} new results")
+        if arguments.retry:
+            database.forget()
+        outcome = None
+        if arguments.sources:
+            networks = read_networks(arguments.sources, weights)
+            executor = chosen_executor(arguments, [network.graph for network in networks])
+            try:
+                with sweep_progress() as progress:
+                    outcome = sweep(
+                        networks,
+                        space,
+                        database,
+                        objectives=objectives,
+                        where=where,
+                        clock_mhz=clock_mhz,
+                        executor=executor,
+                        progress=progress,
+                        exhaustive=arguments.exhaustive,
+                    )
+            finally:
+                executor.close()
+            if arguments.output:
+                text = render(page_data(outcome))
+                write_output(arguments.output, text, f"`--output {arguments.output}`")
+            if arguments.json:
+                write_json(arguments.json, outcome_json(outcome))
+            if arguments.json != "-":
+                show(outcome)
+                if arguments.output:
+                    say(f"\n{arguments.output}: open the page in a browser")
+        for path in arguments.export:
+            say(f"{path}: {export(database, path):,} results")
+    if outcome is not None and outcome.interrupted:
+        raise KeyboardInterrupt
+
+
+def chosen_space(arguments: argparse.Namespace, description: Description) -> Space:
+    """Return the space; options replace what the file says of the same name.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name or an impossible value.
+    ConfigurationError
+        For an unknown configuration or parameter.
+    """
+    if not arguments.vary and not description.vary:
+        description = read_description("quick")
+    found: dict[str, Dimension] = {
+        name: read_dimension(name, values, f"{description.source}, `{name}`")
+        for name, values in description.vary.items()
+    }
+    for text in arguments.vary:
+        name, given, values = (part.strip() for part in text.partition("="))
+        if not given or not values:
+            raise UsageError(
+                f"`--vary {text}`: expected NAME=VALUES, for example `--vary lanes=8x8,8x16`"
+            )
+        found[name] = read_dimension(name, values, f"`--vary {text}`")
+    name = arguments.config or description.base
+    base = load_configuration(name) if name else DEFAULT
+    base = changed(base, [f"{key}={value}" for key, value in description.changes.items()])
+    return Space(tuple(found.values()), changed(base, arguments.changes))
+
+
+def chosen_conditions(
+    arguments: argparse.Namespace, description: Description
+) -> tuple[Condition, ...]:
+    """Return all conditions, those of the device included.
+
+    Raises
+    ------
+    UsageError
+        For a text that is not a condition, or a device whose resources no arithmetic tells.
+    """
+    found = [
+        read_condition(text, FIGURES, f"{description.source}, `where`")
+        for text in description.where
+    ]
+    found += [read_condition(text, FIGURES, f"`--where {text}`") for text in arguments.where]
+    name = arguments.device or description.device
+    if name:
+        device, exact = find_device(name), [d for d in DEVICES if d.startswith("ecp5")]
+        if device.name not in exact:
+            raise UsageError(
+                f"`--device {name}`: expected one of {', '.join(exact)}, since the resources of "
+                "others are known after synthesis only; choose one, or set limits with `--where`"
+            )
+        found += [
+            read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
+            for resource in BUDGET
+        ]
+    return tuple(found)
+
+
+def chosen_objectives(arguments: argparse.Namespace, description: Description) -> tuple[str, ...]:
+    """Return the objectives.
+
+    Raises
+    ------
+    UsageError
+        For an unknown one.
+    """
+    if arguments.minimise is not None:
+        names = [name.strip() for name in arguments.minimise.split(",")]
+        return check_objectives(names, f"`--minimise {arguments.minimise}`")
+    if description.minimise:
+        return check_objectives(description.minimise, f"{description.source}, `minimise`")
+    return DEFAULT_OBJECTIVES
+
+
+def chosen_weights(arguments: argparse.Namespace, description: Description) -> dict[str, float]:
+    """Return the weights of networks by name.
+
+    Raises
+    ------
+    UsageError
+        For a weight that is not a positive number.
+    """
+    found = dict(description.weights)
+    for text in arguments.weights:
+        name, _, number = text.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise UsageError(
+                f"`--weight {text}`: expected MODEL=NUMBER, for example `--weight resnet18=3`"
+            ) from None
+    for name, weight in found.items():
+        if not 0 < weight < float("inf"):
+            raise UsageError(f"weight of `{name}`: expected a positive number, got {weight:g}")
+    return found
+
+
+def chosen_database(arguments: argparse.Namespace) -> Path:
+    """Return the path of the database."""
+    if arguments.database is not None:
+        return arguments.database
+    return kept_folder(KIND, "sweep") / "records.db"
+
+
+def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> Executor:
+    """Return what runs the work: a cluster, local or remote, or this process."""
+    workers = arguments.workers
+    if workers is None and arguments.scheduler is None:
+        workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
+    if not workers and arguments.scheduler is None:
+        return InProcess(graphs)
+    patience_s = PATIENCE_S if arguments.workers is None and not arguments.scheduler else 0.0
+    return WhenNeeded(graphs, lambda: OnDask(graphs, workers or 0, arguments.scheduler), patience_s)
+
+
+def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:
+    """Read the networks.
+
+    Raises
+    ------
+    UsageError
+        If two have one name, or a weight belongs to none.
+    TilewrightError
+        If one cannot be read.
+    """
+    from ....compiler.frontend import import_model
+    from ....runtime.artifact import is_artifact, load
+
+    found: dict[str, Network] = {}
+    for source in sources:
+        name = source.stem
+        if name in found:
+            raise UsageError(f"MODEL: expected models of different names, got two `{name}`")
+        graph = load(source).graph if is_artifact(source) else import_model(source)
+        found[name] = Network(name, graph, weights.get(name, 1.0))
+    for name in weights:
+        if name not in found:
+            raise UsageError(
+                f"weight of `{name}`: expected one of the networks {', '.join(found)}; correct it"
+            )
+    return list(found.values())
+
+
+def show(outcome: Outcome) -> None:
+    """Print what was found."""
+    counts = outcome.counts
+    names = ", ".join(network.name for network in outcome.networks)
+    say(f"networks       {names}")
+    say(f"base           {configuration_sentence(outcome.space.base)}")
+    for dimension in outcome.space.dimensions:
+        values = ", ".join(text_of(dimension.name, value) for value in dimension.values)
+        say(f"varied         {dimension.name}: {values}")
+    for condition in outcome.where:
+        say(f"condition      {condition}")
+    broken = (
+        f"; {outcome.rejected.count:,} combinations break a rule" if outcome.rejected.count else ""
+    )
+    say(f"points         {len(outcome.results):,}: {states_text(counts)}{broken}")
+    say(
+        f"programs       {outcome.compiled:,} compiled, {outcome.reused:,} known from earlier, in "
+        f"{outcome.seconds:.1f} s"
+    )
+    failures = [result for result in outcome.results if result.state == FAILED]
+    if failures:
+        say(f"first failure  {failures[0].error}")
+    say("")
+    if not outcome.front:
+        say("no point fulfils the conditions" if not outcome.interrupted else "no front yet")
+        return
+    say(f"the front, smallest {', '.join(outcome.objectives)}:")
+    varied = list(outcome.front[0].point.chosen)
+    figures = [name for name in (*TIMES, *COUNTS) if name not in varied]
+    figures += [name for name in outcome.objectives if name not in (*figures, *varied)]
+    rows = [
+        [
+            *(result.point.chosen[name] for name in varied),
+            *(figure_text(name, result.figures[name]) for name in figures),
+        ]
+        for result in outcome.front
+    ]
+    stdout().print(table([*varied, *(name.replace("_", " ") for name in figures)], rows, left=0))
+
+
+def states_text(counts: dict[str, int]) -> str:
+    """Return the number of points in each state as text."""
+    return ", ".join(f"{counts[state]:,} {STATE_TEXTS[state]}" for state in STATES if counts[state])
+
+
+STATE_TEXTS = {
+    "front": "on the front",
+    "beaten": "beaten",
+    "ruled out": "ruled out by their lower bound",
+    "excluded": "excluded by a condition",
+    "failed": "failed",
+    "open": "not reached",
+}
+"""States in a sentence."""
+
+
+def figure_text(name: str, value: float) -> str:
+    """Return a figure as text for a table."""
+    if name == "of_peak":
+        return f"{value:.1%}"
+    if value == float("inf"):
+        return "-"
+    return f"{value:,.0f}" if value == int(value) else f"{value:.3g}"

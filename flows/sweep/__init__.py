@@ -1,0 +1,8 @@
+"""Sweeps: every machine of a space against networks, and the machines that no other one beats."""
+
+from .ladder import sweep
+from .outcome import Network, Outcome, Result
+from .records import Database
+from .space import Point, Space
+
+__all__ = ["Database", "Network", "Outcome", "Point", "Result", "Space", "sweep"]

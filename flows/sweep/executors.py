@@ -1,0 +1,245 @@
+"""Where the work of a sweep runs: in this process, on a local Dask cluster, or on one elsewhere.
+
+A batch of jobs is one task. The results of a job do not depend on where it runs.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...errors import ToolError, install_command
+from ...isa.configuration import Configuration
+from ...sim.memory_model import MemoryModel
+from . import evaluators
+from .records import Record
+
+if TYPE_CHECKING:
+    from ...compiler.graph import Graph
+
+RETRIES = 2
+"""How often a batch is started again after its worker died."""
+
+PATIENCE_S = 10.0
+"""Seconds of work that are quicker done than a local cluster started."""
+
+LOST = "lost: "
+"""Begin of the error of a job whose worker died; the next sweep tries it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One machine with some memories, on a rung.
+
+    Parameters
+    ----------
+    evaluator
+        `bound` or `sim`.
+    network
+        Its index.
+    """
+
+    evaluator: str
+    network: int
+    configuration: Configuration
+    memories: tuple[MemoryModel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The records of every job of a batch, and the seconds that they took."""
+
+    records: list[list[Record]]
+    seconds: float
+
+
+class Executor(Protocol):
+    """What runs batches of jobs."""
+
+    workers: int
+    """Batches that run at the same time; 0 for one job after the other, without batches."""
+
+    def submit(self, jobs: Sequence[Job]) -> Any:
+        """Start a batch; returns a handle."""
+        ...
+
+    def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
+        """Wait until at least one batch is done, and return all that are."""
+        ...
+
+    def close(self) -> None:
+        """Stop the workers; batches that run are dropped."""
+        ...
+
+
+def run_jobs(graphs: Sequence["Graph"], jobs: Sequence[Job]) -> Done:
+    """Run a batch."""
+    started = time.perf_counter()
+    rungs = {evaluators.BOUND: evaluators.bound, evaluators.SIM: evaluators.sim}
+    records = [
+        rungs[job.evaluator](graphs[job.network], job.configuration, job.memories) for job in jobs
+    ]
+    return Done(records, time.perf_counter() - started)
+
+
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C, in this process and in those that it starts meanwhile."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class InProcess:
+    """Run each batch when it is waited for, in this process."""
+
+    def __init__(self, graphs: Sequence["Graph"]) -> None:
+        self.graphs = graphs
+        self.workers = 0
+
+    def submit(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """The batch itself."""
+        return tuple(jobs)
+
+    def wait(self, handles: Iterable[tuple[Job, ...]]) -> list[tuple[tuple[Job, ...], Done]]:
+        """Run the first batch."""
+        first = next(iter(handles))
+        return [(first, run_jobs(self.graphs, first))]
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+class WhenNeeded:
+    """Work in this process, and start a cluster when the work turns out to be long.
+
+    Parameters
+    ----------
+    graphs
+        The networks.
+    make
+        Starts the cluster, which takes seconds.
+    patience_s
+        Seconds of work before that.
+    """
+
+    def __init__(
+        self,
+        graphs: Sequence["Graph"],
+        make: Callable[[], Executor],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._here, self._make = InProcess(graphs), make
+        self._left_s = patience_s
+        self._cluster: Executor | None = None
+        self._mine: set[Any] = set()
+        self.workers = 0
+
+    def submit(self, jobs: Sequence[Job]) -> Any:
+        """Start a batch, here or on the cluster."""
+        if self._cluster is None and self._left_s <= 0:
+            self._cluster = self._make()
+            self.workers = self._cluster.workers
+        if self._cluster is not None:
+            return self._cluster.submit(jobs)
+        handle = self._here.submit(jobs)
+        self._mine.add(handle)
+        return handle
+
+    def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
+        """Wait until at least one batch is done; those of this process come first."""
+        handles = list(handles)
+        mine = [handle for handle in handles if handle in self._mine]
+        if not mine:
+            assert self._cluster is not None
+            return self._cluster.wait(handles)
+        found = self._here.wait(mine)
+        for handle, done in found:
+            self._mine.discard(handle)
+            self._left_s -= done.seconds
+        return found
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+class OnDask:
+    """Run batches on a Dask cluster.
+
+    Parameters
+    ----------
+    workers
+        Processes of a local cluster, one thread each.
+    scheduler
+        Address of a running scheduler, instead of a local cluster.
+
+    Raises
+    ------
+    ToolError
+        When Dask is not installed, or the scheduler does not answer.
+    """
+
+    def __init__(
+        self, graphs: Sequence["Graph"], workers: int = 0, scheduler: str | None = None
+    ) -> None:
+        try:
+            distributed: Any = import_module("distributed")
+        except ImportError:
+            raise ToolError(
+                "Dask: not installed, so a sweep cannot use several processes; install it with "
+                f"`{install_command('sweep')}`, or choose `--workers 0`"
+            ) from None
+        self._distributed = distributed
+        self._cluster = None
+        if scheduler is None:
+            with _ignored_interrupts():  # workers inherit this; the sweep stops them
+                self._cluster = distributed.LocalCluster(
+                    n_workers=workers, threads_per_worker=1, processes=True,
+                    dashboard_address=None, silence_logs="ERROR",
+                )  # fmt: skip
+        try:
+            self._client = distributed.Client(self._cluster or scheduler, timeout=30)
+        except (OSError, ValueError) as problem:
+            raise ToolError(
+                f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "
+                "start one with `dask scheduler`, or leave the option out"
+            ) from None
+        self._graphs = self._client.scatter(list(graphs), broadcast=True)
+        self.workers = workers or max(1, len(self._client.scheduler_info()["workers"]))
+
+    def submit(self, jobs: Sequence[Job]) -> Any:
+        """Send a batch to a worker."""
+        return self._client.submit(
+            run_jobs, self._graphs, tuple(jobs), pure=False, retries=RETRIES,
+            key=f"batch-{time.monotonic_ns()}-{len(jobs)}",
+        )  # fmt: skip
+
+    def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
+        """Wait for a batch."""
+        handles = list(handles)
+        done = self._distributed.wait(handles, return_when="FIRST_COMPLETED").done
+        return [(handle, self._result(handle)) for handle in handles if handle in done]
+
+    def close(self) -> None:
+        """Drop what runs, and stop a local cluster."""
+        self._client.close()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _result(self, handle: Any) -> Done:
+        problem = handle.exception()
+        if problem is None:
+            return handle.result()
+        text = " ".join(str(problem).split())
+        return Done([[Record(error=f"{LOST}{type(problem).__name__}: {text}")]], 0.0)

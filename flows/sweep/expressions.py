@@ -1,0 +1,194 @@
+"""Conditions and sums over figures, evaluated on intervals.
+
+A figure that is not known yet is an interval: the cycles of a machine lie above their lower bound.
+A condition then holds for certain, fails for certain, or is open. With exact figures no condition
+is open, so there is one evaluation for both.
+"""
+
+import ast
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+from ...errors import UsageError, did_you_mean
+
+Interval = tuple[float, float]
+"""The least and the greatest value. Of a condition: 0 where it may fail, 1 where it may hold."""
+
+EVER: Interval = (-math.inf, math.inf)
+
+
+def exactly(value: float) -> Interval:
+    """The interval of a known value."""
+    return value, value
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition such as `act_depth <= 4096 and cycles * 2 < 10000`.
+
+    Parameters
+    ----------
+    text
+        As the user wrote it.
+    tree
+        Parsed; only nodes that `_evaluate` knows.
+    names
+        The figures in it.
+    """
+
+    text: str
+    tree: ast.expr
+    names: frozenset[str]
+
+    def may_hold(self, figures: Mapping[str, Interval]) -> bool:
+        """Whether some values in the intervals fulfil it."""
+        return bool(_evaluate(self.tree, figures)[1])
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def read_condition(text: str, known: Collection[str], source: str) -> Condition:
+    """Parse a condition.
+
+    Parameters
+    ----------
+    known
+        Names of figures.
+    source
+        How a message calls the place where it stands.
+
+    Raises
+    ------
+    UsageError
+        For a text that is not a condition, or an unknown name.
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _no_condition(text, source) from None
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif not isinstance(node, _PARTS) or (
+            isinstance(node, ast.Constant) and type(node.value) not in (int, float)
+        ):
+            raise _no_condition(text, source)
+    if not _is_condition(tree):
+        raise _no_condition(text, source)
+    for name in sorted(names):
+        if name not in known:
+            raise UsageError(
+                f"{source}: unknown figure `{name}`; known are {', '.join(sorted(known))}"
+                + did_you_mean(name, known)
+            )
+    if not names:
+        raise UsageError(f"{source}: expected a condition on some figure, got `{text}`")
+    return Condition(text.strip(), tree, frozenset(names))
+
+
+def _no_condition(text: str, source: str) -> UsageError:
+    return UsageError(
+        f"{source}: expected a condition with `<`, `<=`, `>`, `>=`, `==`, `+`, `-`, `*`, `/`, "
+        f"`and`, `or` and `not`, for example `multipliers <= 128`, got `{text}`"
+    )
+
+
+_PARTS = (
+    *(ast.Compare, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq),
+    *(ast.BoolOp, ast.And, ast.Or, ast.UnaryOp, ast.Not, ast.USub),
+    *(ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div),
+    *(ast.Name, ast.Load, ast.Constant),
+)
+
+
+def _is_condition(tree: ast.expr) -> bool:
+    match tree:
+        case ast.Compare():
+            return not any(map(_is_condition, (tree.left, *tree.comparators)))
+        case ast.BoolOp():
+            return all(map(_is_condition, tree.values))
+        case ast.UnaryOp(op=ast.Not()):
+            return _is_condition(tree.operand)
+    return False
+
+
+def _evaluate(tree: ast.expr, figures: Mapping[str, Interval]) -> Interval:
+    match tree:
+        case ast.Constant():
+            return exactly(float(tree.value))  # type: ignore[arg-type]
+        case ast.Name():
+            return figures[tree.id]
+        case ast.UnaryOp(op=ast.Not()):
+            low, high = _evaluate(tree.operand, figures)
+            return 1 - high, 1 - low
+        case ast.UnaryOp():
+            low, high = _evaluate(tree.operand, figures)
+            return -high, -low
+        case ast.BoolOp():
+            parts = [_evaluate(value, figures) for value in tree.values]
+            pick = min if isinstance(tree.op, ast.And) else max
+            return pick(low for low, _ in parts), pick(high for _, high in parts)
+        case ast.BinOp():
+            left, right = (_evaluate(side, figures) for side in (tree.left, tree.right))
+            return _combine(tree.op, left, right)
+        case ast.Compare():
+            values = [_evaluate(value, figures) for value in (tree.left, *tree.comparators)]
+            found = [
+                _COMPARE[type(op)](*pair)
+                for op, pair in zip(tree.ops, pairwise(values), strict=True)
+            ]
+            return min(low for low, _ in found), min(high for _, high in found)
+    raise AssertionError(f"no part of a condition: {ast.dump(tree)}")
+
+
+def _combine(op: ast.operator, left: Interval, right: Interval) -> Interval:
+    match op:
+        case ast.Add():
+            return left[0] + right[0], left[1] + right[1]
+        case ast.Sub():
+            return left[0] - right[1], left[1] - right[0]
+        case ast.Div():
+            if right[0] <= 0 <= right[1]:
+                return EVER
+            right = 1 / right[1], 1 / right[0]
+    ends = [0.0 if 0 in (a, b) else a * b for a in left for b in right]
+    return min(ends), max(ends)
+
+
+def _less(a: Interval, b: Interval) -> Interval:
+    return float(a[1] < b[0]), float(a[0] < b[1])
+
+
+def _at_most(a: Interval, b: Interval) -> Interval:
+    return float(a[1] <= b[0]), float(a[0] <= b[1])
+
+
+def _equal(a: Interval, b: Interval) -> Interval:
+    return float(a[0] == a[1] == b[0] == b[1]), float(a[0] <= b[1] and b[0] <= a[1])
+
+
+def _different(a: Interval, b: Interval) -> Interval:
+    low, high = _equal(a, b)
+    return 1 - high, 1 - low
+
+
+_T = TypeVar("_T")
+
+
+def _turned(compare: Callable[[_T, _T], Interval]) -> Callable[[_T, _T], Interval]:
+    return lambda a, b: compare(b, a)
+
+
+_COMPARE: Mapping[type, Callable[[Interval, Interval], Interval]] = {
+    ast.Lt: _less,
+    ast.LtE: _at_most,
+    ast.Gt: _turned(_less),
+    ast.GtE: _turned(_at_most),
+    ast.Eq: _equal,
+    ast.NotEq: _different,
+}

@@ -1,0 +1,122 @@
+"""The figures of a point: what conditions and objectives name, and what tables and the page show.
+
+A figure that is not known yet is an interval, see `expressions`. An unknown count is infinite, so
+that no condition takes it for small.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from ...errors import UsageError, did_you_mean
+from ...isa.configuration import PARAMETERS
+from .dimensions import MEMORY
+from .expressions import EVER, Interval, exactly
+from .space import Point
+
+TIMES: Mapping[str, str] = MappingProxyType(
+    {
+        "cycles": "cycles of all networks, each as often as its weight",
+        "ms": "milliseconds of these cycles at `--clock`",
+        "of_peak": "share of the multiplications that the array could have done",
+    }
+)
+"""Figures that follow from the cycles of a program."""
+
+COUNTS: Mapping[str, str] = MappingProxyType(
+    {
+        "multipliers": "multipliers of 18 by 18 bits on an ECP5",
+        "ram": "block RAMs on an ECP5",
+        "ram_bits": "bits of all scratchpads and look-up tables",
+        "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
+    }
+)
+"""Figures that are exact before anything is compiled."""
+
+NUMBERS = tuple(name for name, about in PARAMETERS.items() if not about.choices)
+"""Parameters of the configuration that are numbers."""
+
+FIGURES: Mapping[str, str] = MappingProxyType(
+    {
+        **TIMES,
+        **COUNTS,
+        **{name: PARAMETERS[name].meaning for name in NUMBERS},
+        **MEMORY,
+    }
+)
+"""Every figure, with its meaning."""
+
+OBJECTIVES = tuple(name for name in FIGURES if name not in ("of_peak", "bandwidth"))
+"""Figures that may be minimised."""
+
+DEFAULT_OBJECTIVES = ("cycles", "multipliers", "ram")
+
+
+def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:
+    """Check the names of objectives.
+
+    Raises
+    ------
+    UsageError
+        For an unknown one, or none.
+    """
+    for name in names:
+        if name not in OBJECTIVES:
+            known = ", ".join((*TIMES, *COUNTS)).replace("of_peak, ", "")
+            raise UsageError(
+                f"{source}: expected figures to minimise, for example {known}, or a parameter, got "
+                f"`{name}`" + did_you_mean(name, OBJECTIVES)
+            )
+    if not names:
+        raise UsageError(f"{source}: expected a figure to minimise, got none")
+    return tuple(dict.fromkeys(names))
+
+
+def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, Interval]:
+    """The figures of a point before it is timed.
+
+    Parameters
+    ----------
+    counts
+        Figures of `evaluators.resources`; None while they are unknown.
+    """
+    configuration, memory = point.machine.configuration, point.setting.memory
+    found = {name: exactly(getattr(configuration, name)) for name in NUMBERS}
+    found |= {
+        "latency": exactly(memory.latency_cycles),
+        "bandwidth": exactly(memory.beats / memory.cycles),
+        "outstanding": exactly(memory.outstanding_bursts),
+        "macs_per_cycle": exactly(configuration.tile_bytes),
+    }
+    for name in COUNTS.keys() - found.keys():
+        value = EVER if counts is None else exactly(_or_infinite(counts[name]))
+        found[name] = value
+    return {**found, **dict.fromkeys(TIMES, EVER)}
+
+
+def timed_figures(
+    cycles: Interval, macs: float | None, peak: int, clock_mhz: float
+) -> dict[str, Interval]:
+    """The figures that follow from the cycles.
+
+    Parameters
+    ----------
+    macs
+        Multiplications in these cycles; None while they are unknown.
+    peak
+        Multiplications in a cycle.
+    """
+    low, high = cycles
+    share = EVER
+    if macs is not None and low > 0:
+        share = macs / (high * peak), macs / (low * peak)
+    return {
+        "cycles": cycles,
+        "ms": (low / clock_mhz / 1e3, high / clock_mhz / 1e3),
+        "of_peak": share,
+    }
+
+
+def _or_infinite(value: float | None) -> float:
+    return math.inf if value is None else value

@@ -1,0 +1,334 @@
+"""The sweep itself: a ladder on which each point takes the cheapest rung that decides it.
+
+Counts of resources are exact at once, and the certified bound says how few cycles a machine could
+take at best. A machine is compiled unless, for each of its memories, a condition fails for certain
+or a compiled point beats even the bound. So the front is that of an exhaustive sweep. Each main
+memory has a front of its own: a memory is where a machine has to work, and no objective prices it.
+
+Machines are decided one after the other, in an order that follows from bounds and counts alone. The
+decision about a machine uses the results of all machines but the last `WINDOW` before it, whatever
+else is known. So the same machines are compiled with any number of workers.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...errors import CompileError
+from ...isa.configuration import Configuration
+from .evaluators import BOUND, RESOURCES, SIM, graph_digest, resources, version_of
+from .executors import LOST, Executor, InProcess
+from .expressions import Condition, Interval, exactly
+from .figures import DEFAULT_OBJECTIVES, known_figures, timed_figures
+from .outcome import (
+    BEATEN,
+    EXCLUDED,
+    FAILED,
+    ON_FRONT,
+    OPEN,
+    RULED_OUT,
+    Network,
+    Outcome,
+    Progress,
+    Result,
+)
+from .pareto import Front, front
+from .records import Database, Key, Record, configuration_digest
+from .space import Machine, Point, Rejected, Space
+from .work import Item, Work
+
+WINDOW = 8
+"""Machines whose results need not be known when the next one is decided."""
+
+
+def sweep(
+    networks: Sequence[Network],
+    space: Space,
+    database: Database | None = None,
+    *,
+    objectives: Sequence[str] = DEFAULT_OBJECTIVES,
+    where: Sequence[Condition] = (),
+    clock_mhz: float = 100.0,
+    executor: Executor | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+    exhaustive: bool = False,
+) -> Outcome:
+    """Find the machines of a space that no other one beats with the same main memory.
+
+    Parameters
+    ----------
+    database
+        Keeps every result; None keeps none after the sweep.
+    objectives
+        Figures to minimise, see `figures.OBJECTIVES`.
+    where
+        Conditions that a point must fulfil.
+    clock_mhz
+        The clock of all machines, for `ms`.
+    executor
+        Runs the work; this process by default.
+    progress
+        Called after each batch.
+    exhaustive
+        Compile every machine that fulfils the conditions.
+
+    Raises
+    ------
+    UsageError
+        When the space has no legal machine.
+    CompileError
+        When a network has no layer for the accelerator.
+    DatabaseError
+        When the database cannot be used.
+    """
+    executor = executor or InProcess([network.graph for network in networks])
+    database = Database() if database is None else database
+    return _Run(
+        networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive
+    ).outcome()
+
+
+class _Candidate:
+    """A machine with its points that are still possible."""
+
+    def __init__(self, machine: Machine, results: list[Result]) -> None:
+        self.machine, self.results = machine, results
+        self.least = np.empty((0, 0))
+        """Objectives of the points at best, float64[points, objectives]."""
+        self.compile = True
+        self.item = self.asked()
+
+    def asked(self) -> Item:
+        """What a rung is asked for: the machine with the memories of the points."""
+        memories = tuple(result.point.setting.memory for result in self.results)
+        self.item = Item(self.machine.configuration, memories)
+        return self.item
+
+
+class _Run:
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        space: Space,
+        database: Database,
+        executor: Executor,
+        progress: Callable[[Progress], None],
+        objectives: Sequence[str],
+        where: Sequence[Condition],
+        clock_mhz: float,
+        exhaustive: bool,
+    ) -> None:
+        self.networks, self.space, self.database = tuple(networks), space, database
+        self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
+        self.progress, self.exhaustive = progress, exhaustive
+        digests = [graph_digest(network.graph) for network in networks]
+        for network, digest in zip(networks, digests, strict=True):
+            database.name_network(digest, network.name)
+        self.bounds = Work(BOUND, digests, database, executor)
+        self.programs = Work(SIM, digests, database, executor, WINDOW)
+        self.rejected = Rejected()
+        self.results: list[Result] = []
+        self.counts: dict[str, Record] = {}
+        self.fronts = {id(setting): Front(len(self.objectives)) for setting in space.settings}
+        self.reused = 0
+
+    def outcome(self) -> Outcome:
+        started = time.perf_counter()
+        interrupted = False
+        self.database.forget(LOST)
+        candidates = self._candidates()
+        try:
+            self._find_bounds(candidates)
+            self._compile(self._in_order(candidates))
+        except KeyboardInterrupt:
+            interrupted = True
+            self._apply_known(candidates)
+        finally:
+            self.programs.release()
+        self._rate()
+        return Outcome(
+            self.networks, self.space, self.objectives, self.where, self.clock_mhz,
+            tuple(self.results), self.rejected, self.programs.computed, self.reused,
+            time.perf_counter() - started, interrupted,
+        )  # fmt: skip
+
+    # Points ------------------------------------------------------------------------------------
+
+    def _candidates(self) -> list[_Candidate]:
+        """All points; machines with a point for which every condition may hold."""
+        machines = list(self.space.machines(self.rejected))
+        if not machines:
+            raise self.space.no_machine(self.rejected)
+        self.database.add_configurations(machine.configuration for machine in machines)
+        self._count_resources([machine.configuration for machine in machines])
+        found = []
+        for machine in machines:
+            results = [Result(Point(machine, setting)) for setting in self.space.settings]
+            self.results += results
+            candidate = _Candidate(machine, results)
+            for result in results:
+                if not self._may_hold(self._known(result.point)):
+                    result.state = EXCLUDED
+            candidate.results = [result for result in results if result.state == OPEN]
+            if candidate.results:
+                found.append(candidate)
+        return found
+
+    def _count_resources(self, configurations: Sequence[Configuration]) -> None:
+        version = version_of(RESOURCES)
+        keys = {
+            Key(RESOURCES, version, "", configuration_digest(one), ""): one
+            for one in configurations
+        }
+        found = self.database.find(keys)
+        new = [(key, resources(one)) for key, one in keys.items() if key not in found]
+        self.database.add(new)
+        self.counts = {key.configuration: record for key, record in (*found.items(), *new)}
+
+    def _known(self, point: Point) -> dict[str, Interval]:
+        counts = self.counts[configuration_digest(point.machine.configuration)]
+        return known_figures(point, counts.figures)
+
+    def _may_hold(self, figures: dict[str, Interval]) -> bool:
+        return all(condition.may_hold(figures) for condition in self.where)
+
+    # Rungs -------------------------------------------------------------------------------------
+
+    def _find_bounds(self, candidates: Sequence[_Candidate]) -> None:
+        """Bound every point, and exclude those that cannot fulfil the conditions."""
+        self.bounds.load(candidate.asked() for candidate in candidates)
+        for candidate in candidates:
+            self.bounds.request(candidate.item)
+        for done, candidate in enumerate(candidates, 1):
+            self.bounds.finish(candidate.item)
+            for result in candidate.results:
+                self._apply_bound(candidate, result)
+            candidate.results = [result for result in candidate.results if result.state == OPEN]
+            self.progress(Progress(BOUND, done, len(candidates)))
+
+    def _compile(self, order: Sequence[_Candidate]) -> None:
+        """Compile machines in order, except those that the points before rule out."""
+        self.programs.load(candidate.asked() for candidate in order)
+        window: deque[_Candidate] = deque()
+        settled = 0
+
+        def settle_first() -> None:
+            nonlocal settled
+            first = window.popleft()
+            settled += 1
+            if first.compile:
+                self.programs.finish(first.item)
+                for result in first.results:
+                    self._apply_cycles(first, result)
+            self.progress(Progress(SIM, settled, len(order), sum(map(len, self.fronts.values()))))
+
+        for candidate in order:
+            if len(window) == WINDOW:
+                settle_first()
+            window.append(candidate)
+            if not self.exhaustive and self._is_ruled_out(candidate):
+                candidate.compile = False
+                for result in candidate.results:
+                    result.state = RULED_OUT
+            else:
+                self.reused += len(self.networks) - len(candidate.item.missing)
+                self.programs.request(candidate.item)
+        while window:
+            settle_first()
+
+    # Results -----------------------------------------------------------------------------------
+
+    def _weighted(self, cycles: Sequence[float]) -> float:
+        pairs = zip(self.networks, cycles, strict=True)
+        return sum(network.weight * each for network, each in pairs)
+
+    def _apply_bound(self, candidate: _Candidate, result: Result) -> None:
+        records = self.bounds.records(candidate.item, result.point.setting.memory)
+        if self._fail(result, records):
+            return
+        result.bounds = tuple(record.figures["cycles"] for record in records)
+        if not any(result.bounds):
+            names = ", ".join(f"`{network.name}`" for network in self.networks)
+            raise CompileError(
+                f"model {names}: expected layers on the accelerator, got none, so there are no "
+                "cycles to compare; quantise the model to int8 first (`tilewright quantise`)"
+            )
+        least = self._weighted(result.bounds)
+        known = self._known(result.point)
+        peak = result.point.machine.configuration.tile_bytes
+        figures = {**known, **timed_figures((least, math.inf), None, peak, self.clock_mhz)}
+        if not self._may_hold(figures):
+            result.state = EXCLUDED
+        result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
+        result.figures |= {name: math.inf for name, (low, _) in figures.items() if low == math.inf}
+
+    def _apply_cycles(self, candidate: _Candidate, result: Result) -> None:
+        records = self.programs.records(candidate.item, result.point.setting.memory)
+        if self._fail(result, records):
+            return
+        result.cycles = tuple(record.figures["cycles"] for record in records)
+        macs = self._weighted([record.figures["macs"] for record in records])
+        cycles = exactly(self._weighted(result.cycles))
+        peak = result.point.machine.configuration.tile_bytes
+        figures = {
+            **self._known(result.point),
+            **timed_figures(cycles, macs, peak, self.clock_mhz),
+        }
+        result.figures = {name: low for name, (low, _) in figures.items()}
+        if not self._may_hold(figures):
+            result.state = EXCLUDED
+            return
+        result.state = BEATEN
+        self.fronts[id(result.point.setting)].add(self._values(result))
+
+    def _apply_known(self, candidates: Sequence[_Candidate]) -> None:
+        """Apply what was compiled before an interrupt."""
+        for candidate in candidates:
+            if candidate.compile and self.programs.is_known(candidate.item):
+                for result in candidate.results:
+                    if result.state == OPEN and result.bounds:
+                        self._apply_cycles(candidate, result)
+
+    @staticmethod
+    def _fail(result: Result, records: Sequence[Record]) -> bool:
+        errors = [record.error for record in records if record.error is not None]
+        if errors:
+            result.state, result.error = FAILED, errors[0]
+        return bool(errors)
+
+    def _in_order(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        """The candidates with a point left, the most promising first."""
+        left = [candidate for candidate in candidates if candidate.results]
+        for candidate in left:
+            candidate.least = np.array([self._values(result) for result in candidate.results])
+        # A front is about a line on which the product of the objectives is the same.
+        merit = {
+            id(candidate): np.log(np.maximum(candidate.least, 1e-9)).sum(axis=1).min()
+            for candidate in left
+        }
+        return sorted(left, key=lambda candidate: (merit[id(candidate)], candidate.item.digest))
+
+    def _is_ruled_out(self, candidate: _Candidate) -> bool:
+        pairs = zip(candidate.results, candidate.least, strict=True)
+        return all(
+            self.fronts[id(result.point.setting)].rules_out(least) for result, least in pairs
+        )
+
+    def _values(self, result: Result) -> list[float]:
+        return [result.figures[name] for name in self.objectives]
+
+    def _rate(self) -> None:
+        """Find the front of each memory among the compiled points."""
+        for setting in self.space.settings:
+            timed = [
+                result
+                for result in self.results
+                if result.state == BEATEN and result.point.setting is setting
+            ]
+            if timed:
+                best = front(np.array(list(map(self._values, timed))))
+                for index in np.flatnonzero(best):
+                    timed[index].state = ON_FRONT

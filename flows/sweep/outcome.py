@@ -1,0 +1,130 @@
+"""The data of a sweep: its networks, the state of every point, its progress and its outcome."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .expressions import Condition
+from .space import Point, Rejected, Space
+
+if TYPE_CHECKING:
+    from ...compiler.graph import Graph
+
+ON_FRONT, BEATEN, RULED_OUT, EXCLUDED, FAILED, OPEN = (
+    "front", "beaten", "ruled out", "excluded", "failed", "open"
+)  # fmt: skip
+STATES = {
+    ON_FRONT: "no other machine is better in one objective and as good in the others",
+    BEATEN: "compiled, and another machine is better",
+    RULED_OUT: "not compiled: another machine is better than its lower bound",
+    EXCLUDED: "a condition of `--where` fails",
+    FAILED: "the compiler rejects it",
+    OPEN: "not compiled when the sweep was interrupted",
+}
+"""States of a point, with their meanings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A network of a sweep.
+
+    Parameters
+    ----------
+    weight
+        How often it runs, in relation to the others.
+    """
+
+    name: str
+    graph: "Graph"
+    weight: float = 1.0
+
+
+@dataclass(slots=True)
+class Result:
+    """What is known about a point.
+
+    Parameters
+    ----------
+    state
+        One of `STATES`.
+    bounds, cycles
+        By network: the certified bound, and exact cycles if it was compiled.
+    figures
+        Exact figures; those of the bound where it was not compiled.
+    error
+        Why it failed.
+    """
+
+    point: Point
+    state: str = OPEN
+    bounds: tuple[int, ...] = ()
+    cycles: tuple[int, ...] = ()
+    figures: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a sweep is.
+
+    Parameters
+    ----------
+    rung
+        The evaluator that runs.
+    done, total
+        Machines.
+    front
+        Points that no other one beats so far.
+    """
+
+    rung: str
+    done: int
+    total: int
+    front: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a sweep.
+
+    Parameters
+    ----------
+    results
+        All legal points, in the order of the space.
+    rejected
+        Combinations that break a rule of the machine.
+    compiled, reused
+        Programs that were compiled now, and results that the database had.
+    interrupted
+        Whether the user stopped it.
+    """
+
+    networks: tuple[Network, ...]
+    space: Space
+    objectives: tuple[str, ...]
+    where: tuple[Condition, ...]
+    clock_mhz: float
+    results: tuple[Result, ...]
+    rejected: Rejected
+    compiled: int
+    reused: int
+    seconds: float
+    interrupted: bool
+
+    @property
+    def front(self) -> list[Result]:
+        """The points on the front, memory by memory, the best in the first objective first."""
+        order = {id(setting): index for index, setting in enumerate(self.space.settings)}
+        found = [result for result in self.results if result.state == ON_FRONT]
+        return sorted(
+            found,
+            key=lambda result: (
+                order[id(result.point.setting)],
+                *(result.figures[name] for name in self.objectives),
+            ),
+        )
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of points in each state."""
+        return Counter(result.state for result in self.results)

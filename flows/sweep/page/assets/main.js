@@ -1,0 +1,55 @@
+// The heading, the headline figures, the glossary, and all parts in the order of the page.
+const listed = (names) => (names.length > 1
+  ? `${names.slice(0, -1).join(", ")} and ${names[names.length - 1]}` : names.join(""));
+
+function showHeading() {
+  byId("date").textContent = DATA.date;
+  byId("networks").textContent = DATA.networks.map(({ name, weight }) =>
+    (weight === 1 ? name : `${weight} × ${name}`)).join(" + ");
+  const limits = DATA.where.length ? ` where ${DATA.where.join(" and ")}` : "";
+  byId("question").textContent =
+    `Which machine needs the fewest ${listed(DATA.objectives.map(nameText))}${limits}? ` +
+    `Varied: ${listed(DATA.vary.map(nameText)) || "nothing"}. ` +
+    `Everything else is as in ${DATA.base.name}, or follows.`;
+  const memories = new Set(POINTS.map((point) => point.memory)).size;
+  byId("notice").textContent = DATA.interrupted
+    ? "The sweep was interrupted: machines that are not reached are missing from the front."
+    : memories > 1 ? "Each main memory has a front of its own." : "";
+  const { counts } = DATA;
+  const count = (state) => counts[state] || 0;
+  byId("cards").append(
+    figure("Points", grouped(POINTS.length), DATA.rejected
+      ? `${grouped(DATA.rejected)} more combinations break a rule` : "all combinations are legal"),
+    figure("On the front", grouped(count("front")), "no other machine beats them"),
+    figure("Ruled out", grouped(count("ruled out")),
+      "by their certified lower bound, not compiled"),
+    figure("Excluded", grouped(count("excluded")), "by a condition"),
+    figure("Failed", grouped(count("failed")), "the compiler rejects them"),
+    figure("Programs", grouped(DATA.compiled + DATA.reused),
+      DATA.compiled ? `${grouped(DATA.compiled)} compiled now, in ${significant(DATA.seconds)} s`
+        : "all known from earlier"),
+  );
+  byId("made").textContent = `Made by Tilewright ${DATA.version} on ${DATA.date}. ` +
+    "Cycles are exact; milliseconds are cycles at " + `${DATA.clock_mhz} MHz.`;
+}
+
+function showWords() {
+  const list = make("dl");
+  const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+  for (const [name, text] of Object.entries(DATA.figures)) {
+    list.append(make("dt", {}, nameText(name)), make("dd", {}, sentence(text)));
+  }
+  for (const [state, text] of Object.entries(DATA.states)) {
+    if (DATA.counts[state]) {
+      list.append(make("dt", {}, state), make("dd", {}, sentence(text)));
+    }
+  }
+  byId("words").append(list);
+}
+
+for (const show of [showHeading, showScatter, showParallel, showRows, showWords]) show();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  drawParallel();
+  changed();
+});
+document.documentElement.dataset.ready = "true";

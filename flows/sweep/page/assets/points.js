@@ -1,0 +1,77 @@
+// The points of the sweep, what is shown of them, and their values by name.
+const VARIED = DATA.vary;
+const MACHINE = VARIED.filter((name) => !DATA.memory.includes(name));
+const FIGURES = Object.keys(DATA.figures);
+const COLOURS = {
+  front: "--accent", beaten: "--token", "ruled out": "--memory", excluded: "--fetch",
+  failed: "--queue", open: "--unit",
+};
+
+const POINTS = DATA.points.map((point, index) => ({
+  ...point,
+  index,
+  memory: DATA.memory.map((name) => `${name} ${point.chosen[name]}`).join(", "),
+  label: MACHINE.map((name) => `${name}=${point.chosen[name]}`).join(", ") || DATA.base.name,
+  least: weighted(point.bound),
+  compiled: Object.keys(point.cycles).length > 0,
+}));
+
+// The state of the page: parts redraw when it changes.
+const VIEW = { memory: POINTS[0].memory, selected: null, chosen: null, redraw: [] };
+
+function changed() {
+  for (const redraw of VIEW.redraw) redraw();
+}
+
+function weighted(cycles) {
+  const networks = DATA.networks.filter((network) => network.name in cycles);
+  return networks.length === DATA.networks.length
+    ? networks.reduce((sum, network) => sum + network.weight * cycles[network.name], 0)
+    : null;
+}
+
+// A figure or a varied value; for times of a point that was not compiled, the bound.
+function valueOf(point, name) {
+  if (name in point.figures) return point.figures[name];
+  if (name === "cycles") return point.least;
+  if (name === "ms") return point.least === null ? null : point.least / DATA.clock_mhz / 1e3;
+  const text = point.chosen[name];
+  if (text === undefined) return null;
+  if (/^\d+x\d+$/.test(text)) {
+    const [rows, columns] = text.split("x").map(Number);
+    return rows * columns;
+  }
+  if (/^\d+\/\d+$/.test(text)) {
+    const [beats, cycles] = text.split("/").map(Number);
+    return beats / cycles;
+  }
+  return Number.isNaN(Number(text)) ? text : Number(text);
+}
+
+const isSelected = (point) => VIEW.selected === null || VIEW.selected.has(point.index);
+const hasPlace = (point) => point.least !== null && point.state !== "failed";
+const shownPoints = () => POINTS.filter((point) => point.memory === VIEW.memory);
+
+function figureText(name, value) {
+  if (value === null || value === undefined) return "–";
+  if (name === "of_peak") return percent(value);
+  if (typeof value !== "number") return value;
+  return Number.isInteger(value) ? grouped(value) : significant(value);
+}
+
+const nameText = (name) => ({ of_peak: "of peak", ram: "block RAMs" })[name]
+  || name.replaceAll("_", " ");
+
+// Fonts and colours of the page for Plotly.
+function look(more) {
+  const style = getComputedStyle(document.documentElement);
+  const of = (name) => style.getPropertyValue(name).trim();
+  return {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: of("--muted") },
+    hoverlabel: { bgcolor: of("--card"), bordercolor: of("--line"), font: { color: of("--ink") } },
+    ...more(of),
+  };
+}
+const cssColour = (name) =>
+  getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,0 +1,104 @@
+// The scatter plot: two figures of every machine with the chosen memory.
+const SCATTER_CONFIG = {
+  responsive: true, displaylogo: false, displayModeBar: innerWidth > 720,
+  modeBarButtons: [["zoom2d", "pan2d", "resetScale2d", "toImage"]],
+};
+
+function options(select, names, chosen, text = nameText) {
+  select.replaceChildren(...names.map((name) => {
+    const option = make("option", { value: name }, text(name));
+    option.selected = name === chosen;
+    return option;
+  }));
+}
+
+function showScatter() {
+  const axes = [...FIGURES, ...MACHINE.filter((name) => !FIGURES.includes(name))];
+  const [up, across] = DATA.objectives;
+  options(byId("across"), axes, across || "macs_per_cycle");
+  options(byId("up"), axes, up);
+  options(byId("colour"), ["state", ...MACHINE], "state");
+  const memories = [...new Set(POINTS.map((point) => point.memory))];
+  options(byId("memory"), memories, VIEW.memory, (text) => text);
+  byId("memory-label").hidden = memories.length < 2;
+  byId("logarithmic").checked = true;
+  byId("memory").addEventListener("change", (event) => {
+    VIEW.memory = event.target.value;
+    changed();
+  });
+  for (const id of ["across", "up", "colour", "logarithmic"]) {
+    byId(id).addEventListener("change", drawScatter);
+  }
+  VIEW.redraw.push(drawScatter);
+  drawScatter();
+  byId("scatter").on("plotly_click", ({ points: [{ customdata }] }) => {
+    VIEW.chosen = customdata;
+    changed();
+    document.querySelector("tr.chosen")?.scrollIntoView({ block: "center", behavior: "smooth" });
+  });
+}
+
+function drawScatter() {
+  const [across, up] = [byId("across").value, byId("up").value];
+  const type = byId("logarithmic").checked ? "log" : "linear";
+  const places = shownPoints()
+    .map((point) => ({ point, x: valueOf(point, across), y: valueOf(point, up) }))
+    .filter(({ point, x, y }) => hasPlace(point) && x !== null && y !== null);
+  const axis = (name) => (of) => ({
+    title: { text: nameText(name) }, type: places.every((p) => typeof p.x === "number") ? type : "-",
+    gridcolor: of("--grid"), zeroline: false, linecolor: of("--line"), automargin: true,
+  });
+  const layout = look((of) => ({
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: of("--muted"), activecolor: of("--accent") },
+    height: 440, margin: { l: 56, r: 12, t: 8, b: 44 },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    xaxis: axis(across)(of), yaxis: axis(up)(of), hovermode: "closest",
+  }));
+  Plotly.react("scatter", [bestLine(places), ...groups(places, across, up)], layout,
+    SCATTER_CONFIG);
+}
+
+// The compiled machines that no other one beats on the two axes, joined by steps.
+function bestLine(places) {
+  const sorted = places.filter(({ point }) => point.compiled)
+    .sort((a, b) => a.x - b.x || a.y - b.y);
+  const best = [];
+  for (const place of sorted) {
+    if (!best.length || place.y < best[best.length - 1].y) best.push(place);
+  }
+  return {
+    type: "scatter", mode: "lines", x: best.map((p) => p.x), y: best.map((p) => p.y),
+    line: { shape: "hv", color: cssColour("--accent"), width: 1.5, dash: "dot" },
+    hoverinfo: "skip", showlegend: false,
+  };
+}
+
+const WHEEL = ["--work", "--memory", "--unit", "--queue", "--fetch", "--fill", "--token"];
+
+function groups(places, across, up) {
+  const by = byId("colour").value;
+  const key = ({ point }) => (by === "state" ? point.state : point.chosen[by]);
+  const keys = [...new Set(places.map(key))];
+  if (by === "state") keys.sort((a, b) => (a === "front") - (b === "front"));
+  return keys.map((name, number) => {
+    const mine = places.filter((place) => key(place) === name);
+    const paint = cssColour(by === "state" ? COLOURS[name] : WHEEL[number % WHEEL.length]);
+    return {
+      type: "scatter", mode: "markers", name: by === "state" ? name : `${nameText(by)} ${name}`,
+      x: mine.map((p) => p.x), y: mine.map((p) => p.y),
+      customdata: mine.map(({ point }) => point.index),
+      marker: {
+        color: paint,
+        symbol: mine.map(({ point }) => (point.compiled ? "circle" : "circle-open")),
+        size: mine.map(({ point }) => (point.index === VIEW.chosen ? 18
+          : point.state === "front" ? 11 : 8)),
+        opacity: mine.map(({ point }) => (isSelected(point) ? 0.95 : 0.12)),
+        line: { width: 1, color: cssColour("--card") },
+      },
+      hovertemplate: mine.map(({ point, x, y }) =>
+        `<b>${point.label}</b><br>${nameText(up)} ${point.compiled ? "" : "at least "}` +
+        `${figureText(up, y)}<br>${nameText(across)} ${figureText(across, x)}<br>` +
+        `${point.state}<extra></extra>`),
+    };
+  });
+}

@@ -1,0 +1,78 @@
+"""Rendering of a sweep's page from template, style, scripts, library and data.
+
+Style and helpers are those of the report page. Plotly's script comes from its Python package and is
+part of the page, so the page needs no network. Its parallel coordinates make functions at run time,
+which the security policy allows (`unsafe-eval`); it still forbids every request.
+"""
+
+import html
+from collections.abc import Mapping
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ....errors import ToolError, install_command
+from ...reports.page.render import FOLDER as SHARED
+from ...reports.page.render import embed, fill
+from ..figures import COUNTS, FIGURES, TIMES
+from ..outcome import STATES, Outcome
+from ..outcome_json import outcome_json
+
+FOLDER = Path(__file__).parent / "assets"
+
+SCRIPTS = "points", "scatter", "parallel", "rows", "main"
+"""Scripts in the order in which the page runs them, after the shared one."""
+
+
+def page_data(outcome: Outcome) -> dict[str, Any]:
+    """Return the page's data: the outcome, and what its words mean."""
+    values = outcome_json(outcome)
+    figures = dict.fromkeys((*TIMES, *COUNTS, *outcome.objectives))
+    return {
+        **values,
+        "date": datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
+        "figures": {name: FIGURES[name] for name in figures},
+        "states": STATES,
+        "memory": [dimension.name for dimension in outcome.space.dimensions if dimension.in_memory],
+        "compiled": outcome.compiled,
+        "reused": outcome.reused,
+        "seconds": round(outcome.seconds, 1),
+    }
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """Return the page for the data of `page_data`.
+
+    Raises
+    ------
+    ToolError
+        When Plotly is not installed.
+    """
+    names = " + ".join(network["name"] for network in data["networks"])
+    script = [SHARED / "common.js", *(FOLDER / f"{name}.js" for name in SCRIPTS)]
+    parts = {
+        "title": html.escape(f"{names}: sweep"),
+        "style": (SHARED / "page.css").read_text() + (FOLDER / "sweep.css").read_text(),
+        "data": embed(data),
+        "script": "\n".join(path.read_text() for path in script),
+        "library": plotly_source(),
+    }
+    return fill((FOLDER / "sweep.html").read_text(), parts)
+
+
+def plotly_source() -> str:
+    """The script of Plotly.
+
+    Raises
+    ------
+    ToolError
+        When Plotly is not installed.
+    """
+    try:
+        return import_module("plotly.offline").get_plotlyjs()
+    except ImportError:
+        raise ToolError(
+            "Plotly: not installed, so no page can be drawn; install it with "
+            f"`{install_command('sweep')}`, or leave `--output` out"
+        ) from None

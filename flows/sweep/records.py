@@ -1,0 +1,381 @@
+"""The records of sweeps: a SQLite file that holds each result once, under a hash of its causes.
+
+The file is in WAL mode. A result is written in one transaction as soon as it is known, so a killed
+process loses only what it was working on, and several processes may read and write the same file.
+"""
+
+import hashlib
+import json
+import os
+import socket
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import TilewrightError
+from ...isa.configuration import Configuration
+from ...sim.memory_model import MemoryModel
+
+APPLICATION = 0x7469_6C65
+"""SQLite's `application_id` of a database of sweeps."""
+LAYOUT = 1
+"""SQLite's `user_version`: counts incompatible changes of the tables."""
+BUSY_S = 60
+"""Seconds to wait for another process that writes."""
+KEYS_A_QUERY = 500
+DIGEST_DIGITS = 32
+
+TABLES = """
+create table networks (digest text primary key, name text not null) without rowid;
+create table configurations (digest text primary key, parameters text not null) without rowid;
+create table records (
+    key text primary key,
+    evaluator text not null,
+    version text not null,
+    network text not null,
+    configuration text not null,
+    memory text not null,
+    cycles integer,
+    figures text not null,
+    error text
+) without rowid;
+create table claims (
+    name text primary key, owner text not null, until real not null
+) without rowid;
+create index best on records (evaluator, network, cycles);
+"""
+
+
+OWNER = f"{socket.gethostname()} {os.getpid()}"
+"""This process, in claims."""
+
+
+def _may_live(owner: str) -> bool:
+    """Whether a process exists, as far as this computer knows."""
+    host, _, process = owner.rpartition(" ")
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class DatabaseError(TilewrightError):
+    """A database of sweeps cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a result follows from.
+
+    Parameters
+    ----------
+    evaluator, version
+        What computed it, and a hash of its source.
+    network
+        Hash of the network; empty if the result does not depend on one.
+    configuration
+        Hash of the configuration, see `configuration_digest`.
+    memory
+        The main memory, see `memory_text`; empty if the result does not depend on it.
+    """
+
+    evaluator: str
+    version: str
+    network: str
+    configuration: str
+    memory: str
+
+    @property
+    def digest(self) -> str:
+        """The hash that the record is kept under."""
+        fields = (self.evaluator, self.version, self.network, self.configuration, self.memory)
+        return digest_of(json.dumps(fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A result, or the failure to get one.
+
+    Parameters
+    ----------
+    figures
+        Numbers by name; empty after a failure.
+    error
+        Why there is no result; None if there is one.
+    """
+
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+def digest_of(text: str) -> str:
+    """A hash of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
+
+
+def configuration_digest(configuration: Configuration) -> str:
+    """A hash of all parameters of a configuration, without its name."""
+    return digest_of(json.dumps(configuration.parameters(), sort_keys=True))
+
+
+def memory_text(memory: MemoryModel) -> str:
+    """A main memory as text: latency, bandwidth, open bursts."""
+    return f"{memory.latency_cycles} {memory.beats}/{memory.cycles} {memory.outstanding_bursts}"
+
+
+class Database:
+    """The records in a file, or in this process alone.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file, created if missing; None for memory.
+
+    Raises
+    ------
+    DatabaseError
+        When it is not a database of sweeps, or cannot be read or written.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        name = str(path) if path else ":memory:"
+        with self._explained():
+            self._connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None)
+            self._connection.execute("pragma synchronous = normal")
+            self._open()
+
+    def _open(self) -> None:
+        run = self._connection.execute
+        with self._transaction():
+            (tables,) = run("select count(*) from sqlite_master").fetchone()
+            if not tables:
+                run(f"pragma application_id = {APPLICATION}")
+                run(f"pragma user_version = {LAYOUT}")
+                for statement in filter(str.strip, TABLES.split(";")):
+                    run(statement)
+        (application,) = run("pragma application_id").fetchone()
+        (layout,) = run("pragma user_version").fetchone()
+        if application != APPLICATION:
+            raise DatabaseError(
+                f"{self._name}: expected a database of sweeps, got one of another program, "
+                "which is left as it is; choose another file"
+            )
+        if layout != LAYOUT:
+            raise DatabaseError(
+                f"{self._name}: expected layout {LAYOUT}, got {layout}, of another version of "
+                "Tilewright; choose another file"
+            )
+        run("pragma journal_mode = wal")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Results -----------------------------------------------------------------------------------
+
+    def find(self, keys: Iterable[Key]) -> dict[Key, Record]:
+        """The records of those keys that have one."""
+        wanted = {key.digest: key for key in keys}
+        digests, found = list(wanted), {}
+        with self._explained():
+            for start in range(0, len(digests), KEYS_A_QUERY):
+                some = digests[start : start + KEYS_A_QUERY]
+                marks = ", ".join("?" * len(some))
+                rows = self._connection.execute(
+                    f"select key, figures, error from records where key in ({marks})", some
+                )
+                for digest, figures, error in rows:
+                    found[wanted[digest]] = Record(json.loads(figures), error)
+        return found
+
+    def add(self, results: Sequence[tuple[Key, Record]]) -> None:
+        """Keep results, all or none; a key that has a result keeps it."""
+        rows = [
+            (
+                key.digest, key.evaluator, key.version, key.network, key.configuration, key.memory,
+                record.figures.get("cycles"), json.dumps(dict(record.figures)), record.error,
+            )
+            for key, record in results
+        ]  # fmt: skip
+        with self._explained(), self._transaction():
+            self._connection.executemany(
+                "insert into records values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key) do "
+                "update set cycles = excluded.cycles, figures = excluded.figures, "
+                "error = excluded.error where records.error is not null",
+                rows,
+            )
+
+    # Claims ------------------------------------------------------------------------------------
+
+    def claim(self, name: str, lease_s: float) -> bool:
+        """Claim some work for this process; False while another process that is alive has it.
+
+        Parameters
+        ----------
+        lease_s
+            Seconds after which the claim is void, on any computer.
+        """
+        with self._explained(), self._transaction():
+            found = self._connection.execute(
+                "select owner, until from claims where name = ?", (name,)
+            ).fetchone()
+            if found is not None and found[1] > time.time() and _may_live(found[0]):
+                return found[0] == OWNER
+            self._connection.execute(
+                "insert or replace into claims values (?, ?, ?)",
+                (name, OWNER, time.time() + lease_s),
+            )
+            return True
+
+    def release(self) -> None:
+        """Give up all claims of this process."""
+        with self._explained():
+            self._connection.execute("delete from claims where owner = ?", (OWNER,))
+
+    def name_network(self, digest: str, name: str) -> None:
+        """Keep the name of a network."""
+        with self._explained():
+            self._connection.execute("insert or ignore into networks values (?, ?)", (digest, name))
+
+    def add_configurations(self, configurations: Iterable[Configuration]) -> None:
+        """Keep the parameters of configurations."""
+        rows = [
+            (configuration_digest(one), json.dumps(one.parameters(), sort_keys=True))
+            for one in configurations
+        ]
+        with self._explained(), self._transaction():
+            self._connection.executemany("insert or ignore into configurations values (?, ?)", rows)
+
+    def forget(self, failures: str = "") -> int:
+        """Remove failures whose text begins so, all by default; returns how many there were."""
+        with self._explained():
+            return self._connection.execute(
+                "delete from records where substr(error, 1, ?) = ?", (len(failures), failures)
+            ).rowcount
+
+    # Reading -----------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        with self._explained():
+            return self._connection.execute("select count(*) from records").fetchone()[0]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All records in the order of their keys, each with its configuration and network."""
+        with self._explained():
+            found = self._connection.execute(
+                "select key, evaluator, version, networks.name, records.network, memory, "
+                "parameters, records.configuration, figures, error from records "
+                "left join networks on networks.digest = records.network "
+                "left join configurations on configurations.digest = records.configuration "
+                "order by key"
+            )
+            for key, evaluator, version, name, network, memory, parameters, machine, *rest in found:
+                latency, bandwidth, outstanding = memory.split() if memory else ("", "", "")
+                yield {
+                    "key": key,
+                    "evaluator": evaluator,
+                    "version": version,
+                    "network": name or "",
+                    "network_digest": network,
+                    "configuration_digest": machine,
+                    "latency": int(latency) if latency else None,
+                    "bandwidth": bandwidth or None,
+                    "outstanding": int(outstanding) if outstanding else None,
+                    "parameters": json.loads(parameters) if parameters else {},
+                    "figures": json.loads(rest[0]),
+                    "error": rest[1],
+                }
+
+    def best(self, network: str, count: int, evaluator: str = "sim") -> list[tuple[int, str, str]]:
+        """The fewest cycles of a network: cycles, digest of the configuration, memory."""
+        with self._explained():
+            return self._connection.execute(
+                "select cycles, configuration, memory from records where evaluator = ? and "
+                "network = ? and cycles is not null order by cycles limit ?",
+                (evaluator, network, count),
+            ).fetchall()
+
+    def merge(self, other: Path) -> int:
+        """Take over the records of another database; returns how many were new.
+
+        Results replace failures.
+
+        Raises
+        ------
+        DatabaseError
+            When there is no such database.
+        """
+        if not other.is_file():
+            raise DatabaseError(f"database `{other}`: expected a file, found none; check the path")
+        Database(other).close()  # raises for a file of another kind
+        with self._explained():
+            before = len(self)
+            self._connection.execute("attach ? as other", (str(other),))
+            try:
+                with self._transaction():
+                    for table in ("networks", "configurations", "records"):
+                        self._connection.execute(
+                            f"insert or ignore into {table} select * from other.{table}"
+                        )
+                    self._connection.execute(
+                        "insert or replace into records select theirs.* from other.records theirs "
+                        "join records ours on ours.key = theirs.key "
+                        "where ours.error is not null and theirs.error is null"
+                    )
+            finally:
+                self._connection.execute("detach other")
+            return len(self) - before
+
+    # Help --------------------------------------------------------------------------------------
+
+    @property
+    def _name(self) -> str:
+        return f"database `{self.path}`" if self.path else "database in memory"
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("begin immediate")
+        try:
+            yield
+        except BaseException:
+            with suppress(sqlite3.Error):  # a full disk has rolled back already
+                self._connection.execute("rollback")
+            raise
+        self._connection.execute("commit")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as problem:
+            text = str(problem)
+            cure = next((cure for part, cure in _CURES.items() if part in text), "check the file")
+            raise DatabaseError(f"{self._name}: cannot be used, got `{text}`; {cure}") from None
+
+
+_CURES = {
+    "locked": "wait for the other process, or choose another file",
+    "full": "make room; what was recorded is kept",
+    "not a database": "choose another file; this one is left as it is",
+    "malformed": "the file is damaged: copy it from elsewhere, or choose another one",
+    "unable to open": "check that the folder exists and may be written",
+    "readonly": "check the permissions, or choose another file",
+    "disk I/O": "check the disk; what was recorded is kept",
+}
+"""What to do, by a part of SQLite's message."""

@@ -1,0 +1,74 @@
+"""Multipliers and block RAMs of a configuration on an ECP5, by arithmetic.
+
+The counts are those of the cells that `hardware` instantiates: one multiplier for two products of
+the array that share an operand, three in a lane of VECTOR, and the block RAMs of scratchpads and
+look-up tables. Synthesis adds block RAMs for queues deeper than `DEEPEST_QUEUE`, and chooses the
+blocks of scratchpads with more than `DEEPEST_BANK` rows; such machines have no count of RAM here.
+"""
+
+from typing import Any
+
+from ...hardware.array_operands import TapRows
+from ...hardware.cells.ecp5 import BLOCK_LANE_BITS, BLOCK_WIDTHS
+from ...hardware.core import CLIENTS
+from ...hardware.lookup_table import ROW_BYTES, ROWS
+from ...hardware.ram import SHALLOW
+from ...hardware.scratchpad import RowFormat
+from ...isa.configuration import Configuration, Memory
+
+LANE_MULTIPLIERS = 3
+"""Multipliers of a lane of VECTOR: one combines the operands, two requantise."""
+
+DEEPEST_QUEUE = 32
+"""Instructions that a queue of logic cells holds."""
+
+DEEPEST_BANK = max(BLOCK_WIDTHS)
+"""Rows that a block RAM has at most."""
+
+
+def resources_of(configuration: Configuration) -> dict[str, Any]:
+    """Exact resources of a configuration.
+
+    Returns
+    -------
+    dict
+        `multipliers` and `ram`, cells of an ECP5, where `ram` is None if it has no exact count;
+        `ram_bits`, the bits of all scratchpads and of a look-up table in each lane, on any chip.
+    """
+    tables = configuration.vector_lanes * 8 * configuration.size_bytes(Memory.LUT)
+    return {
+        "multipliers": array_multipliers(configuration)
+        + LANE_MULTIPLIERS * configuration.vector_lanes,
+        "ram": block_rams(configuration),
+        "ram_bits": tables + sum(8 * configuration.size_bytes(memory) for memory in CLIENTS),
+    }
+
+
+def array_multipliers(configuration: Configuration) -> int:
+    """Multipliers of the array: one for a row of a pair of output lanes, two in separate rows."""
+    rows = TapRows(configuration.lanes_in, configuration.depthwise_taps, spread=True)
+    return configuration.lanes_out // 2 * (configuration.lanes_in + rows.separate)
+
+
+def block_rams(configuration: Configuration) -> int | None:
+    """Block RAMs of scratchpads and look-up tables; None without an exact count."""
+    banks = [(memory, configuration.depth(memory)) for memory in CLIENTS]
+    if configuration.queue_depth > DEEPEST_QUEUE or max(d for _, d in banks) > DEEPEST_BANK:
+        return None
+    blocks = 0
+    for memory, depth in banks:
+        row = RowFormat(configuration, memory)
+        words = configuration.banks(memory) * row.words
+        blocks += words * ram_blocks(depth, row.word_bits, row.granularity)
+    table = ram_blocks(configuration.lut_tables * ROWS, 8 * ROW_BYTES, 8)
+    return blocks + configuration.vector_lanes * table
+
+
+def ram_blocks(depth: int, width: int, granularity: int) -> int:
+    """Blocks of one RAM; each granule fills lanes of its own."""
+    if depth <= SHALLOW:
+        return 0
+    block_width = BLOCK_WIDTHS[min(size for size in BLOCK_WIDTHS if size >= depth)]
+    lane_bits = min(block_width, BLOCK_LANE_BITS)
+    lanes = width // granularity * -(-granularity // lane_bits)
+    return -(-lanes // (block_width // lane_bits))

@@ -1,0 +1,207 @@
+"""The space of a sweep: its legal machines, one after the other, each with the same memories.
+
+Parameters that are not varied follow those that are, as in `Configuration.replace`: fewer lanes
+lower `vector_lanes`. A combination that breaks a rule of the machine is left out and counted.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from math import prod
+
+from ...errors import ConfigurationError, UsageError
+from ...isa.configuration import DEFAULT, Configuration
+from ...sim.memory_model import MemoryModel
+from .dimensions import Dimension, Value, as_parameters, memory_with, read_dimension, text_of
+
+Chosen = Mapping[str, str]
+"""Values of the varied names, as text."""
+
+DEFAULT_MEMORY = MemoryModel()
+
+REASONS_TOLD = 3
+"""Broken rules in a message about a space without legal machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A legal configuration of a space.
+
+    Parameters
+    ----------
+    chosen
+        The varied parameters.
+    """
+
+    configuration: Configuration
+    chosen: Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A main memory of a space.
+
+    Parameters
+    ----------
+    chosen
+        The varied properties.
+    """
+
+    memory: MemoryModel
+    chosen: Chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A machine with a main memory."""
+
+    machine: Machine
+    setting: Setting
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """All varied names."""
+        return {**self.machine.chosen, **self.setting.chosen}
+
+
+@dataclass
+class Rejected:
+    """Combinations that break a rule.
+
+    Parameters
+    ----------
+    count
+        How many.
+    rules
+        The broken rules, and how often each was the first.
+    """
+
+    count: int = 0
+    rules: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of some values.
+
+    Parameters
+    ----------
+    dimensions
+        The varied names; the last one varies fastest.
+    base
+        The configuration of all other parameters.
+    memory
+        The main memory of all other properties.
+
+    Raises
+    ------
+    UsageError
+        When two dimensions set the same parameter.
+    """
+
+    dimensions: tuple[Dimension, ...] = ()
+    base: Configuration = DEFAULT
+    memory: MemoryModel = DEFAULT_MEMORY
+
+    def __post_init__(self) -> None:
+        seen: dict[str, str] = {}
+        for dimension in self.dimensions:
+            names = [dimension.name]
+            if not dimension.in_memory:
+                names = list(as_parameters(dimension.name, (0, 0)))
+            for name in names:
+                if name in seen:
+                    raise UsageError(
+                        f"space: `{seen[name]}` and `{dimension.name}` both set `{name}`; leave "
+                        "one of them out"
+                    )
+                seen[name] = dimension.name
+
+    @staticmethod
+    def of(
+        vary: Mapping[str, object] | Sequence[tuple[str, object]],
+        base: Configuration = DEFAULT,
+        memory: MemoryModel = DEFAULT_MEMORY,
+    ) -> "Space":
+        """A space from names and values, as `--vary` and a TOML file have them.
+
+        For example, `Space.of({"lanes": "4x4,8x8", "act_depth": "512..2048"})`.
+
+        Raises
+        ------
+        UsageError
+            For an unknown name or an impossible value.
+        """
+        pairs = vary.items() if isinstance(vary, Mapping) else vary
+        dimensions = tuple(
+            read_dimension(name, values, f"`{name}={_shown(values)}`") for name, values in pairs
+        )
+        return Space(dimensions, base, memory)
+
+    @property
+    def combinations(self) -> int:
+        """Combinations of all values, legal or not."""
+        return prod(len(dimension.values) for dimension in self.dimensions)
+
+    @cached_property
+    def settings(self) -> tuple[Setting, ...]:
+        """The memories of every machine."""
+        names = [dimension for dimension in self.dimensions if dimension.in_memory]
+        return tuple(
+            Setting(memory_with(self.memory, given), _as_text(given))
+            for given in _combinations(names)
+        )
+
+    def machines(self, rejected: Rejected | None = None) -> Iterator[Machine]:
+        """The legal machines, each once.
+
+        Parameters
+        ----------
+        rejected
+            Counts the combinations that are left out.
+        """
+        names = [dimension for dimension in self.dimensions if not dimension.in_memory]
+        found: set[int] = set()
+        for given in _combinations(names):
+            chosen = _as_text(given)
+            changes = {
+                parameter: number
+                for name, value in given.items()
+                for parameter, number in as_parameters(name, value).items()
+            }
+            name = ",".join([self.base.name, *(f"{key}={text}" for key, text in chosen.items())])
+            try:
+                configuration = self.base.replace(name=name, **changes)
+            except ConfigurationError as problem:
+                if rejected is not None:
+                    rejected.count += 1
+                    rejected.rules[str(problem).partition("`: ")[2]] += 1
+                continue
+            identity = hash(tuple(configuration.parameters().items()))
+            if identity not in found:
+                found.add(identity)
+                yield Machine(configuration, chosen)
+
+    def no_machine(self, rejected: Rejected) -> UsageError:
+        """The error of a space without a legal machine, with the rules that most often broke."""
+        rules = [rule for rule, _ in rejected.rules.most_common(REASONS_TOLD)]
+        return UsageError(
+            f"space: expected a legal configuration, got none of {rejected.count}: "
+            f"{'; '.join(dict.fromkeys(rules))}; vary other values"
+        )
+
+
+def _combinations(dimensions: Sequence[Dimension]) -> Iterator[dict[str, Value]]:
+    names = [dimension.name for dimension in dimensions]
+    for values in product(*(dimension.values for dimension in dimensions)):
+        yield dict(zip(names, values, strict=True))
+
+
+def _as_text(given: Mapping[str, Value]) -> dict[str, str]:
+    return {name: text_of(name, value) for name, value in given.items()}
+
+
+def _shown(values: object) -> str:
+    return ",".join(map(str, values)) if isinstance(values, list | tuple) else str(values)

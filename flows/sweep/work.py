@@ -1,0 +1,212 @@
+"""The work of a sweep on one rung: what is known, what is running, and what another process does.
+
+Work on a machine is asked for in an order, and finished in the same order; in between it runs in
+batches, on as many processes as the executor has. Before a machine is compiled, the database notes
+who does it, so that two sweeps that share a file divide the work. A note is void when its process
+is gone, or after `LEASE_S`.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...isa.configuration import Configuration
+from ...sim.memory_model import MemoryModel
+from .evaluators import version_of
+from .executors import Done, Executor, Job
+from .records import Database, Key, Record, configuration_digest, memory_text
+
+BATCH_S = 1.0
+"""Seconds that a batch of jobs takes about."""
+MOST_JOBS = 256
+"""Jobs in a batch."""
+LEASE_S = 300.0
+"""Seconds after which another process may do the work that this one has claimed."""
+POLL_S = 0.2
+"""Seconds between two looks at the work of another process."""
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """A machine with the memories that a rung is asked for.
+
+    Parameters
+    ----------
+    missing
+        Indices of networks without a result, as far as `Work` knows.
+    """
+
+    configuration: Configuration
+    memories: tuple[MemoryModel, ...]
+    missing: set[int] = field(default_factory=set)
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        self.digest = configuration_digest(self.configuration)
+
+
+class Work:
+    """The work on one rung.
+
+    Parameters
+    ----------
+    rung
+        An evaluator.
+    networks
+        Digests of the networks.
+    window
+        Machines that are asked for before the first one is finished; None for any number, of a rung
+        whose work is not worth a claim.
+
+    Attributes
+    ----------
+    computed
+        Results that this process computed: one for each machine and network.
+    """
+
+    def __init__(
+        self,
+        rung: str,
+        networks: Sequence[str],
+        database: Database,
+        executor: Executor,
+        window: int | None = None,
+    ) -> None:
+        self.rung, self.networks, self.database = rung, networks, database
+        self.executor, self.window = executor, window
+        self.version = version_of(rung)
+        self.computed = 0
+        self._records: dict[Key, Record] = {}
+        self._batch: list[Item] = []
+        self._running: dict[Any, list[Item]] = {}
+        self._pending: set[Item] = set()
+        self._elsewhere: set[Item] = set()
+        self._mean_s = 0.0
+
+    def load(self, items: Iterable[Item]) -> None:
+        """Find what the database knows."""
+        items = list(items)
+        self._records |= self.database.find(key for item in items for key in self._keys(item))
+        for item in items:
+            item.missing = self._missing(item)
+
+    def request(self, item: Item) -> None:
+        """Ask for the results of an item."""
+        if not item.missing:
+            return
+        self._pending.add(item)
+        if self._claim(item):
+            self._add(item)
+        else:
+            self._elsewhere.add(item)
+
+    def finish(self, item: Item) -> None:
+        """Wait for the results of an item."""
+        while item in self._pending:
+            if item not in self._elsewhere:
+                self._start()
+                self._wait()
+            elif self._claim(item):
+                self._elsewhere.discard(item)
+                self._add(item)
+            elif not self._find(item).missing:
+                self._elsewhere.discard(item)
+                self._pending.discard(item)
+            elif self._batch or self._running:
+                self._start()
+                self._wait()
+            else:
+                time.sleep(POLL_S)
+
+    def is_known(self, item: Item) -> bool:
+        """Whether all results of an item are there, without waiting."""
+        return item not in self._pending and not self._missing(item)
+
+    def records(self, item: Item, memory: MemoryModel) -> list[Record]:
+        """The records of a finished item, by network."""
+        return [self._records[key] for key in self._keys(item, (memory,))]
+
+    def release(self) -> None:
+        """Give up all claims; what is running is not waited for."""
+        self.database.release()
+
+    def _add(self, item: Item) -> None:
+        self._batch.append(item)
+        if len(self._batch) >= self._batch_size():
+            self._start()
+        while len(self._running) > 2 * self.executor.workers:
+            self._wait()
+
+    def _claim(self, item: Item) -> bool:
+        """Whether this process shall do the work, which another one may have done meanwhile."""
+        if self.window is None:  # quicker than a claim
+            return True
+        (first, *_) = self._keys(item, item.memories[:1], item.missing)
+        return self.database.claim(first.digest, LEASE_S) and bool(self._find(item).missing)
+
+    def _find(self, item: Item) -> Item:
+        """Look again for results of an item."""
+        self._records |= self.database.find(self._keys(item))
+        item.missing = self._missing(item)
+        return item
+
+    def _start(self) -> None:
+        if self._batch:
+            jobs = [
+                Job(self.rung, index, item.configuration, item.memories)
+                for item in self._batch
+                for index in sorted(item.missing)
+            ]
+            self._running[self.executor.submit(jobs)] = self._batch
+            self._batch = []
+
+    def _wait(self) -> None:
+        """Wait until a batch is done, and keep its results."""
+        for handle, done in self.executor.wait(self._running):
+            batch = self._running.pop(handle)
+            self._keep(batch, done)
+            self._pending.difference_update(batch)
+
+    def _keep(self, batch: Sequence[Item], done: Done) -> None:
+        records = iter(done.records)
+        found: list[tuple[Key, Record]] = []
+        for item in batch:
+            for index in sorted(item.missing):
+                keys = self._keys(item, networks={index})
+                # A batch whose worker died has one record for all.
+                some = next(records, done.records[-1])
+                some = some if len(some) == len(keys) else some[:1] * len(keys)
+                found += zip(keys, some, strict=True)
+                self.computed += 1
+        self.database.add(found)
+        self._records |= dict(found)
+        if done.seconds:
+            self._mean_s = done.seconds / len(batch)
+
+    def _batch_size(self) -> int:
+        workers = self.executor.workers
+        if not self._mean_s or not workers:
+            return 1
+        most = MOST_JOBS if self.window is None else max(1, self.window // (2 * workers))
+        return max(1, min(most, round(BATCH_S / self._mean_s)))
+
+    def _missing(self, item: Item) -> set[int]:
+        return {
+            index
+            for index in range(len(self.networks))
+            if any(key not in self._records for key in self._keys(item, networks={index}))
+        }
+
+    def _keys(
+        self,
+        item: Item,
+        memories: Sequence[MemoryModel] | None = None,
+        networks: set[int] | None = None,
+    ) -> list[Key]:
+        return [
+            Key(self.rung, self.version, digest, item.digest, memory_text(memory))
+            for index, digest in enumerate(self.networks)
+            if networks is None or index in networks
+            for memory in (item.memories if memories is None else memories)
+        ]

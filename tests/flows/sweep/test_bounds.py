@@ -1,0 +1,87 @@
+"""The bound of a whole network before it is compiled: never above the program that is chosen."""
+
+import contextlib
+from itertools import product
+
+import pytest
+
+from tilewright.compiler.frontend import import_model
+from tilewright.compiler.network_bound import network_demands
+from tilewright.compiler.options import Options
+from tilewright.errors import CompileError
+from tilewright.flows.execution.compile_graph import compile_graph
+from tilewright.flows.execution.retiming import Setting, retime
+from tilewright.flows.sweep.bounds import lower_bounds
+from tilewright.flows.verify.fuzz.graph_specs import realise
+from tilewright.isa.configuration import PRESETS
+from tilewright.sim.memory_model import MemoryModel
+
+from ...compiler.branching_networks import cross_stage, dense_block, fire, pyramid, unet
+from ...compiler.test_chains import CONFIGURATIONS, chains
+
+MEMORIES = tuple(
+    MemoryModel(latency_cycles=latency, beats=beats, cycles=cycles, outstanding_bursts=bursts)
+    for latency, (beats, cycles), bursts in product(
+        (1, 64, 5000), ((1, 1), (2, 3), (1, 4), (1, 50)), (1, 64)
+    )
+)
+
+
+def check(graph, configuration, options=None) -> float:
+    """Compare bounds and cycles; the share of the cycles that the bound explains at best."""
+    module = compile_graph(graph, configuration, cache=False, options=options or Options())
+    cycles = retime(module, [Setting({}, configuration, memory) for memory in MEMORIES])
+    bounds = lower_bounds(graph, configuration, MEMORIES)
+    for memory, exact, bound in zip(MEMORIES, cycles, bounds, strict=True):
+        assert 0 < bound <= exact, memory
+    return bounds[0] / cycles[0]
+
+
+@pytest.mark.parametrize("name", ["4x4", "8x16", "16x8", "32x32"])
+def test_no_program_of_a_network_beats_its_bound(digits, name):
+    check(digits.graph, PRESETS[name])
+
+
+@pytest.mark.parametrize("options", [Options(fuse=False), Options(pipeline_depth=1)])
+def test_the_bound_holds_for_other_choices(digits, options):
+    check(digits.graph, PRESETS["8x8"], options)
+
+
+def check_chains(seeds: range) -> int:
+    """Check random chains, as the compiler chooses and without fusion; how many there were."""
+    count = 0
+    for seed, sketch in chains(seeds):
+        for fuse in (True, False):
+            with contextlib.suppress(CompileError):  # a layer that does not fit
+                configuration = CONFIGURATIONS[seed % len(CONFIGURATIONS)]
+                check(realise(sketch), configuration, Options(fuse=fuse))
+                count += 1
+    return count
+
+
+def test_no_chain_beats_its_bound():
+    assert check_chains(range(3000, 3020)) > 15
+
+
+@pytest.mark.slow
+def test_no_chain_of_many_beats_its_bound():
+    assert check_chains(range(4000, 4200)) > 150
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", [cross_stage, dense_block, fire, pyramid, unet])
+def test_no_branching_network_beats_its_bound(network):
+    graph = import_model(network(8).SerializeToString())
+    for options in (Options(), Options(fuse=False)):
+        check(graph, PRESETS["8x8"], options)
+
+
+def test_a_bound_is_near_what_is_reached(digits):
+    """One that is 0 would never be beaten either."""
+    assert check(digits.graph, PRESETS["4x4"]) > 0.85
+
+
+def test_a_segment_is_a_program(digits):
+    (demand,) = network_demands(digits.graph, PRESETS["8x8"])
+    assert min(demand.busy) > 0
+    assert min(demand.traffic) > 0

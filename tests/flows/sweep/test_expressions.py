@@ -1,0 +1,76 @@
+"""Conditions: exact on known figures, and never wrong on figures that are still open."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.errors import UsageError
+from tilewright.flows.sweep.expressions import exactly, read_condition
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("a <= 4", True),
+        ("a < 4", False),
+        ("not a < 4", True),
+        ("1 < a <= 4 and b == 3", True),
+        ("a != 4 or b > a - 2", True),
+        ("a * b - 2 / (a - 3) >= 10", True),
+        ("-a > -4", False),
+    ],
+)
+def test_known_figures_decide(text, holds):
+    figures = {"a": exactly(4), "b": exactly(3), "c": exactly(0)}
+    assert read_condition(text, NAMES, "here").may_hold(figures) is holds
+
+
+CONDITIONS = (
+    "a + b < c", "a * b > c and not b == 2", "a - b <= c / 2 or a > 3", "1 / c < a", "a != b",
+    "a / b >= c", "-a * b < c * c",
+)  # fmt: skip
+
+
+ENDS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=3, max_size=3)
+
+
+@given(st.sampled_from(CONDITIONS), ENDS)
+def test_an_interval_never_rules_out_what_a_value_in_it_fulfils(text, ends):
+    condition = read_condition(text, NAMES, "here")
+    intervals = dict(zip(NAMES, ((min(pair), max(pair)) for pair in ends), strict=True))
+    values = itertools.product(*(range(low, high + 1) for low, high in intervals.values()))
+    if any(
+        condition.may_hold({n: exactly(v) for n, v in zip(NAMES, each, strict=True)})
+        for each in values
+    ):
+        assert condition.may_hold(intervals)
+
+
+def test_a_lower_bound_decides_what_no_program_can_reach():
+    condition = read_condition("a * 2 < 100 and b <= 3", NAMES, "here")
+    assert not condition.may_hold({"a": (50, math.inf), "b": exactly(3)})
+    assert condition.may_hold({"a": (49, math.inf), "b": exactly(3)})
+    assert not condition.may_hold({"a": (49, math.inf), "b": exactly(math.inf)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "a +", "a < 'x'", "print(a) < 1", "a.b < 1", "a if b else c", "", "a = 1", "(a, b) < 1",
+     "True", "a < True", "a < 1j", "1 < 2", "a" * 10000 + "(" * 5000],
+)  # fmt: skip
+def test_what_is_not_a_condition_is_refused(text):
+    with pytest.raises(UsageError, match=r"^here: expected a condition"):
+        read_condition(text, NAMES, "here")
+
+
+def test_an_unknown_figure_is_named():
+    with pytest.raises(UsageError) as caught:
+        read_condition("multiplier <= 4", ("multipliers", "ram"), "here")
+    assert str(caught.value) == (
+        "here: unknown figure `multiplier`; known are multipliers, ram; did you mean `multipliers`?"
+    )

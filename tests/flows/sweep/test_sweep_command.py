@@ -1,0 +1,179 @@
+"""`tilewright sweep`: from options or a file to a table, JSON and exports."""
+
+import json
+import shutil
+
+import pytest
+
+from tilewright.flows.cli.main import main
+
+OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
+"""The space of `conftest.VARY`."""
+
+
+@pytest.fixture
+def database(kept, tmp_path):
+    return shutil.copy(kept, tmp_path / "sweep.db")
+
+
+@pytest.fixture
+def fails(capsys):
+    """Run a command line that fails; its exit code and its line."""
+
+    def call(*arguments: object) -> tuple[int, str]:
+        code = main([str(argument) for argument in arguments])
+        return code, capsys.readouterr().err.removeprefix("error: ").rstrip("\n")
+
+    return call
+
+
+def test_the_front_is_a_table(tilewright, model, database):
+    said = tilewright("sweep", model, *OPTIONS, "--database", database).splitlines()
+    assert said[0] == "networks       digits_int8_qdq"
+    assert said[2] == "varied         lanes: 4x4, 8x8, 16x16"
+    assert said[4].startswith("points         6: ")
+    assert said[7] == "the front, smallest cycles, multipliers, ram:"
+    assert said[8].split()[:5] == ["lanes", "bus_bits", "cycles", "ms", "of"]
+    cycles = [int(line.split()[2].replace(",", "")) for line in said[9:]]
+    assert cycles == sorted(cycles)
+    assert {line.split()[0] for line in said[9:]} == {"4x4", "8x8", "16x16"}
+
+
+def test_json_has_every_point(tilewright, model, database, tmp_path):
+    path = tmp_path / "sweep.json"
+    tilewright("sweep", model, *OPTIONS, "--database", database, "--json", path)
+    values = json.loads(path.read_text())
+    assert len(values["points"]) == 6
+    assert values["objectives"] == ["cycles", "multipliers", "ram"]
+    assert sum(values["counts"].values()) == 6
+    point = values["points"][1]
+    assert point["chosen"] == {"lanes": "4x4", "bus_bits": "128"}
+    assert point["followed"] == {"vector_lanes": 4}
+    assert point["bound"]["digits_int8_qdq"] <= point["cycles"]["digits_int8_qdq"]
+    assert point["figures"]["macs_per_cycle"] == 16
+    printed = tilewright("sweep", model, *OPTIONS, "--database", database, "--json")
+    assert json.loads(printed) == values
+
+
+def test_a_file_and_options_describe_the_same_sweep(tilewright, model, database, tmp_path):
+    path = tmp_path / "space.toml"
+    path.write_text(
+        'where = ["multipliers <= 100"]\nminimise = ["ms", "ram"]\nclock_mhz = 50\n'
+        '[vary]\nlanes = ["4x4", "8x8", "16x16"]\nbus_bits = "32..64"\n'
+    )
+    options = ("--database", database, "--workers", 0, "--vary", "bus_bits=32,128", "--json")
+    by_file = json.loads(tilewright("sweep", model, "--space", path, *options))
+    assert by_file["vary"] == ["lanes", "bus_bits"]
+    assert by_file["where"] == ["multipliers <= 100"]
+    assert by_file["counts"]["excluded"] == 2
+    by_options = tilewright(
+        "sweep", model, *OPTIONS, "--database", database, "--where", "multipliers <= 100",
+        "--minimise", "ms,ram", "--clock", 50, "--json",
+    )  # fmt: skip
+    assert json.loads(by_options) == by_file
+
+
+def test_a_device_is_a_budget(tilewright, model, database):
+    values = json.loads(
+        tilewright(
+            "sweep", model, *OPTIONS, "--database", database, "--device", "ecp5-45", "--json"
+        )
+    )
+    assert values["where"] == ["multipliers <= 72", "ram <= 108"]
+    states = {point["chosen"]["lanes"]: point["state"] for point in values["points"]}
+    assert states["16x16"] == "excluded"
+
+
+def test_databases_merge_and_export(tilewright, model, database, tmp_path):
+    other, table, lines = (tmp_path / name for name in ("other.db", "all.csv", "all.jsonl"))
+    said = tilewright(
+        "sweep", "--database", other, "--merge", database, "--export", table, "--export", lines
+    )
+    count = len(lines.read_text().splitlines())
+    assert said.splitlines() == [
+        f"{database}: {count} new results",
+        f"{table}: {count} results",
+        f"{lines}: {count} results",
+    ]
+    assert len(table.read_text().splitlines()) == count + 1
+    again = tilewright("sweep", model, *OPTIONS, "--database", other, "--exhaustive")
+    assert "programs       0 compiled, 6 known from earlier" in again
+
+
+def test_weights_count_networks(tilewright, model, database):
+    one, three = (
+        json.loads(tilewright("sweep", model, *OPTIONS, "--database", database, "--json", *weight))
+        for weight in ((), ("--weight", "digits_int8_qdq=3"))
+    )
+    for before, after in zip(one["points"], three["points"], strict=True):
+        if before["cycles"] and after["cycles"]:
+            assert after["figures"]["cycles"] == 3 * before["figures"]["cycles"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--vary", "lanes"),
+            "`--vary lanes`: expected NAME=VALUES, for example `--vary lanes=8x8,8x16`",
+        ),
+        (
+            ("--vary", "lates=16"),
+            "`--vary lates=16`: unknown parameter `lates`; a sweep varies lanes, parameters of the "
+            "configuration (`tilewright config show`), and latency, bandwidth, outstanding; did "
+            "you mean `lanes`?",
+        ),
+        (
+            ("--space", "quik"),
+            "`--space quik`: neither one of quick, memory, sizes nor a TOML file; did you mean "
+            "`quick`?",
+        ),
+        (
+            ("--minimise", "cycles,size"),
+            "`--minimise cycles,size`: expected figures to minimise, for example cycles, ms, "
+            "multipliers, ram, ram_bits, macs_per_cycle, or a parameter, got `size`",
+        ),
+        (
+            ("--device", "up5k"),
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, since the resources of "
+            "others are known after synthesis only; choose one, or set limits with `--where`",
+        ),
+        (
+            ("--weight", "digits"),
+            "`--weight digits`: expected MODEL=NUMBER, for example `--weight resnet18=3`",
+        ),
+        (
+            ("--weight", "resnet=2"),
+            "weight of `resnet`: expected one of the networks digits_int8_qdq; correct it",
+        ),
+        (("--workers", "-1"), "`--workers -1`: expected 0 or more; correct it"),
+        (
+            ("--export", "all.xlsx"),
+            "`--export all.xlsx`: expected a name that ends in .csv or .jsonl; choose one",
+        ),
+    ],
+)
+def test_wrong_options_are_explained(fails, model, database, options, message):
+    assert fails("sweep", model, "--database", database, *options) == (2, message)
+
+
+def test_no_model_is_told(fails):
+    assert fails("sweep") == (2, "MODEL: expected a quantised ONNX file; name one")
+
+
+def test_two_models_of_one_name_are_refused(fails, model, database):
+    code, message = fails("sweep", model, model, *OPTIONS, "--database", database)
+    assert (code, message) == (
+        2, "MODEL: expected models of different names, got two `digits_int8_qdq`",
+    )  # fmt: skip
+
+
+def test_a_file_that_is_no_database_is_told(fails, model, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but longer than the header of one" * 4)
+    code, message = fails("sweep", model, *OPTIONS, "--database", path)
+    assert code == 1
+    assert message == (
+        f"database `{path}`: cannot be used, got `file is not a database`; choose another file; "
+        "this one is left as it is"
+    )

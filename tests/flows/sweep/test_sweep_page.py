@@ -1,0 +1,143 @@
+"""The page of a sweep: one file, no requests, and every point in its places."""
+
+import json
+import re
+import sys
+
+import pytest
+
+from tilewright.errors import ToolError
+from tilewright.flows.cli.main import main
+from tilewright.flows.sweep import Database
+from tilewright.flows.sweep.page import page_data, plotly_source, render
+
+from ..browser import Text
+
+CLICKS = """
+<script>
+(async () => {
+  const heading = [...document.querySelectorAll("th")]
+    .find((th) => th.textContent === "block RAMs");
+  heading.click();
+  heading.focus();
+  const cells = () => [...document.querySelectorAll("tr.point")].map((row) =>
+    [...row.children].map((cell) => cell.textContent));
+  const told = { rising: cells() };
+  document.querySelectorAll("th")[heading.cellIndex].click();
+  told.falling = cells();
+  document.getElementById("search").value = "LANES=4X4 128";
+  document.getElementById("search").dispatchEvent(new Event("input"));
+  told.found = cells();
+  document.getElementById("search").value = "";
+  await Plotly.restyle("parallel", { "dimensions[0].constraintrange": [[[-0.1, 0.1]]] });
+  told.brushed = cells();
+  document.getElementById("across").value = "ram";
+  document.getElementById("across").dispatchEvent(new Event("change"));
+  told.across = document.getElementById("scatter").layout.xaxis.title.text;
+  document.querySelector("tr.point").click();
+  told.chosen = document.querySelectorAll("tr.chosen").length;
+  const note = document.createElement("div");
+  note.id = "told";
+  note.textContent = JSON.stringify(told);
+  document.body.append(note);
+})();
+</script></body>"""
+"""What a user does: sort both ways, search, brush an axis, choose an axis, click a row."""
+
+RAM = 7
+"""Column of block RAMs, after two varied names, the state, three times and multipliers."""
+
+
+@pytest.fixture
+def data(swept, kept) -> dict:
+    with Database(kept) as database:
+        return page_data(swept(database=database))
+
+
+def own(page: str) -> str:
+    """The page without the library."""
+    head, library, tail = page.partition(plotly_source())
+    assert library
+    return head + tail
+
+
+def test_the_page_is_one_file_that_may_not_request_anything(data):
+    page = own(render(data))
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy"\s+content="([^"]*)"', page)
+    assert policy == (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; "
+        "img-src data: blob:"
+    )
+    assert set(re.findall(r"\w+://[^\s\"'<>]*", page)) == {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"<(link|img|iframe|script[^>]* src)", page)
+    assert len(page) < 200_000
+
+
+def test_names_of_networks_are_never_markup(data):
+    hostile = "</script><script>document.title='caught'</script>[[script]]<b>"
+    data["networks"][0]["name"] = hostile
+    page = own(render(data))
+    assert page.count("</script>") == 3
+    assert "<b>" not in page.partition('id="data"')[2].partition("</script>")[0]
+
+
+def test_the_command_writes_the_page(tilewright, model, kept, tmp_path):
+    page, values = tmp_path / "sweep.html", tmp_path / "sweep.json"
+    said = tilewright(
+        "sweep", model, "--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "-o", page,
+        "--database", kept, "--workers", 0, "--json", values,
+    )  # fmt: skip
+    assert said.endswith(f"{page}: open the page in a browser\n")
+    text = page.read_text()
+    embedded = json.loads(re.findall(r'id="data">(.*?)</script>', text, re.DOTALL)[0])
+    for name, value in json.loads(values.read_text()).items():
+        assert embedded[name] == value
+
+
+def test_a_missing_library_is_told_before_the_sweep(model, monkeypatch, capsys, tmp_path):
+    def missing(name):
+        raise ImportError(name)
+
+    module = sys.modules["tilewright.flows.sweep.page.render"]
+    monkeypatch.setattr(module, "import_module", missing)
+    page = tmp_path / "sweep.html"
+    assert main(["sweep", str(model), "-o", str(page)]) == ToolError.exit_code
+    error = capsys.readouterr().err
+    assert error.startswith("error: Plotly: not installed, so no page can be drawn; install it")
+    assert not page.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 500])
+def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, width):
+    page = tmp_path / "sweep.html"
+    page.write_text(render(data))
+    document, requested = browse(page, width)
+    assert 'data-ready="true"' in document, "no script failed"
+    assert requested == []
+    assert document.count('<tr class="point') == 6
+    assert len(re.findall(r'<path class="point', document)) >= 6, "a dot for every machine"
+    text = Text(document).text
+    assert text["networks"] == "digits"
+    assert "WebGL" not in text["parallel"]
+    assert "16x16" in text["parallel"]
+    for point in data["points"]:
+        assert f"{point['figures']['ram']}" in text["table"]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_a_user_sorts_searches_and_brushes(browse, data, tmp_path):
+    page = tmp_path / "sweep.html"
+    page.write_text(render(data).replace("</body>", CLICKS))
+    document, _ = browse(page)
+    told = json.loads(Text(document).text["told"])
+    assert len(told["rising"]) == 6
+    rising, falling = ([int(row[RAM]) for row in told[way]] for way in ("rising", "falling"))
+    assert rising == sorted(rising)
+    assert falling == sorted(rising, reverse=True)
+    assert [row[:2] for row in told["found"]] == [["4x4", "128"]]
+    assert {row[0] for row in told["brushed"]} == {"4x4"}
+    assert told["across"] == "block RAMs"
+    assert told["chosen"] == 1
