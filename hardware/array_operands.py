@@ -2,11 +2,34 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out
 
 from .selection import choose
 
 ELEMENT_BITS = 8
+
+
+def array_ports(lanes_in: int, lanes_out: int, taps: int) -> dict[str, wiring.Member]:
+    """Return the members that all descriptions of the array share; see `MacArray`."""
+    levels = (lanes_in - 1).bit_length()
+    element = signed(ELEMENT_BITS)
+    mode = {
+        "depthwise": In(1),
+        "begins": In(1),
+        "part": In(range(max(1, lanes_in // lanes_out))),
+        "for_depthwise": In(1),
+    }
+    return {
+        "weights": In(element).array(lanes_out),
+        "row": In(range(lanes_in)),
+        "write": In(1),
+        "swap": In(1),
+        "vector": In(element).array(lanes_in),
+        "valid": In(1),
+        # The most negative factors have the greatest product.
+        "sums": Out(signed(2 * ELEMENT_BITS + levels)).array(lanes_out),
+        **(mode if taps else {}),
+    }
 
 
 class TapRows:

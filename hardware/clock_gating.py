@@ -51,6 +51,10 @@ class ClockGating:
         self.platform = platform
         self.stops_clocks = platform is Technology.SIMULATION
         if self.stops_clocks:
+            # Amaranth's simulator moves a stopped clock after the registers of the running one. As
+            # any other signal between them, the reset is therefore not the register itself.
+            self.clear = Signal(name="clears_parts")
+            m.d.comb += self.clear.eq(clear)
             m.domains += ClockDomain(FALLING, clk_edge="neg", reset_less=True)
             m.d.comb += ClockSignal(FALLING).eq(ClockSignal())
 

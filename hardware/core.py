@@ -20,6 +20,7 @@ from .dispatcher import FAMILY_OF, Dispatcher
 from .fetch import FetchUnit
 from .gemm import GemmUnit
 from .load import LoadUnit
+from .packed_array import multiplier_blocks
 from .read_arbiter import ReadArbiter
 from .read_buffer import ReadBuffer
 from .scratchpad import Scratchpad
@@ -51,6 +52,13 @@ def _prefixed(prefix: str, *signatures: wiring.Signature) -> dict[str, wiring.Me
 class Core(wiring.Component):
     """The whole accelerator, with its ports to the system.
 
+    Parameters
+    ----------
+    configuration : Configuration
+    multipliers : int, optional
+        Multiplier blocks of the chip, for technologies that count them. The lanes of VECTOR take
+        those that the array leaves; bytes and cycles do not depend on it.
+
     Members
     -------
     m_axi_* : AXI4 master, without identifiers
@@ -64,8 +72,8 @@ class Core(wiring.Component):
         tokens (a SYNC too), bit 2u + 1 when one retires.
     """
 
-    def __init__(self, configuration: Configuration):
-        self.configuration = configuration
+    def __init__(self, configuration: Configuration, multipliers: int | None = None):
+        self.configuration, self.multipliers = configuration, multipliers
         super().__init__(
             {
                 **_prefixed("m_axi", read_port(configuration), write_port(configuration)),
@@ -83,11 +91,18 @@ class Core(wiring.Component):
 
         pads = {}
         for memory, (readers, writers) in CLIENTS.items():
-            pads[memory] = Scratchpad(configuration, memory, readers, writers)
+            pads[memory] = Scratchpad(
+                configuration, memory, readers, writers, announces=memory is Memory.ACC
+            )
             if memory is not Memory.PARAM:
                 m.submodules[memory.name.lower()] = pads[memory]
         load, gemm = LoadUnit(configuration), GemmUnit(configuration)
-        vector, store = VectorUnit(configuration), StoreUnit(configuration)
+        spare = (
+            None
+            if self.multipliers is None
+            else self.multipliers - multiplier_blocks(configuration)
+        )
+        vector, store = VectorUnit(configuration, spare), StoreUnit(configuration)
         units = dict(zip(Unit, (load, gemm, vector, store), strict=True))
         gates = {
             unit: TokenGate(FAMILY_OF[unit], configuration, commands_in_flight(configuration))

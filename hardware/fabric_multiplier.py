@@ -1,5 +1,7 @@
 """A multiplier from logic, for narrow factors: it saves a multiplier block of an FPGA."""
 
+from typing import NamedTuple
+
 from amaranth.hdl import Cat, Module, Mux, Shape, ShapeLike, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -7,13 +9,16 @@ from amaranth.lib.wiring import In, Out
 from ..isa.pipeline import MULTIPLIER_CYCLES
 from .logic_adder import Gate, LogicAdder
 
+LATER_STAGES = MULTIPLIER_CYCLES - 1
+"""Cycles that add the sums of two rows each."""
+
 
 class FabricMultiplier(wiring.Component):
     """Multiply two integers exactly, one pair per cycle, like a `Multiplier` of the same shapes.
 
-    Latency `LATENCY` cycles (operands, sums of two rows each, product); never stalls. On the ECP5
-    it takes about a cell of the carry chain for every bit of `left` and bit of `right`; `right`
-    should be the narrower one.
+    Latency `LATENCY` cycles (sums of two rows each, half of the additions, the others); never
+    stalls. On the ECP5 it takes about half a cell of the carry chain for every bit of `left` and
+    bit of `right`; `right` should be the narrower one. The operands should come from registers.
 
     Parameters
     ----------
@@ -37,69 +42,90 @@ class FabricMultiplier(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        left = Signal.like(self.left, reset_less=True)
-        right = Signal.like(self.right, reset_less=True)
-        total = Signal.like(self.product, reset_less=True)
-        m.d.sync += [left.eq(self.left), right.eq(self.right)]
-
-        m.d.sync += total.eq(self._sum(m, self._rows(m, left, right)))
-        m.d.comb += self.product.eq(total)
+        rows = self._rows(m)
+        additions = (len(rows) - 1).bit_length()
+        for stage in range(LATER_STAGES):
+            for _ in range((additions + LATER_STAGES - 1 - stage) // LATER_STAGES):
+                rows = self._added(m, rows)
+            rows = [self._registered(m, row, f"sum_{stage}") for row in rows]
+        m.d.comb += self.product.eq(rows[0].value)
         return m
 
-    def _rows(self, m: Module, left: Signal, right: Signal) -> list[tuple[int, Signal]]:
-        """Return registers with the sums of two rows each, and their places in the product.
+    def _rows(self, m: Module) -> list["_Row"]:
+        """Return registers with the sums of two rows each; the last row may be alone.
 
         A row is the left operand where a bit of the right one is set, else 0. The top bit of a
         signed operand counts negative.
         """
+        left, right = self.left, self.right
         rows = []
         for place in range(0, len(right), 2):
-            signed = right.shape().signed and place + 2 >= len(right)
-            pair = Signal(
-                Shape(len(left) + 2, left.shape().signed or signed),
-                name=f"rows_{place}",
-                reset_less=True,
-            )
-            rows.append((place, pair))
+            negative = right.shape().signed and place + 2 >= len(right)
             if place + 1 == len(right):
-                row = Mux(right[place], left, 0)
-                m.d.sync += pair.eq(-row if signed else row)
+                row = _Row(place, left, right[place])
+                if negative:
+                    row = _Row(place, Mux(right[place], -left, 0))
+                rows.append(self._registered(m, row, "row"))
                 continue
-            adder = LogicAdder(len(pair), Gate.NAND if signed else Gate.AND)
+            shape = Shape(len(left) + 2, left.shape().signed or negative)
+            pair = Signal(shape, name=f"rows_{place}", reset_less=True)
+            adder = LogicAdder(len(pair), Gate.NAND if negative else Gate.AND)
             m.submodules[f"pair_{place}"] = adder
             m.d.comb += [
                 adder.a.eq(left << 1),
                 adder.b.eq(right[place + 1].replicate(adder.bits)),
                 adder.c.eq(left),
                 adder.d.eq(right[place].replicate(adder.bits)),
-                adder.carry.eq(signed),
+                adder.carry.eq(negative),
             ]
             m.d.sync += pair.eq(adder.sum)
+            rows.append(_Row(place, pair))
         return rows
 
-    def _sum(self, m: Module, rows: list[tuple[int, Value]]) -> Value:
-        """Add neighbours until one sum is left."""
-        while len(rows) > 1:
-            sums = [
-                (place, self._add(m, low, high, place, high_place))
-                for (place, low), (high_place, high) in zip(rows[::2], rows[1::2], strict=False)
-            ]
-            rows = sums + rows[len(rows) & ~1 :]
-        return rows[0][1]
+    def _registered(self, m: Module, row: "_Row", name: str) -> "_Row":
+        value = Signal(row.value.shape(), name=f"{name}_{row.place}", reset_less=True)
+        m.d.sync += value.eq(row.value)
+        if row.counts is None:
+            return _Row(row.place, value)
+        counts = Signal(name=f"{name}_{row.place}_counts", reset_less=True)
+        m.d.sync += counts.eq(row.counts)
+        return _Row(row.place, value, counts)
 
-    def _add(self, m: Module, low: Value, high: Value, place: int, high_place: int) -> Value:
-        """Add two sums; the bits of the lower one below the higher one pass."""
-        passed = high_place - place
-        upper = low >> passed
-        bits = min(max(len(upper), len(high)) + 1, len(self.product) - high_place)
+    def _added(self, m: Module, rows: list["_Row"]) -> list["_Row"]:
+        """Add neighbours; the highest row may have none."""
+        pairs = zip(rows[::2], rows[1::2], strict=False)
+        return [self._add(m, low, high) for low, high in pairs] + rows[len(rows) & ~1 :]
+
+    def _add(self, m: Module, low: "_Row", high: "_Row") -> "_Row":
+        """Add two rows; the bits of the lower one below the higher one pass."""
+        passed = high.place - low.place
+        upper = low.value >> passed
+        bits = min(max(len(upper), len(high.value)) + 1, len(self.product) - high.place)
         adder = LogicAdder(bits)
-        m.submodules[f"sum_{place}_{high_place}"] = adder
+        m.submodules[f"sum_{low.place}_{high.place}"] = adder
         m.d.comb += [
             adder.a.eq(upper),
             adder.b.eq(-1),
-            adder.c.eq(high),
-            adder.d.eq(-1),
+            adder.c.eq(high.value),
+            adder.d.eq(-1 if high.counts is None else high.counts.replicate(bits)),
         ]
-        signed = low.shape().signed or high.shape().signed
-        total = Value.cast(Cat(low[:passed], adder.sum))
-        return total.as_signed() if signed else total
+        total = Value.cast(Cat(low.value[:passed], adder.sum))
+        signed = low.value.shape().signed or high.value.shape().signed
+        return _Row(low.place, total.as_signed() if signed else total)
+
+
+class _Row(NamedTuple):
+    """A row of a product, or a sum of rows.
+
+    Parameters
+    ----------
+    place
+        Position of its lowest bit in the product.
+    value
+    counts
+        Whether the row counts; None if it always does.
+    """
+
+    place: int
+    value: Value
+    counts: Value | None = None

@@ -10,10 +10,12 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration, Memory
+from ..isa.fields import address_width
 from ..isa.instructions import Gemm
 from ..isa.pipeline import GEMM_ISSUE_CYCLES, GEMMS_IN_FLIGHT, READ_LATENCY
 from .array_operands import ELEMENT_BITS
 from .delay import delayed
+from .fan_out import copied
 from .gemm_walkers import RowWalker, TileWalker
 from .in_flight import InFlight
 from .layouts import command_layout
@@ -59,7 +61,7 @@ class GemmUnit(wiring.Component):
                 "act": Out(formats[Memory.ACT].read_port()),
                 "wgt": Out(formats[Memory.WGT].read_port()),
                 "acc_read": Out(formats[Memory.ACC].read_port()),
-                "acc_write": Out(formats[Memory.ACC].write_port()),
+                "acc_write": Out(formats[Memory.ACC].write_port(announces=True)),
                 "busy": Out(1),
             }
         )
@@ -126,23 +128,30 @@ class GemmUnit(wiring.Component):
 
         # Accumulators: read so that they arrive with the sums, written in the cycle after.
         reads_at, writes_at = sums_delay - READ_LATENCY, sums_delay + 1
-        overwrites = _history(m, step.overwrites, sums_delay, "overwrites")
+        overwrites = _history(m, step.overwrites, sums_delay - 1, "overwrites")
         lasts = _history(m, step.valid & step.last, writes_at, "lasts")
         rows_read = _later(m, step.acc, reads_at, "acc_read_row")
+        rows_next = _later(m, rows_read, writes_at - 1 - reads_at, "acc_next_row")
+        bank = Value.cast(rows_next)[address_width(configuration.depth(Memory.ACC)) :]
+        writes_next = steps[writes_at - 1]
+        m.d.comb += [
+            announced.eq(writes_next & (bank == index))
+            for index, announced in enumerate(self.acc_write.announced)
+        ]
         m.d.comb += [
             self.acc_read.enable.eq(steps[reads_at] & ~overwrites[reads_at]),
             self.acc_read.address.eq(rows_read),
             self.acc_write.enable.eq(steps[writes_at]),
-            self.acc_write.address.eq(_later(m, rows_read, writes_at - reads_at, "acc_write_row")),
+            self.acc_write.address.eq(_later(m, rows_next, 1, "acc_write_row")),
             in_flight.complete.eq(lasts[writes_at]),
         ]
         before = elements(self.acc_read.data, ACCUMULATOR_BITS)
         after = elements(self.acc_write.data, ACCUMULATOR_BITS)
+        lanes = configuration.lanes_out
+        replaces = copied(m, platform, overwrites[sums_delay - 1], lanes, "replaces")
         for lane, addend in enumerate(array.sums):
             total = Signal(signed(ACCUMULATOR_BITS), name=f"total_{lane}", reset_less=True)
-            with m.If(steps[sums_delay]):
-                kept = Mux(overwrites[sums_delay], 0, before[lane])
-                m.d.sync += total.eq(kept + addend)
+            m.d.sync += total.eq(Mux(replaces[lane], 0, before[lane]) + addend)
             m.d.comb += after[lane].eq(total)
         m.d.comb += [mask.eq(-1) for mask in self.acc_write.mask]
 

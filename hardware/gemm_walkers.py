@@ -70,17 +70,18 @@ class TileWalker(wiring.Component):
         m.d.comb += [
             nest.assign(self.command, ["tile_loops"]),
             nest.load.eq(self.load),
-            nest.advance.eq(self.take),
-            self.idle.eq(~nest.active),
+            # The address is free once the tile's last row is read, whenever the tile is taken.
+            nest.advance.eq(ends),
+            self.idle.eq(~nest.active & ~loaded),
             fetching.eq(nest.active & ~loaded),
-            ends.eq(fetching & (count == period - 1)),
             self.read.eq(fetching & (count < lanes)),
             self.row.eq(count),
             self.address.eq(Cat(self.row, nest.addresses.wgt)),
-            self.ready.eq(loaded | ends),
         ]
         with m.If(fetching):
             m.d.sync += count.eq(Mux(ends, 0, count + 1))
+        follows = fetching & (count == period - 2)
+        m.d.sync += [ends.eq(follows), self.ready.eq(follows | (self.ready & ~self.take))]
         if self.configuration.depthwise_taps:
             depthwise = Signal(reset_less=True)
             m.d.comb += self.depthwise.eq(depthwise)
@@ -155,21 +156,30 @@ class RowWalker(wiring.Component):
         )
         step = self.step
         rest = Signal(range(GEMM_REVISIT_STEPS))
+        rested = Signal(init=1)
+        first_row = Signal()
         m.d.comb += [
             nest.assign(self.command, Gemm.nests),
             nest.load.eq(self.load),
             nest.advance.eq(step.valid),
             self.idle.eq(~nest.active),
-            step.first_row.eq(nest.zeros[tile_loops:].all()),
-            step.valid.eq(nest.active & (rest == 0) & (~step.first_row | self.tile_ready)),
+            step.first_row.eq(first_row),
+            step.valid.eq(nest.active & rested & (~first_row | self.tile_ready)),
             step.act.eq(nest.addresses.act),
             step.acc.eq(nest.addresses.acc),
             step.last.eq(nest.last),
         ]
         with m.If(rest != 0):
             m.d.sync += rest.eq(rest - 1)
+        with m.If(rest <= 1):
+            m.d.sync += rested.eq(1)
         with m.If(step.valid & step.last):
-            m.d.sync += rest.eq(GEMM_REVISIT_STEPS - 1)
+            m.d.sync += [rest.eq(GEMM_REVISIT_STEPS - 1), rested.eq(0)]
+        # All row loops begin anew after an iteration in which all of them are at their ends.
+        with m.If(self.load):
+            m.d.sync += first_row.eq(1)
+        with m.Elif(step.valid):
+            m.d.sync += first_row.eq(nest.ends[tile_loops])
 
         # A loop that does not move the accumulators reduces: only its first iteration overwrites.
         accumulates = Signal(reset_less=True)

@@ -38,7 +38,7 @@ INPUTS = ("a", "b", "c", "d", "carry")
 
 
 class LogicAdder(wiring.Component):
-    """Compute `gate(a, b) + (c & d) + carry` without its overflow; combinational.
+    """Compute `gate(a, b) + other(c, d) + carry` without its overflow; combinational.
 
     Parameters
     ----------
@@ -46,6 +46,8 @@ class LogicAdder(wiring.Component):
         Width of the operands and of the sum. The caller extends signed numbers.
     gate : Gate
         Function of `a` and `b`.
+    other : Gate
+        Function of `c` and `d`; 0 where both are 0.
 
     Members
     -------
@@ -54,26 +56,26 @@ class LogicAdder(wiring.Component):
     sum : Out(bits)
     """
 
-    def __init__(self, bits: int, gate: Gate = Gate.AND):
-        self.bits, self.gate = bits, gate
+    def __init__(self, bits: int, gate: Gate = Gate.AND, other: Gate = Gate.AND):
+        self.bits, self.gate, self.other = bits, gate, other
         super().__init__(
             {**dict.fromkeys("abcd", In(bits)), "carry": In(1), "sum": Out(bits)},
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        gate = GATES[self.gate]
+        gate, other = GATES[self.gate], GATES[self.other]
         if platform is Technology.ECP5:
             table = sum(
-                (gate(index & 1, index >> 1 & 1) & 1 ^ (index >> 2 & index >> 3)) << index
+                ((gate(index, index >> 1) ^ other(index >> 2, index >> 3)) & 1) << index
                 for index in range(16)
             )
             m.submodules.chain = chain = ecp5.CarryChain(self.bits, table)
             m.d.comb += [getattr(chain, name).eq(getattr(self, name)) for name in INPUTS]
             m.d.comb += self.sum.eq(chain.sum)
         else:
-            gated = gate(self.a, self.b)[: self.bits]
-            m.d.comb += self.sum.eq(gated + (self.c & self.d) + self.carry)
+            one = gate(self.a, self.b)[: self.bits]
+            m.d.comb += self.sum.eq(one + other(self.c, self.d)[: self.bits] + self.carry)
         return m
 
 

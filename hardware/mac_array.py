@@ -7,21 +7,25 @@ the delay line of the convolution.
 
 from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import GEMM_ARRAY_CYCLES
-from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
+from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
 from .delay import delayed
 from .packed_array import PackedArray
+from .product_array import ProductArray
 from .technology import Technology
+
+MAPPED = {
+    Technology.ECP5: PackedArray,
+    Technology.GOWIN: ProductArray,
+    Technology.ICE40: ProductArray,
+    Technology.XILINX7: PackedArray,
+    Technology.ULTRASCALE: PackedArray,
+}
+"""Arrays of the cells of a technology."""
 
 PLAIN_CYCLES = 2
 """Cycles that the portable description needs besides its adder trees: operands, products."""
-
-
-def sum_bits(lanes: int) -> int:
-    """Bits of a sum of `lanes` products of int8, the most negative factors included."""
-    return 2 * ELEMENT_BITS + (lanes - 1).bit_length()
 
 
 class MacArray(wiring.Component):
@@ -69,32 +73,14 @@ class MacArray(wiring.Component):
 
     def __init__(self, lanes_in: int, lanes_out: int, taps: int = 0):
         self.lanes_in, self.lanes_out, self.taps = lanes_in, lanes_out, taps
-        self.channels = min(lanes_in, lanes_out)
         self.levels = (lanes_in - 1).bit_length()
         self.latency = GEMM_ARRAY_CYCLES + self.levels
-        mode = {
-            "depthwise": In(1),
-            "begins": In(1),
-            "part": In(range(lanes_in // self.channels)),
-            "for_depthwise": In(1),
-        }
-        super().__init__(
-            {
-                "weights": In(signed(ELEMENT_BITS)).array(lanes_out),
-                "row": In(range(lanes_in)),
-                "write": In(1),
-                "swap": In(1),
-                "vector": In(signed(ELEMENT_BITS)).array(lanes_in),
-                "valid": In(1),
-                "sums": Out(signed(sum_bits(lanes_in))).array(lanes_out),
-                **(mode if taps else {}),
-            }
-        )
+        super().__init__(array_ports(lanes_in, lanes_out, taps))
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if platform is Technology.ECP5:
-            m.submodules.packed = array = PackedArray(self.lanes_in, self.lanes_out, self.taps)
+        if platform in MAPPED:
+            m.submodules.mapped = array = MAPPED[platform](self.lanes_in, self.lanes_out, self.taps)
             m.d.comb += [
                 target.eq(source)
                 for target, source in zip(_inputs(array), _inputs(self), strict=True)

@@ -1,28 +1,56 @@
-"""The array on chips whose multipliers take 18 bits: two products of int8 from each multiplier.
+"""The array on chips whose multipliers take 18 bits or more: two products of int8 from each one.
 
 Two output lanes with weights `a` and `b` share the operand `x`. One multiplier forms `P = V * x`
-with `V = a * 2**10 + (b + 128)`, which always fits 18 bits. Let `L` be the lowest 10 bits of `P`,
-unsigned, and `H` the bits above them, signed. Then `H = a * x + c`, where `c` is what
-`(b + 128) * x` carries over, a signed number of 6 bits. So 6 bits of `a * x`, computed from logic,
-yield `c`, and exactly
+with `V = a * 2**n + (b + 128)`. Let `L` be the lowest n bits of `P`, unsigned, and `H` the bits
+above them, signed. Then `H = a * x + c`, where `c` is what `(b + 128) * x` carries over, so that
+exactly
 
-    a * x = H - c,    b * x = L + 2**10 * c - 128 * x.
+    a * x = H - c,    b * x = L + 2**n * c - 128 * x.
+
+With n = 10, `V` always fits 18 bits and `c` has 6; as many bits of `a * x`, computed from logic,
+yield it. With n = 16, `V` takes 24 bits, and `c` is -1 or 0, the sign of the lower product.
 
 `L`, `H` and `c` are summed over the rows before they are put together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows
-from .cells.ecp5 import MULTIPLIER_BITS, Copies, MaskedSum, Multiplier18, TopSum
+from ..isa.configuration import Configuration
+from .array_operands import ELEMENT_BITS, ArrayOperands, TapRows, array_ports
+from .cells import ecp5, xilinx
+from .fan_out import copied
+from .logic_adder import LogicAdder
+from .technology import Technology
 
-LOW_BITS = 10
-"""Position of the upper product."""
-CARRY_BITS = 2 * ELEMENT_BITS - LOW_BITS
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a technology's multiplier holds two products.
+
+    Parameters
+    ----------
+    low_bits
+        n, the position of the upper product.
+    multiplier
+        Makes the multiplier, with all of its registers.
+    """
+
+    low_bits: int
+    multiplier: Callable[[], Any]
+
+
+PACKINGS = {
+    Technology.ECP5: Packing(10, lambda: ecp5.Multiplier18(True, True)),
+    Technology.XILINX7: Packing(16, xilinx.Multiplier25),
+    Technology.ULTRASCALE: Packing(16, xilinx.Multiplier25),
+}
+
 OFFSET_BITS = ELEMENT_BITS - 1
 """The lower weight is not negative because 2 to this power is added."""
 
@@ -30,6 +58,13 @@ OPERAND_TIME = 1
 """Cycle in which the operands are in their registers; the vector is there in cycle 0."""
 PRODUCT_TIME = 4
 """Cycle in which the multipliers' products are in their registers."""
+
+
+def multiplier_blocks(configuration: Configuration) -> int:
+    """Return how many multipliers the array of a machine takes on such a chip."""
+    lanes_in, lanes_out = configuration.lanes_in, configuration.lanes_out
+    rows = TapRows(lanes_in, configuration.depthwise_taps, spread=True)
+    return (lanes_in + rows.separate) * lanes_out // 2
 
 
 class PackedArray(wiring.Component):
@@ -54,25 +89,7 @@ class PackedArray(wiring.Component):
         self.levels = (lanes_in - 1).bit_length()
         self.rows = TapRows(lanes_in, taps, spread=True)
         self.offset_time = _offset_time(lanes_in, self.rows)
-        parts = max(1, lanes_in // lanes_out)
-        mode = {
-            "depthwise": In(1),
-            "begins": In(1),
-            "part": In(range(parts)),
-            "for_depthwise": In(1),
-        }
-        super().__init__(
-            {
-                "weights": In(signed(ELEMENT_BITS)).array(lanes_out),
-                "row": In(range(lanes_in)),
-                "write": In(1),
-                "swap": In(1),
-                "vector": In(signed(ELEMENT_BITS)).array(lanes_in),
-                "valid": In(1),
-                "sums": Out(signed(2 * ELEMENT_BITS + self.levels)).array(lanes_out),
-                **(mode if taps else {}),
-            }
-        )
+        super().__init__(array_ports(lanes_in, lanes_out, taps))
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -90,14 +107,13 @@ class PackedArray(wiring.Component):
                 for name in ("depthwise", "begins", "part")
             ]
 
-        m.submodules.swaps = swaps = Copies(self.lanes_in)
-        m.d.comb += swaps.value.eq(self.swap)
+        swaps = Cat(copied(m, platform, self.swap, self.lanes_in, "swaps"))
         writes = self._write_enables(m)
         offset = self._sum_of_shared_operands(m)
         for lane in range(0, self.lanes_out, 2):
             pair = _Pair(self.lanes_in, rows)
             m.submodules[f"pair_{lane // 2:02}"] = pair
-            m.d.comb += [pair.swaps.eq(swaps.copies), pair.writes.eq(writes)]
+            m.d.comb += [pair.swaps.eq(swaps), pair.writes.eq(writes)]
             for side in range(2):
                 m.d.comb += [
                     pair.operands[side][row].eq(operands.operands[row][lane + side])
@@ -172,6 +188,8 @@ class _Pair(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        packing = PACKINGS[platform]
+        low_bits = packing.low_bits
         end = PRODUCT_TIME + self.levels
         fields: list[tuple[int, Value]] = []
         carries: list[tuple[int, Value]] = []
@@ -179,10 +197,10 @@ class _Pair(wiring.Component):
         for row in range(self.lanes_in):
             if row < self.rows.separate:
                 for side in range(2):
-                    others[side].append((PRODUCT_TIME, self._product(m, row, side)))
+                    others[side].append((PRODUCT_TIME, self._product(m, packing, row, side)))
             else:
-                product, carry = self._packed_product(m, row)
-                fields.append((LOW_BITS, product))
+                product, carry = self._packed_product(m, packing, row)
+                fields.append((low_bits, product))
                 carries.append((PRODUCT_TIME + 1, carry))
         joined: list[Value] = [Const(0), Const(0)]
         carry: Value = Const(0)
@@ -198,24 +216,26 @@ class _Pair(wiring.Component):
             total = Signal.like(join, name=f"sum_{side}")
             m.d.sync += [
                 join.eq(value),
-                total.eq(join + (carry << LOW_BITS) if side else join - carry),
+                total.eq(join + (carry << low_bits) if side else join - carry),
             ]
             m.d.comb += self.sums[side].eq(total)
         return m
 
-    def _product(self, m: Module, row: int, side: int) -> Value:
+    def _product(self, m: Module, packing: Packing, row: int, side: int) -> Value:
         """Multiply the weight of one lane alone."""
         shadow = self._shadow(m, row, self.weights[side], f"shadow_{row:02}_{side}")
-        product = self._multiply(m, row, shadow, self.operands[side][row], f"{row:02}_{side}")
+        operand = self.operands[side][row]
+        product = self._multiply(m, packing, row, shadow, operand, f"{row:02}_{side}")
         return product[: 2 * ELEMENT_BITS].as_signed()
 
-    def _packed_product(self, m: Module, row: int) -> tuple[Value, Value]:
+    def _packed_product(self, m: Module, packing: Packing, row: int) -> tuple[Value, Value]:
         """Multiply the weights of both lanes; return the product and what its low part carried."""
         first, second = self.weights
         offset_weight = Cat(second[:-1], ~second[-1])
         top: Value = first
         middle: Value | None = None
-        low: Value = first[:CARRY_BITS]
+        carry_bits = 2 * ELEMENT_BITS - packing.low_bits
+        low: Value = first[:carry_bits]
         bottom: Value = offset_weight
         spread = row < self.rows.last
         odd = bool((row - self.rows.separate) % 2)
@@ -230,23 +250,27 @@ class _Pair(wiring.Component):
             bottom = Mux(self.spreads, 0, offset_weight)
         upper = self._shadow(m, row, top[:ELEMENT_BITS], f"upper_{row:02}")
         lower = self._shadow(m, row, bottom[:ELEMENT_BITS], f"lower_{row:02}")
-        factor = upper[:CARRY_BITS]
-        if spread and odd:
-            factor = self._shadow(m, row, low[:CARRY_BITS], f"factor_{row:02}")
-        gap = LOW_BITS - ELEMENT_BITS
+        gap = packing.low_bits - ELEMENT_BITS
         weights = Cat(lower, middle.replicate(gap) if middle is not None else Const(0, gap), upper)
         operand = self.operands[0][row]
-        product = self._multiply(m, row, weights, operand, f"{row:02}")
+        product = self._multiply(m, packing, row, weights, operand, f"{row:02}")
 
-        low_product = self._low_product(m, row, factor, operand[:CARRY_BITS])
-        carry = Signal(signed(CARRY_BITS), name=f"carry_{row:02}", reset_less=True)
-        m.d.sync += carry.eq(product[LOW_BITS:] - low_product)
-        return Value.cast(product[: LOW_BITS + 2 * ELEMENT_BITS]), carry
+        carry = Signal(signed(max(1, carry_bits)), name=f"carry_{row:02}", reset_less=True)
+        if carry_bits:
+            factor = upper[:carry_bits]
+            if spread and odd:
+                factor = self._shadow(m, row, low[:carry_bits], f"factor_{row:02}")
+            low_product = self._low_product(m, row, factor, operand[:carry_bits])
+            m.d.sync += carry.eq(product[packing.low_bits :] - low_product)
+        else:
+            m.d.sync += carry.eq(product[packing.low_bits - 1])
+        return Value.cast(product[: packing.low_bits + 2 * ELEMENT_BITS]), carry
 
     def _low_product(self, m: Module, row: int, shadow: Value, operand: Value) -> Value:
         """Return the lowest bits of a product, in the cycle of the multiplier's product."""
+        bits = len(shadow)
         factor, element = (
-            Signal(CARRY_BITS, name=f"{name}_{row:02}", reset_less=True)
+            Signal(bits, name=f"{name}_{row:02}", reset_less=True)
             for name in ("low_weight", "low_operand")
         )
         with m.If(self.swaps[row]):
@@ -255,18 +279,26 @@ class _Pair(wiring.Component):
         # The two lowest digits of the weight take a carry chain each, the highest none.
         chains = []
         for index in (0, 2):
-            width = CARRY_BITS - index
-            m.submodules[f"low_{row:02}_{index}"] = part = MaskedSum(width)
-            m.d.comb += [part.value.eq(element), part.digit.eq(factor[index : index + 2])]
+            width = bits - index
+            m.submodules[f"low_{row:02}_{index}"] = part = LogicAdder(width)
+            first, second = factor[index : index + 2]
+            m.d.comb += [
+                part.a.eq(element),
+                part.b.eq(first.replicate(width)),
+                part.c.eq(element << 1),
+                # Where the shifted element has no bit, this one need not be read.
+                part.d.eq(second.replicate(width - 1) << 1),
+                part.carry.eq(0),
+            ]
             chain = Signal(width, name=f"partial_{row:02}_{index}", reset_less=True)
-            m.d.sync += chain.eq(part.total)
+            m.d.sync += chain.eq(part.sum)
             chains.append(chain)
         top = Signal(2, name=f"partial_{row:02}_4", reset_less=True)
         m.d.sync += top.eq(
             Cat(element[0] & factor[4], (element[1] & factor[4]) ^ (element[0] & factor[5]))
         )
-        m.submodules[f"low_{row:02}"] = total = TopSum()
-        low = Signal(CARRY_BITS, name=f"low_product_{row:02}", reset_less=True)
+        m.submodules[f"low_{row:02}"] = total = ecp5.TopSum()
+        low = Signal(bits, name=f"low_product_{row:02}", reset_less=True)
         m.d.comb += [
             total.first.eq(chains[0][2:]),
             total.second.eq(chains[1]),
@@ -282,15 +314,13 @@ class _Pair(wiring.Component):
             m.d.sync += register.eq(value)
         return register
 
-    def _multiply(self, m: Module, row: int, left: Value, right: Value, name: str) -> Value:
-        m.submodules[f"product_{name}"] = cell = Multiplier18(True, True)
-        wide = Signal(signed(MULTIPLIER_BITS), name=f"weights_{name}")
-        operand = Signal(signed(MULTIPLIER_BITS), name=f"operand_{name}")
+    def _multiply(
+        self, m: Module, packing: Packing, row: int, left: Value, right: Value, name: str
+    ) -> Value:
+        m.submodules[f"product_{name}"] = cell = packing.multiplier()
         m.d.comb += [
-            wide.eq(left.as_signed()),
-            operand.eq(right.as_signed()),
-            cell.left.eq(wide),
-            cell.right.eq(operand),
+            cell.left.eq(left.as_signed()),
+            cell.right.eq(right.as_signed()),
             cell.load_left.eq(self.swaps[row]),
         ]
         return cell.product

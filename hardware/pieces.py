@@ -52,9 +52,10 @@ def cut_layout(
 ) -> data.StructLayout:
     """A burst as the cutter's registers hold it before the first piece.
 
-    `to_row` and `to_beat` count the bytes after the first one, up to the end of the row, and of the
-    beat or the burst. `beats_left` counts the beats after the first one, which is the only one if
-    `final`. The burst ends with byte `end_byte` of its last beat.
+    `to_row` counts the bytes after the first one, up to the end of the row. `beats_left` counts the
+    beats after the first one, which is the only one if `final`. Then `end` counts the bytes after
+    the first one, up to the end of the burst; otherwise the burst ends with byte `end` of its last
+    beat.
     """
     burst = burst_layout(family, configuration)
     piece = piece_layout(family, configuration, memories)
@@ -63,8 +64,7 @@ def cut_layout(
         "row": piece["row"].shape,
         "to_row": piece["byte"].shape,
         "beat_byte": piece["beat_byte"].shape,
-        "to_beat": burst["end_byte"].shape,
-        "end_byte": burst["end_byte"].shape,
+        "end": burst["end_byte"].shape,
         "beats_left": burst["beats_minus_one"].shape,
         "final": 1,
         "last": 1,
@@ -83,18 +83,15 @@ def begin_cut(
     """Return the fields of a burst's `cut_layout`, by name."""
     bits = [_log2(configuration.row_bytes(memory)) for memory in memories]
     row_end = _row_end(burst.code, configuration, memories)
-    bus_end = configuration.bus_bytes - 1
     is_fill = burst.fill if family is Load else Const(0)
-    beat_end = _beat_end(is_fill, len(burst.end_byte), configuration)
-    first_byte = Mux(is_fill, 0, burst.address & bus_end)
+    first_byte = Mux(is_fill, 0, burst.address & (configuration.bus_bytes - 1))
     final = burst.beats_minus_one == 0
     fields = {
         "code": burst.code,
         "row": choose([burst.local >> count for count in bits], burst.code),
         "to_row": row_end & ~burst.local,
         "beat_byte": first_byte,
-        "to_beat": Mux(final, burst.end_byte, beat_end) - first_byte,
-        "end_byte": burst.end_byte,
+        "end": burst.end_byte - Mux(final, first_byte, 0),
         "beats_left": burst.beats_minus_one,
         "final": final,
         "last": burst.last,
@@ -166,7 +163,7 @@ class PieceCutter(wiring.Component):
         code = Signal.like(burst.code, reset_less=True)
         row = Signal(self.layout["row"].shape, reset_less=True)
         to_row = Signal(self.layout["byte"].shape, reset_less=True)
-        end_byte = Signal.like(burst.end_byte, reset_less=True)
+        end_byte = Signal.like(burst.end, reset_less=True)
         to_beat = Signal.like(end_byte, reset_less=True)
         beat_byte = Signal(self.layout["beat_byte"].shape, reset_less=True)
         beats_left = Signal.like(burst.beats_left, reset_less=True)
@@ -227,14 +224,16 @@ class PieceCutter(wiring.Component):
             if fills:
                 m.d.sync += [piece.fill.eq(fill), piece.value.eq(value)]
         with m.If(self.bursts.ready):
+            is_fill = burst.fill if fills else Const(0)
+            first_beat_end = _beat_end(is_fill, len(end_byte), self.configuration)
             m.d.sync += [
                 valid.eq(self.bursts.valid),
                 code.eq(burst.code),
                 row.eq(burst.row),
                 to_row.eq(burst.to_row),
                 beat_byte.eq(burst.beat_byte),
-                to_beat.eq(burst.to_beat),
-                end_byte.eq(burst.end_byte),
+                to_beat.eq(Mux(burst.final, burst.end, first_beat_end ^ burst.beat_byte)),
+                end_byte.eq(burst.end),
                 beats_left.eq(burst.beats_left),
                 final.eq(burst.final),
                 last.eq(burst.last),

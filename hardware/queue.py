@@ -5,6 +5,14 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
 
+from .technology import Technology
+
+SHALLOW = 16
+"""Payloads that a chip without memories of logic cells rather keeps in flip-flops.
+
+Such a chip is the iCE40. Its memories are read with a clock, so deeper queues read ahead.
+"""
+
 
 class Queue(wiring.Component):
     """Keep up to `depth` payloads in order.
@@ -50,7 +58,8 @@ class Queue(wiring.Component):
         elif self.depth == 2:
             self._keep_in_registers(m)
         else:
-            self._keep_in_memory(m)
+            ahead = platform is Technology.ICE40 and self.depth > SHALLOW
+            self._keep_in_memory(m, ahead)
         return m
 
     def _register_output(self, m: Module) -> None:
@@ -88,10 +97,17 @@ class Queue(wiring.Component):
         with m.If(~both):
             m.d.sync += second.eq(self.input.payload)
 
-    def _keep_in_memory(self, m: Module) -> None:
+    def _keep_in_memory(self, m: Module, ahead: bool) -> None:
+        """Keep the payloads in a memory that is read without a clock, or ahead with one."""
         width = Shape.cast(self.shape).width
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
-        write, read = storage.write_port(), storage.read_port(domain="comb")
+        if ahead:
+            write = storage.write_port()
+            read = storage.read_port(transparent_for=[write])
+            place = Signal.like(read.addr)
+        else:
+            write, read = storage.write_port(), storage.read_port(domain="comb")
+            place = read.addr
         # Whether there is a payload, and no room, are registers of their own beside the level.
         some, full = Signal(), Signal()
         enters, leaves = Signal(), Signal()
@@ -104,10 +120,12 @@ class Queue(wiring.Component):
             self.output.payload.eq(read.data),
             self.output.valid.eq(some),
         ]
-        for port, moves in ((write, enters), (read, leaves)):
+        for address, moves in ((write.addr, enters), (place, leaves)):
+            following = Mux(address == self.depth - 1, 0, address + 1)
             with m.If(moves):
-                end = port.addr == self.depth - 1
-                m.d.sync += port.addr.eq(Mux(end, 0, port.addr + 1))
+                m.d.sync += address.eq(following)
+            if ahead and address is place:
+                m.d.comb += read.addr.eq(Mux(moves, following, place))
         with m.If(enters & ~leaves):
             m.d.sync += [
                 self.level.eq(self.level + 1),

@@ -4,16 +4,33 @@ FPGA block RAMs have this form, output register included. Technologies whose blo
 they are, without the logic that synthesis tools add for collisions, are told apart here.
 """
 
+from types import ModuleType
+
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
-from .cells import ecp5
+from .cells import ecp5, gowin, ice40, xilinx
 from .technology import Technology
 
+BLOCKS = {
+    Technology.ECP5: ecp5,
+    Technology.GOWIN: gowin,
+    Technology.ICE40: ice40,
+    Technology.XILINX7: xilinx,
+    Technology.ULTRASCALE: xilinx,
+}
+"""Block RAMs by technology: `BLOCK_WIDTHS`, `BLOCK_LANE_BITS` and `BlockRam` of these modules."""
+
 SHALLOW = 16
-"""Words that a RAM made of logic cells holds without further logic."""
+"""Words that a RAM made of logic cells holds without further logic.
+
+The iCE40 has none, and on a Gowin nextpnr gives a whole tile of eight tables to 64 bits.
+"""
+
+LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}
+"""Technologies that use such RAMs."""
 
 
 class Ram(wiring.Component):
@@ -72,10 +89,10 @@ class Ram(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        if platform is Technology.ECP5 and self.depth <= SHALLOW:
+        if platform in LOGIC_RAMS and self.depth <= SHALLOW:
             self._describe_shallow(m)
-        elif platform is Technology.ECP5 and self.depth <= max(ecp5.BLOCK_WIDTHS):
-            self._instantiate(m)
+        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].BLOCK_WIDTHS):
+            self._instantiate(m, BLOCKS[platform])
         else:
             self._describe(m, platform)
         return m
@@ -131,11 +148,11 @@ class Ram(wiring.Component):
             write.data.eq(self.write_data),
         ]
 
-    def _instantiate(self, m: Module) -> None:
+    def _instantiate(self, m: Module, cells: ModuleType) -> None:
         """Fill the lanes of blocks that are at least as deep as the RAM, granule by granule."""
-        depth = min(depth for depth in ecp5.BLOCK_WIDTHS if depth >= self.depth)
+        depth = min(depth for depth in cells.BLOCK_WIDTHS if depth >= self.depth)
         lanes: list[tuple[Value, Value, Value]] = []
-        lane_bits = min(ecp5.BLOCK_WIDTHS[depth], ecp5.BLOCK_LANE_BITS)
+        lane_bits = min(cells.BLOCK_WIDTHS[depth], cells.BLOCK_LANE_BITS)
         for granule, enable in enumerate(self.write_enable):
             low = granule * self.granularity
             high = low + self.granularity
@@ -144,7 +161,7 @@ class Ram(wiring.Component):
                 lanes.append((enable, self.write_data[bits], self.read_data[bits]))
         index = 0
         while lanes:
-            block = ecp5.BlockRam(depth)
+            block = cells.BlockRam(depth)
             m.submodules[f"block_{index}"] = block
             held, lanes = lanes[: block.lanes], lanes[block.lanes :]
             index += 1

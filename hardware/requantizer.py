@@ -35,6 +35,10 @@ SHIFT_BITS = 4
 POINT = EXPONENT_BIAS + EXACT_BITS - 2 - (2 * EXACT_BITS - WINDOW_BITS)
 """Place of the half in the window for a scale's exponent of 0 and a normal magnitude."""
 
+PLACE_OFFSET = (1 << 8) - 1 - POINT
+"""What the inverse of the exponent and the zeros of the magnitude exceed that place by. It is a
+multiple of `1 << SHIFT_BITS`, so that their sum has the place in its lowest bits."""
+
 BLOCK_BITS = 17
 """The significands are multiplied by blocks of this width, and one more bit."""
 
@@ -70,23 +74,27 @@ class Requantizer(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.absolute = absolute = LogicAdder(32, Gate.XOR)
+        m.submodules.absolute = absolute = LogicAdder(EXACT_BITS + 1, Gate.XOR)
         m.submodules.multiplier = multiplier = WideMultiplier(EXACT_BITS, BLOCK_BITS)
+        m.submodules.point = point = LogicAdder(9, Gate.XOR)
         m.submodules.offset = offset = LogicAdder(SHIFTED_BITS, Gate.XOR)
 
         one = Const(EXPONENT_BIAS << (EXACT_BITS - 1), 32)
+        sign, upper = self.total[31], self.total[EXACT_BITS:31]
         scale = Signal(BINARY32, reset_less=True)
-        magnitude = Signal(32, reset_less=True)
+        magnitude = Signal(EXACT_BITS + 1, reset_less=True)
+        is_large = Signal(reset_less=True)
         negative = Signal(reset_less=True)
         m.d.comb += [
-            absolute.a.eq(self.total),
-            absolute.b.eq(self.total[31].replicate(32)),
-            absolute.carry.eq(self.total[31]),
+            absolute.a.eq(self.total[:EXACT_BITS]),
+            absolute.b.eq(sign.replicate(EXACT_BITS)),
+            absolute.carry.eq(sign),
         ]
         m.d.sync += [
             scale.eq(Mux(self.scaled, self.scale, one)),
             magnitude.eq(absolute.sum),
-            negative.eq(self.total[31] ^ (self.scaled & self.scale[31])),
+            is_large.eq((upper ^ sign.replicate(len(upper))).any()),
+            negative.eq(sign ^ (self.scaled & self.scale[31])),
         ]
 
         # Normalise the magnitude: shift it left until its top bit is set, by bytes, then by bits.
@@ -110,23 +118,32 @@ class Requantizer(wiring.Component):
         m.d.comb += [multiplier.left.eq(normal), multiplier.right.eq(significand)]
 
         # In parallel with the product: the place of its binary point, and early saturation.
-        distance = Signal(signed(9), reset_less=True)
-        place = Signal.like(distance)
+        place = Signal(9, reset_less=True)
         shift = Signal(SHIFT_BITS, reset_less=True)
         saturates = Signal(reset_less=True)
         reaches = Signal(WINDOW_BITS - 1, reset_less=True)
-        inexact = delayed(m, magnitude[EXACT_BITS:].any(), 2, "inexact")
+        inexact = delayed(m, is_large | magnitude[EXACT_BITS], 2, "inexact")
+        low_place, high_place = place[:SHIFT_BITS], place[SHIFT_BITS:]
+        first, outside = divmod(PLACE_OFFSET, 1 << SHIFT_BITS)
+        assert not outside
+        is_above = high_place.matches(*range(first))
+        is_inside = high_place.matches(first)
+        m.d.comb += [
+            point.a.eq(delayed(m, scale.exponent, 1, "exponent")),
+            point.b.eq((1 << 8) - 1),
+            point.c.eq(zeros),
+            point.d.eq(-1),
+        ]
         m.d.sync += [
-            distance.eq(POINT - scale.exponent),
-            place.eq(distance + zeros),
-            shift.eq(place[:SHIFT_BITS] | place[SHIFT_BITS:].any().replicate(SHIFT_BITS)),
-            saturates.eq(inexact | (place[-1] & normal[-1])),
+            place.eq(point.sum),
+            shift.eq(low_place | (~is_inside).replicate(SHIFT_BITS)),
+            saturates.eq(inexact | (is_above & normal[-1])),
             reaches.eq(Cat(shift > bit for bit in range(len(reaches)))),
         ]
         shift = delayed(m, shift, multiplier.LATENCY - 1, "shift_line")
         reaches = delayed(m, reaches, multiplier.LATENCY - 2, "reaches_line")
         saturates = delayed(m, saturates, multiplier.LATENCY - 1, "saturates_line")
-        negative = delayed(m, negative, multiplier.LATENCY + 4, "negative_line")
+        negative = delayed(m, negative, multiplier.LATENCY + 3, "negative_line")
 
         # Round to the binary32 grid and to an integer at once, as `isa.numbers.round_twice` does.
         # Of a normal product, binary32 keeps the top 24 bits: `middle` and `top` down to the bit
@@ -141,37 +158,45 @@ class Requantizer(wiring.Component):
         every = (top | ~reaches).all() & middle.all() & (long | last)
         window = Signal(WHOLE_BITS + 1, reset_less=True)
         exceeds_half, nears_half = Signal(reset_less=True), Signal(reset_less=True)
-        rounded = Signal(WHOLE_BITS + 1, reset_less=True)
-        half, whole = window[0], window[1:]
-        rises = (half & (whole[0] | exceeds_half)) | (whole[0] & nears_half)
         overflows = Signal(reset_less=True)
+        half, whole, rises = window[0], window[1:], Signal()
+        m.d.comb += rises.eq((half & (whole[0] | exceeds_half)) | (whole[0] & nears_half))
         m.d.sync += [
             window.eq(product[-WINDOW_BITS:] >> shift),
             overflows.eq(saturates | (long & ~shift.any())),
             exceeds_half.eq(some | (half_step & rest)),
             nears_half.eq(every & half_step),
-            rounded.eq(Mux(overflows, SATURATED, whole + rises)),
         ]
 
-        # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates.
+        # Zero point and clamp; the bounds lie inside int8, so the clamp also saturates. A negative
+        # value is the inverse of its magnitude, and 1 more unless the magnitude is rounded up.
         shifted = Signal(signed(SHIFTED_BITS), reset_less=True)
-        limited = Mux(less(self.high, shifted), self.high, shifted)
+        too_low, too_high = Signal(reset_less=True), Signal(reset_less=True)
         low = Signal(signed(8), reset_less=True)
         result = Signal(signed(8), reset_less=True)
         m.d.comb += [
-            offset.a.eq(rounded),
+            offset.a.eq(whole),
             offset.b.eq(negative.replicate(SHIFTED_BITS)),
             offset.c.eq(self.zero_point),
             offset.d.eq(-1),
-            offset.carry.eq(negative),
+            offset.carry.eq(negative ^ rises),
             self.result.eq(result),
         ]
+        is_low = too_low | (~too_high & _is_negative(shifted - low))
+        is_high = too_high | _is_negative(self.high - shifted)
         m.d.sync += [
             shifted.eq(offset.sum),
+            too_low.eq(overflows & negative),
+            too_high.eq(overflows & ~negative),
             low.eq(Mux(less(self.high, self.low), self.high, self.low)),
-            result.eq(Mux(less(shifted, low), low, limited)),
+            result.eq(Mux(is_low, low, Mux(is_high, self.high, shifted))),
         ]
         return m
+
+
+def _is_negative(difference: Value) -> Value:
+    """Return whether the difference of a bound and a value with its zero point is negative."""
+    return Value.cast(difference[SHIFTED_BITS - 1])
 
 
 def leading_zeros(byte: Value) -> Value:

@@ -14,6 +14,7 @@ from ..isa.configuration import Configuration, Memory
 from ..isa.fields import address_width
 from ..isa.pipeline import READ_LATENCY
 from .delay import delayed
+from .fan_out import copied
 from .ram import Ram
 from .selection import Choice
 
@@ -40,6 +41,7 @@ class RowFormat:
         self.words = row_bits // self.word_bits
         self.granularity = 32 if memory is Memory.ACC else 8
         self.address_bits = address_width(configuration.rows(memory))
+        self.banks = configuration.banks(memory)
 
     def read_port(self) -> wiring.Signature:
         """A read client, seen from the client; data follow `READ_LATENCY` cycles later."""
@@ -51,10 +53,15 @@ class RowFormat:
             }
         )
 
-    def write_port(self) -> wiring.Signature:
-        """A write client, seen from the client."""
+    def write_port(self, announces: bool = False) -> wiring.Signature:
+        """A write client, seen from the client.
+
+        One that `announces` its writes sets bit b of `announced` in the cycle before it writes
+        bank b. Its data then pass through registers that are selected by registers.
+        """
         return wiring.Signature(
             {
+                **({"announced": Out(self.banks)} if announces else {}),
                 "enable": Out(1),
                 "address": Out(self.address_bits),
                 "data": Out(self.word_bits).array(self.words),
@@ -122,6 +129,8 @@ class Scratchpad(wiring.Component):
         Determines the row, the depth and the banks.
     readers, writers : Sequence[str]
         Names of the clients.
+    announces : bool
+        Whether the first writer announces its writes.
 
     Members
     -------
@@ -135,14 +144,19 @@ class Scratchpad(wiring.Component):
         memory: Memory,
         readers: Sequence[str],
         writers: Sequence[str],
+        announces: bool = False,
     ):
         self.banks = configuration.banks(memory)
         self.depth = configuration.depth(memory)
         self.row = RowFormat(configuration, memory)
         self.readers, self.writers = tuple(readers), tuple(writers)
+        self.announces = announces
         super().__init__(
             {f"read_{name}": In(self.row.read_port()) for name in readers}
-            | {f"write_{name}": In(self.row.write_port()) for name in writers}
+            | {
+                f"write_{name}": In(self.row.write_port(announces and name == writers[0]))
+                for name in writers
+            }
         )
 
     def elaborate(self, platform) -> Module:
@@ -154,15 +168,17 @@ class Scratchpad(wiring.Component):
             bank = Bank(self.row, self.depth)
             m.submodules[f"bank_{index}"] = bank
             banks.append(bank)
-            self._select(m, bank.read, readers, index, "read", ())
-            self._select(m, bank.write, writers, index, "write", ("data", "mask"))
+            self._select(m, platform, bank.read, readers, index, "read", ())
+            self._select(m, platform, bank.write, writers, index, "write", ("data", "mask"))
         for name, reader in zip(self.readers, readers, strict=True):
-            chosen = delayed(m, self._bank_of(reader.address), READ_LATENCY, f"bank_{name}")
+            bank = self._bank_of(reader.address)
+            earlier = delayed(m, bank, READ_LATENCY - 1, f"bank_{name}") if len(bank) else bank
+            chosen = copied(m, platform, earlier, self.row.words, f"chosen_{name}")
             for word in range(self.row.words):
                 choice = Choice(self.banks, self.row.word_bits)
                 m.submodules[f"{name}_{word}"] = choice
                 m.d.comb += [
-                    choice.index.eq(chosen),
+                    choice.index.eq(chosen[word]),
                     *(
                         value.eq(bank.read.data[word])
                         for value, bank in zip(choice.values, banks, strict=True)
@@ -174,7 +190,7 @@ class Scratchpad(wiring.Component):
     def _bank_of(self, address: Value) -> Value:
         return Value.cast(address)[address_width(self.depth) :]
 
-    def _select(self, m: Module, port, clients, index: int, side: str, payload) -> None:
+    def _select(self, m: Module, platform, port, clients, index: int, side: str, payload) -> None:
         """Connect the client that addresses this bank, one cycle later."""
         hits = []
         for number, client in enumerate(clients):
@@ -183,24 +199,31 @@ class Scratchpad(wiring.Component):
             hits.append(hit)
         m.d.sync += Assert(sum(hits) <= 1, f"two clients {side} one bank in the same cycle")
 
-        def chosen(values: list[Value]) -> Value:
+        def chosen(values: list[Value], selects: list[Value]) -> Value:
             value = values[-1]
-            for hit, other in zip(hits[-2::-1], values[-2::-1], strict=True):
-                value = Mux(hit, other, value)
+            for select, other in zip(selects[-2::-1], values[-2::-1], strict=True):
+                value = Mux(select, other, value)
             return value
+
+        selects = [hits] * self.row.words
+        if payload and self.announces:
+            announced = clients[0].announced[index]
+            firsts = copied(m, platform, announced, self.row.words, f"announced_{index}")
+            selects = [[first, *hits[1:]] for first in firsts]
+            m.d.sync += Assert(firsts[0] == hits[0], "a write differs from its announcement")
 
         # Registers at each bank: a bank is many blocks, far from each other and from the clients.
         enable = Signal(name=f"{side}_enable_{index}")
         m.d.sync += enable.eq(Cat(hits).any())
         m.d.comb += port.enable.eq(enable)
-        carried = [(port.address, [client.address for client in clients])]
+        carried = [(port.address, chosen([client.address for client in clients], hits))]
         for name in payload:
             for word in range(self.row.words):
                 values = [getattr(client, name)[word] for client in clients]
-                carried.append((getattr(port, name)[word], values))
-        for number, (target, values) in enumerate(carried):
+                carried.append((getattr(port, name)[word], chosen(values, selects[word])))
+        for number, (target, value) in enumerate(carried):
             register = Signal.like(
                 Value.cast(target), name=f"{side}_{index}_{number}", reset_less=True
             )
-            m.d.sync += register.eq(chosen(values))
+            m.d.sync += register.eq(value)
             m.d.comb += target.eq(register)

@@ -28,6 +28,12 @@ class VectorUnit(wiring.Component):
     (to ACT) cycles after its last step was read. The command retires in the cycle after the last
     write, and the next command is accepted in the same cycle.
 
+    Parameters
+    ----------
+    configuration : Configuration
+    blocks : int, optional
+        Multiplier blocks for the lanes, as in `VectorDatapath`.
+
     Members
     -------
     commands : In(stream of command_layout)
@@ -39,9 +45,9 @@ class VectorUnit(wiring.Component):
     busy : Out(1)
     """
 
-    def __init__(self, configuration: Configuration):
+    def __init__(self, configuration: Configuration, blocks: int | None = None):
         self.configuration = configuration
-        self.datapath = VectorDatapath(configuration)
+        self.datapath = VectorDatapath(configuration, blocks)
         formats = {
             memory: RowFormat(configuration, memory)
             for memory in (Memory.ACT, Memory.ACC, Memory.PARAM)

@@ -31,6 +31,8 @@ class VectorDatapath(wiring.Component):
     ----------
     configuration : Configuration
         Gives the lanes and the number of tables.
+    blocks : int, optional
+        Multiplier blocks that the chip has for all lanes. They change neither bytes nor cycles.
 
     Members
     -------
@@ -69,8 +71,8 @@ class VectorDatapath(wiring.Component):
     TOTALS_LATENCY = VectorLane.TOTAL_LATENCY
     RESULTS_LATENCY = VectorLane.RESULT_LATENCY + LookupTable.LATENCY
 
-    def __init__(self, configuration: Configuration):
-        self.configuration = configuration
+    def __init__(self, configuration: Configuration, blocks: int | None = None):
+        self.configuration, self.blocks = configuration, blocks
         lanes = configuration.vector_lanes
         super().__init__(
             {
@@ -107,7 +109,8 @@ class VectorDatapath(wiring.Component):
         m.d.comb += active.eq(self.valid | lingers if holds else 1)
 
         for index in range(self.configuration.vector_lanes):
-            lane = VectorLane(constants.shape(), self.configuration.operations)
+            blocks = self._blocks_of(index)
+            lane = VectorLane(constants.shape(), self.configuration.operations, blocks)
             table = LookupTable(self.configuration.lut_tables)
             m.submodules[f"lane_{index}"] = EnableInserter(active)(lane) if holds else lane
             m.submodules[f"table_{index}"] = table
@@ -151,3 +154,11 @@ class VectorDatapath(wiring.Component):
             self.busy.eq(steps.any() | slices.any() | outputs.any()),
         ]
         return m
+
+    def _blocks_of(self, index: int) -> int:
+        """Return a lane's share of the multiplier blocks."""
+        if self.blocks is None:
+            return VectorLane.USUAL_BLOCKS
+        share, rest = divmod(self.blocks, self.configuration.vector_lanes)
+        share += index < rest
+        return min(max(share, VectorLane.LEAST_BLOCKS), VectorLane.MOST_BLOCKS)

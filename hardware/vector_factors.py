@@ -3,7 +3,7 @@
 Every law is a sum of two products (`Operation.products`). The operation and the comparisons in its
 law select each of the factors from a few values. Operations share equal values, so `max(a, b)`
 costs a comparison but no selection of its own. A value that is not multiplied passes beside the
-first multiplier.
+first multiplier; a byte is multiplied by 1 instead.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,12 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
 from ..isa.expressions import Call, Expression, Literal, Op
 from ..isa.laws import Domain, evaluate, unwrapped
+from ..isa.pipeline import MULTIPLIER_CYCLES
 from ..isa.vector_operations import (
     FACTOR_BITS,
     FIRST_BITS,
@@ -25,6 +26,7 @@ from ..isa.vector_operations import (
     Operation,
     is_byte,
 )
+from .delay import delayed
 from .logic_adder import less
 
 
@@ -61,16 +63,16 @@ class VectorFactors:
         The operations by code.
     constants : data.View
         The immediate fields of the instruction.
-    a, b : Value
-        The operands of a step, int32 and int8.
+    a_acc, a_act, b : Value
+        The operands of a step: int32 a from ACC, int8 a from ACT, and int8 b.
 
     Attributes
     ----------
     first, second : tuple[Value, Value]
         Left and right factor of the 18 by 16 bit multiplier, and of the 8 by 16 bit one.
     passed : Value
-        The value that passes beside the first multiplier; 0 if there is a product, as the product
-        is 0 if there is none.
+        The value that passes beside the first multiplier, when the products are there; 0 if there
+        is a product, as the product is 0 if there is none.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class VectorFactors:
         m: Module,
         operations: Sequence[Operation],
         constants: data.View,
-        a: Value,
+        a_acc: Value,
+        a_act: Value,
         b: Value,
     ) -> None:
-        self._m, self._constants = m, constants
+        self._m, self._constants, self._a_acc = m, constants, a_acc
+        a = Mux(constants.a_from_acc, a_acc, a_act)
         fields = {name: getattr(constants, name) for name in NAMES if name not in "ab"}
         fields["a_multiplier"] = Mux(constants.a_from_acc, 1, constants.a_multiplier)
         self._given = {**fields, "a": a, "b": b}
@@ -96,18 +100,39 @@ class VectorFactors:
         for code, operation in enumerate(operations):
             taken = self._flag(constants.combine == code, f"is_{operation.name}")
             (left, right), other = operation.products
-            if right == Literal(1):
-                passed.append((taken, left))
-            elif right == A_MULTIPLIER:
+            if right == A_MULTIPLIER:
                 passed.append((taken & self._from_acc, left))
                 first.append((taken & ~self._from_acc, (left, right)))
-            else:
+            elif right != Literal(1):
                 first.append((taken, (left, right)))
+            else:
+                for tree, condition in self._branches(left, taken):
+                    if tree == NAMES["a"]:
+                        first.append((condition & ~self._from_acc, (tree, right)))
+                        passed.append((condition & self._from_acc, tree))
+                    elif is_byte(tree) and other[1] == Literal(0):
+                        second.append((condition, (tree, right)))
+                    else:
+                        passed.append((condition, tree))
             if other[1] != Literal(0):
                 second.append((taken, other))
-        self.passed = self._gated(passed, PASSED_BITS)
+        self.passed = self._line(passed)
         self.first = self._product(first, FIRST_BITS)
         self.second = self._product(second, SECOND_BITS)
+
+    def _line(self, passed: list[tuple[Value, Expression]]) -> Value:
+        """Delay the value that passes until the products are there."""
+        m, choices = self._m, self._choices(passed, PASSED_BITS)
+        if choices.keys() != {NAMES["a"]}:
+            value = self._one_of(choices, PASSED_BITS)
+            return delayed(m, value, MULTIPLIER_CYCLES, "passed")
+        # Only `a` from ACC passes. A register with a reset costs no logic.
+        upper = self._register(self._a_acc[FIRST_BITS:], "a_acc", PASSED_BITS - FIRST_BITS)
+        a = Signal(PASSED_BITS, name="passed_a", reset_less=True)
+        m.d.sync += a.eq(Cat(self._values["a"][:FIRST_BITS], upper))
+        with m.If(~choices[NAMES["a"]]):
+            m.d.sync += a.eq(0)
+        return delayed(m, a, MULTIPLIER_CYCLES - 1, "passed")
 
     def _product(
         self, products: list[tuple[Value, tuple[Expression, Expression]]], bits: int
@@ -186,9 +211,13 @@ class VectorFactors:
         x, y = (Value.cast(evaluate(each, self._given, _SIGNALS)) for each in (left, right))
         if is_byte(left) == is_byte(right):
             return less(x, y)
-        wide = ((x if is_byte(right) else y) | Const(0, signed(PASSED_BITS)))[:PASSED_BITS]
-        low, top = wide[:SECOND_BITS].as_signed(), wide[SECOND_BITS - 1 :]
-        near = top.all() | ~top.any()
+        tree, number = (left, x) if is_byte(right) else (right, y)
+        is_a = tree == NAMES["a"]
+        wide = ((self._a_acc if is_a else number) | Const(0, signed(PASSED_BITS)))[:PASSED_BITS]
+        low, top = number[:SECOND_BITS].as_signed(), wide[SECOND_BITS - 1 :]
+        near = ~(top[1:] ^ top[0].replicate(len(top) - 1)).any()
+        if is_a:
+            near |= ~self._constants.a_from_acc
         if is_byte(right):
             return Mux(near, less(low, y), top[-1])
         return Mux(near, less(x, low), ~top[-1])

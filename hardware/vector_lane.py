@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,7 +10,7 @@ from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .delay import delayed
-from .logic_adder import Gate, LogicAdder, less
+from .logic_adder import Gate, LogicAdder
 from .multiplier import Multiplier
 from .requantizer import Requantizer
 from .vector_factors import VectorFactors
@@ -29,6 +29,9 @@ class VectorLane(wiring.Component):
         The immediate fields of the instruction.
     operations : Sequence[Operation]
         Operations that a step can compute, by code.
+    blocks : int
+        Multiplier blocks of the FPGA that the lane may take, from `LEAST_BLOCKS` to `MOST_BLOCKS`.
+        The other products are built from logic, with the same latency.
 
     Members
     -------
@@ -53,9 +56,15 @@ class VectorLane(wiring.Component):
     PARAM_DELAY = REDUCE_DELAY + 1
     TOTAL_LATENCY = REDUCE_DELAY + VECTOR_BIAS_CYCLES
     RESULT_LATENCY = TOTAL_LATENCY + Requantizer.LATENCY
+    LEAST_BLOCKS, USUAL_BLOCKS, MOST_BLOCKS = 2, 3, 4
 
-    def __init__(self, constants_layout: data.StructLayout, operations: Sequence[Operation]):
-        self.operations = operations
+    def __init__(
+        self,
+        constants_layout: data.StructLayout,
+        operations: Sequence[Operation],
+        blocks: int = USUAL_BLOCKS,
+    ):
+        self.operations, self.blocks = operations, blocks
         super().__init__(
             {
                 "constants": In(constants_layout),
@@ -75,45 +84,59 @@ class VectorLane(wiring.Component):
         m = Module()
         constants = self.constants
         wide, factor, byte = signed(FIRST_BITS), signed(FACTOR_BITS), signed(SECOND_BITS)
-        m.submodules.first_product = first_product = Multiplier(wide, factor)
-        m.submodules.second_product = second_product = Multiplier(factor, byte, in_fabric=True)
+        first_in_fabric, second_in_fabric = self.blocks < 3, self.blocks < 4
+        first_product = Multiplier(wide, factor, in_fabric=first_in_fabric)
+        second_product = Multiplier(factor, byte, in_fabric=second_in_fabric)
+        m.submodules.first_product, m.submodules.second_product = first_product, second_product
         m.submodules.combined = combined_adder = LogicAdder(32, Gate.OR)
-        m.submodules.reduced = reduced_adder = LogicAdder(32)
-        m.submodules.total = total_adder = LogicAdder(32)
+        m.submodules.reduced = reduced_adder = LogicAdder(33, Gate.OR, Gate.XOR)
+        m.submodules.total = total_adder = LogicAdder(32, Gate.OR)
         m.submodules.requantizer = requantizer = Requantizer()
 
         # Every operation is one sum of two products, so all take the same time.
-        a = Mux(constants.a_from_acc, self.a_acc, self.a_act)
-        factors = VectorFactors(m, self.operations, constants, a, self.b)
-        passed = delayed(m, factors.passed, Multiplier.LATENCY, "passed")
+        factors = VectorFactors(m, self.operations, constants, self.a_acc, self.a_act, self.b)
         m.d.comb += [
             Cat(first_product.left, first_product.right).eq(Cat(*factors.first)),
             Cat(second_product.right, second_product.left).eq(Cat(*factors.second)),
             combined_adder.a.eq(first_product.product),
-            combined_adder.b.eq(passed),
+            combined_adder.b.eq(factors.passed),
             combined_adder.c.eq(second_product.product),
             combined_adder.d.eq(-1),
         ]
 
-        # The sum of a reduction begins with 0; its maximum replaces what is smaller.
+        # A reduction's value is in one of two registers, the other one is 0. The first step enters
+        # `chosen`, and so does each one that exceeds the maximum; a sum continues in `summed`. One
+        # chain adds a step to the value, or compares it as the sign of the difference.
         combined = Signal(signed(32), reset_less=True)
-        reduced = Signal(signed(32), reset_less=True)
+        summed = Signal(signed(32), reset_less=True)
+        chosen = Signal(signed(32), reset_less=True)
         total = Signal(signed(32), reset_less=True)
-        adds = ~self.restarts & (constants.reduce == ReduceMode.SUM)
-        keeps = (constants.reduce == ReduceMode.MAX) & less(combined, reduced)
+        maximum = Signal(reset_less=True)
+        adds, chooses = Signal(), Signal()
         m.d.comb += [
-            reduced_adder.a.eq(reduced),
-            reduced_adder.b.eq(adds.replicate(32)),
+            adds.eq(self.reduces & ~self.restarts & ~maximum),
+            chooses.eq(self.reduces & (self.restarts | (maximum & reduced_adder.sum[32]))),
+            reduced_adder.a.eq(summed),
+            reduced_adder.b.eq(chosen),
             reduced_adder.c.eq(combined),
-            reduced_adder.d.eq(-1),
-            total_adder.a.eq(self.bias),
-            total_adder.b.eq(constants.bias.replicate(32)),
-            total_adder.c.eq(reduced),
-            total_adder.d.eq(-1),
+            reduced_adder.d.eq(maximum.replicate(33)),
+            reduced_adder.carry.eq(maximum),
+            total_adder.a.eq(summed),
+            total_adder.b.eq(chosen),
+            total_adder.c.eq(self.bias),
+            total_adder.d.eq(constants.bias.replicate(32)),
         ]
-        m.d.sync += [combined.eq(combined_adder.sum), total.eq(total_adder.sum)]
-        with m.If(self.reduces & (self.restarts | ~keeps)):
-            m.d.sync += reduced.eq(reduced_adder.sum)
+        m.d.sync += [
+            combined.eq(combined_adder.sum),
+            maximum.eq(constants.reduce == ReduceMode.MAX),
+            total.eq(total_adder.sum),
+        ]
+        with m.If(adds):
+            m.d.sync += [summed.eq(reduced_adder.sum), chosen.eq(0)]
+        with m.Elif(self.reduces):
+            m.d.sync += summed.eq(0)
+        with m.If(chooses):
+            m.d.sync += chosen.eq(combined)
 
         m.d.comb += [
             self.total.eq(total),

@@ -105,7 +105,11 @@ def generate_verilog(configuration: Configuration) -> str:
     return convert(Core(configuration), TOP)
 
 
-def readable_verilog(configuration: Configuration, technology: Technology | None = None) -> str:
+def readable_verilog(
+    configuration: Configuration,
+    technology: Technology | None = None,
+    multipliers: int | None = None,
+) -> str:
     """Return the Verilog of a core for people and for other tools, top module `core`.
 
     Hierarchy and names are those of the sources, and `src` attributes name file and line. A comment
@@ -115,8 +119,10 @@ def readable_verilog(configuration: Configuration, technology: Technology | None
     ----------
     technology
         Cells that memories and multipliers are built from; None for what every tool understands.
+    multipliers
+        Multiplier blocks of the chip, as in `Core`.
     """
-    core = Core(configuration)
+    core = Core(configuration, multipliers)
     source = rtlil.convert(core, name=TOP, emit_src=True, platform=technology)
     text = _plain_names(_run(_relative_sources(source), FOR_READERS))
     text = _zeroed(text, system_verilog=False)

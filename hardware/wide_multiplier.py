@@ -5,8 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.pipeline import WIDE_MULTIPLIER_CYCLES
+from .cells import ice40
 from .delay import delayed
-from .multiplier import Multiplier
+from .multiplier import XILINX, Multiplier
 from .technology import Technology
 
 
@@ -23,7 +24,8 @@ class WideMultiplier(wiring.Component):
     bits : int
         Width of both operands.
     low_bits : int
-        n, at least half of `bits`. The blocks take n and n + 1 bits.
+        n, at least half of `bits`. The blocks take n and n + 1 bits; n is less where that is too
+        wide for them.
 
     Members
     -------
@@ -44,28 +46,58 @@ class WideMultiplier(wiring.Component):
             product = delayed(m, self.left * self.right, self.LATENCY, "product")
             m.d.comb += self.product.eq(product)
             return m
-        cut, high_bits = self.low_bits, len(self.left) - self.low_bits
+        if platform in XILINX:
+            self._multiply_in_two(m)
+            return m
+        cut = self.low_bits
+        if platform is Technology.ICE40:
+            cut = min(cut, ice40.MULTIPLIER_BITS - 1)
+        high_bits = len(self.left) - cut
         m.submodules.low = low = Multiplier(cut, cut)
         m.submodules.sums = sums = Multiplier(cut + 1, cut + 1)
         m.submodules.high = high = Multiplier(high_bits, high_bits, in_fabric=True)
+        # The sums have a cycle of their own, so their product is a cycle later than the others.
+        sum_left = Signal(cut + 1, reset_less=True)
+        sum_right = Signal(cut + 1, reset_less=True)
+        m.d.sync += [
+            sum_left.eq(self.left[:cut] + self.left[cut:]),
+            sum_right.eq(self.right[:cut] + self.right[cut:]),
+        ]
         m.d.comb += [
             low.left.eq(self.left[:cut]),
             low.right.eq(self.right[:cut]),
-            sums.left.eq(self.left[:cut] + self.left[cut:]),
-            sums.right.eq(self.right[:cut] + self.right[cut:]),
+            sums.left.eq(sum_left),
+            sums.right.eq(sum_right),
             high.left.eq(self.left[cut:]),
             high.right.eq(self.right[cut:]),
         ]
 
-        # Above bit n, all terms wrap at the product's width: s + (p >> n) + q 2^n less p + q.
-        added = Signal(len(self.product) - cut, reset_less=True)
-        subtracted = Signal.like(added)
-        upper = Signal.like(added)
+        # The middle term fits one bit more than the operands: it wraps at that width before.
+        middle_bits = len(self.left) + 1
+        both = Signal(middle_bits, reset_less=True)
+        middle = Signal(middle_bits, reset_less=True)
+        upper = Signal(len(self.product) - cut, reset_less=True)
+        outer = delayed(m, Cat(low.product, high.product), 2, "outer")
         m.d.sync += [
-            added.eq(sums.product + Cat(low.product[cut:], high.product)),
-            subtracted.eq(low.product + high.product),
-            upper.eq(added - subtracted),
+            both.eq(low.product + high.product),
+            middle.eq(sums.product[:middle_bits] - both),
+            upper.eq(outer[cut:] + middle),
         ]
-        passed = delayed(m, low.product[:cut], 2, "passed")
+        passed = delayed(m, outer[:cut], 1, "passed")
         m.d.comb += self.product.eq(Cat(passed, upper))
         return m
+
+    def _multiply_in_two(self, m: Module) -> None:
+        """Cut one operand only, for blocks that take the other one whole."""
+        cut = self.low_bits
+        m.submodules.low = low = Multiplier(len(self.left), cut)
+        m.submodules.high = high = Multiplier(len(self.left), len(self.right) - cut)
+        total = Signal(len(self.product), reset_less=True)
+        behind = self.LATENCY - Multiplier.LATENCY - 1
+        m.d.comb += [
+            *(part.left.eq(self.left) for part in (low, high)),
+            low.right.eq(self.right[:cut]),
+            high.right.eq(self.right[cut:]),
+            self.product.eq(delayed(m, total, behind, "total_delayed")),
+        ]
+        m.d.sync += total.eq(low.product + (high.product << cut))

@@ -141,14 +141,14 @@ VECTOR_BIAS_CYCLES = _constant(
 )
 WIDE_MULTIPLIER_CYCLES = _constant(
     "WIDE_MULTIPLIER_CYCLES",
-    MULTIPLIER_CYCLES + 2,
+    MULTIPLIER_CYCLES + 3,
     "cycles",
     "VECTOR",
     "from significands to their product, which takes several multipliers",
 )
 REQUANTISE_CYCLES = _constant(
     "REQUANTISE_CYCLES",
-    WIDE_MULTIPLIER_CYCLES + 7,
+    WIDE_MULTIPLIER_CYCLES + 6,
     "cycles",
     "VECTOR",
     "from a total to its int8 value",

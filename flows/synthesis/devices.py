@@ -148,8 +148,8 @@ _ECP5 = Family(
 
 _ICE40 = Family(
     name="iCE40 UltraPlus",
-    synthesis="synth_ice40 -device u -dsp -spram",
-    technology=None,
+    synthesis="synth_ice40 -device u",
+    technology=Technology.ICE40,
     lut="LC",
     cells={
         **_each({"lut": 1}, "SB_LUT4"),
@@ -177,14 +177,13 @@ _ICE40 = Family(
 
 _GOWIN = Family(
     name="Gowin GW2A",
-    synthesis="synth_gowin -family gw2a",
-    technology=None,
+    synthesis="synth_gowin -family gw2a -nodsp",
+    technology=Technology.GOWIN,
     lut="LUT4",
     cells={
         **_each({"lut": 1}, "LUT1", "LUT2", "LUT3", "LUT4", "ALU"),
-        **_each({"lut": 4}, "RAM16SDP4"),
-        **_each({"lut": 2}, "RAM16SDP2"),
-        **_each({"lut": 1}, "RAM16SDP1"),
+        # A RAM occupies a tile, as far as nextpnr is concerned.
+        **_each({"lut": 8, "ff": 6}, "RAM16SDP4", "RAM16SDP2", "RAM16SDP1"),
         **_each(
             {"ff": 1},
             *(
@@ -199,8 +198,8 @@ _GOWIN = Family(
         **_each({"multipliers": 8}, "MULT36X36"),
     },
     bels={
-        **_each({"lut": 1}, "LUT4", "ALU"),
-        **_each({"lut": 4}, "RAM16SDP4"),
+        # Cells that stop others from using a place count too: one for each ALU, and a RAM's tile.
+        **_each({"lut": 1}, "LUT4"),
         **_each({"ff": 1}, "DFF"),
         **_each({"ram": 1}, "BSRAM"),
         **_each({"multipliers": 1}, "MULT9X9"),
@@ -211,11 +210,11 @@ _GOWIN = Family(
 )
 
 
-def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
+def _xilinx(technology: Technology, name: str, family: str, dsp: str, ram: str) -> Family:
     return Family(
         name=name,
-        synthesis=f"synth_xilinx -family {family} -flatten -noiopad",
-        technology=None,
+        synthesis=f"synth_xilinx -family {family} -flatten -noiopad -nodsp",
+        technology=technology,
         lut="LUT6",
         cells={
             **_each({"lut": 1}, *(f"LUT{inputs}" for inputs in range(1, 7)), "SRL16E", "SRLC32E"),
@@ -234,8 +233,8 @@ def _xilinx(name: str, family: str, dsp: str, ram: str) -> Family:
     )
 
 
-_XILINX7 = _xilinx("Xilinx 7", "xc7", "DSP48E1", "E1")
-_ULTRASCALE = _xilinx("Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
+_XILINX7 = _xilinx(Technology.XILINX7, "Xilinx 7", "xc7", "DSP48E1", "E1")
+_ULTRASCALE = _xilinx(Technology.ULTRASCALE, "Xilinx UltraScale+", "xcup", "DSP48E2", "E2")
 
 
 _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'

@@ -168,7 +168,7 @@ def synthesise(
     about = f"{configuration.name} on {device.name}"
     tools = tool_versions(device)
     advance(f"{about}: elaboration", 0, steps)
-    rtl = core_rtlil(configuration, family.technology)
+    rtl = core_rtlil(configuration, device)
     mapped = map_design(rtl, family, lambda step: advance(f"{about}: synthesis, {step}", 0, steps))
     netlist = read_netlist(read_mapped(mapped), TOP, family)
     packed = {**netlist.total, **(pack_design(mapped, device) if family.placer else {})}
@@ -208,19 +208,21 @@ def hash_of(rtl: str) -> str:
     return digest([rtl])[:HASH_DIGITS]
 
 
-def core_rtlil(configuration: Configuration, technology: Technology | None) -> str:
+def core_rtlil(configuration: Configuration, device: Device) -> str:
     """RTLIL of the core behind four pins, without source lines; kept in the cache."""
-    return _rtlil(configuration, technology, True)
+    return _rtlil(configuration, device, True)
 
 
-def bare_rtlil(configuration: Configuration, technology: Technology | None) -> str:
+def bare_rtlil(configuration: Configuration, device: Device) -> str:
     """RTLIL of the core with its own ports, top module `core`; kept in the cache."""
-    return _rtlil(configuration, technology, False)
+    return _rtlil(configuration, device, False)
 
 
-def _rtlil(configuration: Configuration, technology: Technology | None, pins: bool) -> str:
+def _rtlil(configuration: Configuration, device: Device, pins: bool) -> str:
+    technology = device.family.technology
+    multipliers = device.capacity["multipliers"] if technology is Technology.ECP5 else None
     parts = [version("amaranth"), str(configuration.parameters()), str(technology), str(pins)]
-    parts += [path.read_text() for path in hardware_sources()]
+    parts += [str(multipliers), *(path.read_text() for path in hardware_sources())]
 
     def make(folder: Path) -> Path:
         # Imported here: a kept design needs no hardware description language.
@@ -229,7 +231,7 @@ def _rtlil(configuration: Configuration, technology: Technology | None, pins: bo
         from ...hardware.core import Core
         from ...hardware.pins import CORE, Pins
 
-        core = Core(configuration)
+        core = Core(configuration, multipliers)
         design, name = (Pins(core), TOP) if pins else (core, CORE)
         text = rtlil.convert(design, name=name, platform=technology, emit_src=False)
         return _write(folder / "rtl.gz", text)

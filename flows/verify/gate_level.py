@@ -1,8 +1,8 @@
 """`make gates`: random programs on the netlist of a core, against the exact model.
 
-The netlist is the one that is placed on an ECP5. It is simulated with Yosys' models of the small
-cells and with ours of multiplier and block RAM (`hardware.cells`), by the harness that also runs
-the RTL. Main memory, both scratchpads that STORE can read, the start and the retirement of every
+The netlist is the one that is placed on the device. It is simulated with Yosys' models of the
+cells, and with ours (`hardware.cells`) where Yosys has none, by the harness that also runs the RTL.
+Main memory, both scratchpads that STORE can read, the start and the retirement of every
 instruction, the cycles and all performance counters must be those of the definition and of the
 timing model.
 """
@@ -31,25 +31,75 @@ from ...sim.timing import Timer
 from ...sim.toolchain import progress
 from ...sim.verilate import build_library
 from ..synthesis.carry_chains import without_open_outputs
+from ..synthesis.devices import DEVICES as ALL_DEVICES
 from ..synthesis.devices import find_device
 from ..synthesis.flow import bare_rtlil, map_design, read_mapped
 from ..synthesis.tools import YOSYS, run_in_new_folder, tool_version
 from .comparison import DATA_BYTES, memory_of, time_differences
 from .programs.random_programs import random_program
 
-DEVICE = find_device("ecp5-25")
-"""Any of the family; nothing is placed."""
 
-LUT_MODEL = Path(__file__).with_name("gate_level.v")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellModels:
+    """Models of a technology's cells.
 
-CELL_MODELS = models(Technology.ECP5)
-"""Models of the multiplier and of the block RAM, which Yosys has none of."""
+    Parameters
+    ----------
+    yosys
+        Those of Yosys, in its folder.
+    lut, output, inputs, table
+        A look-up table of four inputs and its ports, and the parameter with its content. It becomes
+        one operator, which simulates fast.
+    """
+
+    yosys: str
+    lut: str
+    output: str
+    inputs: tuple[str, str, str, str]
+    table: str
+
+    @property
+    def lut_map(self) -> str:
+        """Verilog that maps the look-up table for Yosys' `techmap`."""
+        ports = self.inputs
+        return (
+            f"module {self.lut}(input {', '.join(ports)}, output {self.output});\n"
+            f"  parameter [15:0] {self.table} = 0;\n"
+            f"  \\$lut #(.WIDTH(4), .LUT({self.table})) _TECHMAP_REPLACE_\n"
+            f"    (.A({{{', '.join(reversed(ports))}}}), .Y({self.output}));\n"
+            "endmodule\n"
+        )
+
+
+MODELS = {
+    Technology.ECP5: CellModels(
+        yosys="ecp5/cells_sim.v", lut="LUT4", output="Z", inputs=("A", "B", "C", "D"), table="INIT"
+    ),
+    Technology.GOWIN: CellModels(
+        yosys="gowin/cells_sim.v",
+        lut="LUT4",
+        output="F",
+        inputs=("I0", "I1", "I2", "I3"),
+        table="INIT",
+    ),
+    Technology.ICE40: CellModels(
+        yosys="ice40/cells_sim.v",
+        lut="SB_LUT4",
+        output="O",
+        inputs=("I0", "I1", "I2", "I3"),
+        table="LUT_INIT",
+    ),
+}
+"""Technologies whose netlists can be simulated."""
+
+DEVICES = [name for name, device in ALL_DEVICES.items() if device.family.technology in MODELS]
+"""Devices of these technologies."""
 
 SCRIPT = """
 read_json mapped.json
 delete t:$scopeinfo =A:blackbox=1 =A:whitebox=1
 techmap -map lut.v
-read_verilog -D NO_INCLUDES +/ecp5/cells_sim.v
+read_verilog -D NO_INCLUDES +/{yosys}
 read_verilog -overwrite cells.v
 hierarchy -top {top}
 proc
@@ -82,8 +132,13 @@ class GateTally:
     failures: list[str] = field(default_factory=list)
 
 
-def build_gates(configuration: Configuration) -> Path:
+def build_gates(configuration: Configuration, device: str = DEVICES[0]) -> Path:
     """The simulator of a configuration's netlist; built unless it is in the cache.
+
+    Parameters
+    ----------
+    device
+        One of `DEVICES`. Only its family matters: nothing is placed.
 
     Raises
     ------
@@ -92,22 +147,26 @@ def build_gates(configuration: Configuration) -> Path:
     HardwareError
         When a tool rejects the design.
     """
-    family = DEVICE.family
-    rtl = bare_rtlil(configuration, family.technology)
-    mapped = map_design(rtl, family, top=TOP)
-    script = SCRIPT.format(top=TOP)
+    chip = find_device(device)
+    family = chip.family
+    technology = family.technology
+    assert technology is not None
+    cells = MODELS[technology]
+    mapped = map_design(bare_rtlil(configuration, chip), family, top=TOP)
+    script = SCRIPT.format(top=TOP, yosys=cells.yosys)
+    ours = models(technology)
+    texts = {"lut.v": cells.lut_map, "cells.v": ours.read_text() if ours.is_file() else ""}
 
     def make() -> str:
         progress(f"writing the netlist of configuration `{configuration.name}` as Verilog", "gates")
         netlist = json.loads(read_mapped(mapped))
         without_open_outputs(netlist["modules"][TOP])
-        files = {"mapped.json": json.dumps(netlist), "lut.v": LUT_MODEL.read_text()}
-        files["cells.v"] = CELL_MODELS.read_text()
+        files = {"mapped.json": json.dumps(netlist), **texts}
         return run_in_new_folder(YOSYS, files, ["-q", "-p", script], "gates.v")
 
-    parts = [tool_version(YOSYS), mapped.name, script]
-    parts += [LUT_MODEL.read_text(), CELL_MODELS.read_text()]
-    verilog = keep_text(parts, "gates.v", make)
+    verilog = keep_text(
+        [tool_version(YOSYS), mapped.name, script, *texts.values()], "gates.v", make
+    )
     label = f"the netlist of configuration `{configuration.name}`"
     return build_library(verilog, TOP, harness_constants(configuration), label)
 
@@ -202,6 +261,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="of the first program (default 0)")
     parser.add_argument("--length", type=int, default=40, help="instructions (default 40)")
     parser.add_argument("--config", default="tiny", help="a small one (default tiny)")
+    parser.add_argument(
+        "--device", choices=DEVICES, default=DEVICES[0], help=f"default {DEVICES[0]}"
+    )
     return parser
 
 
@@ -209,7 +271,7 @@ def _verify(options: argparse.Namespace) -> int:
     if options.programs < 1 or options.length < 1:
         raise UsageError("`--programs` and `--length` must be at least 1")
     configuration = load_configuration(options.config)
-    library = build_gates(configuration)
+    library = build_gates(configuration, options.device)
     began, tally = time.monotonic(), GateTally()
     seeds = range(options.seed, options.seed + options.programs)
     for tally in verify_gates(configuration, library, seeds, options.length):

@@ -1,14 +1,17 @@
 """Cells of the technologies, one module for each.
 
-A technology has two files: `NAME.py` wraps its cells for Amaranth, and `NAME.v` models them, for
-simulation of netlists and for proofs, in exactly the modes that the wrappers use.
+`NAME.py` wraps the cells of a technology for Amaranth. `NAME.v` models those cells that Yosys has
+no models of, for simulation of netlists and for proofs, in exactly the modes that the wrappers use.
+Two technologies may share them.
 """
 
 from pathlib import Path
 
 from ..technology import Technology
 
+_SHARED = {Technology.XILINX7: "xilinx", Technology.ULTRASCALE: "xilinx"}
+
 
 def models(technology: Technology) -> Path:
-    """Return the Verilog file with the models of a technology's cells."""
-    return Path(__file__).with_name(f"{technology.value}.v")
+    """Return the Verilog file with our models of a technology's cells; there may be none."""
+    return Path(__file__).with_name(f"{_SHARED.get(technology, technology.value)}.v")

@@ -18,9 +18,6 @@ BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
 BLOCK_LANE_BITS = 9
 """Bits that one write-enable bit covers, in words of that many bits or more."""
 
-MASKED_SUM_INIT = 0x7888
-"""Table of `A & B ^ C & D`; its lowest four bits, `A & B`, are what a half carries otherwise."""
-
 
 class Multiplier18(wiring.Component):
     """One MULT18X18D with all of its registers: operands, pipeline, product.
@@ -246,40 +243,6 @@ class Choice4(wiring.Component):
                 i_C0=self.index[1],
                 o_Z=self.chosen[bit],
             )
-        return m
-
-
-class MaskedSum(wiring.Component):
-    """The lowest bits of a value times a digit of two bits, from one carry chain.
-
-    A bit takes one LUT4: the masks lie in front of the adder, in the same cell.
-
-    Parameters
-    ----------
-    width : int
-        Bits of the product that are wanted, at least 2.
-
-    Members
-    -------
-    value : In(width)
-    digit : In(2)
-    total : Out(width)
-        In the same cycle.
-    """
-
-    def __init__(self, width: int):
-        self.width = width
-        super().__init__({"value": In(width), "digit": In(2), "total": Out(width)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        m.d.comb += self.total[0].eq(self.value[0] & self.digit[0])
-        # The chain begins with a half that carries nothing, whatever carry enters it.
-        halves: list[Half] = [Half(0, (), None)]
-        for bit in range(1, self.width):
-            inputs = (self.value[bit], self.digit[0], self.value[bit - 1], self.digit[1])
-            halves.append(Half(MASKED_SUM_INIT, inputs, self.total[bit]))
-        _add_chain(m, halves)
         return m
 
 

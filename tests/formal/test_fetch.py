@@ -17,6 +17,7 @@ from tilewright.isa.registers import Error
 from .bench import ProofBench, probe
 from .memory import Reads
 from .prove import induction
+from .watch import flags_follow_level
 
 SMALL = replace(
     PRESETS["tiny"],
@@ -148,6 +149,7 @@ class FetchBench(ProofBench):
 
         # Why: every beat is accounted for.
         reserved, count, missing = (inside[name] for name in ("reserved", "count", "missing"))
+        flags_follow_level(self, m, inside, "buffer", fetch.buffer_beats)
         stored = memory.flying + inside["buffer.level"]
         self.claim(m, reserved == stored, "a place is reserved for every beat")
         self.claim(m, reserved <= fetch.buffer_beats, "no more places than there are")

@@ -18,6 +18,7 @@ from tilewright.isa.pipeline import PACKING_CYCLES, QUEUED_BEATS
 
 from .bench import ProofBench, probe
 from .prove import bounded, induction
+from .watch import flags_follow_level
 
 TINY = PRESETS["tiny"]
 MEMORIES = {Load: DESTINATIONS, Store: SOURCES}
@@ -180,7 +181,7 @@ class PiecesBench(ProofBench):
         self.claim(m, ~cutting | same, "both count the beats")
         end = at.beat_byte + at.left
         in_beats = Mux(fill, end >> end_bits, end >> bus_bits) == left
-        ends = inside["end_byte"] == end & beat_end
+        ends = inside["final"] | (inside["end_byte"] == end & beat_end)
         self.claim(m, ~cutting | (in_beats & ends), "beats left hold the bytes left")
 
 
@@ -242,6 +243,7 @@ class PackerBench(ProofBench):
         reserved = Signal(range(QUEUED_BEATS + 2))
         m.d.sync += reserved.eq(reserved + (takes & piece.ends_beat) - leaves)
         level = inside["queue.level"]
+        flags_follow_level(self, m, inside, "queue", QUEUED_BEATS)
         self.claim(m, level + travelling == reserved, "beats inside have a place")
         self.claim(m, inside["slots"] + reserved == QUEUED_BEATS, "places are counted")
         self.claim(m, reserved <= QUEUED_BEATS, "no more beats than places")

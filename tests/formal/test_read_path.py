@@ -7,7 +7,7 @@ from tilewright.hardware.axi import BURST_INCR
 from tilewright.hardware.read_arbiter import ReadArbiter
 from tilewright.hardware.read_buffer import ReadBuffer
 from tilewright.isa.configuration import PRESETS
-from tilewright.isa.pipeline import FETCH_BURSTS, READ_BUFFER_BEATS
+from tilewright.isa.pipeline import FETCH_BURSTS, READ_BUFFER_BEATS, REQUEST_REGISTERS
 
 from .bench import ProofBench
 from .watch import stays, watch_order
@@ -78,7 +78,7 @@ class ArbiterBench(ProofBench):
             Cat(entering[beat_bits : TINY.address_bits], entering[TINY.address_bits :]),
             asked,
             Cat(memory.araddr[beat_bits:], memory.arlen),
-            1,
+            REQUEST_REGISTERS,
         )
         self.claim(m, memory.araddr[:beat_bits] == 0, "addresses are of whole beats")
 

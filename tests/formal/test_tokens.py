@@ -84,6 +84,11 @@ class GateBench(ProofBench):
             gate.retired.valid.eq(self.any(m, "unit_done") & (working != 0)),
         ]
 
+        # A token that is there stays until it is taken, as the proof of the counters says.
+        stays = Signal.like(gate.available)
+        m.d.sync += stays.eq(gate.available & ~gate.consume)
+        self.assume(m, ~(stays & ~gate.available).any())
+
         def ends(command):
             bits = command.as_value()
             return Cat(bits[0], bits[-1])

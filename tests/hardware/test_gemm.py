@@ -25,7 +25,7 @@ class GemmHarness(wiring.Component):
         self.unit = GemmUnit(configuration)
         self.act = Scratchpad(configuration, Memory.ACT, ["gemm"], ["test"])
         self.wgt = Scratchpad(configuration, Memory.WGT, ["gemm"], ["test"])
-        self.acc = Scratchpad(configuration, Memory.ACC, ["gemm", "test"], ["gemm"])
+        self.acc = Scratchpad(configuration, Memory.ACC, ["gemm", "test"], ["gemm"], True)
         super().__init__({})
 
     def elaborate(self, platform):

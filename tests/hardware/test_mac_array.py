@@ -87,11 +87,12 @@ def random_run(shape, rng, tiles: int):
     return stimuli, expected
 
 
+TECHNOLOGIES = [each for each in (None, *Technology) if each is not Technology.SIMULATION]
 SHAPES = [(4, 4, 3), (8, 4, 1)]
 SLOW = [(2, 2, 2), (4, 4, 0), (4, 8, 2), (8, 8, 7), (16, 2, 9), (16, 16, 3), (8, 16, 3), (16, 8, 3)]
 
 
-@pytest.mark.parametrize("technology", [None, Technology.ECP5], ids=str)
+@pytest.mark.parametrize("technology", TECHNOLOGIES, ids=str)
 @pytest.mark.parametrize(
     "shape", [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)], ids=str
 )

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from amaranth.hdl import Fragment, Module, Shape
+from amaranth.hdl import Fragment, Shape
 from amaranth.sim import Simulator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.hardware.logic_adder import GATES, INPUTS, Gate, LogicAdder
 from tilewright.hardware.multiplier import Multiplier
 from tilewright.hardware.technology import Technology
 from tilewright.hardware.wide_multiplier import WideMultiplier
@@ -56,49 +55,32 @@ def test_products_are_exact(left_width, right_width, left_signed, right_signed, 
 
 
 SHAPES = [(18, 18, True, True), (18, 16, True, False), (17, 17, False, False), (9, 18, False, True)]
+SHAPES += [(8, 9, False, True), (8, 8, True, True)]
+MAPPED = [each for each in Technology if each is not Technology.SIMULATION]
 
 
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 @pytest.mark.parametrize("in_fabric", [False, True], ids=["cell", "logic"])
-def test_an_ecp5_multiplies_exactly(shapes, in_fabric, tmp_path):
+@pytest.mark.parametrize("technology", MAPPED, ids=str)
+def test_cells_multiply_exactly(technology, shapes, in_fabric, tmp_path):
     left, right = Shape(shapes[0], shapes[2]), Shape(shapes[1], shapes[3])
     block = Multiplier(left, right, in_fabric=in_fabric)
     rng = np.random.default_rng(shapes[0])
     count = 200_000
     stimuli = {"left": operands(left, rng, count), "right": operands(right, rng, count)}
-    product = Batch(block, tmp_path, Technology.ECP5).run(count, **stimuli)["product"]
+    product = Batch(block, tmp_path, technology).run(count, **stimuli)["product"]
     latency = Multiplier.LATENCY
     expected = stimuli["left"] * stimuli["right"]
     np.testing.assert_array_equal(product[latency:], expected[:-latency])
 
 
-class Registered(LogicAdder):
-    """An adder whose sum goes through a register."""
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.adder = adder = LogicAdder(self.bits, self.gate)
-        m.d.comb += [getattr(adder, name).eq(getattr(self, name)) for name in INPUTS]
-        m.d.sync += self.sum.eq(adder.sum)
-        return m
-
-
-@pytest.mark.parametrize("gate", list(Gate), ids=lambda gate: gate.value)
-@pytest.mark.parametrize("technology", [None, Technology.ECP5], ids=["portable", "ecp5"])
-def test_an_adder_has_gates_in_front(gate, technology, tmp_path):
-    bits, rng, count = 11, np.random.default_rng(3), 100_000
-    stimuli = {name: rng.integers(0, 1 << bits, count) for name in "abcd"}
-    stimuli["carry"] = rng.integers(0, 2, count)
-    total = Batch(Registered(bits, gate), tmp_path, technology).run(count, **stimuli)["sum"]
-    gated = GATES[gate](stimuli["a"], stimuli["b"])
-    expected = gated + (stimuli["c"] & stimuli["d"]) + stimuli["carry"]
-    np.testing.assert_array_equal(total[1:], expected[:-1] & ((1 << bits) - 1))
-
-
-def test_the_product_of_wide_operands_is_exact(tmp_path):
+@pytest.mark.parametrize(
+    "technology", [Technology.ECP5, Technology.ICE40, Technology.XILINX7], ids=str
+)
+def test_the_product_of_wide_operands_is_exact(technology, tmp_path):
     rng, count = np.random.default_rng(4), 200_000
     stimuli = {name: operands(Shape(24), rng, count) for name in ("left", "right")}
     block = WideMultiplier(24, 17)
-    product = Batch(block, tmp_path, Technology.ECP5).run(count, **stimuli)["product"]
+    product = Batch(block, tmp_path, technology).run(count, **stimuli)["product"]
     expected = stimuli["left"] * stimuli["right"]
     np.testing.assert_array_equal(product[block.LATENCY :], expected[: -block.LATENCY])

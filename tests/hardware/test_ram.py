@@ -46,7 +46,7 @@ STIMULI = (
 )
 
 
-@pytest.mark.parametrize("technology", [None, Technology.SIMULATION, Technology.ECP5], ids=str)
+@pytest.mark.parametrize("technology", [None, *Technology], ids=str)
 @pytest.mark.parametrize(
     "shape", [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)], ids=str
 )

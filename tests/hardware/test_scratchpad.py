@@ -10,7 +10,8 @@ from tilewright.hardware.technology import Technology
 from tilewright.isa.configuration import PRESETS, Memory
 from tilewright.isa.pipeline import READ_LATENCY
 
-CASES = [("tiny", Memory.ACT), ("4x4", Memory.WGT), ("8x16", Memory.ACC), ("tiny", Memory.PARAM)]
+CASES = [("tiny", Memory.ACT, False), ("4x4", Memory.WGT, False), ("8x16", Memory.ACC, True)]
+CASES += [("tiny", Memory.PARAM, False)]
 
 
 def row_value(ctx, port) -> int:
@@ -18,10 +19,10 @@ def row_value(ctx, port) -> int:
 
 
 @pytest.mark.parametrize("platform", [None, Technology.SIMULATION], ids=["portable", "simulation"])
-@pytest.mark.parametrize(("name", "memory"), CASES, ids=lambda value: str(value))
-def test_every_client_sees_what_was_written(name, memory, platform):
+@pytest.mark.parametrize(("name", "memory", "announces"), CASES, ids=lambda value: str(value))
+def test_every_client_sees_what_was_written(name, memory, announces, platform):
     configuration = PRESETS[name].replace(act_depth=8, acc_depth=8)
-    pad = Scratchpad(configuration, memory, ["left", "right"], ["above", "below"])
+    pad = Scratchpad(configuration, memory, ["left", "right"], ["above", "below"], announces)
     banks, rows = configuration.banks(memory), configuration.rows(memory)
     depth = configuration.depth(memory)
     row_bytes = configuration.row_bytes(memory)
@@ -31,17 +32,25 @@ def test_every_client_sees_what_was_written(name, memory, platform):
     readers = [pad.read_left, pad.read_right]
     writers = [pad.write_above, pad.write_below]
 
+    def draw():
+        """Rows that are read and written in a cycle."""
+        reading = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in readers]
+        writing = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in writers]
+        for pair in (reading, writing):
+            banks = [row // depth for row in pair if row is not None]
+            if len(banks) == 2 and banks[0] == banks[1]:
+                pair[1] = None
+        # Which of old and new a simultaneous read sees is undefined, so it does not happen.
+        return reading, [None if row in reading else row for row in writing]
+
     async def bench(ctx):
         expected = []
-        for _ in range(300):
-            reading = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in readers]
-            writing = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in writers]
-            for pair in (reading, writing):
-                banks = [row // depth for row in pair if row is not None]
-                if len(banks) == 2 and banks[0] == banks[1]:
-                    pair[1] = None
-            # Which of old and new a simultaneous read sees is undefined, so it does not happen.
-            writing = [None if row in reading else row for row in writing]
+        cycles = [([None, None], [None, None]), *(draw() for _ in range(300))]
+        following = [writing[0] for _, writing in cycles[1:]] + [None]
+        for (reading, writing), next_row in zip(cycles, following, strict=True):
+            if announces:
+                bank = 0 if next_row is None else 1 << (next_row // depth)
+                ctx.set(writers[0].announced, bank)
             for port, row in zip(readers, reading, strict=True):
                 ctx.set(port.enable, row is not None)
                 ctx.set(port.address, row if row is not None else int(rng.integers(rows)))

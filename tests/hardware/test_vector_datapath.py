@@ -4,11 +4,12 @@ import itertools
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Fragment, Instance, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from tilewright.flows.verify.programs.random_configurations import EXTRA_OPERATIONS
+from tilewright.hardware.technology import Technology
 from tilewright.hardware.vector_datapath import VectorDatapath, constants_layout
 from tilewright.isa.configuration import Configuration
 from tilewright.isa.instructions import ReduceMode
@@ -260,3 +261,17 @@ def test_table_bytes_are_written_one_by_one(datapath):
     for table in range(len(stimuli.tables)):
         stimuli.instruction(constants | {"table": table}, slices=1_000, steps=1, idle=0)
     assert_outputs(datapath, stimuli)
+
+
+def count_multipliers(fragment: Fragment) -> int:
+    if isinstance(fragment, Instance):
+        return fragment.type == "MULT18X18D"
+    return sum(count_multipliers(part) for part, *_ in fragment.subfragments)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "taken"), [(None, 12), (-3, 8), (8, 8), (10, 10), (12, 12), (15, 15), (99, 16)]
+)
+def test_lanes_take_the_multipliers_that_the_chip_has(blocks, taken):
+    block = VectorDatapath(CONFIGURATIONS["four lanes, eight tables"], blocks)
+    assert count_multipliers(Fragment.get(block, Technology.ECP5)) == taken

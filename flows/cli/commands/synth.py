@@ -159,7 +159,7 @@ def keep_ledger(arguments: argparse.Namespace) -> None:
         about = f"{configuration.name} on {device.name}"
         seeds = arguments.seeds or (len(kept.clocks_mhz) if kept else 0) or LEDGER_SEEDS
         if kept and not arguments.check and not arguments.no_place:
-            rtl = hash_of(core_rtlil(configuration, device.family.technology))
+            rtl = hash_of(core_rtlil(configuration, device))
             if is_current(kept, rtl, tool_versions(device), seeds):
                 say(f"{about}: current")
                 continue

@@ -27,6 +27,10 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help=f"cells to build from: {', '.join(TECHNOLOGIES)} (default: {PORTABLE})",
     )  # fmt: skip
     parser.add_argument(
+        "--multipliers", type=int, metavar="N",
+        help="18 x 18 multipliers of the chip; without enough, products are built from logic",
+    )  # fmt: skip
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.v", help="file to write (default: stdout)"
     )
     parser.set_defaults(function=verilog)
@@ -56,7 +60,7 @@ def verilog(arguments: argparse.Namespace) -> None:
     # Imported here: a wrong argument needs no hardware description language.
     from ....hardware.verilog import TOP, readable_verilog
 
-    text = readable_verilog(configuration, TECHNOLOGIES[name])
+    text = readable_verilog(configuration, TECHNOLOGIES[name], arguments.multipliers)
     if output is None:
         sys.stdout.write(text)
         return

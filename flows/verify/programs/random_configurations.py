@@ -152,6 +152,7 @@ def random_configuration(seed: int) -> Configuration:
         address_bits=chance.choice((20, 24, 32)),
         depthwise_taps=min(lanes_in, chance.choice((0, 1, 2, 3, chance.randint(0, lanes_in)))),
         extra_operations=tuple(chance.sample(EXTRA_OPERATIONS, chance.choice((0, 0, 0, 1, 3)))),
+        counters=chance.choice(("all", "all", "basic", "none")),
     )
 
 

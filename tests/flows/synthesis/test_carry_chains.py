@@ -29,7 +29,7 @@ class Adders:
 
     def elaborate(self, platform):
         m = Module()
-        self.ports = [*(Signal(12, name=name) for name in "ab"), Signal(name="carry")]
+        self.ports: list[Any] = [*(Signal(12, name=name) for name in "ab"), Signal(name="carry")]
         a, b, carry = self.ports
         for bits in (7, 8, 9, 12):
             x, y = a[:bits], b[:bits]

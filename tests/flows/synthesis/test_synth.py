@@ -47,7 +47,7 @@ def ledger(monkeypatch):
     monkeypatch.setattr(synth, "read_rows", lambda: [KEPT])
     monkeypatch.setattr(synth, "write_rows", write)
     monkeypatch.setattr(synth, "synthesise", synthesise)
-    monkeypatch.setattr(synth, "core_rtlil", lambda configuration, technology: "")
+    monkeypatch.setattr(synth, "core_rtlil", lambda configuration, device: "")
     monkeypatch.setattr(synth, "hash_of", lambda rtl: state.found.rtl)
     monkeypatch.setattr(synth, "tool_versions", lambda device: TOOLS)
     return state

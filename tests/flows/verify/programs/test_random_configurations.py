@@ -36,6 +36,7 @@ ENDS = {
     "reduce_loops": (1, 4),
     "dma_loops": (1, 6),
     "address_bits": (20, 32),
+    "counters": ("all", "none"),
 }
 
 

@@ -1,0 +1,44 @@
+"""Registers that hold the same bits, for signals that reach much of the chip."""
+
+from amaranth.hdl import Cat, Module, Signal, Value
+
+from .cells import ecp5, xilinx
+from .technology import Technology
+
+COPIES = {
+    Technology.ECP5: ecp5.Copies,
+    Technology.XILINX7: xilinx.Copies,
+    Technology.ULTRASCALE: xilinx.Copies,
+}
+"""Cells that synthesis tools do not merge."""
+
+
+def copied(m: Module, platform, value: Value, count: int, name: str) -> list[Value]:
+    """Return `count` times the bits of `value` of the cycle before.
+
+    Where the technology has cells for it, each copy has registers of its own, so it lies next to
+    what reads it. Elsewhere one register serves all. The registers have no reset.
+
+    Parameters
+    ----------
+    m : Module
+        Receives the registers, in the domain `sync`.
+    platform
+        Argument of the module's `elaborate`.
+    value : Value
+        The value to copy.
+    count : int
+        Number of copies.
+    name : str
+        Name of the registers.
+    """
+    if platform not in COPIES:
+        register = Signal(len(value), name=name, reset_less=True)
+        m.d.sync += register.eq(value)
+        return [register] * count
+    bits = []
+    for index, bit in enumerate(value):
+        m.submodules[f"{name}_{index}"] = cell = COPIES[platform](count)
+        m.d.comb += cell.value.eq(bit)
+        bits.append(cell.copies)
+    return [Value.cast(Cat(copies[index] for copies in bits)) for index in range(count)]
