@@ -167,8 +167,9 @@ def sweep_(arguments: argparse.Namespace) -> None:
                 write_json(arguments.json, outcome_json(outcome))
             if arguments.json != "-":
                 show(outcome)
+                say(f"\n{database.path}: {len(database):,} results")
                 if arguments.output:
-                    say(f"\n{arguments.output}: open the page in a browser")
+                    say(f"{arguments.output}: open the page in a browser")
         for path in arguments.export:
             say(f"{path}: {export(database, path):,} results")
     if outcome is not None and outcome.interrupted:

@@ -15,8 +15,8 @@ function drawParallel() {
   const lines = shownPoints().filter((point) => point.compiled);
   target.dataset.memory = VIEW.memory;
   VIEW.selected = null;
-  const figures = FIGURES.filter((name) => !MACHINE.includes(name) && !isRedundant(name));
-  const names = [...MACHINE, ...figures]
+  const figures = FIGURES.filter((name) => !VARIED.includes(name) && !isRedundant(name));
+  const names = [...VARIED, ...figures]
     .filter((name) => new Set(lines.map((point) => valueOf(point, name))).size > 1);
   const room = Math.max(2, Math.floor(target.clientWidth / 85));
   const dimensions = names.slice(0, room).map((name) => dimensionOf(name, lines));

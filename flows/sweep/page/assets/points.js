@@ -16,6 +16,8 @@ const POINTS = DATA.points.map((point, index) => ({
   compiled: Object.keys(point.cycles).length > 0,
 }));
 
+const ALL = "all";
+
 // The state of the page: parts redraw when it changes.
 const VIEW = { memory: POINTS[0].memory, selected: null, chosen: null, redraw: [] };
 
@@ -50,7 +52,8 @@ function valueOf(point, name) {
 
 const isSelected = (point) => VIEW.selected === null || VIEW.selected.has(point.index);
 const hasPlace = (point) => point.least !== null && point.state !== "failed";
-const shownPoints = () => POINTS.filter((point) => point.memory === VIEW.memory);
+const shownPoints = () =>
+  POINTS.filter((point) => VIEW.memory === ALL || point.memory === VIEW.memory);
 
 function figureText(name, value) {
   if (value === null || value === undefined) return "–";

@@ -81,8 +81,10 @@ function rowOf(point, names) {
   ]);
   row.addEventListener("click", () => {
     VIEW.chosen = point.index;
-    VIEW.memory = point.memory;
-    byId("memory").value = point.memory;
+    if (VIEW.memory !== ALL) {
+      VIEW.memory = point.memory;
+      byId("memory").value = point.memory;
+    }
     changed();
   });
   return row;

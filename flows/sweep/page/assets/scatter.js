@@ -13,13 +13,13 @@ function options(select, names, chosen, text = nameText) {
 }
 
 function showScatter() {
-  const axes = [...FIGURES, ...MACHINE.filter((name) => !FIGURES.includes(name))];
+  const axes = [...FIGURES, ...VARIED.filter((name) => !FIGURES.includes(name))];
   const [up, across] = DATA.objectives;
   options(byId("across"), axes, across || "macs_per_cycle");
   options(byId("up"), axes, up);
-  options(byId("colour"), ["state", ...MACHINE], "state");
+  options(byId("colour"), ["state", ...VARIED], "state");
   const memories = [...new Set(POINTS.map((point) => point.memory))];
-  options(byId("memory"), memories, VIEW.memory, (text) => text);
+  options(byId("memory"), [...memories, ALL], VIEW.memory, (text) => text);
   byId("memory-label").hidden = memories.length < 2;
   byId("logarithmic").checked = true;
   byId("memory").addEventListener("change", (event) => {
@@ -58,7 +58,7 @@ function drawScatter() {
     SCATTER_CONFIG);
 }
 
-// The compiled machines that no other one beats on the two axes, joined by steps.
+// The compiled points that no other one beats on the two axes, joined by steps.
 function bestLine(places) {
   const sorted = places.filter(({ point }) => point.compiled)
     .sort((a, b) => a.x - b.x || a.y - b.y);
