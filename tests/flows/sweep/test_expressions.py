@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import UsageError
-from tilewright.flows.sweep.expressions import exactly, read_condition
+from tilewright.flows.sweep.expressions import Interval, exactly, read_condition
 
 NAMES = ("a", "b", "c")
 
@@ -42,8 +42,9 @@ ENDS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=3, m
 @given(st.sampled_from(CONDITIONS), ENDS)
 def test_an_interval_never_rules_out_what_a_value_in_it_fulfils(text, ends):
     condition = read_condition(text, NAMES, "here")
-    intervals = dict(zip(NAMES, ((min(pair), max(pair)) for pair in ends), strict=True))
-    values = itertools.product(*(range(low, high + 1) for low, high in intervals.values()))
+    ranges = {name: (min(pair), max(pair)) for name, pair in zip(NAMES, ends, strict=True)}
+    intervals: dict[str, Interval] = {**ranges}
+    values = itertools.product(*(range(low, high + 1) for low, high in ranges.values()))
     if any(
         condition.may_hold({n: exactly(v) for n, v in zip(NAMES, each, strict=True)})
         for each in values
