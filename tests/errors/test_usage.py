@@ -49,7 +49,7 @@ from tilewright.flows.cli.main import guarded, main
         (["synth", "--config", "tiny", "--device", "xczu3eg", "--check"], "`--check`: expected a "
          "row of docs/area.md, got tiny on xczu3eg; add it with `--ledger`"),
         (["verilog", "--technology", "ecp"], "`--technology ecp`: expected one of portable, ecp5, "
-         "xilinx7, ultrascale, gowin; choose one"),
+         "xilinx7, ultrascale, gowin, ice40; choose one"),
         (["verilog", "-o", "core.txt"], "`--output core.txt`: expected a name that ends in `.v` or "
          "`.sv`; rename it"),
         (["run", "m.onnx", "--device", "cpu", "--trace", "t.json"], "`--trace`: expected "

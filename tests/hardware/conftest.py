@@ -7,6 +7,7 @@ most 63 bits wide.
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -104,6 +105,7 @@ class Batch:
         make = ["make", "-s", "-C", "obj_dir", "-f", f"V{top}.mk", f"V{top}"]
         make += ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0"]
         make += ["CFG_CXXFLAGS_PCH_I=-include", "CFG_LDLIBS_THREADS=-pthread"]
+        make += [f"PYTHON3={sys.executable}"]
         environment = {**os.environ, "VERILATOR_ROOT": str(root)}
         objects = folder / "obj_dir"
         objects.mkdir()

@@ -5,6 +5,7 @@ from ....compiler.graph import Node, QConv
 from ....compiler.module import Module
 from ....isa.encoding import word_bytes
 from ....isa.instructions import Unit
+from ....isa.pipeline import READY_CYCLES
 from ....runtime.names import short_name
 from ....sim.timing.stalls import Wait
 from .causes import Cause
@@ -40,7 +41,8 @@ def _held_back(fact: LayerFacts) -> str:
         return ""
     timing = segment.timing
     for unit, giver in zip(Unit, timing.links.givers[index].tolist(), strict=True):
-        last = giver >= 0 and timing.column("retired")[giver] + 1 == timing.column("ready")[index]
+        given = timing.column("retired")[giver] + 1 + READY_CYCLES
+        last = giver >= 0 and given == timing.column("ready")[index]
         if last and segment.layer[giver] != segment.layer[index]:
             name = segment.layer_name(giver)
             return f"; its first LOAD waits until {unit.name} is done with {name}"

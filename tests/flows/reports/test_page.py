@@ -16,6 +16,7 @@ from tilewright.flows.reports.page.causes import Cause, path_steps
 from tilewright.flows.reports.page.layer_rows import layer_facts, layer_row
 from tilewright.flows.reports.placement_table import placement_of
 from tilewright.isa.instructions import Unit
+from tilewright.isa.pipeline import READY_CYCLES
 from tilewright.runtime import load
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.timing.stalls import Wait
@@ -170,7 +171,7 @@ def test_a_layer_that_another_holds_back_names_it(data, module):
         own = [i for i in range(holder.first, holder.last) if segment.program[i].home is unit]
         first = path_steps(segment)
         first = next(step.step.instruction for step in first if step.layer == number)
-        assert segment.timing.column("ready")[first] - 1 in retired[own]
+        assert segment.timing.column("ready")[first] - 1 - READY_CYCLES in retired[own]
 
 
 def test_the_page_is_one_file_that_may_not_request_anything(data):
