@@ -28,7 +28,7 @@ PATIENCE_S = 10.0
 """Seconds of work that are quicker done than a local cluster started."""
 
 LOST = "lost: "
-"""Begin of the error of a job whose worker died; the next sweep tries it again."""
+"""Begin of the error of a job that no fit worker finished; the next sweep tries it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,14 @@ class Job:
 
     Parameters
     ----------
-    evaluator
-        `bound` or `sim`.
+    evaluator, version
+        `bound` or `sim`, and the hash of its source.
     network
         Its index.
     """
 
     evaluator: str
+    version: str
     network: int
     configuration: Configuration
     memories: tuple[MemoryModel, ...]
@@ -79,11 +80,16 @@ class Executor(Protocol):
 def run_jobs(graphs: Sequence["Graph"], jobs: Sequence[Job]) -> Done:
     """Run a batch."""
     started = time.perf_counter()
-    rungs = {evaluators.BOUND: evaluators.bound, evaluators.SIM: evaluators.sim}
-    records = [
-        rungs[job.evaluator](graphs[job.network], job.configuration, job.memories) for job in jobs
-    ]
+    records = [_run(graphs, job) for job in jobs]
     return Done(records, time.perf_counter() - started)
+
+
+def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
+    if evaluators.version_of(job.evaluator) != job.version:
+        error = f"{LOST}the worker has another version of Tilewright; install the same one there"
+        return [Record(error=error)] * len(job.memories)
+    rung = {evaluators.BOUND: evaluators.bound, evaluators.SIM: evaluators.sim}[job.evaluator]
+    return rung(graphs[job.network], job.configuration, job.memories)
 
 
 @contextmanager

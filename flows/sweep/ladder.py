@@ -200,14 +200,14 @@ class _Run:
     def _find_bounds(self, candidates: Sequence[_Candidate]) -> None:
         """Bound every point, and exclude those that cannot fulfil the conditions."""
         self.bounds.load(candidate.asked() for candidate in candidates)
-        for candidate in candidates:
-            self.bounds.request(candidate.item)
         for done, candidate in enumerate(candidates, 1):
+            self.bounds.request(candidate.item)
+            self.progress(Progress(BOUND, done, len(candidates)))
+        for candidate in candidates:
             self.bounds.finish(candidate.item)
             for result in candidate.results:
                 self._apply_bound(candidate, result)
             candidate.results = [result for result in candidate.results if result.state == OPEN]
-            self.progress(Progress(BOUND, done, len(candidates)))
 
     def _compile(self, order: Sequence[_Candidate]) -> None:
         """Compile machines in order, except those that the points before rule out."""

@@ -17,7 +17,7 @@ from ...sweep.export import check_export, export
 from ...sweep.expressions import Condition, read_condition
 from ...sweep.figures import COUNTS, DEFAULT_OBJECTIVES, FIGURES, TIMES, check_objectives
 from ...sweep.ladder import sweep
-from ...sweep.outcome import FAILED, STATES, Network, Outcome
+from ...sweep.outcome import FAILED, STATES, Network, Outcome, Result
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
@@ -350,14 +350,27 @@ def show(outcome: Outcome) -> None:
     varied = list(outcome.front[0].point.chosen)
     figures = [name for name in (*TIMES, *COUNTS) if name not in varied]
     figures += [name for name in outcome.objectives if name not in (*figures, *varied)]
+    equals = equal_points(outcome)
+    several = any(count > 1 for _, count in equals)
     rows = [
         [
             *(result.point.chosen[name] for name in varied),
             *(figure_text(name, result.figures[name]) for name in figures),
+            *([str(count)] if several else []),
         ]
-        for result in outcome.front
+        for result, count in equals
     ]
-    stdout().print(table([*varied, *(name.replace("_", " ") for name in figures)], rows, left=0))
+    headings = [*varied, *(name.replace("_", " ") for name in figures)]
+    stdout().print(table([*headings, "equal"] if several else headings, rows, left=0))
+
+
+def equal_points(outcome: Outcome) -> list[tuple[Result, int]]:
+    """Return the first of all points on the front with equal objectives, and their number."""
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for result in outcome.front:
+        values = (result.figures[name] for name in outcome.objectives)
+        groups.setdefault((id(result.point.setting), *values), []).append(result)
+    return [(found[0], len(found)) for found in groups.values()]
 
 
 def states_text(counts: dict[str, int]) -> str:

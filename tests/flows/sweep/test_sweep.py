@@ -1,6 +1,7 @@
 """The ladder: the same front as an exhaustive sweep, with fewer programs, whoever does the work."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -205,6 +206,21 @@ def test_a_worker_that_dies_is_told_and_tried_again(swept, digits):
     again = swept({"lanes": "4x4,8x8"}, database)
     assert [result.state for result in again.results] == ["front", "front"]
     assert again.compiled == 1
+
+
+def test_a_worker_with_another_version_computes_nothing(swept, digits):
+    class Older(InProcess):
+        def wait(self, handles):
+            first = next(iter(handles))
+            return [(first, run_jobs(self.graphs, [replace(job, version="old") for job in first]))]
+
+    database = Database()
+    outcome = swept({"lanes": "4x4,8x8"}, database, executor=Older([digits.graph]))
+    assert {result.state for result in outcome.results} == {"failed"}
+    assert outcome.results[0].error == (
+        "lost: the worker has another version of Tilewright; install the same one there"
+    )
+    assert swept({"lanes": "4x4,8x8"}, database).counts["front"] == 2
 
 
 def test_a_result_below_its_bound_is_a_fault(swept, digits):

@@ -46,6 +46,18 @@ def test_the_front_is_a_table(tilewright, model, database):
     assert said[-1].startswith(f"{database}: ")
 
 
+def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path):
+    """A look-up table more takes no block RAM more."""
+    options = ("--vary", "lanes=4x4", "--vary", "lut_tables=1,2", "--vary", "latency=16,64")
+    said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
+    assert "points         4: 4 on the front" in said
+    heading, *front = said.partition("smallest")[2].splitlines()[1:-2]
+    assert heading.split()[-1] == "equal"
+    assert [line.split()[0:3:2] + line.split()[-1:] for line in front] == [
+        ["4x4", "16", "2"], ["4x4", "64", "2"],
+    ]  # fmt: skip
+
+
 def test_json_has_every_point(tilewright, model, database, tmp_path):
     path = tmp_path / "sweep.json"
     tilewright("sweep", model, *OPTIONS, "--database", database, "--json", path)
