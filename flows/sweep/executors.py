@@ -16,7 +16,7 @@ from ...errors import ToolError, install_command
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from . import evaluators
-from .records import Record
+from .records import LOST, Record
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -27,8 +27,13 @@ RETRIES = 2
 PATIENCE_S = 10.0
 """Seconds of work that are quicker done than a local cluster started."""
 
-LOST = "lost: "
-"""Begin of the error of a job that no fit worker finished; the next sweep tries it again."""
+
+RUNGS = {
+    evaluators.BOUND: evaluators.bound,
+    evaluators.SIM: evaluators.sim,
+    evaluators.RTL: evaluators.rtl,
+}
+"""Evaluators that need a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,7 @@ class Job:
     Parameters
     ----------
     evaluator, version
-        `bound` or `sim`, and the hash of its source.
+        A name in `RUNGS`, and the hash of its source.
     network
         Its index.
     """
@@ -88,8 +93,7 @@ def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
     if evaluators.version_of(job.evaluator) != job.version:
         error = f"{LOST}the worker has another version of Tilewright; install the same one there"
         return [Record(error=error)] * len(job.memories)
-    rung = {evaluators.BOUND: evaluators.bound, evaluators.SIM: evaluators.sim}[job.evaluator]
-    return rung(graphs[job.network], job.configuration, job.memories)
+    return RUNGS[job.evaluator](graphs[job.network], job.configuration, job.memories)
 
 
 @contextmanager

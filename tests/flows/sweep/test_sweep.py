@@ -16,7 +16,7 @@ from tilewright.flows.sweep.executors import Done, InProcess, OnDask, run_jobs
 from tilewright.flows.sweep.outcome import STATES, Network
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front
-from tilewright.flows.sweep.records import Record
+from tilewright.flows.sweep.records import LOST, Record
 
 FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "wgt_banks": "1,2,4"}
 """A space of 48 combinations, of which 8 break a rule or are alike."""
@@ -196,7 +196,7 @@ def test_a_worker_that_dies_is_told_and_tried_again(swept, digits):
         def wait(self, handles):
             first = next(iter(handles))
             if first[0].evaluator == SIM and first[0].configuration.lanes_in == 8:
-                return [(first, Done([[Record(error=f"{executors.LOST}it died")]], 0.0))]
+                return [(first, Done([[Record(error=f"{LOST}it died")]], 0.0))]
             return super().wait(handles)
 
     database = Database()
