@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..sweep.outcome import Progress
 
-TEXTS = {"bound": "bounding", "sim": "compiling"}
+TEXTS = {"bound": "bounding", "sim": "compiling", "rtl": "simulating"}
 """What each rung does."""
 
 

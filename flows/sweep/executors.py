@@ -16,7 +16,7 @@ from ...errors import ToolError, install_command
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from . import evaluators
-from .records import Record
+from .records import LOST, Record
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -27,8 +27,13 @@ RETRIES = 2
 PATIENCE_S = 10.0
 """Seconds of work that are quicker done than a local cluster started."""
 
-LOST = "lost: "
-"""Begin of the error of a job whose worker died; the next sweep tries it again."""
+
+RUNGS = {
+    evaluators.BOUND: evaluators.bound,
+    evaluators.SIM: evaluators.sim,
+    evaluators.RTL: evaluators.rtl,
+}
+"""Evaluators that need a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,14 @@ class Job:
 
     Parameters
     ----------
-    evaluator
-        `bound` or `sim`.
+    evaluator, version
+        A name in `RUNGS`, and the hash of its source.
     network
         Its index.
     """
 
     evaluator: str
+    version: str
     network: int
     configuration: Configuration
     memories: tuple[MemoryModel, ...]
@@ -79,11 +85,15 @@ class Executor(Protocol):
 def run_jobs(graphs: Sequence["Graph"], jobs: Sequence[Job]) -> Done:
     """Run a batch."""
     started = time.perf_counter()
-    rungs = {evaluators.BOUND: evaluators.bound, evaluators.SIM: evaluators.sim}
-    records = [
-        rungs[job.evaluator](graphs[job.network], job.configuration, job.memories) for job in jobs
-    ]
+    records = [_run(graphs, job) for job in jobs]
     return Done(records, time.perf_counter() - started)
+
+
+def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
+    if evaluators.version_of(job.evaluator) != job.version:
+        error = f"{LOST}the worker has another version of Tilewright; install the same one there"
+        return [Record(error=error)] * len(job.memories)
+    return RUNGS[job.evaluator](graphs[job.network], job.configuration, job.memories)
 
 
 @contextmanager

@@ -19,8 +19,8 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .evaluators import BOUND, RESOURCES, SIM, graph_digest, resources, version_of
-from .executors import LOST, Executor, InProcess
+from .evaluators import BOUND, RESOURCES, RTL, SIM, graph_digest, resources, version_of
+from .executors import Executor, InProcess
 from .expressions import Condition, Interval, exactly
 from .figures import DEFAULT_OBJECTIVES, known_figures, timed_figures
 from .outcome import (
@@ -36,7 +36,7 @@ from .outcome import (
     Result,
 )
 from .pareto import Front, front
-from .records import Database, Key, Record, configuration_digest
+from .records import LOST, Database, Key, Record, configuration_digest
 from .space import Machine, Point, Rejected, Space
 from .work import Item, Work
 
@@ -55,6 +55,7 @@ def sweep(
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     exhaustive: bool = False,
+    rtl: bool = False,
 ) -> Outcome:
     """Find the machines of a space that no other one beats with the same main memory.
 
@@ -74,6 +75,8 @@ def sweep(
         Called after each batch.
     exhaustive
         Compile every machine that fulfils the conditions.
+    rtl
+        Run every point on the front on the RTL too.
 
     Raises
     ------
@@ -88,7 +91,7 @@ def sweep(
     database = Database() if database is None else database
     return _Run(
         networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive
-    ).outcome()
+    ).outcome(rtl)
 
 
 class _Candidate:
@@ -129,13 +132,14 @@ class _Run:
             database.name_network(digest, network.name)
         self.bounds = Work(BOUND, digests, database, executor)
         self.programs = Work(SIM, digests, database, executor, WINDOW)
+        self.hardware = Work(RTL, digests, database, executor, WINDOW)
         self.rejected = Rejected()
         self.results: list[Result] = []
         self.counts: dict[str, Record] = {}
         self.fronts = {id(setting): Front(len(self.objectives)) for setting in space.settings}
         self.reused = 0
 
-    def outcome(self) -> Outcome:
+    def outcome(self, rtl: bool) -> Outcome:
         started = time.perf_counter()
         interrupted = False
         self.database.forget(LOST)
@@ -143,12 +147,15 @@ class _Run:
         try:
             self._find_bounds(candidates)
             self._compile(self._in_order(candidates))
+            self._rate()
+            if rtl:
+                self._run_on_rtl(candidates)
         except KeyboardInterrupt:
             interrupted = True
             self._apply_known(candidates)
+            self._rate()
         finally:
             self.programs.release()
-        self._rate()
         return Outcome(
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
@@ -200,14 +207,14 @@ class _Run:
     def _find_bounds(self, candidates: Sequence[_Candidate]) -> None:
         """Bound every point, and exclude those that cannot fulfil the conditions."""
         self.bounds.load(candidate.asked() for candidate in candidates)
-        for candidate in candidates:
-            self.bounds.request(candidate.item)
         for done, candidate in enumerate(candidates, 1):
+            self.bounds.request(candidate.item)
+            self.progress(Progress(BOUND, done, len(candidates)))
+        for candidate in candidates:
             self.bounds.finish(candidate.item)
             for result in candidate.results:
                 self._apply_bound(candidate, result)
             candidate.results = [result for result in candidate.results if result.state == OPEN]
-            self.progress(Progress(BOUND, done, len(candidates)))
 
     def _compile(self, order: Sequence[_Candidate]) -> None:
         """Compile machines in order, except those that the points before rule out."""
@@ -238,6 +245,25 @@ class _Run:
                 self.programs.request(candidate.item)
         while window:
             settle_first()
+
+    def _run_on_rtl(self, candidates: Sequence[_Candidate]) -> None:
+        """Run the points on the front on the RTL."""
+        best = []
+        for candidate in candidates:
+            candidate.results = [each for each in candidate.results if each.state == ON_FRONT]
+            if candidate.results:
+                best.append(candidate)
+        self.hardware.load(candidate.asked() for candidate in best)
+        for candidate in best:
+            self.hardware.request(candidate.item)
+        for done, candidate in enumerate(best, 1):
+            self.hardware.finish(candidate.item)
+            for result in candidate.results:
+                records = self.hardware.records(candidate.item, result.point.setting.memory)
+                errors = [record.error for record in records if record.error is not None]
+                result.error = errors[0] if errors else None
+                result.rtl = tuple(record.figures.get("cycles", 0) for record in records)
+            self.progress(Progress(RTL, done, len(best), len(best)))
 
     # Results -----------------------------------------------------------------------------------
 
@@ -334,7 +360,7 @@ class _Run:
             timed = [
                 result
                 for result in self.results
-                if result.state == BEATEN and result.point.setting is setting
+                if result.state in (BEATEN, ON_FRONT) and result.point.setting is setting
             ]
             if timed:
                 best = front(np.array(list(map(self._values, timed))))

@@ -50,6 +50,8 @@ class Result:
     bounds, units, cycles
         By network: the certified bound, the unit that is busiest by it, and exact cycles if it was
         compiled.
+    rtl
+        Cycles on the RTL, by network, if it ran there.
     figures
         Exact figures; those of the bound where it was not compiled.
     error
@@ -61,6 +63,7 @@ class Result:
     bounds: tuple[int, ...] = ()
     units: tuple[str, ...] = ()
     cycles: tuple[int, ...] = ()
+    rtl: tuple[int, ...] = ()
     figures: dict[str, float] = field(default_factory=dict)
     error: str | None = None
 

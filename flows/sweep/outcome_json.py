@@ -49,6 +49,7 @@ def _point(result: Result, outcome: Outcome, shown: tuple[str, ...]) -> dict[str
         "hash": f"{configuration.hash:#010x}",
         "bound": dict(zip((n.name for n in outcome.networks), result.bounds, strict=False)),
         "unit": dict(zip((n.name for n in outcome.networks), result.units, strict=False)),
+        "rtl": dict(zip((n.name for n in outcome.networks), result.rtl, strict=False)),
         "cycles": dict(zip((n.name for n in outcome.networks), result.cycles, strict=False)),
         "figures": {
             name: None if math.isinf(value) else value

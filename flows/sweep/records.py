@@ -50,6 +50,9 @@ create index best on records (evaluator, network, cycles);
 """
 
 
+LOST = "lost: "
+"""Begin of the error of work that no fit worker finished; the next sweep tries it again."""
+
 OWNER = f"{socket.gethostname()} {os.getpid()}"
 """This process, in claims."""
 

@@ -154,7 +154,7 @@ class Work:
     def _start(self) -> None:
         if self._batch:
             jobs = [
-                Job(self.rung, index, item.configuration, item.memories)
+                Job(self.rung, self.version, index, item.configuration, item.memories)
                 for item in self._batch
                 for index in sorted(item.missing)
             ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....atomic_write import write_output
-from ....errors import UsageError
+from ....errors import HardwareError, UsageError
 from ....isa.configuration import DEFAULT, load_configuration
 from ....sim.cache import kept_folder
 from ...sweep.dimensions import Dimension, read_dimension, text_of
@@ -17,14 +17,14 @@ from ...sweep.export import check_export, export
 from ...sweep.expressions import Condition, read_condition
 from ...sweep.figures import COUNTS, DEFAULT_OBJECTIVES, FIGURES, TIMES, check_objectives
 from ...sweep.ladder import sweep
-from ...sweep.outcome import FAILED, STATES, Network, Outcome
+from ...sweep.outcome import FAILED, STATES, Network, Outcome, Result
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
 from ...synthesis.devices import DEVICES, find_device
-from ..arguments import add_configuration, add_json, changed
+from ..arguments import add_configuration, add_json, changed, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
 from ..console import configuration_sentence, say
 from ..json_output import check_json, write_json
@@ -80,6 +80,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="compile every machine, also where a bound decides",
     )  # fmt: skip
     parser.add_argument(
+        "--rtl", action="store_true",
+        help="run the points on the front on the simulated hardware too; the first time builds a "
+        "simulator for each machine, which takes minutes",
+    )  # fmt: skip
+    parser.add_argument(
         "--database", type=Path, metavar="FILE",
         help="file that keeps every result (default: one in the cache folder)",
     )  # fmt: skip
@@ -125,6 +130,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
         check_export(path)
     if arguments.output:
         plotly_source()
+    if arguments.rtl:
+        require_tools("rtl")
     if arguments.workers is not None and arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
     if not arguments.sources and not (arguments.merge or arguments.export):
@@ -157,6 +164,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         executor=executor,
                         progress=progress,
                         exhaustive=arguments.exhaustive,
+                        rtl=arguments.rtl,
                     )
             finally:
                 executor.close()
@@ -174,6 +182,8 @@ def sweep_(arguments: argparse.Namespace) -> None:
             say(f"{path}: {export(database, path):,} results")
     if outcome is not None and outcome.interrupted:
         raise KeyboardInterrupt
+    if outcome is not None and arguments.rtl:
+        compare_with_rtl(outcome, quiet=arguments.json == "-")
 
 
 def chosen_space(arguments: argparse.Namespace, description: Description) -> Space:
@@ -350,14 +360,46 @@ def show(outcome: Outcome) -> None:
     varied = list(outcome.front[0].point.chosen)
     figures = [name for name in (*TIMES, *COUNTS) if name not in varied]
     figures += [name for name in outcome.objectives if name not in (*figures, *varied)]
+    equals = equal_points(outcome)
+    several = any(count > 1 for _, count in equals)
     rows = [
         [
             *(result.point.chosen[name] for name in varied),
             *(figure_text(name, result.figures[name]) for name in figures),
+            *([str(count)] if several else []),
         ]
-        for result in outcome.front
+        for result, count in equals
     ]
-    stdout().print(table([*varied, *(name.replace("_", " ") for name in figures)], rows, left=0))
+    headings = [*varied, *(name.replace("_", " ") for name in figures)]
+    stdout().print(table([*headings, "equal"] if several else headings, rows, left=0))
+
+
+def equal_points(outcome: Outcome) -> list[tuple[Result, int]]:
+    """Return the first of all points on the front with equal objectives, and their number."""
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for result in outcome.front:
+        values = (result.figures[name] for name in outcome.objectives)
+        groups.setdefault((id(result.point.setting), *values), []).append(result)
+    return [(found[0], len(found)) for found in groups.values()]
+
+
+def compare_with_rtl(outcome: Outcome, *, quiet: bool) -> None:
+    """Compare the cycles of the front with those of the RTL.
+
+    Raises
+    ------
+    HardwareError
+        If they differ, or the RTL did not run.
+    """
+    for result in outcome.front:
+        if result.error or result.rtl != result.cycles:
+            raise HardwareError(
+                f"machine `{result.point.machine.configuration.name}`: expected {result.cycles} "
+                f"cycles on the RTL, got {result.error or result.rtl}; this is a fault of "
+                "Tilewright: report it"
+            )
+    if not quiet:
+        say(f"RTL: {len(outcome.front)} points on the front take the same cycles there")
 
 
 def states_text(counts: dict[str, int]) -> str:

@@ -1,6 +1,7 @@
 """The ladder: the same front as an exhaustive sweep, with fewer programs, whoever does the work."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tilewright.flows.sweep.executors import Done, InProcess, OnDask, run_jobs
 from tilewright.flows.sweep.outcome import STATES, Network
 from tilewright.flows.sweep.outcome_json import outcome_json
 from tilewright.flows.sweep.pareto import front
-from tilewright.flows.sweep.records import Record
+from tilewright.flows.sweep.records import LOST, Record
 
 FORTY = {"lanes": "2x2,2x4,4x4,4x8,8x8,8x16,16x8,16x16", "bus_bits": "32,64", "wgt_banks": "1,2,4"}
 """A space of 48 combinations, of which 8 break a rule or are alike."""
@@ -195,7 +196,7 @@ def test_a_worker_that_dies_is_told_and_tried_again(swept, digits):
         def wait(self, handles):
             first = next(iter(handles))
             if first[0].evaluator == SIM and first[0].configuration.lanes_in == 8:
-                return [(first, Done([[Record(error=f"{executors.LOST}it died")]], 0.0))]
+                return [(first, Done([[Record(error=f"{LOST}it died")]], 0.0))]
             return super().wait(handles)
 
     database = Database()
@@ -205,6 +206,21 @@ def test_a_worker_that_dies_is_told_and_tried_again(swept, digits):
     again = swept({"lanes": "4x4,8x8"}, database)
     assert [result.state for result in again.results] == ["front", "front"]
     assert again.compiled == 1
+
+
+def test_a_worker_with_another_version_computes_nothing(swept, digits):
+    class Older(InProcess):
+        def wait(self, handles):
+            first = next(iter(handles))
+            return [(first, run_jobs(self.graphs, [replace(job, version="old") for job in first]))]
+
+    database = Database()
+    outcome = swept({"lanes": "4x4,8x8"}, database, executor=Older([digits.graph]))
+    assert {result.state for result in outcome.results} == {"failed"}
+    assert outcome.results[0].error == (
+        "lost: the worker has another version of Tilewright; install the same one there"
+    )
+    assert swept({"lanes": "4x4,8x8"}, database).counts["front"] == 2
 
 
 def test_a_result_below_its_bound_is_a_fault(swept, digits):

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from tilewright.flows.cli.main import main
-from tilewright.flows.sweep import Space
+from tilewright.flows.sweep import Database, Space
+from tilewright.flows.sweep.executors import RUNGS
+from tilewright.flows.sweep.records import Record
 from tilewright.flows.sweep.spaces import read_description
 
 OPTIONS = ("--vary", "lanes=4x4,8x8,16x16", "--vary", "bus_bits=32,128", "--workers", 0)
@@ -44,6 +46,43 @@ def test_the_front_is_a_table(tilewright, model, database):
     assert cycles == sorted(cycles)
     assert {cells[0] for cells in front} == {"4x4", "8x8", "16x16"}
     assert said[-1].startswith(f"{database}: ")
+
+
+def test_machines_with_equal_objectives_take_one_line(tilewright, model, tmp_path):
+    """A look-up table more takes no block RAM more."""
+    options = ("--vary", "lanes=4x4", "--vary", "lut_tables=1,2", "--vary", "latency=16,64")
+    said = tilewright("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0)
+    assert "points         4: 4 on the front" in said
+    heading, *front = said.partition("smallest")[2].splitlines()[1:-2]
+    assert heading.split()[-1] == "equal"
+    assert [line.split()[0:3:2] + line.split()[-1:] for line in front] == [
+        ["4x4", "16", "2"], ["4x4", "64", "2"],
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_front_takes_the_same_cycles_on_the_rtl(model, tmp_path, capsys):
+    options = ("--config", "4x4", "--vary", "lut_tables=1", "--vary", "latency=16,64")
+    arguments = ("sweep", model, *options, "--database", tmp_path / "s.db", "--workers", 0, "--rtl")
+    assert main([str(argument) for argument in arguments]) == 0
+    said = capsys.readouterr().out
+    assert said.endswith("RTL: 2 points on the front take the same cycles there\n")
+    with Database(tmp_path / "s.db") as database:
+        rows = [row for row in database.rows() if row["evaluator"] in ("sim", "rtl")]
+    cycles = {(row["evaluator"], row["latency"]): row["figures"]["cycles"] for row in rows}
+    assert len(cycles) == 4
+    for latency in (16, 64):
+        assert cycles["sim", latency] == cycles["rtl", latency]
+
+
+def test_cycles_that_differ_on_the_rtl_are_a_fault(fails, model, database, monkeypatch):
+    def wrong(graph, configuration, memories):
+        return [Record({"cycles": 17})] * len(memories)
+
+    monkeypatch.setitem(RUNGS, "rtl", wrong)
+    code, message = fails("sweep", model, *OPTIONS, "--database", database, "--rtl")
+    assert code == 1
+    assert "cycles on the RTL, got (17,); this is a fault of Tilewright: report it" in message
 
 
 def test_json_has_every_point(tilewright, model, database, tmp_path):
