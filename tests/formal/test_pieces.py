@@ -193,7 +193,7 @@ def test_pieces_cover_their_burst(prover, family):
 @pytest.mark.slow
 def test_the_proof_of_pieces_can_fail(prover):
     prover.refutes(PiecesBench(Store, fault="beats"), "as many beats as requested", bounded(6))
-    prover.refutes(PiecesBench(Load, fault="any length"), "beats", bounded(6))
+    prover.refutes(PiecesBench(Load, fault="any length"), "beat", bounded(6))
     prover.reaches(PiecesBench(Load), "three beats", bounded(8))
 
 
