@@ -8,10 +8,9 @@ from tilewright.isa.configuration import PRESETS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", ["ecp5-25", "gw2ar-18", "up5k"])
-def test_random_programs_on_the_netlist(device, capsys):
+def test_random_programs_on_the_netlist(capsys):
     """Bytes of main memory, ACT and ACC, and every cycle."""
-    assert main(["--programs", "20", "--device", device]) == 0
+    assert main(["--programs", "20", "--device", "ecp5-25"]) == 0
     assert "20 programs, " in capsys.readouterr().out
 
 
