@@ -1,23 +1,23 @@
 """Multipliers and block RAMs of a configuration on an ECP5, by arithmetic.
 
 The counts are those of the cells that `hardware` instantiates: one multiplier for two products of
-the array that share an operand, three in a lane of VECTOR, and the block RAMs of scratchpads and
-look-up tables. Synthesis adds block RAMs for queues deeper than `DEEPEST_QUEUE`, and chooses the
-blocks of scratchpads with more than `DEEPEST_BANK` rows; such machines have no count of RAM here.
+the array that share an operand, the fewest that a lane of VECTOR can do with, and the block RAMs of
+scratchpads and look-up tables. Lanes take more multipliers where the chip has some left, which
+saves look-up tables. Synthesis adds block RAMs for queues deeper than `DEEPEST_QUEUE`, and chooses
+the blocks of scratchpads with more than `DEEPEST_BANK` rows; such machines have no count of RAM
+here.
 """
 
 from typing import Any
 
-from ...hardware.array_operands import TapRows
 from ...hardware.cells.ecp5 import BLOCK_LANE_BITS, BLOCK_WIDTHS
 from ...hardware.core import CLIENTS
 from ...hardware.lookup_table import ROW_BYTES, ROWS
+from ...hardware.packed_array import multiplier_blocks
 from ...hardware.ram import SHALLOW
 from ...hardware.scratchpad import RowFormat
+from ...hardware.vector_lane import VectorLane
 from ...isa.configuration import Configuration, Memory
-
-LANE_MULTIPLIERS = 3
-"""Multipliers of a lane of VECTOR: one combines the operands, two requantise."""
 
 DEEPEST_QUEUE = 32
 """Instructions that a queue of logic cells holds."""
@@ -32,22 +32,17 @@ def resources_of(configuration: Configuration) -> dict[str, Any]:
     Returns
     -------
     dict
-        `multipliers` and `ram`, cells of an ECP5, where `ram` is None if it has no exact count;
+        `multipliers`, the fewest that the machine can be built with, and `ram`, None if it has no
+        exact count: cells of an ECP5;
         `ram_bits`, the bits of all scratchpads and of a look-up table in each lane, on any chip.
     """
     tables = configuration.vector_lanes * 8 * configuration.size_bytes(Memory.LUT)
     return {
-        "multipliers": array_multipliers(configuration)
-        + LANE_MULTIPLIERS * configuration.vector_lanes,
+        "multipliers": multiplier_blocks(configuration)
+        + VectorLane.LEAST_BLOCKS * configuration.vector_lanes,
         "ram": block_rams(configuration),
         "ram_bits": tables + sum(8 * configuration.size_bytes(memory) for memory in CLIENTS),
     }
-
-
-def array_multipliers(configuration: Configuration) -> int:
-    """Multipliers of the array: one for a row of a pair of output lanes, two in separate rows."""
-    rows = TapRows(configuration.lanes_in, configuration.depthwise_taps, spread=True)
-    return configuration.lanes_out // 2 * (configuration.lanes_in + rows.separate)
 
 
 def block_rams(configuration: Configuration) -> int | None:

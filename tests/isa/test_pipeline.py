@@ -21,7 +21,7 @@ CHANGES = {
     '"GEMMS_IN_FLIGHT", 4,': '"GEMMS_IN_FLIGHT", 1,',
     "READ_LATENCY + 2,": "READ_LATENCY + 4,",
     "GEMM_ARRAY_CYCLES + 2,": "GEMM_ARRAY_CYCLES + 5,",
-    "WIDE_MULTIPLIER_CYCLES + 7,": "WIDE_MULTIPLIER_CYCLES + 9,",
+    "WIDE_MULTIPLIER_CYCLES + 6,": "WIDE_MULTIPLIER_CYCLES + 9,",
     "READ_LATENCY + 4,": "READ_LATENCY + 5,",
 }
 """Texts of `isa/pipeline.py`, and other machines' texts."""

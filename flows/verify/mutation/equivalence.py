@@ -143,7 +143,9 @@ class _Cut:
         before: dict[int | str, Bits] = {}
         for kind, ports in self.state:
             if kind == "$dff":
-                before |= {q: [d] for q, d in zip(ports["Q"], ports["D"], strict=True)}
+                before |= {
+                    q: [d, *ports["CLK"]] for q, d in zip(ports["Q"], ports["D"], strict=True)
+                }
             else:
                 inputs = [bit for port, bits in ports.items() if port != "RD_DATA" for bit in bits]
                 before |= dict.fromkeys(ports["RD_DATA"], inputs)
