@@ -166,10 +166,8 @@ class _Build:
         jobs.append((together, COLD_FLAGS))
         with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             pending = [pool.submit(self._compile, *job) for job in jobs]
-            runtime = [
-                pool.submit(_runtime_object, name, self.traced) for name in _runtime(self.traced)
-            ]
-            objects = [future.result() for future in pending + runtime]
+            runtime = pool.submit(runtime_objects, traced=self.traced)
+            objects = [*(future.result() for future in pending), *runtime.result()]
         library = self.folder / "core.so"
         command = [self.compiler, "-shared", "-pthread", "-o", str(library), *map(str, objects)]
         call(command, f"link of {self.label}")
@@ -230,12 +228,22 @@ def runtime_in_background(*, traced: bool) -> Iterator[None]:
     find_verilator()
     find_compiler()
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(lambda: [_runtime_object(name, traced) for name in _runtime(traced)])
+        pool.submit(runtime_objects, traced=traced)
         yield
 
 
-def _runtime(traced: bool) -> tuple[str, ...]:
-    return RUNTIME + (TRACE_RUNTIME if traced else ())
+def runtime_objects(*, traced: bool) -> list[Path]:
+    """Object files of Verilator's own sources, compiled once and kept in the cache.
+
+    What is linked with them defines `vl_stop`.
+
+    Raises
+    ------
+    ToolError
+        When a tool is missing or fails.
+    """
+    names = RUNTIME + (TRACE_RUNTIME if traced else ())
+    return [_runtime_object(name, traced) for name in names]
 
 
 def _trace_flags(traced: bool) -> list[str]:

