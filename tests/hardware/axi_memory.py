@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from amaranth.hdl import Elaboratable
-from amaranth.sim import Simulator
+
+from .simulated import Simulated
 
 BURST_INCR = 1
 SLVERR = 2
@@ -302,13 +302,13 @@ class Sink:
 
 
 def simulate(
-    top: Elaboratable,
+    block: Simulated,
     models: Sequence,
     finished: Callable[..., bool],
     constants: Sequence[tuple] = (),
     limit_cycles: int = 20_000,
 ) -> int:
-    """Clock `top` until `finished(ctx)`, and return the cycles taken.
+    """Clock `block` until `finished(ctx)`, and return the cycles taken.
 
     `constants` are (signal, value) pairs set once. Fails beyond `limit_cycles`.
     """
@@ -329,8 +329,5 @@ def simulate(
             await ctx.tick()
             cycles += 1
 
-    simulator = Simulator(top)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
-    simulator.run()
+    block.run(bench)
     return cycles

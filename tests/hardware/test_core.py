@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from amaranth.hdl import Fragment
 
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.core import Core
@@ -18,6 +17,7 @@ from tilewright.isa.registers import OFFSETS, Error
 from tilewright.isa.semantics import Machine
 
 from .axi_memory import ReadMemory, WriteMemory, simulate
+from .simulated import simulated
 
 DATA_BASE = 0x4000
 DATA_BYTES = 4096
@@ -121,7 +121,8 @@ def run(
     memory = np.zeros(DATA_BASE + image.size, dtype=np.uint8)
     memory[: len(code)] = np.frombuffer(code, dtype=np.uint8)
     memory[DATA_BASE:] = image
-    core = Core(configuration)
+    block = simulated(Core, configuration, platform)
+    core = block.top
     generator = random.Random(seed)
     port = Port(core, "m_axi_")
     arguments = (memory, configuration.bus_bytes, configuration.burst_bytes, generator, idle)
@@ -131,7 +132,7 @@ def run(
         WriteMemory(port, *arguments, latency=latency, failing=failing),
         host,
     ]
-    cycles = simulate(Fragment.get(core, platform), models, host.finished)
+    cycles = simulate(block, models, host.finished)
     return memory[DATA_BASE:], host, cycles
 
 

@@ -25,6 +25,7 @@ from tilewright.isa.instructions import (
 from tilewright.isa.registers import Error
 
 from .axi_memory import ReadMemory, Sink, simulate
+from .simulated import simulated
 from .transfers import CONFIGURATIONS
 
 BASE = 0x1060
@@ -61,7 +62,8 @@ class FetchSimulation:
         generator = random.Random(seed)
         image = np.random.default_rng(seed).integers(0, 256, BASE + len(code) + 4096, np.uint8)
         image[BASE : BASE + len(code)] = np.frombuffer(code, np.uint8)
-        self.top = FetchWithArbiter(configuration)
+        self.simulated = simulated(FetchWithArbiter, configuration)
+        self.top = self.simulated.top
         self.unit = unit = self.top.unit
         self.code = code
         self.image = image
@@ -98,7 +100,7 @@ class FetchSimulation:
             return cycle > 4 and not ctx.get(unit.busy)
 
         constants = [(unit.program_base, BASE), (unit.program_bytes, len(self.code))]
-        simulate(self.top, [self.sink, self.memory], dry, constants)
+        simulate(self.simulated, [self.sink, self.memory], dry, constants)
         assert not self.memory.waiting
         return result
 

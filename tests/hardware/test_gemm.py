@@ -5,7 +5,6 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect
-from amaranth.sim import Simulator
 
 from tilewright.hardware.gemm import GemmUnit
 from tilewright.hardware.scratchpad import Scratchpad
@@ -15,6 +14,7 @@ from tilewright.isa.pipeline import GEMM_ARRAY_CYCLES, GEMM_REVISIT_STEPS, READ_
 from tilewright.isa.semantics import Machine
 
 from .rows import read_rows, write_rows
+from .simulated import simulated
 from .transfers import equivalent_bits
 
 
@@ -104,9 +104,8 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
     for index, gemm in enumerate(program):
         machine.execute(gemm, index)
 
-    bench = GemmHarness(configuration)
-    simulator = Simulator(bench)
-    simulator.add_clock(1e-8)
+    block = simulated(GemmHarness, configuration)
+    bench = block.top
     outcome = {}
 
     async def commands(ctx):
@@ -133,9 +132,7 @@ def run(configuration: Configuration, program: list[Gemm], rng, pause: float):
         outcome["cycles"] = cycles
         outcome["acc"] = await read_rows(ctx, bench.acc.read_test, configuration.rows(Memory.ACC))
 
-    simulator.add_testbench(commands)
-    simulator.add_testbench(retirements)
-    simulator.run()
+    block.run(commands, retirements)
     return outcome["acc"].view(np.int32), machine.view(Memory.ACC), outcome["cycles"]
 
 

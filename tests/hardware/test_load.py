@@ -16,6 +16,7 @@ from tilewright.isa.registers import Error
 from tilewright.isa.semantics import Machine
 
 from .axi_memory import CommandSource, ReadMemory, Sink, simulate
+from .simulated import simulated
 from .transfers import CONFIGURATIONS, command_bits, random_transfer
 
 BASE = 0x3000
@@ -73,7 +74,8 @@ class LoadSimulation:
         self.configuration = configuration
         self.dram = np.random.default_rng(seed).integers(0, 256, DRAM_BYTES, np.uint8)
         image = np.concatenate([np.full(BASE, 0xEE, np.uint8), self.dram, np.zeros(4096, np.uint8)])
-        self.top = LoadWithArbiter(configuration)
+        self.simulated = simulated(LoadWithArbiter, configuration)
+        self.top = self.simulated.top
         unit = self.top.unit
         commands = [command_bits(load, configuration) for load in program]
         self.source = CommandSource(unit.commands, commands, generator, idle)
@@ -97,7 +99,7 @@ class LoadSimulation:
             return len(self.retired.taken) == len(self.program)
 
         return simulate(
-            self.top,
+            self.simulated,
             [self.source, self.retired, self.memory, self.scratchpads],
             finished or all_retired,
             [(self.unit.data_base, BASE), (self.unit.data_bytes, DRAM_BYTES)],

@@ -9,6 +9,7 @@ from tilewright.hardware.read_arbiter import ReadArbiter
 from tilewright.isa.pipeline import FETCH_BURSTS
 
 from .axi_memory import CommandSource, ReadMemory, Sink, simulate
+from .simulated import simulated
 from .transfers import CONFIGURATIONS
 
 MEMORY_BYTES = 8192
@@ -52,7 +53,8 @@ class ArbiterSimulation:
         self.configuration = configuration
         generator = random.Random(seed)
         image = np.random.default_rng(seed).integers(0, 256, MEMORY_BYTES, np.uint8)
-        arbiter = ReadArbiter(configuration)
+        block = simulated(ReadArbiter, configuration)
+        arbiter = block.top
         fetch, load = bursts
         limit = configuration.outstanding_bursts
         self.fetch = Client(
@@ -75,7 +77,7 @@ class ArbiterSimulation:
         def finished(ctx):
             return [len(client.sink.taken) for client in clients] == expected
 
-        simulate(arbiter, [*clients, self.memory], finished)
+        simulate(block, [*clients, self.memory], finished)
         for client, wanted in zip(clients, bursts, strict=True):
             assert client.sink.taken == [
                 (

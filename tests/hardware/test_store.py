@@ -13,6 +13,7 @@ from tilewright.isa.registers import Error
 from tilewright.isa.semantics import Machine
 
 from .axi_memory import CommandSource, Sink, WriteMemory, simulate
+from .simulated import simulated
 from .transfers import CONFIGURATIONS, command_bits, random_transfer
 
 BASE = 0x3000
@@ -69,7 +70,8 @@ class StoreSimulation:
             contents = self.machine.memories[memory]
             contents[:] = numbers.integers(0, 256, contents.size, np.uint8)
             rows[memory] = contents.reshape(configuration.rows(memory), -1)
-        self.unit = StoreUnit(configuration)
+        self.simulated = simulated(StoreUnit, configuration)
+        self.unit = self.simulated.top
         commands = [command_bits(store, configuration) for store in program]
         self.source = CommandSource(self.unit.commands, commands, generator, idle)
         self.retired = Sink(self.unit.retired, generator, idle)
@@ -90,7 +92,7 @@ class StoreSimulation:
             return len(self.retired.taken) == len(self.program)
 
         return simulate(
-            self.unit,
+            self.simulated,
             [self.source, self.retired, self.memory, self.scratchpads],
             finished or all_retired,
             [(self.unit.data_base, BASE), (self.unit.data_bytes, DRAM_BYTES)],

@@ -5,7 +5,6 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect
-from amaranth.sim import Simulator
 
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.hardware.scratchpad import Scratchpad
@@ -15,6 +14,7 @@ from tilewright.isa.instructions import Vector
 from tilewright.isa.semantics import Machine
 
 from .rows import read_rows, write_rows
+from .simulated import simulated
 from .transfers import command_bits
 
 CASES = {
@@ -92,7 +92,8 @@ def test_results_equal_the_definition(name, pause):
     scales = np.exp2(rng.uniform(-10, 0, param.shape[:2])).astype(np.float32)
     param[..., 1] = scales.view(np.uint32)
 
-    bench = VectorHarness(configuration)
+    block = simulated(VectorHarness, configuration)
+    bench = block.top
     outcome = {}
 
     async def commands(ctx):
@@ -119,11 +120,7 @@ def test_results_equal_the_definition(name, pause):
         for memory, pad in ((Memory.ACT, bench.act), (Memory.ACC, bench.acc)):
             outcome[memory] = await read_rows(ctx, pad.read_test, configuration.rows(memory))
 
-    simulator = Simulator(bench)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(commands)
-    simulator.add_testbench(retirements)
-    simulator.run()
+    block.run(commands, retirements)
     for memory, got in outcome.items():
         expected = machine.memories[memory].reshape(got.shape)
         np.testing.assert_array_equal(got, expected, err_msg=memory.name)
