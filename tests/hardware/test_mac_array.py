@@ -88,14 +88,19 @@ def random_run(shape, rng, tiles: int):
 
 
 TECHNOLOGIES = [each for each in (None, *Technology) if each is not Technology.SIMULATION]
-SHAPES = [(4, 4, 3)]
-SLOW = [(8, 4, 1), (2, 2, 2), (4, 4, 0), (4, 8, 2), (8, 8, 7), (16, 2, 9), (16, 16, 3), (8, 16, 3)]
-SLOW += [(16, 8, 3)]
+QUICK = (4, 4, 3)
+SLOW = [(8, 4, 1), (2, 2, 2), (4, 4, 0), (4, 8, 2), (8, 8, 7), (16, 2, 9)]
+CASES = [(QUICK, each) for each in TECHNOLOGIES]
+CASES += [(shape, each) for shape in SLOW for each in TECHNOLOGIES]
+# Packed products are shared by more lanes. The other arrays repeat what they have for few.
+CASES += [(shape, Technology.ECP5) for shape in ((8, 16, 3), (16, 8, 3), (16, 16, 3))]
+CASES += [(shape, Technology.XILINX7) for shape in ((8, 16, 3), (16, 8, 3))]
 
 
-@pytest.mark.parametrize("technology", TECHNOLOGIES, ids=str)
 @pytest.mark.parametrize(
-    "shape", [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)], ids=str
+    ("shape", "technology"),
+    [pytest.param(*c, marks=() if c[0] == QUICK else pytest.mark.slow) for c in CASES],
+    ids=str,
 )
 def test_sums_equal_the_definition(shape, technology, tmp_path):
     array = MacArray(*shape)
