@@ -120,7 +120,8 @@ class MachineBench(ProofBench):
                     self.assume(m, ~offered.valid | ~gives | (pending != limit))
 
 
-@pytest.mark.parametrize("units", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("units", [2, 3])
 def test_checked_programs_do_not_stop_halfway(prover, units):
     prover.proves(MachineBench(units))
 

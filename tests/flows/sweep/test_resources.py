@@ -24,15 +24,19 @@ def cells(fragment: Fragment) -> Counter[str]:
     return found
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("preset", "changes"),
     [
         ("tiny", {}),
         ("4x4", {}),
         ("4x4", {"act_depth": 8192, "lut_tables": 16, "depthwise_taps": 0}),
-        ("8x8", {"depthwise_taps": 8, "acc_banks": 4, "param_depth": 16}),
-        ("16x8", {}),
-        ("4x4", {"lanes_out": 16, "vector_lanes": 2, "act_depth": 16384, "wgt_depth": 32}),
+        slow("8x8", {"depthwise_taps": 8, "acc_banks": 4, "param_depth": 16}),
+        slow("16x8", {}),
+        slow("4x4", {"lanes_out": 16, "vector_lanes": 2, "act_depth": 16384, "wgt_depth": 32}),
         ("4x4", {"lanes_in": 2, "acc_depth": 16, "acc_banks": 16}),
     ],
 )
