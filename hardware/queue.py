@@ -114,23 +114,24 @@ class Queue(wiring.Component):
         m.d.comb += [
             enters.eq(self.input.valid & ~full),
             leaves.eq(self.output.ready & some),
-            write.en.eq(enters),
+            # The place for the next payload is free, so writing there needs no request.
+            write.en.eq(~full),
             write.data.eq(self.input.payload),
             self.input.ready.eq(~full),
             self.output.payload.eq(read.data),
             self.output.valid.eq(some),
         ]
         for address, moves in ((write.addr, enters), (place, leaves)):
-            following = Mux(address == self.depth - 1, 0, address + 1)
+            following = address + 1
+            if self.depth & (self.depth - 1):
+                following = Mux(address == self.depth - 1, 0, following)
             with m.If(moves):
                 m.d.sync += address.eq(following)
             if ahead and address is place:
                 m.d.comb += read.addr.eq(Mux(moves, following, place))
-        with m.If(enters & ~leaves):
+        with m.If(enters ^ leaves):
             m.d.sync += [
-                self.level.eq(self.level + 1),
-                some.eq(1),
-                full.eq(self.level == self.depth - 1),
+                self.level.eq(self.level + Mux(leaves, -1, 1)),
+                some.eq(enters | (self.level != 1)),
+                full.eq(enters & (self.level == self.depth - 1)),
             ]
-        with m.Elif(leaves & ~enters):
-            m.d.sync += [self.level.eq(self.level - 1), some.eq(self.level != 1), full.eq(0)]
