@@ -1,6 +1,6 @@
 """A queue between two streams."""
 
-from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal
+from amaranth.hdl import Cat, Module, Mux, Shape, ShapeLike, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -122,7 +122,7 @@ class Queue(wiring.Component):
             self.output.valid.eq(some),
         ]
         for address, moves in ((write.addr, enters), (place, leaves)):
-            following = address + 1
+            following = _counted(address)
             if self.depth & (self.depth - 1):
                 following = Mux(address == self.depth - 1, 0, following)
             with m.If(moves):
@@ -131,7 +131,20 @@ class Queue(wiring.Component):
                 m.d.comb += read.addr.eq(Mux(moves, following, place))
         with m.If(enters ^ leaves):
             m.d.sync += [
-                self.level.eq(self.level + Mux(leaves, -1, 1)),
+                self.level.eq(_counted(self.level, leaves)),
                 some.eq(enters | (self.level != 1)),
                 full.eq(enters & (self.level == self.depth - 1)),
             ]
+
+
+def _counted(count: Value, down: Value | None = None) -> Value:
+    """Return the next count, or the one before if `down`, by tables: `down` may arrive late.
+
+    For a few bits they are smaller than a carry chain, and a signal passes one of them only.
+    """
+    toggles = [Value.cast(1)]
+    for bit in range(1, len(count)):
+        toggles.append(count[:bit].all())
+        if down is not None:
+            toggles[bit] = Mux(down, ~count[:bit].any(), toggles[bit])
+    return count ^ Cat(toggles)
