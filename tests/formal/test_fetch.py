@@ -167,11 +167,12 @@ class FetchBench(ProofBench):
 
 
 # Words of two beats, and of eight. What is quiet longest is a buffered word being put together.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("configuration", "most_quiet"),
     [
         pytest.param(SMALL, 8, id="small"),
-        pytest.param(PRESETS["tiny"], 12, id="tiny", marks=pytest.mark.slow),
+        pytest.param(PRESETS["tiny"], 12, id="tiny"),
     ],
 )
 def test_every_word_is_handed_out_or_ends_the_program(prover, configuration, most_quiet):

@@ -251,6 +251,7 @@ class PackerBench(ProofBench):
         self.goal(m, level == QUEUED_BEATS, "as many beats as there is room for")
 
 
+@pytest.mark.slow
 def test_every_beat_has_the_strobes_of_its_pieces(prover):
     prover.proves(PackerBench(), induction(PACKING_CYCLES))
     prover.reaches(PackerBench(), "as many beats as there is room for", bounded(18))

@@ -108,6 +108,7 @@ def test_every_command_in_flight_retires_once(prover, limit):
     prover.proves(InFlightBench(limit))
 
 
+@pytest.mark.slow
 def test_the_proof_of_commands_in_flight_can_fail(prover):
     prover.refutes(InFlightBench(2, careless=True), "the limit")
     prover.reaches(InFlightBench(2), "none retired")

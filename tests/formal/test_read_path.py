@@ -109,6 +109,7 @@ class ArbiterBench(ProofBench):
         self.goal(m, unanswered == ALL_BURSTS, "all bursts in flight")
 
 
+@pytest.mark.slow
 def test_requests_and_beats_find_their_way(prover):
     prover.proves(ArbiterBench())
 
@@ -162,6 +163,7 @@ class ReadBufferBench(ProofBench):
         self.goal(m, inside == READ_BUFFER_BEATS, "two beats inside")
 
 
+@pytest.mark.slow
 def test_the_read_buffer_passes_every_beat(prover):
     prover.proves(ReadBufferBench())
     prover.reaches(ReadBufferBench(), "two beats inside")

@@ -140,6 +140,7 @@ class GateBench(ProofBench):
         self.goal(m, (started == IN_FLIGHT) & (waits == TINY.queue_depth), "full")
 
 
+@pytest.mark.slow
 def test_a_gate_starts_and_ends_every_instruction_once_with_its_tokens(prover):
     prover.proves(GateBench())
 

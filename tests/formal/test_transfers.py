@@ -110,6 +110,7 @@ class StoreBench(ProofBench):
         self.claim(m, ~watched | right, "the last beat is the one that the address announced")
 
 
+@pytest.mark.slow
 def test_store_keeps_the_rules_of_its_port(prover):
     prover.proves(StoreBench())
 
@@ -189,6 +190,7 @@ def test_load_keeps_its_limits(prover):
     prover.proves(LoadBench())
 
 
+@pytest.mark.slow
 def test_bursts_of_load_have_the_beats_that_were_requested(prover):
     prover.proves(LoadBench(lengths=True), unrolled(12))
 

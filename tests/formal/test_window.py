@@ -90,11 +90,12 @@ class WindowBench(ProofBench):
         self.claim(m, ~left | ~inside["input__valid"], "after an error nothing is issued")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "configuration",
     [
         pytest.param(SMALL, id=SMALL.name),
-        pytest.param(PRESETS["16x16"], id="16x16", marks=pytest.mark.slow),
+        pytest.param(PRESETS["16x16"], id="16x16"),
     ],
 )
 @pytest.mark.parametrize("family", [Load, Store])
@@ -102,6 +103,7 @@ def test_no_burst_leaves_the_window(prover, family, configuration):
     prover.proves(WindowBench(family, configuration), induction())
 
 
+@pytest.mark.slow
 def test_the_proof_of_windows_can_fail(prover):
     prover.refutes(
         WindowBench(Store, fault="two bytes more"), "every byte lies in the window", bounded(8)
