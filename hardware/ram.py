@@ -4,24 +4,22 @@ FPGA block RAMs have this form, output register included. Technologies whose blo
 they are, without the logic that synthesis tools add for collisions, are told apart here.
 """
 
-from types import ModuleType
-
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
 from .cells import ecp5, gowin, ice40, xilinx
+from .cells.interfaces import BlockRam
 from .technology import Technology
 
-BLOCKS = {
-    Technology.ECP5: ecp5,
-    Technology.GOWIN: gowin,
-    Technology.ICE40: ice40,
-    Technology.XILINX7: xilinx,
-    Technology.ULTRASCALE: xilinx,
+BLOCKS: dict[Technology, type[BlockRam]] = {
+    Technology.ECP5: ecp5.BlockRam,
+    Technology.GOWIN: gowin.BlockRam,
+    Technology.ICE40: ice40.BlockRam,
+    Technology.XILINX7: xilinx.BlockRam,
+    Technology.ULTRASCALE: xilinx.BlockRam,
 }
-"""Block RAMs by technology: `BLOCK_WIDTHS`, `BLOCK_LANE_BITS` and `BlockRam` of these modules."""
 
 SHALLOW = 16
 """Words that a RAM made of logic cells holds without further logic.
@@ -91,7 +89,7 @@ class Ram(wiring.Component):
         m = Module()
         if platform in LOGIC_RAMS and self.depth <= SHALLOW:
             self._describe_shallow(m)
-        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].BLOCK_WIDTHS):
+        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].WIDTHS):
             self._instantiate(m, BLOCKS[platform])
         else:
             self._describe(m, platform)
@@ -148,11 +146,11 @@ class Ram(wiring.Component):
             write.data.eq(self.write_data),
         ]
 
-    def _instantiate(self, m: Module, cells: ModuleType) -> None:
+    def _instantiate(self, m: Module, block_type: type[BlockRam]) -> None:
         """Fill the lanes of blocks that are at least as deep as the RAM, granule by granule."""
-        depth = min(depth for depth in cells.BLOCK_WIDTHS if depth >= self.depth)
+        depth = min(depth for depth in block_type.WIDTHS if depth >= self.depth)
         lanes: list[tuple[Value, Value, Value]] = []
-        lane_bits = min(cells.BLOCK_WIDTHS[depth], cells.BLOCK_LANE_BITS)
+        lane_bits = min(block_type.WIDTHS[depth], block_type.LANE_BITS)
         for granule, enable in enumerate(self.write_enable):
             low = granule * self.granularity
             high = low + self.granularity
@@ -161,7 +159,7 @@ class Ram(wiring.Component):
                 lanes.append((enable, self.write_data[bits], self.read_data[bits]))
         index = 0
         while lanes:
-            block = cells.BlockRam(depth)
+            block = block_type(depth)
             m.submodules[f"block_{index}"] = block
             held, lanes = lanes[: block.lanes], lanes[block.lanes :]
             index += 1

@@ -10,7 +10,7 @@ here.
 
 from typing import Any
 
-from ...hardware.cells.ecp5 import BLOCK_LANE_BITS, BLOCK_WIDTHS
+from ...hardware.cells.ecp5 import BlockRam
 from ...hardware.core import CLIENTS
 from ...hardware.lookup_table import ROW_BYTES, ROWS
 from ...hardware.packed_array import multiplier_blocks
@@ -22,7 +22,7 @@ from ...isa.configuration import Configuration, Memory
 DEEPEST_QUEUE = 32
 """Instructions that a queue of logic cells holds."""
 
-DEEPEST_BANK = max(BLOCK_WIDTHS)
+DEEPEST_BANK = max(BlockRam.WIDTHS)
 """Rows that a block RAM has at most."""
 
 
@@ -63,7 +63,7 @@ def ram_blocks(depth: int, width: int, granularity: int) -> int:
     """Blocks of one RAM; each granule fills lanes of its own."""
     if depth <= SHALLOW:
         return 0
-    block_width = BLOCK_WIDTHS[min(size for size in BLOCK_WIDTHS if size >= depth)]
-    lane_bits = min(block_width, BLOCK_LANE_BITS)
+    block_width = BlockRam.WIDTHS[min(size for size in BlockRam.WIDTHS if size >= depth)]
+    lane_bits = min(block_width, BlockRam.LANE_BITS)
     lanes = width // granularity * -(-granularity // lane_bits)
     return -(-lanes // (block_width // lane_bits))

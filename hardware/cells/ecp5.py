@@ -11,12 +11,9 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-MULTIPLIER_BITS = 18
+from . import interfaces
 
-BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
-"""Bits of a word of a block RAM, by its depth."""
-BLOCK_LANE_BITS = 9
-"""Bits that one write-enable bit covers, in words of that many bits or more."""
+MULTIPLIER_BITS = 18
 
 
 class Multiplier18(wiring.Component):
@@ -77,48 +74,8 @@ class Multiplier18(wiring.Component):
         return m
 
 
-class BlockRam(wiring.Component):
-    """One DP16KD: one write port, one read port with its output register; zero at power-up.
-
-    Read data follow their address by two cycles and hold until the data of the next read. A word
-    that is read in the cycle in which it is written is undefined.
-
-    Parameters
-    ----------
-    depth : int
-        Words, one of `BLOCK_WIDTHS`, which gives their width.
-
-    Members
-    -------
-    read_enable, read_address, read_data
-    write : In(1)
-        Write the lanes that `write_enable` names.
-    write_enable : In(one bit per lane)
-    write_address, write_data
-
-    Attributes
-    ----------
-    lanes, lane_bits : int
-        Parts of a word with a write-enable bit each, and their width. Words of fewer than 9 bits
-        have one.
-    """
-
-    def __init__(self, depth: int):
-        self.width = BLOCK_WIDTHS[depth]
-        self.lane_bits = min(self.width, BLOCK_LANE_BITS)
-        self.lanes = self.width // self.lane_bits
-        self.address_bits = (depth - 1).bit_length()
-        super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(self.address_bits),
-                "read_data": Out(self.width),
-                "write": In(1),
-                "write_enable": In(self.lanes),
-                "write_address": In(self.address_bits),
-                "write_data": In(self.width),
-            }
-        )
+class BlockRam(interfaces.BlockRam):
+    """One DP16KD."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -161,43 +118,23 @@ class BlockRam(wiring.Component):
         return m
 
 
-class Copies(wiring.Component):
-    """Registers that all hold one bit, a TRELLIS_FF each; Yosys would merge described ones.
+class Copies(interfaces.Copies):
+    """Each copy is one TRELLIS_FF."""
 
-    A net with few loads is short, so each copy drives its own part of the loads.
-
-    Parameters
-    ----------
-    count : int
-        Number of registers.
-
-    Members
-    -------
-    value : In(1)
-    copies : Out(count)
-        The value of the cycle before.
-    """
-
-    def __init__(self, count: int):
-        super().__init__({"value": In(1), "copies": Out(count)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        for index, copy in enumerate(self.copies):
-            m.submodules[f"copy_{index}"] = Instance(
-                "TRELLIS_FF",
-                p_GSR="DISABLED",
-                p_CEMUX="1",
-                p_CLKMUX="CLK",
-                p_LSRMUX="LSR",
-                p_REGSET="RESET",
-                p_SRMODE="LSR_OVER_CE",
-                i_CLK=ClockSignal(),
-                i_LSR=Const(0),
-                i_DI=self.value,
-                o_Q=copy,
-            )
-        return m
+    def register(self, copy: Value) -> Instance:
+        return Instance(
+            "TRELLIS_FF",
+            p_GSR="DISABLED",
+            p_CEMUX="1",
+            p_CLKMUX="CLK",
+            p_LSRMUX="LSR",
+            p_REGSET="RESET",
+            p_SRMODE="LSR_OVER_CE",
+            i_CLK=ClockSignal(),
+            i_LSR=Const(0),
+            i_DI=self.value,
+            o_Q=copy,
+        )
 
 
 class Choice4(wiring.Component):
