@@ -119,8 +119,8 @@ def _is_condition(tree: ast.expr) -> bool:
 
 def _evaluate(tree: ast.expr, figures: Mapping[str, Interval]) -> Interval:
     match tree:
-        case ast.Constant():
-            return exactly(float(tree.value))  # type: ignore[arg-type]
+        case ast.Constant(value=int() | float() as value):
+            return exactly(float(value))
         case ast.Name():
             return figures[tree.id]
         case ast.UnaryOp(op=ast.Not()):
