@@ -31,7 +31,7 @@ from .technology import Technology
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a technology's multiplier holds two products.
+    """The layout of two products in a technology's multiplier.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def _tree(m: Module, terms: Sequence[tuple[int, Value]], end: int, name: str) ->
     terms : Sequence[tuple[int, Value]]
         The cycle in which each term is there, and the term.
     end : int
-        The cycle in which the sum shall be there.
+        The cycle in which the sum is due.
     """
     ready: list[Value] = []
     for time in range(min(time for time, _ in terms), end):

@@ -8,9 +8,9 @@ from amaranth.lib.wiring import In, Out
 from .technology import Technology
 
 SHALLOW = 16
-"""Payloads that a chip without memories of logic cells rather keeps in flip-flops.
+"""Greatest depth of an iCE40 queue made of flip-flops.
 
-Such a chip is the iCE40. Its memories are read with a clock, so deeper queues read ahead.
+That chip has no distributed RAM. Its block RAMs are read with a clock, so deeper queues read ahead.
 """
 
 
@@ -27,7 +27,7 @@ class Queue(wiring.Component):
     shape : ShapeLike
         Shape of a payload.
     depth : int
-        Most payloads inside.
+        Greatest number of payloads inside.
     buffered : bool
         Whether the output is a register after the memory, for wide payloads.
 

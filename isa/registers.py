@@ -100,7 +100,7 @@ def _register_map() -> tuple[Register, ...]:
 
 
 def unit_counters(counters: str) -> tuple[str, ...]:
-    """Performance counters per unit that exist, in the order of the contract.
+    """Return the performance counters that each unit has, in the order of their registers.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def unit_counters(counters: str) -> tuple[str, ...]:
 
 
 def counter_registers(counters: str) -> tuple[str, ...]:
-    """Registers of all performance counters that exist.
+    """Return the registers of all performance counters of a machine.
 
     Parameters
     ----------

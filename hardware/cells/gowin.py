@@ -13,7 +13,7 @@ from .interfaces import ELEMENT_BITS
 
 MULTIPLIER_BITS = 18
 NARROW_MULTIPLIER_BITS = 9
-"""Operands of half a block; one of 18 bits takes as much of the chip as two of these."""
+"""Width of the narrow multiplier's operands; two of these take the place of a wide one."""
 
 
 class BlockMultiplier(wiring.Component):
@@ -28,7 +28,7 @@ class BlockMultiplier(wiring.Component):
     left_signed, right_signed : bool
         How the operands are read.
     left_register : bool
-        Whether `left` has a register; otherwise it comes from one outside.
+        Whether the cell registers `left`; if not, the user must.
 
     Members
     -------

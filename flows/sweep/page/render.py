@@ -1,8 +1,8 @@
 """Rendering of a sweep's page from template, style, scripts, library and data.
 
-Style and helpers are those of the report page. Plotly's script comes from its Python package and is
-part of the page, so the page needs no network. Its parallel coordinates make functions at run time,
-which the security policy allows (`unsafe-eval`); it still forbids every request.
+Shell, style and helpers are those of the report page. The page contains Plotly's script, from the
+Python package, so it needs no network. Plotly's parallel coordinates create functions at run time,
+so the security policy allows `unsafe-eval`; it still forbids every request.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ SCRIPTS = "points", "scatter", "parallel", "rows", "main"
 
 
 def page_data(outcome: Outcome) -> dict[str, Any]:
-    """Return the page's data: the outcome, and what its words mean."""
+    """Return the page's data: the outcome, and the meanings of figures and states."""
     values = outcome_json(outcome)
     figures = dict.fromkeys((*TIMES, *COUNTS, *outcome.objectives))
     return {
@@ -61,7 +61,7 @@ def render(data: Mapping[str, Any]) -> str:
 
 
 def plotly_source() -> str:
-    """The script of Plotly.
+    """Return the script of Plotly.
 
     Raises
     ------
