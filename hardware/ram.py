@@ -1,7 +1,7 @@
 """The machine's only description of memory: a dual-port RAM with one read and one write port.
 
-FPGA block RAMs have this form, output register included. Technologies whose blocks are taken as
-they are, without the logic that synthesis tools add for collisions, are told apart here.
+FPGA block RAMs have this form, including the output register. For some technologies, the blocks are
+instantiated, which avoids the logic that synthesis tools add for collisions.
 """
 
 from amaranth.hdl import Cat, Module, Signal, Value
@@ -22,13 +22,13 @@ BLOCKS: dict[Technology, type[BlockRam]] = {
 }
 
 SHALLOW = 16
-"""Words that a RAM made of logic cells holds without further logic.
+"""Greatest depth of a RAM made of logic cells without extra logic.
 
-The iCE40 has none, and on a Gowin nextpnr gives a whole tile of eight tables to 64 bits.
+The iCE40 has no such RAM, and on a Gowin 64 bits take a whole tile of eight tables.
 """
 
 LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}
-"""Technologies that use such RAMs."""
+"""Technologies that use RAMs made of logic cells."""
 
 
 class Ram(wiring.Component):
@@ -38,8 +38,8 @@ class Ram(wiring.Component):
     read arrive. A word that is read in the cycle in which it is written is undefined: no program
     may do that.
 
-    A simulator spends time on every write-enable bit in every cycle. For simulation, a masked write
-    is therefore one write of the whole word.
+    For simulation, a masked write is one write of the whole word, because a simulator spends time
+    on every write-enable bit in every cycle.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Ram(wiring.Component):
         return self.write_enable & self.write.replicate(len(self.write_enable))
 
     def _describe_shallow(self, m: Module) -> None:
-        """Read without a clock, as logic cells do, into two registers."""
+        """Describe an asynchronous read, as logic cells have, followed by two registers."""
         m.submodules.ram = ram = memory.Memory(
             shape=self.width, depth=self.depth, init=[], attrs={"ram_style": "distributed"}
         )

@@ -46,13 +46,13 @@ UNIT_COUNTERS = (
 """Performance counters per unit; `wait0..2` count cycles waiting for the peers in their order."""
 
 BASIC_COUNTERS = ("busy",)
-"""Those of them that a machine with `counters` = basic has."""
+"""Performance counters per unit with `counters` = basic."""
 
 TRANSFER_COUNTERS = ("memory", "bytes")
 """Counters of LOAD and STORE only; in other units they are always zero."""
 
 RUN_COUNTERS = ("FETCHED", "CYCLES_LOW", "CYCLES_HIGH")
-"""Registers that count and belong to no unit."""
+"""Performance counters of the whole run."""
 
 _CONTROL = (
     ("ID", False, f"`0x{MAGIC:08X}`"),

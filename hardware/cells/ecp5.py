@@ -138,7 +138,7 @@ class Copies(interfaces.Copies):
 
 
 class Choice4(wiring.Component):
-    """One of four values, from two LUT4 and a PFUMX per bit; Yosys takes twice as many.
+    """A choice of four values, from two LUT4 and a PFUMX per bit; Yosys needs twice as many.
 
     Parameters
     ----------
@@ -184,10 +184,10 @@ class Choice4(wiring.Component):
 
 
 class CarryChain(wiring.Component):
-    """CCU2C cells, each with two bits of an adder whose operands come through look-up tables.
+    """A chain of CCU2C cells: an adder, two bits per cell, with a look-up table before each bit.
 
-    A bit's table gives its sum without carry, of its four inputs. Where that is 1 the carry passes;
-    elsewhere the carry out is the table's value for c = d = 0.
+    A bit's table computes the sum without carry from four inputs. Where it is 1, the carry passes.
+    Elsewhere the carry out is the table's value for c = d = 0.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class CarryChain(wiring.Component):
 
 
 class TopSum(wiring.Component):
-    """The sum of three numbers of 4, 4 and 2 bits, the last one four times, modulo 16.
+    """The sum `first + second + 4 * third` of numbers of 4, 4 and 2 bits, modulo 16.
 
     Members
     -------
@@ -237,9 +237,9 @@ class TopSum(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         first, second, third = self.first, self.second, self.third
-        # At bit 2 three bits and a carry meet. The chain's half passes on the carry of the three
-        # if their sum is even, and the carry that enters if it is odd. What it misses is the carry
-        # of three ones.
+        # Bit 2 adds three bits and a carry. If the sum of the three is odd, its half of the chain
+        # passes the carry in; if it is even, it gives the carry of the three. The carry of three
+        # ones is missing and is added at bit 3.
         missed = first[2] & second[2] & third[0]
         m.d.comb += self.total[0].eq(first[0] ^ second[0])
         _add_chain(
@@ -258,8 +258,8 @@ class TopSum(wiring.Component):
 class Half:
     """Half of a CCU2C: one bit of a carry chain.
 
-    The sum is the table's value, inverted by the carry that enters. That carry is passed on where
-    the table has 1. Elsewhere the table's lowest four bits, read with the first two inputs, are.
+    The sum is the table's value xor the carry in. Where the table has 1, the carry out is the carry
+    in. Elsewhere it is the bit of the table's lowest four that the first two inputs select.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class Half:
     inputs : tuple[Value, ...]
         Up to four.
     total : Value, optional
-        Takes the sum.
+        Receives the sum.
     """
 
     table: int
@@ -295,5 +295,5 @@ def _add_chain(m: Module, halves: Sequence[Half], carry: Value | None = None) ->
 
 
 def _bits(prefix: str, value: Value) -> dict[str, Value]:
-    """Return the bits of a port whose wires are numbered."""
+    """Return the bits of a value as ports named `prefix` and a number."""
     return {f"{prefix}{index}": bit for index, bit in enumerate(Value.cast(value))}

@@ -1,8 +1,8 @@
 """Cells of the Lattice iCE40 UltraPlus: multiplier and block RAM.
 
 The modes follow Lattice's FPGA-TN-02007 (DSP) and FPGA-TN-02002 (memory). Yosys has models of these
-cells in all modes (`share/ice40/cells_sim.v`). The large RAMs of the chip, SB_SPRAM256KA, have one
-port for reads and writes, but units may read a bank while another one writes it.
+cells in all modes (`share/ice40/cells_sim.v`). The large RAMs of the chip, SB_SPRAM256KA, are
+not used: they have one port, but one unit may read a bank while another one writes it.
 """
 
 from collections.abc import Mapping
@@ -104,7 +104,7 @@ class HeldPair(interfaces.HeldPair):
 
 
 def _controls(hold_left: object = None) -> dict[str, object]:
-    """Return the clock, and inputs that are constant."""
+    """Return the clock, the clock enable and the constant inputs."""
     zeros = ("BHOLD", "CHOLD", "DHOLD", "CI", "ACCUMCI", "SIGNEXTIN")
     halves = ("IRST", "ORST", "OLOAD", "ADDSUB", "OHOLD")
     names = [*zeros, *(name + half for name in halves for half in ("TOP", "BOT"))]
@@ -126,7 +126,7 @@ class BlockRam(interfaces.BlockRam):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A word of fewer bits uses some of the 16 pins, at equal distances.
+        # A narrow word uses some of the 16 pins, at equal distances.
         mode = self.address_bits - 8
         first, distance = ((0, 1), (0, 2), (1, 4), (3, 8))[mode]
         pins = [first + distance * bit for bit in range(self.width)]
@@ -190,7 +190,7 @@ class LongMultiplier(wiring.Component):
         m.submodules.low = low = BlockMultiplier(False, self.right_signed)
         right = self.right.as_signed() if self.right_signed else self.right
         m.d.comb += [low.left.eq(self.left[:MULTIPLIER_BITS]), low.right.eq(right)]
-        # The highest bits select multiples of the right operand: 0, 1, 2, 3 or 0, 1, -2, -1 of it.
+        # The highest bits select a multiple of the right operand: 0 to 3, or 0, 1, -2, -1 if signed.
         top = Signal(len(self.left) - MULTIPLIER_BITS, reset_less=True)
         operand = Signal(right.shape(), reset_less=True)
         shape = signed(len(self.right) + 3)

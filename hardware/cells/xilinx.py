@@ -1,7 +1,7 @@
 """Cells of Xilinx' 7 series and UltraScale+: multiplier, block RAM, registers that are not merged.
 
-The modes follow Xilinx' UG479 (DSP48E1), UG579 (DSP48E2), UG473 and UG573 (memory). Both families
-share all of them, so the technology that is passed to `elaborate` decides the cells' names only.
+The modes follow Xilinx' UG479 (DSP48E1), UG579 (DSP48E2), UG473 and UG573 (memory). They are
+the same in both families, so the technology passed to `elaborate` only selects the cells' names.
 """
 
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value, signed
@@ -90,8 +90,7 @@ class BlockRam(interfaces.BlockRam):
         ]
         data = Cat(Cat(lane[:8] for lane in lanes), Const(0, 32))[:32]
         parity = Cat(Cat(lane[8:] for lane in lanes), Const(0, 4))[:4]
-        # Words of 36 bits are written through the data pins of both ports. Narrower ones are
-        # written through those of port B.
+        # Words of 36 bits use the data inputs of both ports, narrower ones only those of port B.
         whole = self.lanes == 4
         halves = [(data[:16], parity[:2]), (data[16:], parity[2:])]
         if not whole:
