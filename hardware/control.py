@@ -114,7 +114,7 @@ class Control(wiring.Component):
         commands = written["CONTROL"].replicate(2) & bus.write_data
         error = Signal(Shape.cast(Error))
         self._run(m, commands[0], commands[1], busy, done, error)
-        self._read(m, bus, busy, self._values(busy, done, error))
+        self._read(m, bus, busy, self._values(m, busy, done, error))
         return m
 
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
@@ -165,7 +165,7 @@ class Control(wiring.Component):
                 m.d.sync += [done.eq(0), error.eq(Error.NONE)]
                 m.next = "Idle"
 
-    def _values(self, busy: Signal, done: Signal, error: Signal) -> dict[str, Value]:
+    def _values(self, m: Module, busy: Signal, done: Signal, error: Signal) -> dict[str, Value]:
         """Return the value of every register that is not a counter."""
         values: dict[str, Value] = {
             "ID": Const(MAGIC, REGISTER_BITS),
@@ -177,7 +177,7 @@ class Control(wiring.Component):
         }
         for unit in Unit:
             state = self.states[unit]
-            values[f"{unit.name}_STATE"] = Cat(
+            bits = Cat(
                 state.working,
                 state.waiting,
                 state.waiting_to_signal,
@@ -185,6 +185,9 @@ class Control(wiring.Component):
                 Const(0, 2),
                 state.queued,
             )
+            # A cycle late, since units may lie at another end of the chip.
+            values[f"{unit.name}_STATE"] = Signal(len(bits), name=f"{unit.name.lower()}_state")
+            m.d.sync += values[f"{unit.name}_STATE"].eq(bits)
             values[f"{unit.name}_TOKENS"] = self.tokens[unit]
         return values
 

@@ -166,18 +166,24 @@ class CounterBank(wiring.Component):
         return m
 
     def _count_recent(self, m: Module, carry: Value) -> list[Signal]:
-        """Return the short counters: the low bits of all totals."""
+        """Return the short counters: the low bits of all totals.
+
+        They count a cycle late, since events come from all over the chip.
+        """
+        enable = Signal()
+        increments = Signal.like(self.increments, reset_less=True)
+        m.d.sync += [enable.eq(self.enable & ~self.clear), increments.eq(self.increments)]
         shorts = []
         for name, most in self.most.items():
             short = Signal((2 * len(self.totals) * most).bit_length(), name=f"recent_{name}")
-            counts = self.enable
+            counts = enable
             if name == "CYCLES_LOW":
                 increment = Const(1)
             elif name == "CYCLES_HIGH":
                 # The lower half may overflow when it is visited after the last cycle.
                 increment = counts = carry
             else:
-                increment = Value.cast(self.increments[name])
+                increment = Value.cast(increments[name])
             with m.If(self.clear):
                 m.d.sync += short.eq(0)
             with m.Elif(counts & (increment != 0)):

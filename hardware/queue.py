@@ -1,6 +1,6 @@
 """A queue between two streams."""
 
-from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal
+from amaranth.hdl import Cat, Module, Mux, Shape, ShapeLike, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -8,10 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .technology import Technology
 
 SHALLOW = 16
-"""Greatest depth of an iCE40 queue made of flip-flops.
-
-That chip has no distributed RAM. Its block RAMs are read with a clock, so deeper queues read ahead.
-"""
+"""Greatest depth of an iCE40 queue made of flip-flops; the chip has no distributed RAM."""
 
 
 class Queue(wiring.Component):
@@ -58,8 +55,7 @@ class Queue(wiring.Component):
         elif self.depth == 2:
             self._keep_in_registers(m)
         else:
-            ahead = platform is Technology.ICE40 and self.depth > SHALLOW
-            self._keep_in_memory(m, ahead)
+            self._keep_in_memory(m, platform is Technology.ICE40 and self.depth > SHALLOW)
         return m
 
     def _register_output(self, m: Module) -> None:
@@ -97,40 +93,67 @@ class Queue(wiring.Component):
         with m.If(~both):
             m.d.sync += second.eq(self.input.payload)
 
-    def _keep_in_memory(self, m: Module, ahead: bool) -> None:
-        """Keep the payloads in a memory that is read without a clock, or ahead with one."""
+    def _keep_in_memory(self, m: Module, in_blocks: bool) -> None:
+        """Keep the payloads in a memory, the oldest one in a register at the output too.
+
+        Block RAM is read with a clock, so its own register is the one at the output.
+        """
         width = Shape.cast(self.shape).width
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
-        if ahead:
-            write = storage.write_port()
-            read = storage.read_port(transparent_for=[write])
-            place = Signal.like(read.addr)
-        else:
-            write, read = storage.write_port(), storage.read_port(domain="comb")
-            place = read.addr
         # Whether there is a payload, and no room, are registers of their own beside the level.
         some, full = Signal(), Signal()
         enters, leaves = Signal(), Signal()
+        write = storage.write_port()
         m.d.comb += [
             enters.eq(self.input.valid & ~full),
             leaves.eq(self.output.ready & some),
-            write.en.eq(enters),
+            # The place for the next payload is free, so writing there needs no request.
+            write.en.eq(~full),
             write.data.eq(self.input.payload),
             self.input.ready.eq(~full),
-            self.output.payload.eq(read.data),
             self.output.valid.eq(some),
         ]
-        for address, moves in ((write.addr, enters), (place, leaves)):
-            following = Mux(address == self.depth - 1, 0, address + 1)
-            with m.If(moves):
-                m.d.sync += address.eq(following)
-            if ahead and address is place:
-                m.d.comb += read.addr.eq(Mux(moves, following, place))
-        with m.If(enters & ~leaves):
-            m.d.sync += [
-                self.level.eq(self.level + 1),
-                some.eq(1),
-                full.eq(self.level == self.depth - 1),
+        with m.If(enters):
+            m.d.sync += write.addr.eq(self._after(write.addr))
+        if in_blocks:
+            read = storage.read_port(transparent_for=[write])
+            oldest = Signal.like(read.addr)
+            m.d.comb += [
+                read.addr.eq(Mux(leaves, self._after(oldest), oldest)),
+                self.output.payload.eq(read.data),
             ]
-        with m.Elif(leaves & ~enters):
-            m.d.sync += [self.level.eq(self.level - 1), some.eq(self.level != 1), full.eq(0)]
+            m.d.sync += oldest.eq(read.addr)
+        else:
+            read = storage.read_port(domain="comb")
+            second = Signal.like(read.addr, init=1 % self.depth)
+            first = Signal(width, reset_less=True)
+            m.d.comb += [read.addr.eq(second), self.output.payload.eq(first)]
+            with m.If(leaves):
+                m.d.sync += second.eq(self._after(second))
+            with m.If(leaves | ~some):
+                m.d.sync += first.eq(Mux(self.level > 1, read.data, self.input.payload))
+        with m.If(enters ^ leaves):
+            m.d.sync += [
+                self.level.eq(_counted(self.level, leaves)),
+                some.eq(enters | (self.level != 1)),
+                full.eq(enters & (self.level == self.depth - 1)),
+            ]
+
+    def _after(self, address: Value) -> Value:
+        following = _counted(address)
+        if self.depth & (self.depth - 1):
+            return Mux(address == self.depth - 1, 0, following)
+        return following
+
+
+def _counted(count: Value, down: Value | None = None) -> Value:
+    """Return the next count, or the one before if `down`, by tables: `down` may arrive late.
+
+    For a few bits they are smaller than a carry chain, and a signal passes one of them only.
+    """
+    toggles = [Value.cast(1)]
+    for bit in range(1, len(count)):
+        toggles.append(count[:bit].all())
+        if down is not None:
+            toggles[bit] = Mux(down, ~count[:bit].any(), toggles[bit])
+    return count ^ Cat(toggles)

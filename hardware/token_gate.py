@@ -101,19 +101,21 @@ class TokenGate(wiring.Component):
 
         # An instruction is `startable` in the cycle after its tokens are available: nothing but
         # its start takes them away. It leaves the queue in the cycle after its start, so that a
-        # start moves only a few registers.
+        # start moves only a few registers. The unit has a register of its own for it: gate and unit
+        # may lie far apart, and each decides about the start from what is near.
         head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
         present = Signal()
         leaves = Signal()
+        allowed = present & ~missing.any() & begun.input.ready & ~self.started
         m.d.sync += [
             leaves.eq(self.started),
-            startable.eq(present & ~missing.any() & begun.input.ready & ~self.started),
+            startable.eq(allowed),
+            self.commands.valid.eq(allowed & ~head.is_sync),
         ]
         m.d.comb += [
             present.eq(queue.output.valid & ~leaves),
             missing.eq(head.wait & ~self.available),
             self.commands.payload.eq(head.command),
-            self.commands.valid.eq(startable & ~head.is_sync),
             self.started.eq(startable & (head.is_sync | self.commands.ready)),
             queue.output.ready.eq(leaves),
             self.consume.eq(Mux(self.started, head.wait, 0)),

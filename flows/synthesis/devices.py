@@ -242,8 +242,8 @@ _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
 
 
 def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz: float) -> Device:
-    # The static placer is the only one that ends in reasonable time on the largest chip.
-    placer = "static" if size == "85" else "heap"
+    # The static placer gives a quarter more clock than `heap`, and ends on the largest chip too.
+    # Where wires are short, router2 ends in an endless rise of conflicts, and router1 does not.
     return Device(
         name=name,
         family=_ECP5,
@@ -254,7 +254,7 @@ def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz
         arguments=(
             *(f"--{size}k", "--package", "CABGA381", "--speed", "6"),
             *("--lpf", "pins.lpf", "--lpf-allow-unconstrained"),
-            *("--router", "router2", "--placer", placer),
+            *("--placer", "static", "--router", "router1"),
         ),
         files=(("pins.lpf", _ECP5_PINS),),
     )

@@ -190,7 +190,7 @@ class LongMultiplier(wiring.Component):
         m.submodules.low = low = BlockMultiplier(False, self.right_signed)
         right = self.right.as_signed() if self.right_signed else self.right
         m.d.comb += [low.left.eq(self.left[:MULTIPLIER_BITS]), low.right.eq(right)]
-        # The highest bits select a multiple of the right operand: 0 to 3, or 0, 1, -2, -1 if signed.
+        # The highest bits select a multiple of the right operand: 0 to 3, or 0, 1, -2, -1 (signed).
         top = Signal(len(self.left) - MULTIPLIER_BITS, reset_less=True)
         operand = Signal(right.shape(), reset_less=True)
         shape = signed(len(self.right) + 3)

@@ -212,8 +212,8 @@ def test_counters_are_exact_in_every_cycle():
             if ctx.get(bank.answers):
                 # A total that is asked for with a clear may be an old one.
                 follows = asked == "CYCLES_HIGH" and totals["CYCLES_LOW"] < 2 * len(names) + 5
-                if asked and not follows and not set(range(cycle - 5, cycle)) & {10, 11, 3000}:
-                    assert ctx.get(bank.total) == history[cycle - 4][asked], (cycle, asked)
+                if asked and not follows and not set(range(cycle - 6, cycle)) & {10, 11, 3000}:
+                    assert ctx.get(bank.total) == history[cycle - 5][asked], (cycle, asked)
                 asked = ""
                 answered += 1
             cycles = (totals["CYCLES_HIGH"] << bits) + totals["CYCLES_LOW"] + 1
