@@ -1,8 +1,8 @@
-"""The demand of a network before any schedule is chosen: less than that of every compiled program.
+"""A lower bound on the demand of a network, for every program that may be compiled for it.
 
-A program depends on which nodes run as one kernel, and the search decides that by time. Here every
-node is fused that may be. The work of each unit is then the least of all groupings: a fused value
-is neither stored nor loaded, and the parts of it that no reader needs are not computed.
+The search decides by time which nodes are fused into one kernel. Here, every node that may be fused
+is. This grouping has the least work for each unit: a fused value is neither stored nor loaded, and
+its unused parts are not computed.
 """
 
 import math
@@ -24,7 +24,7 @@ from .transpose_on_host import transpose_on_host
 
 
 class _FusesAll(CandidateTimer):
-    """A timer that searches for nothing and finds every fused kernel as fast as its parts."""
+    """A timer that searches no schedules and rates every fused kernel as fast as its parts."""
 
     def __init__(self, configuration: Configuration) -> None:
         super().__init__({}, 0, configuration, lambda program, _: len(program))
@@ -46,7 +46,7 @@ def network_demands(
     placement: Placement = DEFAULT_PLACEMENT,
     costs: Costs = DEFAULT_COSTS,
 ) -> tuple[Demand, ...]:
-    """The least work of each segment of a network, for every program that the compiler may choose.
+    """Return the least work of each segment, for every program that the compiler may choose.
 
     Segments are separate programs that run one after the other. The arguments are those of
     `compile_graph`.
@@ -54,7 +54,7 @@ def network_demands(
     Raises
     ------
     CompileError
-        When the placement is not possible.
+        If the placement is impossible.
     """
     if not placement.leaves_all:
         graph = transpose_on_host(graph, configuration)
@@ -76,7 +76,7 @@ def _segment_demand(
     )  # fmt: skip
     demands = [chained([demand_of(k, configuration) for k, _ in group.work]) for group in groups]
     whole = chained(demands)
-    # Without fusion another group may come first, so the least of those that can counts.
+    # Without fusion, another group may come first: take the least of those that can.
     firsts = [
         demand
         for group, demand in zip(groups, demands, strict=True)

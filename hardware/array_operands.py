@@ -44,7 +44,7 @@ class TapRows:
     lanes_in, taps : int
         Rows of the array, and those used in a depthwise step.
     spread : bool
-        Whether pairs of lanes share multipliers; otherwise tap `t` lies in row `t`.
+        Whether pairs of lanes share multipliers; if not, tap `t` lies in row `t`.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class ArrayOperands(wiring.Component):
     """Registers with the operands of every row and output lane.
 
     An operand is an element of the vector of the cycle before. In a depthwise step it is a channel
-    of that vector or of an earlier one. Vectors that are not `valid` leave no trace.
+    of that vector or of an earlier one. Vectors that are not `valid` are ignored.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 On the platform `Technology.SIMULATION` the clock of an idle part stops. Verilator schedules logic
 by clock domain, so it does not evaluate that part at all. On other platforms the clock keeps
-running. Both behave alike if a part that is not `awake` changes no state that matters.
+running. Both behave alike if a part that is not `awake` changes no observable state.
 """
 
 from collections.abc import Mapping
@@ -41,9 +41,8 @@ class ClockGating:
     clear : Value
         Resets every part; must come from a register.
     clears : Value
-        `clear` is set in the next cycle. On chips each group of parts has its own register that
-        resets it. It is set in the same cycle as `clear`, and in the cycle after a reset of the
-        whole.
+        Announces `clear` one cycle ahead. On chips, each group of parts has its own reset register.
+        It is set together with `clear`, and in the cycle after a reset of the machine.
     """
 
     def __init__(self, m: Module, platform, clear: Value, clears: Value):
@@ -51,8 +50,8 @@ class ClockGating:
         self.platform = platform
         self.stops_clocks = platform is Technology.SIMULATION
         if self.stops_clocks:
-            # Amaranth's simulator moves a stopped clock after the registers of the running one. As
-            # any other signal between them, the reset is therefore not the register itself.
+            # Amaranth's simulator updates stoppable clocks after the registers of `sync`. So the
+            # parts' reset, like all their inputs, is a signal that follows the register.
             self.clear = Signal(name="clears_parts")
             m.d.comb += self.clear.eq(clear)
             m.domains += ClockDomain(FALLING, clk_edge="neg", reset_less=True)
@@ -68,8 +67,8 @@ class ClockGating:
         parts : Mapping[str, wiring.Component]
             The submodules by name, in the domain `sync`.
         awake : Value
-            A part has work, or receives work in this cycle. Must come from registers, because it is
-            sampled in the middle of the cycle. None for parts that never stop.
+            Set while a part has work, or receives work in this cycle. It must come from registers,
+            because it is sampled in the middle of the cycle. None for parts that never stop.
         """
         m = self.m
         if not self.stops_clocks:
@@ -102,7 +101,7 @@ class ClockGating:
 
 
 class Copy(wiring.Component):
-    """A register without reset that no tool merges with others of the same value.
+    """A register without reset; on the ECP5, no tool merges it with equal ones.
 
     Members
     -------

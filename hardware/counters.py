@@ -15,11 +15,11 @@ from .selection import choose
 COUNTER_BITS = 32
 
 GROUP_BITS = 3
-"""Short counters are chosen in two steps, first in groups of 2**GROUP_BITS."""
+"""Short counters are selected in two steps, first within groups of 2**GROUP_BITS."""
 
 
 def counters_of(configuration: Configuration, unit: Unit) -> tuple[str, ...]:
-    """Counters that exist and can differ from zero, in the order of the contract."""
+    """Return the counters of a unit that can count, in the order of their registers."""
     transfers = unit in (Unit.LOAD, Unit.STORE)
     return tuple(
         name

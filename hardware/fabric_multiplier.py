@@ -52,7 +52,7 @@ class FabricMultiplier(wiring.Component):
         return m
 
     def _rows(self, m: Module) -> list["_Row"]:
-        """Return registers with the sums of two rows each; the last row may be alone.
+        """Return registers with the sums of pairs of rows; the last row may have no partner.
 
         A row is the left operand where a bit of the right one is set, else 0. The top bit of a
         signed operand counts negative.
@@ -92,7 +92,7 @@ class FabricMultiplier(wiring.Component):
         return _Row(row.place, value, counts)
 
     def _added(self, m: Module, rows: list["_Row"]) -> list["_Row"]:
-        """Add neighbours; the highest row may have none."""
+        """Add neighbouring rows; the highest one may have no neighbour."""
         pairs = zip(rows[::2], rows[1::2], strict=False)
         return [self._add(m, low, high) for low, high in pairs] + rows[len(rows) & ~1 :]
 

@@ -1,4 +1,4 @@
-"""Registers that hold the same bits, for signals that reach much of the chip."""
+"""Copied registers, for signals with a high fan-out."""
 
 from amaranth.hdl import Cat, Module, Signal, Value
 
@@ -10,14 +10,14 @@ COPIES = {
     Technology.XILINX7: xilinx.Copies,
     Technology.ULTRASCALE: xilinx.Copies,
 }
-"""Cells that synthesis tools do not merge."""
+"""Register cells, which synthesis tools do not merge."""
 
 
 def copied(m: Module, platform, value: Value, count: int, name: str) -> list[Value]:
-    """Return `count` times the bits of `value` of the cycle before.
+    """Return `count` copies of `value`, one cycle later.
 
-    Where the technology has cells for it, each copy has registers of its own, so it lies next to
-    what reads it. Elsewhere one register serves all. The registers have no reset.
+    If the technology has cells for it, each copy has its own registers, which can be placed near
+    their loads. Otherwise all copies are one register. The registers have no reset.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The machine's only multiplier outside the array: two operands of at most 18 bits, pipelined.
 
-The description is portable; for synthesis tools that find multiplier blocks by themselves, its
-registers are where these blocks have them. Technologies with a cell for it are told apart here.
+The portable description has its registers where multiplier blocks have them, so synthesis tools can
+infer a block. For some technologies, the block is instantiated.
 """
 
 from amaranth.hdl import Module, Shape, ShapeLike, Signal
@@ -27,7 +27,7 @@ class Multiplier(wiring.Component):
     left_shape, right_shape : ShapeLike
         Widths and signedness of the operands.
     in_fabric : bool
-        Build it from logic and save the multiplier block. It suits narrow operands.
+        Build it from logic instead of a multiplier block; for narrow operands.
 
     Members
     -------
@@ -122,7 +122,7 @@ class Multiplier(wiring.Component):
         ]
 
     def _by_width(self) -> tuple[Signal, Signal]:
-        """Return the operands, the wider one first; a sign takes an unsigned one a bit more."""
+        """Return the operands, the wider one first. An unsigned one needs a bit for the sign."""
         operands = sorted((self.left, self.right), key=_signed_bits)
         return operands[1], operands[0]
 

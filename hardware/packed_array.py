@@ -31,7 +31,7 @@ from .technology import Technology
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """How a technology's multiplier holds two products.
+    """The layout of two products in a technology's multiplier.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ PACKINGS = {
 }
 
 OFFSET_BITS = ELEMENT_BITS - 1
-"""The lower weight is not negative because 2 to this power is added."""
+"""The packed operand holds the lower weight plus 2**OFFSET_BITS, which is never negative."""
 
 OPERAND_TIME = 1
 """Cycle in which the operands are in their registers; the vector is there in cycle 0."""
@@ -72,7 +72,7 @@ class PackedArray(wiring.Component):
 
     The sums are in their registers six cycles after the vector arrived, and one more for each level
     of the adder trees: operands, the multiplier's three registers, the sums joined in two steps.
-    Registers run on when there is no vector.
+    Registers keep running when there is no vector.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def _tree(m: Module, terms: Sequence[tuple[int, Value]], end: int, name: str) ->
     terms : Sequence[tuple[int, Value]]
         The cycle in which each term is there, and the term.
     end : int
-        The cycle in which the sum shall be there.
+        The cycle in which the sum is due.
     """
     ready: list[Value] = []
     for time in range(min(time for time, _ in terms), end):

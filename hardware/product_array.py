@@ -1,4 +1,4 @@
-"""The array on chips whose multipliers take two operands of int8: one of them for each product.
+"""The array on chips with narrow multipliers: one int8 multiplier for each product.
 
 The current weights lie in the multipliers' operand registers.
 """
@@ -13,17 +13,17 @@ from .delay import delayed
 from .technology import Technology
 
 SPARE_CYCLES = GEMM_ARRAY_CYCLES - MULTIPLIER_CYCLES - 1
-"""Cycles of the array's latency that operands, products and sums do not need."""
+"""Extra cycles of delay, so that the latency is that of all arrays."""
 
 HELD_PAIRS = {Technology.GOWIN: gowin.HeldPair, Technology.ICE40: ice40.HeldPair}
-"""Multipliers of a technology, for the products of two output lanes in one row."""
+"""Multiplier pairs by technology; a pair serves two output lanes in one row."""
 
 
 class ProductArray(wiring.Component):
     """The array of `MacArray`, with the same ports and the same latency.
 
-    Registers run on when there is no vector. `for_depthwise` has no effect: a tap's weights lie in
-    the row that the program names.
+    Registers keep running when there is no vector. `for_depthwise` has no effect: a tap's weights
+    lie in the row that the program names.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from .technology import Technology
 
 SHALLOW = 16
-"""Most payloads of a queue that an iCE40 keeps in flip-flops; its only memories are blocks."""
+"""Greatest depth of an iCE40 queue made of flip-flops; the chip has no distributed RAM."""
 
 
 class Queue(wiring.Component):
@@ -24,7 +24,7 @@ class Queue(wiring.Component):
     shape : ShapeLike
         Shape of a payload.
     depth : int
-        Most payloads inside.
+        Greatest number of payloads inside.
     buffered : bool
         Whether the output is a register after the memory, for wide payloads.
 

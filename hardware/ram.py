@@ -1,10 +1,8 @@
 """The machine's only description of memory: a dual-port RAM with one read and one write port.
 
-FPGA block RAMs have this form, output register included. Technologies whose blocks are taken as
-they are, without the logic that synthesis tools add for collisions, are told apart here.
+FPGA block RAMs have this form, including the output register. For some technologies, the blocks are
+instantiated, which avoids the logic that synthesis tools add for collisions.
 """
-
-from types import ModuleType
 
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
@@ -12,25 +10,25 @@ from amaranth.lib.wiring import In, Out
 
 from ..errors import HardwareError
 from .cells import ecp5, gowin, ice40, xilinx
+from .cells.interfaces import BlockRam
 from .technology import Technology
 
-BLOCKS = {
-    Technology.ECP5: ecp5,
-    Technology.GOWIN: gowin,
-    Technology.ICE40: ice40,
-    Technology.XILINX7: xilinx,
-    Technology.ULTRASCALE: xilinx,
+BLOCKS: dict[Technology, type[BlockRam]] = {
+    Technology.ECP5: ecp5.BlockRam,
+    Technology.GOWIN: gowin.BlockRam,
+    Technology.ICE40: ice40.BlockRam,
+    Technology.XILINX7: xilinx.BlockRam,
+    Technology.ULTRASCALE: xilinx.BlockRam,
 }
-"""Block RAMs by technology: `BLOCK_WIDTHS`, `BLOCK_LANE_BITS` and `BlockRam` of these modules."""
 
 SHALLOW = 16
-"""Words that a RAM made of logic cells holds without further logic.
+"""Greatest depth of a RAM made of logic cells without extra logic.
 
-The iCE40 has none, and on a Gowin nextpnr gives a whole tile of eight tables to 64 bits.
+The iCE40 has no such RAM, and on a Gowin 64 bits take a whole tile of eight tables.
 """
 
 LOGIC_RAMS = {Technology.ECP5, Technology.XILINX7, Technology.ULTRASCALE}
-"""Technologies that use such RAMs."""
+"""Technologies that use RAMs made of logic cells."""
 
 
 class Ram(wiring.Component):
@@ -40,8 +38,8 @@ class Ram(wiring.Component):
     read arrive. A word that is read in the cycle in which it is written is undefined: no program
     may do that.
 
-    A simulator spends time on every write-enable bit in every cycle. For simulation, a masked write
-    is therefore one write of the whole word.
+    For simulation, a masked write is one write of the whole word, because a simulator spends time
+    on every write-enable bit in every cycle.
 
     Parameters
     ----------
@@ -91,7 +89,7 @@ class Ram(wiring.Component):
         m = Module()
         if platform in LOGIC_RAMS and self.depth <= SHALLOW:
             self._describe_shallow(m)
-        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].BLOCK_WIDTHS):
+        elif platform in BLOCKS and self.depth <= max(BLOCKS[platform].WIDTHS):
             self._instantiate(m, BLOCKS[platform])
         else:
             self._describe(m, platform)
@@ -129,7 +127,7 @@ class Ram(wiring.Component):
         return self.write_enable & self.write.replicate(len(self.write_enable))
 
     def _describe_shallow(self, m: Module) -> None:
-        """Read without a clock, as logic cells do, into two registers."""
+        """Describe an asynchronous read, as logic cells have, followed by two registers."""
         m.submodules.ram = ram = memory.Memory(
             shape=self.width, depth=self.depth, init=[], attrs={"ram_style": "distributed"}
         )
@@ -148,11 +146,11 @@ class Ram(wiring.Component):
             write.data.eq(self.write_data),
         ]
 
-    def _instantiate(self, m: Module, cells: ModuleType) -> None:
+    def _instantiate(self, m: Module, block_type: type[BlockRam]) -> None:
         """Fill the lanes of blocks that are at least as deep as the RAM, granule by granule."""
-        depth = min(depth for depth in cells.BLOCK_WIDTHS if depth >= self.depth)
+        depth = min(depth for depth in block_type.WIDTHS if depth >= self.depth)
         lanes: list[tuple[Value, Value, Value]] = []
-        lane_bits = min(cells.BLOCK_WIDTHS[depth], cells.BLOCK_LANE_BITS)
+        lane_bits = min(block_type.WIDTHS[depth], block_type.LANE_BITS)
         for granule, enable in enumerate(self.write_enable):
             low = granule * self.granularity
             high = low + self.granularity
@@ -161,7 +159,7 @@ class Ram(wiring.Component):
                 lanes.append((enable, self.write_data[bits], self.read_data[bits]))
         index = 0
         while lanes:
-            block = cells.BlockRam(depth)
+            block = block_type(depth)
             m.submodules[f"block_{index}"] = block
             held, lanes = lanes[: block.lanes], lanes[block.lanes :]
             index += 1

@@ -20,7 +20,7 @@ class ReadArbiter(wiring.Component):
     """Forward read requests, FETCH first, and return beats to the client that asked.
 
     A request is at `memory` one cycle after it was accepted; one request per cycle while `arready`
-    is high. Whether a request is accepted does not depend on `arready` in that cycle. Beats pass
+    is high. The ready signals of requests do not depend on `arready` in that cycle. Beats pass
     without delay. LOAD may have `outstanding_bursts` requests in flight, FETCH `FETCH_BURSTS`.
 
     Members

@@ -36,8 +36,8 @@ POINT = EXPONENT_BIAS + EXACT_BITS - 2 - (2 * EXACT_BITS - WINDOW_BITS)
 """Place of the half in the window for a scale's exponent of 0 and a normal magnitude."""
 
 PLACE_OFFSET = (1 << 8) - 1 - POINT
-"""What the inverse of the exponent and the zeros of the magnitude exceed that place by. It is a
-multiple of `1 << SHIFT_BITS`, so that their sum has the place in its lowest bits."""
+"""The inverse exponent plus the zeros of the magnitude exceed the place by this number. It is a
+multiple of `1 << SHIFT_BITS`, so the lowest bits of the sum are the place."""
 
 BLOCK_BITS = 17
 """The significands are multiplied by blocks of this width, and one more bit."""

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Technology(Enum):
-    """Where a block will run. A platform of None is the portable description."""
+    """A target of a block. A platform of None selects the portable description."""
 
     SIMULATION = "simulation"
     """Same behaviour as the portable description; simulates faster."""

@@ -61,9 +61,9 @@ FOLDERS = (
     (Path(contextlib.__file__).parent, "python/"),
     (Path(__file__).parents[1], ""),
 )
-"""Folders of sources, and what their paths begin with in source attributes.
+"""Folders of sources, and the prefixes of their paths in source attributes.
 
-The last one may hold the others, since a clone has its environment inside.
+The last folder may contain the others, because a clone contains its environment.
 """
 
 ESCAPED = re.compile(r"\\(\S+) (\w?)")

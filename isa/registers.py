@@ -46,13 +46,13 @@ UNIT_COUNTERS = (
 """Performance counters per unit; `wait0..2` count cycles waiting for the peers in their order."""
 
 BASIC_COUNTERS = ("busy",)
-"""Those of them that a machine with `counters` = basic has."""
+"""Performance counters per unit with `counters` = basic."""
 
 TRANSFER_COUNTERS = ("memory", "bytes")
 """Counters of LOAD and STORE only; in other units they are always zero."""
 
 RUN_COUNTERS = ("FETCHED", "CYCLES_LOW", "CYCLES_HIGH")
-"""Registers that count and belong to no unit."""
+"""Performance counters of the whole run."""
 
 _CONTROL = (
     ("ID", False, f"`0x{MAGIC:08X}`"),
@@ -100,7 +100,7 @@ def _register_map() -> tuple[Register, ...]:
 
 
 def unit_counters(counters: str) -> tuple[str, ...]:
-    """Performance counters per unit that exist, in the order of the contract.
+    """Return the performance counters that each unit has, in the order of their registers.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def unit_counters(counters: str) -> tuple[str, ...]:
 
 
 def counter_registers(counters: str) -> tuple[str, ...]:
-    """Registers of all performance counters that exist.
+    """Return the registers of all performance counters of a machine.
 
     Parameters
     ----------

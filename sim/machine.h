@@ -1,4 +1,4 @@
-// What all instructions work with: the memories, nests of loops, and how far a nest reaches.
+// Shared parts of all instructions: the memories, nests of loops, and the reach of a nest.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// What a program does to the memories, in program order: `isa/semantics.py` compiled.
+// The effects of a program on the memories, in program order: `isa/semantics.py` compiled.
 //
 // Each instruction's extreme addresses are checked before the first one runs, so that nothing is
 // read or written outside the arrays whatever the program. Sums wrap, hence unsigned arithmetic.

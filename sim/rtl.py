@@ -93,7 +93,7 @@ def build_core(
 
 
 def harness_constants(configuration: Configuration) -> dict[str, int]:
-    """What the harness must know about a core, for `build_library`."""
+    """Return the constants of a core that the harness needs, for `build_library`."""
     return {
         "BUS_BYTES": configuration.bus_bytes,
         "BURST_BYTES": configuration.burst_bytes,

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from ..sweep.outcome import Progress
 
 TEXTS = {"bound": "bounding", "sim": "compiling", "rtl": "simulating"}
-"""What each rung does."""
+"""A verb for each rung."""
 
 
 @contextlib.contextmanager
 def sweep_progress() -> Iterator[Callable[["Progress"], None]]:
-    """Show a progress bar; nothing if stderr is not a terminal."""
+    """Show a progress bar if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

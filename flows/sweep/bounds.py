@@ -1,4 +1,4 @@
-"""The certified lower bound of a network's cycles with a certain main memory, before compiling."""
+"""The certified lower bound of a network's cycles, known before the network is compiled."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ class Bound:
     Parameters
     ----------
     unit
-        The unit that takes them, one of `lower_bound.UNITS`; empty without any work.
+        The unit that is busy for longest, one of `lower_bound.UNITS`; empty if there is no work.
     """
 
     cycles: int
@@ -28,14 +28,14 @@ class Bound:
 def lower_bounds(
     graph: Graph, configuration: Configuration, memories: Iterable[MemoryModel]
 ) -> list[Bound]:
-    """Least cycles of the network for every program that the compiler may choose, by memory.
+    """Return, for each memory, the least cycles of any program that the compiler may choose.
 
-    The unit is the one that takes most cycles where the network has several programs.
+    If the network has several programs, the unit is the one that takes most cycles in their sum.
 
     Raises
     ------
     CompileError
-        When the network has a layer that no program computes.
+        If no program can compute a layer of the network.
     """
     demands = network_demands(graph, configuration)
     found = []
@@ -50,11 +50,11 @@ def lower_bounds(
 
 
 def segment_bound(demand: Demand, configuration: Configuration, memory: MemoryModel) -> Bound:
-    """Least cycles of one program.
+    """Return the least cycles of one program.
 
     Before LOAD moves its first byte, FETCH has waited for the first instructions and LOAD for main
-    memory. The run ends with the response to the last beat of STORE. In between, a unit that moves
-    data needs the beats, as often as main memory gives them.
+    memory. The run ends with the response to the last beat of STORE. In between, LOAD and STORE
+    need at least as many cycles as main memory takes for their beats.
     """
     if not any(demand.busy):
         return Bound(0, "")
@@ -70,6 +70,6 @@ def segment_bound(demand: Demand, configuration: Configuration, memory: MemoryMo
 
 
 def _transfer_cycles(size: int, configuration: Configuration, memory: MemoryModel) -> int:
-    """Least cycles between the first and the last beat of a transfer, both included."""
+    """Return the least cycles from the first beat of a transfer to the last, both included."""
     beats = -(-size // configuration.bus_bytes)
     return max(0, (beats - 1) * memory.cycles // memory.beats + 1 - memory.cycles) if beats else 0

@@ -1,4 +1,4 @@
-"""The names that a sweep can vary, and the texts that give their values.
+"""The names that a sweep can vary, and the syntax of their values.
 
 A dimension is a parameter of `Configuration`, a property of main memory, or `lanes`, which sets
 `lanes_in` and `lanes_out` together.
@@ -33,7 +33,7 @@ NAMES = (LANES, *PARAMETERS, *MEMORY)
 
 _RANGE = re.compile(r"(\w+)\.\.(\w+)")
 _PAIRS = {LANES: "x", "bandwidth": "/"}
-"""Sign between the two numbers of a pair."""
+"""The separator between the two numbers of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Dimension:
     name
         One of `NAMES`.
     values
-        In the order in which they were given, each once.
+        Without duplicates, in the order given.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Dimension:
 
     @property
     def in_memory(self) -> bool:
-        """Whether it is a property of main memory, on which no program depends."""
+        """Whether it is a property of main memory. Programs do not depend on these."""
         return self.name in MEMORY
 
 
@@ -65,9 +65,9 @@ def read_dimension(name: str, values: object, source: str) -> Dimension:
     name
         The name to vary.
     values
-        Text such as `8x8,8x16` or `1024..8192`, an integer, or a list of both.
+        A text such as `8x8,8x16` or `1024..8192`, an integer, or a list of texts and integers.
     source
-        How a message calls the place where it stands, for example "`--vary lanes=8x8`".
+        The place to name in messages, for example "`--vary lanes=8x8`".
 
     Raises
     ------
@@ -88,17 +88,17 @@ def read_dimension(name: str, values: object, source: str) -> Dimension:
 
 
 def text_of(name: str, value: Value) -> str:
-    """A value as text that `read_dimension` reads."""
+    """Return a value as text, in the syntax of `read_dimension`."""
     return _PAIRS[name].join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def as_parameters(name: str, value: Value) -> dict[str, Any]:
-    """The parameters of a configuration that a value sets."""
+    """Return the parameters of a configuration that a value sets."""
     return {"lanes_in": value[0], "lanes_out": value[1]} if name == LANES else {name: value}
 
 
 def memory_with(memory: MemoryModel, chosen: Mapping[str, Value]) -> MemoryModel:
-    """A memory with some of the properties of `MEMORY` changed.
+    """Return a memory with some of the properties of `MEMORY` changed.
 
     Raises
     ------
@@ -115,7 +115,7 @@ def memory_with(memory: MemoryModel, chosen: Mapping[str, Value]) -> MemoryModel
 
 
 def _values(name: str, text: str, source: str) -> list[Value]:
-    """The values of one part of a list."""
+    """Return the values of one part of a list."""
     if name in _PAIRS:
         return [_pair(name, text, source)]
     if name in PARAMETERS and PARAMETERS[name].choices:
@@ -133,7 +133,7 @@ def _values(name: str, text: str, source: str) -> list[Value]:
 
 
 def _steps(name: str) -> Callable[[int, int], list[int]]:
-    """Doublings, or single steps for parameters of the machine that are not powers of two."""
+    """Return a function that lists a range: powers of two where legal values are, else all."""
     about = PARAMETERS.get(name)
     if about is not None and not about.power_of_two:
         return lambda low, high: list(range(low, high + 1))
@@ -168,7 +168,7 @@ def _pair(name: str, text: str, source: str) -> tuple[int, int]:
 
 
 def _check(name: str, value: Value, source: str) -> None:
-    """Refuse a value that no machine or memory has, whatever the others are."""
+    """Reject a value that is illegal regardless of all other values."""
     if name in MEMORY:
         try:
             memory_with(MemoryModel(), {name: value})

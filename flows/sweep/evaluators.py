@@ -1,9 +1,9 @@
-"""The rungs of a sweep: each gives records of one machine with each of some memories.
+"""The rungs of a sweep: each evaluates one machine with several memories.
 
-`bound` is the certified lower bound and takes milliseconds; `sim` compiles the network with
-schedules that exact times choose, and times the program with each memory; `rtl` runs it on the
-simulated hardware; `resources` counts what the machine takes of a chip. All of them give the same
-numbers in every process.
+`bound` computes the certified lower bound, in milliseconds. `sim` compiles the network, with
+schedules chosen by exact times, and times the program with each memory. `rtl` runs the program on
+the simulated hardware. `resources` counts the multipliers and memories that the machine takes. All
+of them give the same numbers in every process.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ SOURCES = {
     RTL: ("hardware", "sim"),
     RESOURCES: ("flows/sweep/resources.py", "hardware"),
 }
-"""Code that the results of a rung follow from, besides the compiler's for all but the last."""
+"""Code that determines the results of a rung. The compiler counts too, except for `resources`."""
 
 
 @cache
 def version_of(evaluator: str) -> str:
-    """A hash of the source of an evaluator."""
+    """Return a hash of the source of an evaluator."""
     paths = [
         path
         for source in SOURCES[evaluator]
@@ -46,7 +46,7 @@ def version_of(evaluator: str) -> str:
 
 
 def graph_digest(graph: "Graph") -> str:
-    """A hash of a network: its operators, types and constants."""
+    """Return a hash of a network: its operators, types and constants."""
     from ...compiler.graph import print_graph
 
     return digest_of(print_graph(graph))
@@ -55,7 +55,7 @@ def graph_digest(graph: "Graph") -> str:
 def bound(
     graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
 ) -> list[Record]:
-    """The least cycles that any program of the network takes, and the busiest unit, by memory."""
+    """Return the lower bound and the busiest unit for each memory."""
     from .bounds import lower_bounds
 
     def evaluate() -> list[Record]:
@@ -68,10 +68,10 @@ def bound(
 def sim(
     graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
 ) -> list[Record]:
-    """The exact cycles of the program that `tilewright compile` makes, by memory.
+    """Return, for each memory, the exact cycles of the program that `tilewright compile` makes.
 
-    A program does not depend on the memory, so it is compiled once. It is not kept in the cache:
-    the record holds what a sweep asks for, and a thousand programs would fill the disk.
+    A program does not depend on the memory, so it is compiled once. It does not go to the cache,
+    because a thousand programs would fill the disk; the record has all that a sweep needs.
     """
     from ..execution.compile_graph import compile_graph
     from ..execution.retiming import Setting, retime
@@ -89,7 +89,7 @@ def sim(
 def rtl(
     graph: "Graph", configuration: Configuration, memories: Sequence[MemoryModel]
 ) -> list[Record]:
-    """The cycles of the same program on the RTL, by memory; the first time builds a simulator."""
+    """Return the cycles of the same program on the RTL for each memory; may build a simulator."""
     from ...runtime.devices import open_device
     from ...runtime.session import Session
     from ..execution.compile_graph import compile_graph
@@ -109,14 +109,14 @@ def rtl(
 
 
 def resources(configuration: Configuration) -> Record:
-    """What a machine takes of a chip, by arithmetic."""
+    """Return the multipliers and memories of a machine, by arithmetic."""
     from .resources import resources_of
 
     return Record(resources_of(configuration))
 
 
 def _kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Record]:
-    """The records, or as many failures with the text of the error."""
+    """Return the records, or `count` failures with the text of the error."""
     try:
         return evaluate()
     except ToolError as problem:

@@ -1,4 +1,4 @@
-"""Where the work of a sweep runs: in this process, on a local Dask cluster, or on one elsewhere.
+"""Executors of a sweep's work: this process, a local Dask cluster, or a remote one.
 
 A batch of jobs is one task. The results of a job do not depend on where it runs.
 """
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from ...compiler.graph import Graph
 
 RETRIES = 2
-"""How often a batch is started again after its worker died."""
+"""Number of times that a batch is restarted after its worker died."""
 
 PATIENCE_S = 10.0
-"""Seconds of work that are quicker done than a local cluster started."""
-
+"""Seconds of work in this process before a local cluster starts; starting one takes as long."""
 
 RUNGS = {
     evaluators.BOUND: evaluators.bound,
@@ -57,28 +56,28 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The records of every job of a batch, and the seconds that they took."""
+    """The records of all jobs of a batch, and the seconds that the batch took."""
 
     records: list[list[Record]]
     seconds: float
 
 
 class Executor(Protocol):
-    """What runs batches of jobs."""
+    """A runner of batches of jobs."""
 
     workers: int
-    """Batches that run at the same time; 0 for one job after the other, without batches."""
+    """Number of batches that run at the same time; 0 if jobs run one by one in this process."""
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Start a batch; returns a handle."""
         ...
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done, and return all that are."""
+        """Wait until at least one batch is done, and return all finished ones."""
         ...
 
     def close(self) -> None:
-        """Stop the workers; batches that run are dropped."""
+        """Stop the workers, and drop the batches that still run."""
         ...
 
 
@@ -98,7 +97,7 @@ def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
 
 @contextmanager
 def _ignored_interrupts() -> Iterator[None]:
-    """Ignore Ctrl-C, in this process and in those that it starts meanwhile."""
+    """Ignore Ctrl-C in this process and in processes that it starts inside the context."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -110,14 +109,14 @@ def _ignored_interrupts() -> Iterator[None]:
 
 
 class InProcess:
-    """Run each batch when it is waited for, in this process."""
+    """Run batches in this process, each one when its result is awaited."""
 
     def __init__(self, graphs: Sequence["Graph"]) -> None:
         self.graphs = graphs
         self.workers = 0
 
     def submit(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
-        """The batch itself."""
+        """Return the batch itself as its handle."""
         return tuple(jobs)
 
     def wait(self, handles: Iterable[tuple[Job, ...]]) -> list[tuple[tuple[Job, ...], Done]]:
@@ -126,11 +125,11 @@ class InProcess:
         return [(first, run_jobs(self.graphs, first))]
 
     def close(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: no worker runs."""
 
 
 class WhenNeeded:
-    """Work in this process, and start a cluster when the work turns out to be long.
+    """Work in this process first, and start a cluster if there is more work.
 
     Parameters
     ----------
@@ -139,7 +138,7 @@ class WhenNeeded:
     make
         Starts the cluster, which takes seconds.
     patience_s
-        Seconds of work before that.
+        Seconds of work in this process before the cluster starts.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class WhenNeeded:
         return handle
 
     def wait(self, handles: Iterable[Any]) -> list[tuple[Any, Done]]:
-        """Wait until at least one batch is done; those of this process come first."""
+        """Wait until at least one batch is done; batches of this process come first."""
         handles = list(handles)
         mine = [handle for handle in handles if handle in self._mine]
         if not mine:
@@ -179,7 +178,7 @@ class WhenNeeded:
         return found
 
     def close(self) -> None:
-        """Stop what was started."""
+        """Stop the cluster if it was started."""
         if self._cluster is not None:
             self._cluster.close()
 
@@ -242,7 +241,7 @@ class OnDask:
         return [(handle, self._result(handle)) for handle in handles if handle in done]
 
     def close(self) -> None:
-        """Drop what runs, and stop a local cluster."""
+        """Drop the running batches, and stop a local cluster."""
         self._client.close()
         if self._cluster is not None:
             self._cluster.close()

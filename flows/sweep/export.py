@@ -1,4 +1,4 @@
-"""Export of records as CSV and JSON lines, in the order of keys: equal records, equal bytes."""
+"""Export of records as CSV and JSON lines, sorted by key, so equal records give equal bytes."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def check_export(path: Path) -> None:
 
 
 def export(database: Database, path: Path) -> int:
-    """Write all records to a file, in the format that its name ends in; returns how many."""
+    """Write all records in the format of the file's suffix, and return their number."""
     check_export(path)
     rows = [_flat(row) for row in database.rows()]
     write_output(path, FORMATS[path.suffix](rows), f"`--export {path}`")

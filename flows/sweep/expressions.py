@@ -1,8 +1,8 @@
-"""Conditions and sums over figures, evaluated on intervals.
+"""Conditions on figures, evaluated on intervals.
 
 A figure that is not known yet is an interval: the cycles of a machine lie above their lower bound.
-A condition then holds for certain, fails for certain, or is open. With exact figures no condition
-is open, so there is one evaluation for both.
+A condition then certainly holds, certainly fails, or is undecided. Exact figures are intervals of
+one value and decide every condition, so one evaluation serves both.
 """
 
 import ast
@@ -15,13 +15,13 @@ from typing import TypeVar
 from ...errors import UsageError, did_you_mean
 
 Interval = tuple[float, float]
-"""The least and the greatest value. Of a condition: 0 where it may fail, 1 where it may hold."""
+"""The least and the greatest value; the value of a condition is 0 (it fails) or 1 (it holds)."""
 
 EVER: Interval = (-math.inf, math.inf)
 
 
 def exactly(value: float) -> Interval:
-    """The interval of a known value."""
+    """Return the interval of a known value."""
     return value, value
 
 
@@ -34,9 +34,9 @@ class Condition:
     text
         As the user wrote it.
     tree
-        Parsed; only nodes that `_evaluate` knows.
+        The parsed text. It has only nodes that `_evaluate` supports.
     names
-        The figures in it.
+        The figures that it uses.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Condition:
     names: frozenset[str]
 
     def may_hold(self, figures: Mapping[str, Interval]) -> bool:
-        """Whether some values in the intervals fulfil it."""
+        """Whether some values in the intervals satisfy the condition."""
         return bool(_evaluate(self.tree, figures)[1])
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ def read_condition(text: str, known: Collection[str], source: str) -> Condition:
     known
         Names of figures.
     source
-        How a message calls the place where it stands.
+        The place to name in messages.
 
     Raises
     ------
@@ -119,8 +119,8 @@ def _is_condition(tree: ast.expr) -> bool:
 
 def _evaluate(tree: ast.expr, figures: Mapping[str, Interval]) -> Interval:
     match tree:
-        case ast.Constant():
-            return exactly(float(tree.value))  # type: ignore[arg-type]
+        case ast.Constant(value=int() | float() as value):
+            return exactly(float(value))
         case ast.Name():
             return figures[tree.id]
         case ast.UnaryOp(op=ast.Not()):

@@ -1,7 +1,7 @@
-"""The figures of a point: what conditions and objectives name, and what tables and the page show.
+"""The figures of a point, for conditions, objectives, tables and the page.
 
-A figure that is not known yet is an interval, see `expressions`. An unknown count is infinite, so
-that no condition takes it for small.
+A figure that is not known yet is an interval, see `expressions`. A machine without an exact count
+has an infinite one, so no upper limit admits it.
 """
 
 import math
@@ -17,7 +17,7 @@ from .space import Point
 
 TIMES: Mapping[str, str] = MappingProxyType(
     {
-        "cycles": "cycles of all networks, each as often as its weight",
+        "cycles": "cycles of all networks, each multiplied by its weight",
         "ms": "milliseconds of these cycles at `--clock`",
         "of_peak": "share of the multiplications that the array could have done",
     }
@@ -32,7 +32,7 @@ COUNTS: Mapping[str, str] = MappingProxyType(
         "macs_per_cycle": "multiplications by weights in a cycle, lanes_in x lanes_out",
     }
 )
-"""Figures that are exact before anything is compiled."""
+"""Figures that are exact before compilation."""
 
 NUMBERS = tuple(name for name, about in PARAMETERS.items() if not about.choices)
 """Parameters of the configuration that are numbers."""
@@ -59,7 +59,7 @@ def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:
     Raises
     ------
     UsageError
-        For an unknown one, or none.
+        If a name is unknown, or there is none.
     """
     for name in names:
         if name not in OBJECTIVES:
@@ -74,7 +74,7 @@ def check_objectives(names: Sequence[str], source: str) -> tuple[str, ...]:
 
 
 def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, Interval]:
-    """The figures of a point before it is timed.
+    """Return the figures of a point before it is timed.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def known_figures(point: Point, counts: Mapping[str, Any] | None) -> dict[str, I
 def timed_figures(
     cycles: Interval, macs: float | None, peak: int, clock_mhz: float
 ) -> dict[str, Interval]:
-    """The figures that follow from the cycles.
+    """Return the figures that follow from the cycles.
 
     Parameters
     ----------

@@ -1,13 +1,13 @@
-"""The sweep itself: a ladder on which each point takes the cheapest rung that decides it.
+"""The sweep itself: a ladder of evaluators, on which the cheapest one that can decides each point.
 
-Counts of resources are exact at once, and the certified bound says how few cycles a machine could
-take at best. A machine is compiled unless, for each of its memories, a condition fails for certain
-or a compiled point beats even the bound. So the front is that of an exhaustive sweep. Each main
-memory has a front of its own: a memory is where a machine has to work, and no objective prices it.
+Resource counts are exact without compilation, and the certified bound is the fewest cycles that a
+machine could take. A machine is compiled unless, for each of its memories, a condition certainly
+fails or a compiled point beats even the bound. So the front is that of an exhaustive sweep. Each
+main memory has its own front, because it is given by the system and no objective counts its cost.
 
-Machines are decided one after the other, in an order that follows from bounds and counts alone. The
-decision about a machine uses the results of all machines but the last `WINDOW` before it, whatever
-else is known. So the same machines are compiled with any number of workers.
+Machines are decided one by one, in an order that depends on bounds and counts only. Each decision
+uses the results of all earlier machines except the last `WINDOW`, even if these are known. So the
+same machines are compiled with any number of workers.
 """
 
 import math
@@ -41,7 +41,7 @@ from .space import Machine, Point, Rejected, Space
 from .work import Item, Work
 
 WINDOW = 8
-"""Machines whose results need not be known when the next one is decided."""
+"""Number of preceding machines that a decision does not wait for."""
 
 
 def sweep(
@@ -62,11 +62,11 @@ def sweep(
     Parameters
     ----------
     database
-        Keeps every result; None keeps none after the sweep.
+        Keeps every result; with None, results are lost after the sweep.
     objectives
         Figures to minimise, see `figures.OBJECTIVES`.
     where
-        Conditions that a point must fulfil.
+        Conditions that a point must satisfy.
     clock_mhz
         The clock of all machines, for `ms`.
     executor
@@ -74,9 +74,9 @@ def sweep(
     progress
         Called after each batch.
     exhaustive
-        Compile every machine that fulfils the conditions.
+        Compile every machine that satisfies the conditions.
     rtl
-        Run every point on the front on the RTL too.
+        Also run every point on the front on the RTL.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def sweep(
     CompileError
         When a network has no layer for the accelerator.
     DatabaseError
-        When the database cannot be used.
+        When the database is unusable.
     """
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
@@ -95,17 +95,17 @@ def sweep(
 
 
 class _Candidate:
-    """A machine with its points that are still possible."""
+    """A machine and its undecided points."""
 
     def __init__(self, machine: Machine, results: list[Result]) -> None:
         self.machine, self.results = machine, results
         self.least = np.empty((0, 0))
-        """Objectives of the points at best, float64[points, objectives]."""
+        """Lower bounds of the points' objectives, float64[points, objectives]."""
         self.compile = True
         self.item = self.asked()
 
     def asked(self) -> Item:
-        """What a rung is asked for: the machine with the memories of the points."""
+        """Return the request for a rung: the machine with the memories of its points."""
         memories = tuple(result.point.setting.memory for result in self.results)
         self.item = Item(self.machine.configuration, memories)
         return self.item
@@ -165,7 +165,7 @@ class _Run:
     # Points ------------------------------------------------------------------------------------
 
     def _candidates(self) -> list[_Candidate]:
-        """All points; machines with a point for which every condition may hold."""
+        """List all points, and return the machines that may satisfy every condition."""
         machines = list(self.space.machines(self.rejected))
         if not machines:
             raise self.space.no_machine(self.rejected)
@@ -205,7 +205,7 @@ class _Run:
     # Rungs -------------------------------------------------------------------------------------
 
     def _find_bounds(self, candidates: Sequence[_Candidate]) -> None:
-        """Bound every point, and exclude those that cannot fulfil the conditions."""
+        """Bound every point, and exclude those that cannot satisfy the conditions."""
         self.bounds.load(candidate.asked() for candidate in candidates)
         for done, candidate in enumerate(candidates, 1):
             self.bounds.request(candidate.item)
@@ -217,7 +217,7 @@ class _Run:
             candidate.results = [result for result in candidate.results if result.state == OPEN]
 
     def _compile(self, order: Sequence[_Candidate]) -> None:
-        """Compile machines in order, except those that the points before rule out."""
+        """Compile machines in order, except those that earlier points rule out."""
         self.programs.load(candidate.asked() for candidate in order)
         window: deque[_Candidate] = deque()
         settled = 0
@@ -319,7 +319,7 @@ class _Run:
         self.fronts[id(result.point.setting)].add(self._values(result))
 
     def _apply_known(self, candidates: Sequence[_Candidate]) -> None:
-        """Apply what was compiled before an interrupt."""
+        """Apply the results of programs that were compiled before an interrupt."""
         for candidate in candidates:
             if candidate.compile and self.programs.is_known(candidate.item):
                 for result in candidate.results:
@@ -334,11 +334,11 @@ class _Run:
         return bool(errors)
 
     def _in_order(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
-        """The candidates with a point left, the most promising first."""
+        """Return the candidates that still have points, the most promising first."""
         left = [candidate for candidate in candidates if candidate.results]
         for candidate in left:
             candidate.least = np.array([self._values(result) for result in candidate.results])
-        # A front is about a line on which the product of the objectives is the same.
+        # On a typical front, the product of the objectives is about constant.
         merit = {
             id(candidate): np.log(np.maximum(candidate.least, 1e-9)).sum(axis=1).min()
             for candidate in left

@@ -14,7 +14,7 @@ ON_FRONT, BEATEN, RULED_OUT, EXCLUDED, FAILED, OPEN = (
     "front", "beaten", "ruled out", "excluded", "failed", "open"
 )  # fmt: skip
 STATES = {
-    ON_FRONT: "no other machine is better in one objective and as good in the others",
+    ON_FRONT: "no other machine is better in one objective and at least as good in the others",
     BEATEN: "compiled, and another machine is better",
     RULED_OUT: "not compiled: another machine is better than its lower bound",
     EXCLUDED: "a condition of `--where` fails",
@@ -31,7 +31,7 @@ class Network:
     Parameters
     ----------
     weight
-        How often it runs, in relation to the others.
+        How often it runs relative to the others.
     """
 
     name: str
@@ -41,19 +41,19 @@ class Network:
 
 @dataclass(slots=True)
 class Result:
-    """What is known about a point.
+    """The state, figures and errors of a point.
 
     Parameters
     ----------
     state
         One of `STATES`.
     bounds, units, cycles
-        By network: the certified bound, the unit that is busiest by it, and exact cycles if it was
-        compiled.
+        By network: the certified bound, the busiest unit in that bound, and the exact cycles if the
+        machine was compiled.
     rtl
-        Cycles on the RTL, by network, if it ran there.
+        Cycles on the RTL, by network, if the programs ran there.
     figures
-        Exact figures; those of the bound where it was not compiled.
+        Exact figures; of a machine that was not compiled, those of the bound.
     error
         Why it failed.
     """
@@ -70,16 +70,16 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a sweep is.
+    """The progress of a sweep.
 
     Parameters
     ----------
     rung
-        The evaluator that runs.
+        The evaluator that is running.
     done, total
         Machines.
     front
-        Points that no other one beats so far.
+        Points on the front so far.
     """
 
     rung: str
@@ -99,7 +99,7 @@ class Outcome:
     rejected
         Combinations that break a rule of the machine.
     compiled, reused
-        Programs that were compiled now, and results that the database had.
+        Number of programs that were compiled, and of results that the database already had.
     interrupted
         Whether the user stopped it.
     """

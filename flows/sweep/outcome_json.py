@@ -1,6 +1,6 @@
 """The outcome of a sweep as JSON values, for `--json` and for the page.
 
-It holds nothing that differs between two runs of the same sweep, such as times.
+It has no times or other values that differ between two runs of the same sweep.
 """
 
 import math
@@ -14,7 +14,7 @@ from .outcome import Outcome, Result
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
-    """The networks, the space, and every point with its state and figures."""
+    """Return the networks, the space, and every point with its state and figures."""
     shown = (*TIMES, *COUNTS, *(n for n in outcome.objectives if n not in (*TIMES, *COUNTS)))
     return {
         "version": __version__,

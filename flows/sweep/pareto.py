@@ -1,4 +1,4 @@
-"""Pareto fronts: the points that no other point beats. All objectives are to be small."""
+"""Pareto fronts: the points that no other point beats. All objectives are minimised."""
 
 from collections.abc import Sequence
 
@@ -8,24 +8,25 @@ CHUNK = 512
 
 
 def front(values: np.ndarray) -> np.ndarray:
-    """Whether each point is on the front.
+    """Find the points on the front.
 
     Parameters
     ----------
     values
-        float64[points, objectives]; no NaN. Infinite ones are never on the front.
+        float64[points, objectives], without NaN. A point with an infinite value is never on the
+        front.
 
     Returns
     -------
     ndarray
-        bool[points]. Of equal points, all are on the front or none.
+        bool[points], true on the front. Equal points are either all on it or all off it.
     """
     mine = np.asarray(np.isfinite(values).all(axis=1))
     order = np.lexsort(values.T[::-1])
     kept = np.empty((0, values.shape[1]))
     for start in range(0, len(order), CHUNK):
-        # A point that beats another one has a smaller first objective, or an equal one and a
-        # smaller second, and so on: it comes before.
+        # A point precedes, in this order of first objective, second objective and so on, every
+        # point that it beats.
         some = order[start : start + CHUNK]
         some = some[mine[some]]
         rivals = np.concatenate([kept, values[some]])
@@ -36,7 +37,7 @@ def front(values: np.ndarray) -> np.ndarray:
 
 
 def dominated(values: np.ndarray, rivals: np.ndarray) -> np.ndarray:
-    """Whether a rival is at most as large in every objective, and smaller in one, bool[points]."""
+    """Find the points that some rival beats: nowhere larger, and smaller once; bool[points]."""
     no_worse = np.all(rivals[None] <= values[:, None], axis=2)
     better = np.any(rivals[None] < values[:, None], axis=2)
     return np.asarray(np.any(no_worse & better, axis=1))
@@ -48,7 +49,7 @@ class Front:
     Parameters
     ----------
     objectives
-        Their number.
+        Number of objectives.
     """
 
     def __init__(self, objectives: int) -> None:
@@ -58,12 +59,12 @@ class Front:
         return len(self._values)
 
     def add(self, value: Sequence[float]) -> None:
-        """Take a point; the points that it beats leave."""
+        """Add a point unless it is beaten or known, and remove the points that it beats."""
         new = np.asarray(value, dtype=float)[None]
         if dominated(new, self._values)[0] or np.any(np.all(self._values == new, axis=1)):
             return
         self._values = np.concatenate([self._values[~dominated(self._values, new)], new])
 
     def rules_out(self, least: Sequence[float] | np.ndarray) -> bool:
-        """Whether a point beats every point whose objectives are at least these."""
+        """Whether the front beats every point whose objectives are no smaller than `least`."""
         return bool(dominated(np.asarray(least, dtype=float)[None], self._values)[0])

@@ -1,7 +1,7 @@
-"""The records of sweeps: a SQLite file that holds each result once, under a hash of its causes.
+"""The records of sweeps: a SQLite file that holds each result once, under a hash of its inputs.
 
-The file is in WAL mode. A result is written in one transaction as soon as it is known, so a killed
-process loses only what it was working on, and several processes may read and write the same file.
+The file is in WAL mode. Each result is written in one transaction as soon as it is known, so a
+killed process loses only its unfinished work. Several processes may use the same file.
 """
 
 import hashlib
@@ -51,14 +51,14 @@ create index best on records (evaluator, network, cycles);
 
 
 LOST = "lost: "
-"""Begin of the error of work that no fit worker finished; the next sweep tries it again."""
+"""Prefix of errors of work that no suitable worker finished; the next sweep tries it again."""
 
 OWNER = f"{socket.gethostname()} {os.getpid()}"
-"""This process, in claims."""
+"""The name of this process in claims."""
 
 
 def _may_live(owner: str) -> bool:
-    """Whether a process exists, as far as this computer knows."""
+    """Whether a process may exist; processes of other computers always may."""
     host, _, process = owner.rpartition(" ")
     if host != socket.gethostname():
         return True
@@ -77,12 +77,12 @@ class DatabaseError(TilewrightError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a result follows from.
+    """The inputs that determine a result.
 
     Parameters
     ----------
     evaluator, version
-        What computed it, and a hash of its source.
+        The evaluator that computed the result, and a hash of its source.
     network
         Hash of the network; empty if the result does not depend on one.
     configuration
@@ -99,7 +99,7 @@ class Key:
 
     @property
     def digest(self) -> str:
-        """The hash that the record is kept under."""
+        """The primary key of the record."""
         fields = (self.evaluator, self.version, self.network, self.configuration, self.memory)
         return digest_of(json.dumps(fields))
 
@@ -113,7 +113,7 @@ class Record:
     figures
         Numbers by name; empty after a failure.
     error
-        Why there is no result; None if there is one.
+        The reason why there is no result; None if there is one.
     """
 
     figures: Mapping[str, Any] = field(default_factory=dict)
@@ -121,17 +121,17 @@ class Record:
 
 
 def digest_of(text: str) -> str:
-    """A hash of a text."""
+    """Return the hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def configuration_digest(configuration: Configuration) -> str:
-    """A hash of all parameters of a configuration, without its name."""
+    """Return the hash of all parameters of a configuration, without its name."""
     return digest_of(json.dumps(configuration.parameters(), sort_keys=True))
 
 
 def memory_text(memory: MemoryModel) -> str:
-    """A main memory as text: latency, bandwidth, open bursts."""
+    """Return a main memory as text: latency, bandwidth, open bursts."""
     return f"{memory.latency_cycles} {memory.beats}/{memory.cycles} {memory.outstanding_bursts}"
 
 
@@ -141,12 +141,12 @@ class Database:
     Parameters
     ----------
     path : Path or None
-        The file, created if missing; None for memory.
+        The file, created if missing; None to keep the records in this process only.
 
     Raises
     ------
     DatabaseError
-        When it is not a database of sweeps, or cannot be read or written.
+        If the file is not a database of sweeps, or cannot be read or written.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -193,7 +193,7 @@ class Database:
     # Results -----------------------------------------------------------------------------------
 
     def find(self, keys: Iterable[Key]) -> dict[Key, Record]:
-        """The records of those keys that have one."""
+        """Return the records that exist for these keys."""
         wanted = {key.digest: key for key in keys}
         digests, found = list(wanted), {}
         with self._explained():
@@ -208,7 +208,7 @@ class Database:
         return found
 
     def add(self, results: Sequence[tuple[Key, Record]]) -> None:
-        """Keep results, all or none; a key that has a result keeps it."""
+        """Write results in one transaction. They replace failures, but never earlier results."""
         rows = [
             (
                 key.digest, key.evaluator, key.version, key.network, key.configuration, key.memory,
@@ -227,12 +227,12 @@ class Database:
     # Claims ------------------------------------------------------------------------------------
 
     def claim(self, name: str, lease_s: float) -> bool:
-        """Claim some work for this process; False while another process that is alive has it.
+        """Claim some work for this process. Return False while another live process has it.
 
         Parameters
         ----------
         lease_s
-            Seconds after which the claim is void, on any computer.
+            Seconds until the claim expires, on any computer.
         """
         with self._explained(), self._transaction():
             found = self._connection.execute(
@@ -252,12 +252,12 @@ class Database:
             self._connection.execute("delete from claims where owner = ?", (OWNER,))
 
     def name_network(self, digest: str, name: str) -> None:
-        """Keep the name of a network."""
+        """Record the name of a network."""
         with self._explained():
             self._connection.execute("insert or ignore into networks values (?, ?)", (digest, name))
 
     def add_configurations(self, configurations: Iterable[Configuration]) -> None:
-        """Keep the parameters of configurations."""
+        """Record the parameters of configurations."""
         rows = [
             (configuration_digest(one), json.dumps(one.parameters(), sort_keys=True))
             for one in configurations
@@ -266,7 +266,7 @@ class Database:
             self._connection.executemany("insert or ignore into configurations values (?, ?)", rows)
 
     def forget(self, failures: str = "") -> int:
-        """Remove failures whose text begins so, all by default; returns how many there were."""
+        """Remove failures whose text starts with `failures`, and return their number."""
         with self._explained():
             return self._connection.execute(
                 "delete from records where substr(error, 1, ?) = ?", (len(failures), failures)
@@ -279,7 +279,7 @@ class Database:
             return self._connection.execute("select count(*) from records").fetchone()[0]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """All records in the order of their keys, each with its configuration and network."""
+        """Yield all records in the order of their keys, with configuration and network."""
         with self._explained():
             found = self._connection.execute(
                 "select key, evaluator, version, networks.name, records.network, memory, "
@@ -306,7 +306,7 @@ class Database:
                 }
 
     def best(self, network: str, count: int, evaluator: str = "sim") -> list[tuple[int, str, str]]:
-        """The fewest cycles of a network: cycles, digest of the configuration, memory."""
+        """Return the records with the fewest cycles: cycles, configuration's digest, memory."""
         with self._explained():
             return self._connection.execute(
                 "select cycles, configuration, memory from records where evaluator = ? and "
@@ -315,7 +315,7 @@ class Database:
             ).fetchall()
 
     def merge(self, other: Path) -> int:
-        """Take over the records of another database; returns how many were new.
+        """Copy the records of another database, and return the number of new ones.
 
         Results replace failures.
 
@@ -381,4 +381,4 @@ _CURES = {
     "readonly": "check the permissions, or choose another file",
     "disk I/O": "check the disk; what was recorded is kept",
 }
-"""What to do, by a part of SQLite's message."""
+"""Remedies, by a part of SQLite's message."""

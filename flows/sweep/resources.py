@@ -1,16 +1,15 @@
 """Multipliers and block RAMs of a configuration on an ECP5, by arithmetic.
 
 The counts are those of the cells that `hardware` instantiates: one multiplier for two products of
-the array that share an operand, the fewest that a lane of VECTOR can do with, and the block RAMs of
-scratchpads and look-up tables. Lanes take more multipliers where the chip has some left, which
-saves look-up tables. Synthesis adds block RAMs for queues deeper than `DEEPEST_QUEUE`, and chooses
-the blocks of scratchpads with more than `DEEPEST_BANK` rows; such machines have no count of RAM
-here.
+the array that share an operand, the fewest multipliers that a lane of VECTOR needs, and the block
+RAMs of scratchpads and look-up tables. If the chip has multipliers left, lanes take more of them to
+save logic. Synthesis adds block RAMs for queues deeper than `DEEPEST_QUEUE`, and chooses the blocks
+of scratchpads with more than `DEEPEST_BANK` rows; machines with either have no RAM count here.
 """
 
 from typing import Any
 
-from ...hardware.cells.ecp5 import BLOCK_LANE_BITS, BLOCK_WIDTHS
+from ...hardware.cells.ecp5 import BlockRam
 from ...hardware.core import CLIENTS
 from ...hardware.lookup_table import ROW_BYTES, ROWS
 from ...hardware.packed_array import multiplier_blocks
@@ -20,21 +19,21 @@ from ...hardware.vector_lane import VectorLane
 from ...isa.configuration import Configuration, Memory
 
 DEEPEST_QUEUE = 32
-"""Instructions that a queue of logic cells holds."""
+"""Greatest number of instructions in a queue made of logic cells."""
 
-DEEPEST_BANK = max(BLOCK_WIDTHS)
-"""Rows that a block RAM has at most."""
+DEEPEST_BANK = max(BlockRam.WIDTHS)
+"""Greatest number of rows of one block RAM."""
 
 
 def resources_of(configuration: Configuration) -> dict[str, Any]:
-    """Exact resources of a configuration.
+    """Return the exact resources of a configuration.
 
     Returns
     -------
     dict
-        `multipliers`, the fewest that the machine can be built with, and `ram`, None if it has no
-        exact count: cells of an ECP5;
-        `ram_bits`, the bits of all scratchpads and of a look-up table in each lane, on any chip.
+        `multipliers`: the fewest ECP5 multipliers that the machine can be built with.
+        `ram`: ECP5 block RAMs, or None without an exact count.
+        `ram_bits`: bits of all scratchpads and of each lane's look-up table, on any chip.
     """
     tables = configuration.vector_lanes * 8 * configuration.size_bytes(Memory.LUT)
     return {
@@ -46,7 +45,7 @@ def resources_of(configuration: Configuration) -> dict[str, Any]:
 
 
 def block_rams(configuration: Configuration) -> int | None:
-    """Block RAMs of scratchpads and look-up tables; None without an exact count."""
+    """Return the block RAMs of scratchpads and look-up tables, or None without an exact count."""
     banks = [(memory, configuration.depth(memory)) for memory in CLIENTS]
     if configuration.queue_depth > DEEPEST_QUEUE or max(d for _, d in banks) > DEEPEST_BANK:
         return None
@@ -60,10 +59,10 @@ def block_rams(configuration: Configuration) -> int | None:
 
 
 def ram_blocks(depth: int, width: int, granularity: int) -> int:
-    """Blocks of one RAM; each granule fills lanes of its own."""
+    """Return the block RAMs of one RAM; no two granules share a lane of a block."""
     if depth <= SHALLOW:
         return 0
-    block_width = BLOCK_WIDTHS[min(size for size in BLOCK_WIDTHS if size >= depth)]
-    lane_bits = min(block_width, BLOCK_LANE_BITS)
+    block_width = BlockRam.WIDTHS[min(size for size in BlockRam.WIDTHS if size >= depth)]
+    lane_bits = min(block_width, BlockRam.LANE_BITS)
     lanes = width // granularity * -(-granularity // lane_bits)
     return -(-lanes // (block_width // lane_bits))

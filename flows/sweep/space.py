@@ -1,7 +1,7 @@
-"""The space of a sweep: its legal machines, one after the other, each with the same memories.
+"""The space of a sweep: its legal machines, and the main memories that all of them run with.
 
-Parameters that are not varied follow those that are, as in `Configuration.replace`: fewer lanes
-lower `vector_lanes`. A combination that breaks a rule of the machine is left out and counted.
+Varied parameters may change others, as in `Configuration.replace`: fewer lanes lower
+`vector_lanes`. Combinations that break a rule of the machine are skipped and counted.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ Chosen = Mapping[str, str]
 DEFAULT_MEMORY = MemoryModel()
 
 REASONS_TOLD = 3
-"""Broken rules in a message about a space without legal machines."""
+"""Number of broken rules that a message lists if a space has no legal machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Point:
 
     @property
     def chosen(self) -> dict[str, str]:
-        """All varied names."""
+        """The values of all varied names, as text."""
         return {**self.machine.chosen, **self.setting.chosen}
 
 
@@ -73,9 +73,9 @@ class Rejected:
     Parameters
     ----------
     count
-        How many.
+        Number of combinations.
     rules
-        The broken rules, and how often each was the first.
+        For each rule, the number of combinations that break it first.
     """
 
     count: int = 0
@@ -84,16 +84,16 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Space:
-    """All combinations of some values.
+    """All combinations of the values of some dimensions.
 
     Parameters
     ----------
     dimensions
         The varied names; the last one varies fastest.
     base
-        The configuration of all other parameters.
+        The configuration that gives all other parameters.
     memory
-        The main memory of all other properties.
+        The main memory that gives all other properties.
 
     Raises
     ------
@@ -142,12 +142,12 @@ class Space:
 
     @property
     def combinations(self) -> int:
-        """Combinations of all values, legal or not."""
+        """Number of combinations, legal or not."""
         return prod(len(dimension.values) for dimension in self.dimensions)
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """The memories of every machine."""
+        """The main memories that every machine runs with."""
         names = [dimension for dimension in self.dimensions if dimension.in_memory]
         return tuple(
             Setting(memory_with(self.memory, given), _as_text(given))
@@ -155,12 +155,12 @@ class Space:
         )
 
     def machines(self, rejected: Rejected | None = None) -> Iterator[Machine]:
-        """The legal machines, each once.
+        """Yield each legal machine once.
 
         Parameters
         ----------
         rejected
-            Counts the combinations that are left out.
+            Counts the skipped combinations.
         """
         names = [dimension for dimension in self.dimensions if not dimension.in_memory]
         found: set[int] = set()
@@ -185,7 +185,7 @@ class Space:
                 yield Machine(configuration, chosen)
 
     def no_machine(self, rejected: Rejected) -> UsageError:
-        """The error of a space without a legal machine, with the rules that most often broke."""
+        """Return the error for a space without legal machines, with the rules broken most often."""
         rules = [rule for rule, _ in rejected.rules.most_common(REASONS_TOLD)]
         return UsageError(
             f"space: expected a legal configuration, got none of {rejected.count}: "

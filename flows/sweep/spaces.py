@@ -1,4 +1,4 @@
-"""Descriptions of sweeps: spaces by name for a quick look, and TOML files."""
+"""Descriptions of sweeps: predefined spaces, and TOML files."""
 
 import tomllib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ SPACES: Mapping[str, Mapping[str, object]] = MappingProxyType(
         },
     }
 )
-"""Spaces by name: what varies."""
+"""Predefined spaces by name: values of the dimensions."""
 
 KEYS = ("base", "clock_mhz", "device", "minimise", "set", "vary", "weights", "where")
 """Keys of a TOML file."""
@@ -29,28 +29,28 @@ KEYS = ("base", "clock_mhz", "device", "minimise", "set", "vary", "weights", "wh
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a file or a name says of a sweep; the command line adds to it.
+    """The part of a sweep that a file or a predefined space describes; options add to it.
 
     Parameters
     ----------
     source
-        How a message calls it.
+        The name of the description in messages.
     vary
-        Names and values.
+        Values of the varied names.
     base
-        A preset or a JSON file; relative to the TOML file.
+        A preset, or a JSON file relative to the TOML file.
     changes
-        Parameters of the base that differ.
+        Parameters to change in the base.
     where
         Conditions.
     minimise
         Objectives.
     device
-        A device whose resources are the budget.
+        The device whose resources limit the machines.
     clock_mhz
-        The clock.
+        The clock in MHz.
     weights
-        Networks by name.
+        Weights of networks, by name.
     """
 
     source: str = ""
@@ -70,7 +70,7 @@ def read_description(name_or_path: str) -> Description:
     Raises
     ------
     UsageError
-        When there is neither, or the file has an unknown key or a value of another type.
+        If there is neither, or the file has an unknown key or a value of the wrong type.
     """
     source = f"`--space {name_or_path}`"
     if name_or_path in SPACES:

@@ -1,9 +1,9 @@
-"""The work of a sweep on one rung: what is known, what is running, and what another process does.
+"""The work of a sweep on one rung: known results, running batches, and work of other processes.
 
-Work on a machine is asked for in an order, and finished in the same order; in between it runs in
-batches, on as many processes as the executor has. Before a machine is compiled, the database notes
-who does it, so that two sweeps that share a file divide the work. A note is void when its process
-is gone, or after `LEASE_S`.
+The ladder requests machines and finishes them in the same order. In between, the executor runs them
+in batches on all of its processes. Before a machine is compiled, this process claims it in the
+database, so two sweeps that share a file divide the work. A claim expires when its process is gone,
+or after `LEASE_S`.
 """
 
 import time
@@ -18,23 +18,23 @@ from .executors import Done, Executor, Job
 from .records import Database, Key, Record, configuration_digest, memory_text
 
 BATCH_S = 1.0
-"""Seconds that a batch of jobs takes about."""
+"""Approximate seconds of work in a batch of jobs."""
 MOST_JOBS = 256
-"""Jobs in a batch."""
+"""Greatest number of jobs in a batch."""
 LEASE_S = 300.0
 """Seconds after which another process may do the work that this one has claimed."""
 POLL_S = 0.2
-"""Seconds between two looks at the work of another process."""
+"""Seconds between checks of another process's work."""
 
 
 @dataclass(eq=False, slots=True)
 class Item:
-    """A machine with the memories that a rung is asked for.
+    """A request for results of a machine with some memories.
 
     Parameters
     ----------
     missing
-        Indices of networks without a result, as far as `Work` knows.
+        Indices of networks for which `Work` knows no result.
     """
 
     configuration: Configuration
@@ -56,13 +56,13 @@ class Work:
     networks
         Digests of the networks.
     window
-        Machines that are asked for before the first one is finished; None for any number, of a rung
-        whose work is not worth a claim.
+        Greatest number of machines between request and finish. None sets no limit and disables
+        claims, for rungs that are faster than a claim.
 
     Attributes
     ----------
     computed
-        Results that this process computed: one for each machine and network.
+        Number of results that this process computed, one per machine and network.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class Work:
         self._mean_s = 0.0
 
     def load(self, items: Iterable[Item]) -> None:
-        """Find what the database knows."""
+        """Read the known results from the database."""
         items = list(items)
         self._records |= self.database.find(key for item in items for key in self._keys(item))
         for item in items:
             item.missing = self._missing(item)
 
     def request(self, item: Item) -> None:
-        """Ask for the results of an item."""
+        """Request the results of an item."""
         if not item.missing:
             return
         self._pending.add(item)
@@ -120,15 +120,15 @@ class Work:
                 time.sleep(POLL_S)
 
     def is_known(self, item: Item) -> bool:
-        """Whether all results of an item are there, without waiting."""
+        """Whether all results of an item are known already."""
         return item not in self._pending and not self._missing(item)
 
     def records(self, item: Item, memory: MemoryModel) -> list[Record]:
-        """The records of a finished item, by network."""
+        """Return the records of a finished item, one per network."""
         return [self._records[key] for key in self._keys(item, (memory,))]
 
     def release(self) -> None:
-        """Give up all claims; what is running is not waited for."""
+        """Give up all claims without waiting for running batches."""
         self.database.release()
 
     def _add(self, item: Item) -> None:
@@ -139,7 +139,7 @@ class Work:
             self._wait()
 
     def _claim(self, item: Item) -> bool:
-        """Whether this process shall do the work, which another one may have done meanwhile."""
+        """Try to claim an item; False if another process has it, or has finished it."""
         if self.window is None:  # quicker than a claim
             return True
         (first, *_) = self._keys(item, item.memories[:1], item.missing)
@@ -174,7 +174,7 @@ class Work:
         for item in batch:
             for index in sorted(item.missing):
                 keys = self._keys(item, networks={index})
-                # A batch whose worker died has one record for all.
+                # If its worker died, a batch has one record for all of its jobs.
                 some = next(records, done.records[-1])
                 some = some if len(some) == len(keys) else some[:1] * len(keys)
                 found += zip(keys, some, strict=True)

@@ -1,7 +1,7 @@
-"""Shorter carry chains for the ECP5: nextpnr gives each one cells that lead in and out.
+"""Carry chains of the ECP5 without the cells that nextpnr adds at their ends.
 
-A CCU2C holds two bits of a chain. A carry that enters from a net or a constant costs nextpnr a cell
-in front of the chain, and a carry that leaves costs one behind it, even if nothing reads it. Most
+A CCU2C holds two bits of a chain. For a carry in from a net or a constant, nextpnr adds a cell
+before the chain. For a carry out, it adds one after it, even if nothing reads the carry. Most
 chains need neither.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 CELL = "CCU2C"
 OPEN = ["x"]
-"""Connection of a pin that nextpnr leaves open."""
+"""Connection of an open pin."""
 
 _PINS = "ABCD"
 

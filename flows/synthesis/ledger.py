@@ -71,7 +71,7 @@ class Row:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What identifies the row."""
+        """The identity of the row."""
         return self.configuration, self.device
 
     @property

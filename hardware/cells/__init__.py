@@ -1,8 +1,9 @@
 """Cells of the technologies, one module for each.
 
-`NAME.py` wraps the cells of a technology for Amaranth. `NAME.v` models those cells that Yosys has
-no models of, for simulation of netlists and for proofs, in exactly the modes that the wrappers use.
-Two technologies may share them.
+`NAME.py` wraps the cells of a technology for Amaranth; `interfaces.py` has the ports that several
+technologies share. `NAME.v` models the cells that Yosys has no models of, for simulation of
+netlists and for proofs, in exactly the modes that the wrappers use. Two technologies may share both
+files.
 """
 
 from pathlib import Path

@@ -11,12 +11,9 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Valu
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-MULTIPLIER_BITS = 18
+from . import interfaces
 
-BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
-"""Bits of a word of a block RAM, by its depth."""
-BLOCK_LANE_BITS = 9
-"""Bits that one write-enable bit covers, in words of that many bits or more."""
+MULTIPLIER_BITS = 18
 
 
 class Multiplier18(wiring.Component):
@@ -77,48 +74,8 @@ class Multiplier18(wiring.Component):
         return m
 
 
-class BlockRam(wiring.Component):
-    """One DP16KD: one write port, one read port with its output register; zero at power-up.
-
-    Read data follow their address by two cycles and hold until the data of the next read. A word
-    that is read in the cycle in which it is written is undefined.
-
-    Parameters
-    ----------
-    depth : int
-        Words, one of `BLOCK_WIDTHS`, which gives their width.
-
-    Members
-    -------
-    read_enable, read_address, read_data
-    write : In(1)
-        Write the lanes that `write_enable` names.
-    write_enable : In(one bit per lane)
-    write_address, write_data
-
-    Attributes
-    ----------
-    lanes, lane_bits : int
-        Parts of a word with a write-enable bit each, and their width. Words of fewer than 9 bits
-        have one.
-    """
-
-    def __init__(self, depth: int):
-        self.width = BLOCK_WIDTHS[depth]
-        self.lane_bits = min(self.width, BLOCK_LANE_BITS)
-        self.lanes = self.width // self.lane_bits
-        self.address_bits = (depth - 1).bit_length()
-        super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(self.address_bits),
-                "read_data": Out(self.width),
-                "write": In(1),
-                "write_enable": In(self.lanes),
-                "write_address": In(self.address_bits),
-                "write_data": In(self.width),
-            }
-        )
+class BlockRam(interfaces.BlockRam):
+    """One DP16KD."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -161,47 +118,27 @@ class BlockRam(wiring.Component):
         return m
 
 
-class Copies(wiring.Component):
-    """Registers that all hold one bit, a TRELLIS_FF each; Yosys would merge described ones.
+class Copies(interfaces.Copies):
+    """Each copy is one TRELLIS_FF."""
 
-    A net with few loads is short, so each copy drives its own part of the loads.
-
-    Parameters
-    ----------
-    count : int
-        Number of registers.
-
-    Members
-    -------
-    value : In(1)
-    copies : Out(count)
-        The value of the cycle before.
-    """
-
-    def __init__(self, count: int):
-        super().__init__({"value": In(1), "copies": Out(count)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        for index, copy in enumerate(self.copies):
-            m.submodules[f"copy_{index}"] = Instance(
-                "TRELLIS_FF",
-                p_GSR="DISABLED",
-                p_CEMUX="1",
-                p_CLKMUX="CLK",
-                p_LSRMUX="LSR",
-                p_REGSET="RESET",
-                p_SRMODE="LSR_OVER_CE",
-                i_CLK=ClockSignal(),
-                i_LSR=Const(0),
-                i_DI=self.value,
-                o_Q=copy,
-            )
-        return m
+    def register(self, copy: Value) -> Instance:
+        return Instance(
+            "TRELLIS_FF",
+            p_GSR="DISABLED",
+            p_CEMUX="1",
+            p_CLKMUX="CLK",
+            p_LSRMUX="LSR",
+            p_REGSET="RESET",
+            p_SRMODE="LSR_OVER_CE",
+            i_CLK=ClockSignal(),
+            i_LSR=Const(0),
+            i_DI=self.value,
+            o_Q=copy,
+        )
 
 
 class Choice4(wiring.Component):
-    """One of four values, from two LUT4 and a PFUMX per bit; Yosys takes twice as many.
+    """A choice of four values, from two LUT4 and a PFUMX per bit; Yosys needs twice as many.
 
     Parameters
     ----------
@@ -247,10 +184,10 @@ class Choice4(wiring.Component):
 
 
 class CarryChain(wiring.Component):
-    """CCU2C cells, each with two bits of an adder whose operands come through look-up tables.
+    """A chain of CCU2C cells: an adder, two bits per cell, with a look-up table before each bit.
 
-    A bit's table gives its sum without carry, of its four inputs. Where that is 1 the carry passes;
-    elsewhere the carry out is the table's value for c = d = 0.
+    A bit's table computes the sum without carry from four inputs. Where it is 1, the carry passes.
+    Elsewhere the carry out is the table's value for c = d = 0.
 
     Parameters
     ----------
@@ -284,7 +221,7 @@ class CarryChain(wiring.Component):
 
 
 class TopSum(wiring.Component):
-    """The sum of three numbers of 4, 4 and 2 bits, the last one four times, modulo 16.
+    """The sum `first + second + 4 * third` of numbers of 4, 4 and 2 bits, modulo 16.
 
     Members
     -------
@@ -300,9 +237,9 @@ class TopSum(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         first, second, third = self.first, self.second, self.third
-        # At bit 2 three bits and a carry meet. The chain's half passes on the carry of the three
-        # if their sum is even, and the carry that enters if it is odd. What it misses is the carry
-        # of three ones.
+        # Bit 2 adds three bits and a carry. If the sum of the three is odd, its half of the chain
+        # passes the carry in; if it is even, it gives the carry of the three. The carry of three
+        # ones is missing and is added at bit 3.
         missed = first[2] & second[2] & third[0]
         m.d.comb += self.total[0].eq(first[0] ^ second[0])
         _add_chain(
@@ -321,8 +258,8 @@ class TopSum(wiring.Component):
 class Half:
     """Half of a CCU2C: one bit of a carry chain.
 
-    The sum is the table's value, inverted by the carry that enters. That carry is passed on where
-    the table has 1. Elsewhere the table's lowest four bits, read with the first two inputs, are.
+    The sum is the table's value xor the carry in. Where the table has 1, the carry out is the carry
+    in. Elsewhere it is the bit of the table's lowest four that the first two inputs select.
 
     Parameters
     ----------
@@ -331,7 +268,7 @@ class Half:
     inputs : tuple[Value, ...]
         Up to four.
     total : Value, optional
-        Takes the sum.
+        Receives the sum.
     """
 
     table: int
@@ -358,5 +295,5 @@ def _add_chain(m: Module, halves: Sequence[Half], carry: Value | None = None) ->
 
 
 def _bits(prefix: str, value: Value) -> dict[str, Value]:
-    """Return the bits of a port whose wires are numbered."""
+    """Return the bits of a value as ports named `prefix` and a number."""
     return {f"{prefix}{index}": bit for index, bit in enumerate(Value.cast(value))}

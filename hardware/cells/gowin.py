@@ -8,15 +8,12 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, sign
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from . import interfaces
+from .interfaces import ELEMENT_BITS
+
 MULTIPLIER_BITS = 18
 NARROW_MULTIPLIER_BITS = 9
-"""Operands of half a block; one of 18 bits takes as much of the chip as two of these."""
-ELEMENT_BITS = 8
-
-BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
-"""Bits of a word of a block RAM, by its depth."""
-BLOCK_LANE_BITS = 9
-"""Bits that one write-enable bit covers, in words of that many bits or more."""
+"""Width of the narrow multiplier's operands; two of these take the place of a wide one."""
 
 
 class BlockMultiplier(wiring.Component):
@@ -31,7 +28,7 @@ class BlockMultiplier(wiring.Component):
     left_signed, right_signed : bool
         How the operands are read.
     left_register : bool
-        Whether `left` has a register; otherwise it comes from one outside.
+        Whether the cell registers `left`; if not, the user must.
 
     Members
     -------
@@ -76,24 +73,11 @@ class BlockMultiplier(wiring.Component):
         return m
 
 
-class HeldPair(wiring.Component):
-    """Two MULT9X9 that multiply int8 by int8; the left operands stay until replaced.
+class HeldPair(interfaces.HeldPair):
+    """Two MULT9X9.
 
-    Latency three cycles; never stalls. The registers have no reset. All registers of a cell share
-    one clock enable, so those of the left operands lie outside.
-
-    Members
-    -------
-    left, right : In(int8)[2]
-    load_left : In(1)
-        The registers of `left` hold their values without it.
-    products : Out(signed(16))[2]
+    All registers of a cell share one clock enable, so those of the left operands lie outside.
     """
-
-    left: In(signed(ELEMENT_BITS)).array(2)
-    right: In(signed(ELEMENT_BITS)).array(2)
-    load_left: In(1)
-    products: Out(signed(2 * ELEMENT_BITS)).array(2)
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -114,48 +98,8 @@ class HeldPair(wiring.Component):
         return m
 
 
-class BlockRam(wiring.Component):
-    """One SDPX9B or SDPB: one write port, one read port with its output register; zero at power-up.
-
-    Read data follow their address by two cycles and hold until the data of the next read. A word
-    that is read in the cycle in which it is written is undefined.
-
-    Parameters
-    ----------
-    depth : int
-        Words, one of `BLOCK_WIDTHS`, which gives their width.
-
-    Members
-    -------
-    read_enable, read_address, read_data
-    write : In(1)
-        Write the lanes that `write_enable` names.
-    write_enable : In(one bit per lane)
-    write_address, write_data
-
-    Attributes
-    ----------
-    lanes, lane_bits : int
-        Parts of a word with a write-enable bit each, and their width. Words of at most 9 bits have
-        one.
-    """
-
-    def __init__(self, depth: int):
-        self.width = BLOCK_WIDTHS[depth]
-        self.lane_bits = min(self.width, BLOCK_LANE_BITS)
-        self.lanes = self.width // self.lane_bits
-        self.address_bits = (depth - 1).bit_length()
-        super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(self.address_bits),
-                "read_data": Out(self.width),
-                "write": In(1),
-                "write_enable": In(self.lanes),
-                "write_address": In(self.address_bits),
-                "write_data": In(self.width),
-            }
-        )
+class BlockRam(interfaces.BlockRam):
+    """One SDPX9B, or one SDPB for words of fewer than 9 bits."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -163,8 +107,8 @@ class BlockRam(wiring.Component):
         # The lowest address bits that a wide word does not need are its byte enables.
         enables = self.write_enable if self.lanes > 1 else Const(0, 0)
         write = self.write if self.lanes > 1 else self.write & self.write_enable
-        # Cells with a parity bit in every byte have names of their own.
-        cell, pins = ("SDPX9B", 36) if self.width >= BLOCK_LANE_BITS else ("SDPB", 32)
+        # The cell with a parity bit in every byte has another name.
+        cell, pins = ("SDPX9B", 36) if self.width >= self.LANE_BITS else ("SDPB", 32)
         output = Signal(pins)
         m.d.comb += self.read_data.eq(output)
         m.submodules.cell = Instance(

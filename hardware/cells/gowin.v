@@ -26,14 +26,8 @@ module MULT9X9 (
     input [8:0] A, SIA, B, SIB, input ASIGN, BSIGN, ASEL, BSEL, CE, CLK, RESET,
     output [17:0] DOUT, output [8:0] SOA, SOB
 );
-  parameter AREG = 1'b0;
-  parameter BREG = 1'b0;
-  parameter OUT_REG = 1'b0;
-  parameter PIPE_REG = 1'b0;
-  parameter ASIGN_REG = 1'b0;
-  parameter BSIGN_REG = 1'b0;
-  parameter SOA_REG = 1'b0;
-  parameter MULT_RESET_MODE = "SYNC";
+  parameter AREG = 1'b0, BREG = 1'b0, OUT_REG = 1'b0, PIPE_REG = 1'b0;
+  parameter ASIGN_REG = 1'b0, BSIGN_REG = 1'b0, SOA_REG = 1'b0, MULT_RESET_MODE = "SYNC";
   tilewright_gowin_multiplier #(9, AREG) multiplier (A, B, ASIGN, BSIGN, CE, CLK, DOUT);
 endmodule
 
@@ -41,14 +35,8 @@ module MULT18X18 (
     input [17:0] A, SIA, B, SIB, input ASIGN, BSIGN, ASEL, BSEL, CE, CLK, RESET,
     output [35:0] DOUT, output [17:0] SOA, SOB
 );
-  parameter AREG = 1'b0;
-  parameter BREG = 1'b0;
-  parameter OUT_REG = 1'b0;
-  parameter PIPE_REG = 1'b0;
-  parameter ASIGN_REG = 1'b0;
-  parameter BSIGN_REG = 1'b0;
-  parameter SOA_REG = 1'b0;
-  parameter MULT_RESET_MODE = "SYNC";
+  parameter AREG = 1'b0, BREG = 1'b0, OUT_REG = 1'b0, PIPE_REG = 1'b0;
+  parameter ASIGN_REG = 1'b0, BSIGN_REG = 1'b0, SOA_REG = 1'b0, MULT_RESET_MODE = "SYNC";
   tilewright_gowin_multiplier #(18, AREG) multiplier (A, B, ASIGN, BSIGN, CE, CLK, DOUT);
 endmodule
 
@@ -89,12 +77,8 @@ module SDPX9B (
     input CLKA, CEA, CLKB, CEB, OCE, RESETA, RESETB, input [13:0] ADA, ADB,
     input [2:0] BLKSELA, BLKSELB, input [35:0] DI, output [35:0] DO
 );
-  parameter READ_MODE = 1'b0;
-  parameter BIT_WIDTH_0 = 36;
-  parameter BIT_WIDTH_1 = 36;
-  parameter BLK_SEL_0 = 3'b000;
-  parameter BLK_SEL_1 = 3'b000;
-  parameter RESET_MODE = "SYNC";
+  parameter READ_MODE = 1'b0, RESET_MODE = "SYNC";
+  parameter BIT_WIDTH_0 = 36, BIT_WIDTH_1 = 36, BLK_SEL_0 = 3'b000, BLK_SEL_1 = 3'b000;
   tilewright_gowin_ram #(BIT_WIDTH_0, 9) ram (
       CLKA, CEA, CLKB, CEB, OCE, ADA, ADB, DI[BIT_WIDTH_0-1:0], DO[BIT_WIDTH_0-1:0]);
 endmodule
@@ -103,12 +87,8 @@ module SDPB (
     input CLKA, CEA, CLKB, CEB, OCE, RESETA, RESETB, input [13:0] ADA, ADB,
     input [2:0] BLKSELA, BLKSELB, input [31:0] DI, output [31:0] DO
 );
-  parameter READ_MODE = 1'b0;
-  parameter BIT_WIDTH_0 = 32;
-  parameter BIT_WIDTH_1 = 32;
-  parameter BLK_SEL_0 = 3'b000;
-  parameter BLK_SEL_1 = 3'b000;
-  parameter RESET_MODE = "SYNC";
+  parameter READ_MODE = 1'b0, RESET_MODE = "SYNC";
+  parameter BIT_WIDTH_0 = 32, BIT_WIDTH_1 = 32, BLK_SEL_0 = 3'b000, BLK_SEL_1 = 3'b000;
   tilewright_gowin_ram #(BIT_WIDTH_0, BIT_WIDTH_0) ram (
       CLKA, CEA, CLKB, CEB, OCE, ADA, ADB, DI[BIT_WIDTH_0-1:0], DO[BIT_WIDTH_0-1:0]);
 endmodule

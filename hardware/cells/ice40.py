@@ -1,22 +1,21 @@
 """Cells of the Lattice iCE40 UltraPlus: multiplier and block RAM.
 
 The modes follow Lattice's FPGA-TN-02007 (DSP) and FPGA-TN-02002 (memory). Yosys has models of these
-cells in all modes (`share/ice40/cells_sim.v`). The large RAMs of the chip, SB_SPRAM256KA, have one
-port for reads and writes, but units may read a bank while another one writes it.
+cells in all modes (`share/ice40/cells_sim.v`). The large RAMs of the chip, SB_SPRAM256KA, are
+not used: they have one port, but one unit may read a bank while another one writes it.
 """
+
+from collections.abc import Mapping
+from typing import ClassVar
 
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-MULTIPLIER_BITS = 16
-ELEMENT_BITS = 8
-"""Operands of the two multipliers that a cell can be instead of one."""
+from . import interfaces
+from .interfaces import ELEMENT_BITS
 
-BLOCK_WIDTHS = {256: 16, 512: 8, 1024: 4, 2048: 2}
-"""Bits of a word of a block RAM, by its depth."""
-BLOCK_LANE_BITS = 8
-"""Bits that one write-enable bit covers, in words of that many bits or more."""
+MULTIPLIER_BITS = 16
 
 _ADD_NOTHING = {
     f"p_{half}{name}": Const(value, bits)
@@ -79,23 +78,8 @@ class BlockMultiplier(wiring.Component):
         return m
 
 
-class HeldPair(wiring.Component):
-    """One SB_MAC16 as two multipliers of int8 by int8; the left operands stay until replaced.
-
-    Latency three cycles; never stalls. The registers have no reset.
-
-    Members
-    -------
-    left, right : In(int8)[2]
-    load_left : In(1)
-        The registers of `left` hold their values without it.
-    products : Out(signed(16))[2]
-    """
-
-    left: In(signed(ELEMENT_BITS)).array(2)
-    right: In(signed(ELEMENT_BITS)).array(2)
-    load_left: In(1)
-    products: Out(signed(2 * ELEMENT_BITS)).array(2)
+class HeldPair(interfaces.HeldPair):
+    """One SB_MAC16 in its mode of two multipliers."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -120,7 +104,7 @@ class HeldPair(wiring.Component):
 
 
 def _controls(hold_left: object = None) -> dict[str, object]:
-    """Return the clock, and inputs that are constant."""
+    """Return the clock, the clock enable and the constant inputs."""
     zeros = ("BHOLD", "CHOLD", "DHOLD", "CI", "ACCUMCI", "SIGNEXTIN")
     halves = ("IRST", "ORST", "OLOAD", "ADDSUB", "OHOLD")
     names = [*zeros, *(name + half for name in halves for half in ("TOP", "BOT"))]
@@ -134,52 +118,15 @@ def _controls(hold_left: object = None) -> dict[str, object]:
     }
 
 
-class BlockRam(wiring.Component):
-    """One SB_RAM40_4K and a register behind it; zero at power-up.
+class BlockRam(interfaces.BlockRam):
+    """One SB_RAM40_4K and a register behind it."""
 
-    Read data follow their address by two cycles and hold until the data of the next read. A word
-    that is read in the cycle in which it is written is undefined.
-
-    Parameters
-    ----------
-    depth : int
-        Words, one of `BLOCK_WIDTHS`, which gives their width.
-
-    Members
-    -------
-    read_enable, read_address, read_data
-    write : In(1)
-        Write the lanes that `write_enable` names.
-    write_enable : In(one bit per lane)
-    write_address, write_data
-
-    Attributes
-    ----------
-    lanes, lane_bits : int
-        Parts of a word with a write-enable bit each, and their width. Words of at most 8 bits have
-        one.
-    """
-
-    def __init__(self, depth: int):
-        self.width = BLOCK_WIDTHS[depth]
-        self.lane_bits = min(self.width, BLOCK_LANE_BITS)
-        self.lanes = self.width // self.lane_bits
-        self.address_bits = (depth - 1).bit_length()
-        super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(self.address_bits),
-                "read_data": Out(self.width),
-                "write": In(1),
-                "write_enable": In(self.lanes),
-                "write_address": In(self.address_bits),
-                "write_data": In(self.width),
-            }
-        )
+    WIDTHS: ClassVar[Mapping[int, int]] = {256: 16, 512: 8, 1024: 4, 2048: 2}
+    LANE_BITS: ClassVar[int] = 8
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A word of fewer bits uses some of the 16 pins, at equal distances.
+        # A narrow word uses some of the 16 pins, at equal distances.
         mode = self.address_bits - 8
         first, distance = ((0, 1), (0, 2), (1, 4), (3, 8))[mode]
         pins = [first + distance * bit for bit in range(self.width)]
@@ -243,7 +190,7 @@ class LongMultiplier(wiring.Component):
         m.submodules.low = low = BlockMultiplier(False, self.right_signed)
         right = self.right.as_signed() if self.right_signed else self.right
         m.d.comb += [low.left.eq(self.left[:MULTIPLIER_BITS]), low.right.eq(right)]
-        # The highest bits select multiples of the right operand: 0, 1, 2, 3 or 0, 1, -2, -1 of it.
+        # The highest bits select a multiple of the right operand: 0 to 3, or 0, 1, -2, -1 (signed).
         top = Signal(len(self.left) - MULTIPLIER_BITS, reset_less=True)
         operand = Signal(right.shape(), reset_less=True)
         shape = signed(len(self.right) + 3)

@@ -1,7 +1,7 @@
 """Cells of Xilinx' 7 series and UltraScale+: multiplier, block RAM, registers that are not merged.
 
-The modes follow Xilinx' UG479 (DSP48E1), UG579 (DSP48E2), UG473 and UG573 (memory). Both families
-share all of them, so the technology that is passed to `elaborate` decides the cells' names only.
+The modes follow Xilinx' UG479 (DSP48E1), UG579 (DSP48E2), UG473 and UG573 (memory). They are
+the same in both families, so the technology passed to `elaborate` only selects the cells' names.
 """
 
 from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, Value, signed
@@ -9,14 +9,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..technology import Technology
+from . import interfaces
 
 LEFT_BITS, RIGHT_BITS = 25, 18
 """Bits of a multiplier's operands, both signed."""
-
-BLOCK_WIDTHS = {512: 36, 1024: 18, 2048: 9, 4096: 4, 8192: 2, 16384: 1}
-"""Bits of a word of a block RAM, by its depth."""
-BLOCK_LANE_BITS = 9
-"""Bits that one write-enable bit covers, in words of that many bits or more."""
 
 
 class Multiplier25(wiring.Component):
@@ -80,48 +76,8 @@ class Multiplier25(wiring.Component):
         return m
 
 
-class BlockRam(wiring.Component):
-    """One RAMB18: one write port, one read port with its output register; zero at power-up.
-
-    Read data follow their address by two cycles and hold until the data of the next read. A word
-    that is read in the cycle in which it is written is undefined.
-
-    Parameters
-    ----------
-    depth : int
-        Words, one of `BLOCK_WIDTHS`, which gives their width.
-
-    Members
-    -------
-    read_enable, read_address, read_data
-    write : In(1)
-        Write the lanes that `write_enable` names.
-    write_enable : In(one bit per lane)
-    write_address, write_data
-
-    Attributes
-    ----------
-    lanes, lane_bits : int
-        Parts of a word with a write-enable bit each, and their width. Words of fewer than 9 bits
-        have one.
-    """
-
-    def __init__(self, depth: int):
-        self.width = BLOCK_WIDTHS[depth]
-        self.lane_bits = min(self.width, BLOCK_LANE_BITS)
-        self.lanes = self.width // self.lane_bits
-        self.address_bits = (depth - 1).bit_length()
-        super().__init__(
-            {
-                "read_enable": In(1),
-                "read_address": In(self.address_bits),
-                "read_data": Out(self.width),
-                "write": In(1),
-                "write_enable": In(self.lanes),
-                "write_address": In(self.address_bits),
-                "write_data": In(self.width),
-            }
-        )
+class BlockRam(interfaces.BlockRam):
+    """One RAMB18."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -134,8 +90,7 @@ class BlockRam(wiring.Component):
         ]
         data = Cat(Cat(lane[:8] for lane in lanes), Const(0, 32))[:32]
         parity = Cat(Cat(lane[8:] for lane in lanes), Const(0, 4))[:4]
-        # Words of 36 bits are written through the data pins of both ports. Narrower ones are
-        # written through those of port B.
+        # Words of 36 bits use the data inputs of both ports, narrower ones only those of port B.
         whole = self.lanes == 4
         halves = [(data[:16], parity[:2]), (data[16:], parity[2:])]
         if not whole:
@@ -194,36 +149,16 @@ class BlockRam(wiring.Component):
         return m
 
 
-class Copies(wiring.Component):
-    """Registers that all hold one bit, an FDRE each; Yosys would merge described ones.
+class Copies(interfaces.Copies):
+    """Each copy is one FDRE."""
 
-    A net with few loads is short, so each copy drives its own part of the loads.
-
-    Parameters
-    ----------
-    count : int
-        Number of registers.
-
-    Members
-    -------
-    value : In(1)
-    copies : Out(count)
-        The value of the cycle before.
-    """
-
-    def __init__(self, count: int):
-        super().__init__({"value": In(1), "copies": Out(count)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        for index, copy in enumerate(Value.cast(self.copies)):
-            m.submodules[f"copy_{index}"] = Instance(
-                "FDRE",
-                p_INIT=Const(0, 1),
-                i_C=ClockSignal(),
-                i_CE=Const(1),
-                i_R=Const(0),
-                i_D=self.value,
-                o_Q=copy,
-            )
-        return m
+    def register(self, copy: Value) -> Instance:
+        return Instance(
+            "FDRE",
+            p_INIT=Const(0, 1),
+            i_C=ClockSignal(),
+            i_CE=Const(1),
+            i_R=Const(0),
+            i_D=self.value,
+            o_Q=copy,
+        )

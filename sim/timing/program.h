@@ -1,4 +1,4 @@
-// What the timing model is told, what it tells, and a program with its tokens matched.
+// Inputs and results of the timing model, and a program with its tokens matched.
 
 #pragma once
 

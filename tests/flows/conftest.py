@@ -37,7 +37,7 @@ def tilewright(capsys) -> Callable[..., str]:
 
 @pytest.fixture
 def browse(tmp_path) -> Callable[..., tuple[str, list[str]]]:
-    """Open a page without a window; its document once scripts ran, and what it requested."""
+    """Open a page in a headless browser; return its final document and its requests."""
     return lambda page, width=1280: open_page(page, tmp_path, width)
 
 

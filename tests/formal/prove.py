@@ -94,7 +94,7 @@ cells.v
 """
 
 YOSYS_CELLS = {Technology.ECP5: "read_verilog -nooverwrite -D NO_INCLUDES +/ecp5/cells_sim.v"}
-"""What adds Yosys' own models of a technology's small cells."""
+"""Yosys commands that read its own models of a technology's small cells."""
 
 FAILED = re.compile(r"failed assertion (\S+) at (\S+)(?: step (\d+))?")
 TRACE = re.compile(r"counterexample trace.*: (\S+\.vcd)")

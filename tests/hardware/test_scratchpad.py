@@ -33,14 +33,14 @@ def test_every_client_sees_what_was_written(name, memory, announces, platform):
     writers = [pad.write_above, pad.write_below]
 
     def draw():
-        """Rows that are read and written in a cycle."""
+        """Return random rows to read and to write in a cycle."""
         reading = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in readers]
         writing = [int(rng.integers(rows)) if rng.random() < 0.7 else None for _ in writers]
         for pair in (reading, writing):
             banks = [row // depth for row in pair if row is not None]
             if len(banks) == 2 and banks[0] == banks[1]:
                 pair[1] = None
-        # Which of old and new a simultaneous read sees is undefined, so it does not happen.
+        # A row that is read while it is written has undefined data, so it does not happen.
         return reading, [None if row in reading else row for row in writing]
 
     async def bench(ctx):

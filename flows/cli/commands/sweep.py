@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from ....compiler.graph import Graph
 
 KIND = "sweeps"
-"""The folder of the default database inside the cache."""
+"""Name of the cache folder of the default database."""
 
 BUDGET = ("multipliers", "ram")
-"""Resources of a device that conditions follow from."""
+"""Resources of a device that limit the machines."""
 
 
 def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -58,18 +58,19 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--where", action="append", default=[], metavar="CONDITION",
-        help="leave out points without it, such as `act_depth <= 4096 and ms < 2`; may be repeated",
+        help="exclude points that do not satisfy it, such as `act_depth <= 4096 and ms < 2`; may "
+        "be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--device", metavar="NAME", help="an ECP5 device, whose multipliers and RAM are the budget"
     )
     parser.add_argument(
         "--minimise", metavar="NAME,...",
-        help=f"what shall be small (default: {','.join(DEFAULT_OBJECTIVES)})",
+        help=f"figures to minimise (default: {','.join(DEFAULT_OBJECTIVES)})",
     )  # fmt: skip
     parser.add_argument(
         "--weight", action="append", default=[], metavar="MODEL=NUMBER", dest="weights",
-        help="how often a network runs in relation to the others (default: 1); may be repeated",
+        help="how often a network runs relative to the others (default: 1); may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
@@ -77,11 +78,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--exhaustive", action="store_true",
-        help="compile every machine, also where a bound decides",
+        help="compile every machine, even if its bound already decides",
     )  # fmt: skip
     parser.add_argument(
         "--rtl", action="store_true",
-        help="run the points on the front on the simulated hardware too; the first time builds a "
+        help="also run the points on the front on the simulated hardware; the first run builds a "
         "simulator for each machine, which takes minutes",
     )  # fmt: skip
     parser.add_argument(
@@ -90,14 +91,14 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--merge", action="append", default=[], type=Path, metavar="FILE",
-        help="take over the results of another database first; may be repeated",
+        help="first copy the results of another database; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--export", action="append", default=[], type=Path, metavar="FILE",
         help="write all results of the database as .csv or .jsonl; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--retry", action="store_true", help="compile again what failed in an earlier sweep"
+        "--retry", action="store_true", help="retry machines that failed in an earlier sweep"
     )
     parser.add_argument(
         "--workers", type=int, metavar="N",
@@ -187,7 +188,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
 
 
 def chosen_space(arguments: argparse.Namespace, description: Description) -> Space:
-    """Return the space; options replace what the file says of the same name.
+    """Return the space. Options override the file.
 
     Raises
     ------
@@ -218,12 +219,12 @@ def chosen_space(arguments: argparse.Namespace, description: Description) -> Spa
 def chosen_conditions(
     arguments: argparse.Namespace, description: Description
 ) -> tuple[Condition, ...]:
-    """Return all conditions, those of the device included.
+    """Return all conditions, including those of the device.
 
     Raises
     ------
     UsageError
-        For a text that is not a condition, or a device whose resources no arithmetic tells.
+        For a text that is not a condition, or a device without exact resource counts.
     """
     found = [
         read_condition(text, FIGURES, f"{description.source}, `where`")
@@ -235,8 +236,8 @@ def chosen_conditions(
         device, exact = find_device(name), [d for d in DEVICES if d.startswith("ecp5")]
         if device.name not in exact:
             raise UsageError(
-                f"`--device {name}`: expected one of {', '.join(exact)}, since the resources of "
-                "others are known after synthesis only; choose one, or set limits with `--where`"
+                f"`--device {name}`: expected one of {', '.join(exact)}, because the resources "
+                "of others are known only after synthesis; choose one, or set limits with `--where`"
             )
         found += [
             read_condition(f"{resource} <= {device.capacity[resource]}", FIGURES, "`--device`")
@@ -292,7 +293,7 @@ def chosen_database(arguments: argparse.Namespace) -> Path:
 
 
 def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) -> Executor:
-    """Return what runs the work: a cluster, local or remote, or this process."""
+    """Return the executor: a local or remote cluster, or this process."""
     workers = arguments.workers
     if workers is None and arguments.scheduler is None:
         workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
@@ -308,7 +309,7 @@ def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Ne
     Raises
     ------
     UsageError
-        If two have one name, or a weight belongs to none.
+        If two networks have the same name, or a weight names none of them.
     TilewrightError
         If one cannot be read.
     """
@@ -331,7 +332,7 @@ def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Ne
 
 
 def show(outcome: Outcome) -> None:
-    """Print what was found."""
+    """Print the points and the front."""
     counts = outcome.counts
     names = ", ".join(network.name for network in outcome.networks)
     say(f"networks       {names}")
@@ -354,7 +355,7 @@ def show(outcome: Outcome) -> None:
         say(f"first failure  {failures[0].error}")
     say("")
     if not outcome.front:
-        say("no point fulfils the conditions" if not outcome.interrupted else "no front yet")
+        say("no point satisfies the conditions" if not outcome.interrupted else "no front yet")
         return
     say(f"the front, smallest {', '.join(outcome.objectives)}:")
     varied = list(outcome.front[0].point.chosen)
@@ -375,7 +376,7 @@ def show(outcome: Outcome) -> None:
 
 
 def equal_points(outcome: Outcome) -> list[tuple[Result, int]]:
-    """Return the first of all points on the front with equal objectives, and their number."""
+    """Group the front by equal objectives; return the first point and the size of each group."""
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in outcome.front:
         values = (result.figures[name] for name in outcome.objectives)
@@ -403,7 +404,7 @@ def compare_with_rtl(outcome: Outcome, *, quiet: bool) -> None:
 
 
 def states_text(counts: dict[str, int]) -> str:
-    """Return the number of points in each state as text."""
+    """Return the numbers of points in each state as text."""
     return ", ".join(f"{counts[state]:,} {STATE_TEXTS[state]}" for state in STATES if counts[state])
 
 
@@ -415,7 +416,7 @@ STATE_TEXTS = {
     "failed": "failed",
     "open": "not reached",
 }
-"""States in a sentence."""
+"""Names of the states in the summary."""
 
 
 def figure_text(name: str, value: float) -> str:

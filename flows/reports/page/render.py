@@ -1,28 +1,29 @@
-"""Rendering of a self-contained HTML file from template, style, scripts and data.
+"""Rendering of a self-contained HTML file: a shell that pages share, body, style, scripts and data.
 
 The page's security policy forbids every request, so the page cannot fetch anything by mistake.
 """
 
 import html
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "assets"
 
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
 SCRIPTS = (
-    *(
-        "common",
-        "causes",
-        "summary",
-        "layers",
-        "activity",
-        "timeline",
-        "roofline",
-        "tables",
-        "placement",
-    ),
+    "common",
+    "causes",
+    "summary",
+    "layers",
+    "activity",
+    "timeline",
+    "roofline",
+    "tables",
+    "placement",
     "main",
 )
 """Scripts in the order in which the page runs them."""
@@ -30,25 +31,43 @@ SCRIPTS = (
 
 def render(data: Mapping[str, Any]) -> str:
     """Return the page for the data of `report_data`."""
+    return build_page(
+        f"{data['network']} on {data['configuration']['name']}",
+        FOLDER / "page.html",
+        style=[FOLDER / "page.css"],
+        script=[FOLDER / f"{name}.js" for name in SCRIPTS],
+        data=data,
+    )
+
+
+def build_page(
+    title: str,
+    body: Path,
+    *,
+    style: Iterable[Path],
+    script: Iterable[Path],
+    data: Mapping[str, Any],
+    library: str = "",
+    policy: str = POLICY,
+) -> str:
+    """Return a self-contained page.
+
+    Parameters
+    ----------
+    library
+        A script that runs before those of the page.
+    policy
+        The page's security policy.
+    """
     parts = {
-        "title": html.escape(f"{data['network']} on {data['configuration']['name']}"),
-        "style": (FOLDER / "page.css").read_text(),
-        "data": embed(data),
-        "script": "\n".join((FOLDER / f"{name}.js").read_text() for name in SCRIPTS),
+        "policy": policy,
+        "title": html.escape(title),
+        "style": "".join(path.read_text() for path in style),
+        "body": body.read_text(),
+        "library": f"<script>\n{library}\n</script>\n" if library else "",
+        # Inside a script element, no name in the data may end it.
+        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "script": "\n".join(path.read_text() for path in script),
     }
-    return fill((FOLDER / "page.html").read_text(), parts)
-
-
-def fill(page: str, parts: Mapping[str, str]) -> str:
-    """Return a template with a text in each of its places, such as `[[title]]`."""
-    for name, text in parts.items():
-        head, mark, tail = page.partition(f"[[{name}]]")
-        assert mark, f"the template has no place for {name}"
-        page = head + text + tail
-    return page
-
-
-def embed(data: Mapping[str, Any]) -> str:
-    """Return JSON text that is safe inside a script element, whatever names it contains."""
-    text = json.dumps(data, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("[[", "[ [")
+    shell = (FOLDER / "shell.html").read_text()
+    return re.sub(r"\[\[(\w+)\]\]", lambda place: parts[place[1]], shell)

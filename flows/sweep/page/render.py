@@ -1,11 +1,10 @@
 """Rendering of a sweep's page from template, style, scripts, library and data.
 
-Style and helpers are those of the report page. Plotly's script comes from its Python package and is
-part of the page, so the page needs no network. Its parallel coordinates make functions at run time,
-which the security policy allows (`unsafe-eval`); it still forbids every request.
+Shell, style and helpers are those of the report page. The page contains Plotly's script, from the
+Python package, so it needs no network. Plotly's parallel coordinates create functions at run time,
+so the security policy allows `unsafe-eval`; it still forbids every request.
 """
 
-import html
 from collections.abc import Mapping
 from datetime import datetime
 from importlib import import_module
@@ -14,7 +13,7 @@ from typing import Any
 
 from ....errors import ToolError, install_command
 from ...reports.page.render import FOLDER as SHARED
-from ...reports.page.render import embed, fill
+from ...reports.page.render import POLICY, build_page
 from ..figures import COUNTS, FIGURES, TIMES
 from ..outcome import STATES, Outcome
 from ..outcome_json import outcome_json
@@ -26,7 +25,7 @@ SCRIPTS = "points", "scatter", "parallel", "rows", "main"
 
 
 def page_data(outcome: Outcome) -> dict[str, Any]:
-    """Return the page's data: the outcome, and what its words mean."""
+    """Return the page's data: the outcome, and the meanings of figures and states."""
     values = outcome_json(outcome)
     figures = dict.fromkeys((*TIMES, *COUNTS, *outcome.objectives))
     return {
@@ -50,19 +49,19 @@ def render(data: Mapping[str, Any]) -> str:
         When Plotly is not installed.
     """
     names = " + ".join(network["name"] for network in data["networks"])
-    script = [SHARED / "common.js", *(FOLDER / f"{name}.js" for name in SCRIPTS)]
-    parts = {
-        "title": html.escape(f"{names}: sweep"),
-        "style": (SHARED / "page.css").read_text() + (FOLDER / "sweep.css").read_text(),
-        "data": embed(data),
-        "script": "\n".join(path.read_text() for path in script),
-        "library": plotly_source(),
-    }
-    return fill((FOLDER / "sweep.html").read_text(), parts)
+    return build_page(
+        f"{names}: sweep",
+        FOLDER / "sweep.html",
+        style=[SHARED / "page.css", FOLDER / "sweep.css"],
+        script=[SHARED / "common.js", *(FOLDER / f"{name}.js" for name in SCRIPTS)],
+        data=data,
+        library=plotly_source(),
+        policy=f"{POLICY} 'unsafe-eval'; img-src data: blob:",
+    )
 
 
 def plotly_source() -> str:
-    """The script of Plotly.
+    """Return the script of Plotly.
 
     Raises
     ------

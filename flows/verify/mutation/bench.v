@@ -1,4 +1,4 @@
-// What stands between the harness and a core with faults in it.
+// The bench between the harness and a core with faults in it.
 //
 // `@name@` is filled in by `netlist.py`. The knobs are set through the harness, which shows every
 // memory array; nothing in here writes them. Knob 0 chooses the fault from the next edge on, 0 none.

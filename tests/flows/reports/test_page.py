@@ -193,7 +193,7 @@ def test_names_in_a_model_are_never_markup(data):
     page = render(data)
     assert page.count("</script>") == 2
     assert "<b>" not in page
-    assert page.count("[[script]]") == 1, "in the title, where it is text"
+    assert page.count("[[script]]") == 3, "in the title and the data, where it is text"
 
 
 def test_the_command_writes_page_and_data(tilewright, model, tmp_path):

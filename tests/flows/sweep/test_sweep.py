@@ -190,7 +190,7 @@ def test_a_machine_that_does_not_fit_is_a_failure_with_its_text(swept, tmp_path)
 
 
 def test_a_worker_that_dies_is_told_and_tried_again(swept, digits):
-    """What was lost counts as a failure of this sweep, and not of the next one."""
+    """Lost work is a failure of this sweep only."""
 
     class Dying(InProcess):
         def wait(self, handles):

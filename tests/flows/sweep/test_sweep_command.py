@@ -181,8 +181,8 @@ def test_weights_count_networks(tilewright, model, database):
         ),
         (
             ("--device", "up5k"),
-            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, since the resources of "
-            "others are known after synthesis only; choose one, or set limits with `--where`",
+            "`--device up5k`: expected one of ecp5-25, ecp5-45, ecp5-85, because the resources "
+            "of others are known only after synthesis; choose one, or set limits with `--where`",
         ),
         (
             ("--weight", "digits"),

@@ -42,7 +42,7 @@ CLICKS = """
   document.body.append(note);
 })();
 </script></body>"""
-"""What a user does: sort both ways, search, brush an axis, choose an axis, click a row."""
+"""Actions of a user: sort both ways, search, brush an axis, choose an axis, click a row."""
 
 RAM = 7
 """Column of block RAMs, after two varied names, the state, three times and multipliers."""

@@ -1,4 +1,4 @@
-// What all parts of all pages share: data, elements, numbers, colours, and the tooltip.
+// Helpers that all pages share: data, elements, numbers, colours, and the tooltip.
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 

@@ -1,4 +1,4 @@
-// Who runs what: estimated times on both sides, and what a move would bring.
+// Placement of layers: estimated times on both sides, and the gain of moving a layer.
 function showPlacement() {
   const card = byId("placement-card");
   if (!DATA.placement) {
