@@ -15,8 +15,6 @@ from tilewright.sim.hardware_sources import ROOT, hardware_sources
 from tilewright.sim.memory_model import MemoryModel
 from tilewright.sim.rtl import RtlCore, build_core
 
-pytestmark = pytest.mark.slow
-
 TINY = PRESETS["tiny"]
 DATA_BYTES = 4096
 
@@ -148,6 +146,7 @@ def test_a_waveform_needs_a_folder(tmp_path):
     assert str(refused.value) == f"rtl: waveform `{path}`: its folder does not exist; create it"
 
 
+@pytest.mark.slow
 def test_a_waveform_is_written(tmp_path):
     path = tmp_path / "wave.fst"
     core = RtlCore(TINY, trace=path)
