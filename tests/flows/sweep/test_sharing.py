@@ -23,11 +23,18 @@ COMMAND = [
 
 
 def start(model, database, *options) -> subprocess.Popen:
-    """Start the sweep in a process group of its own."""
-    return subprocess.Popen(
-        [*COMMAND, str(model), "--database", str(database), *map(str, options)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    """Start the sweep in a process group of its own.
+
+    A shell lets background jobs ignore Ctrl+C, and children inherit that; this one must not.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [*COMMAND, str(model), "--database", str(database), *map(str, options)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def programs(database) -> int:
