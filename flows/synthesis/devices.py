@@ -243,7 +243,7 @@ _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
 
 def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz: float) -> Device:
     # The static placer gives a quarter more clock than `heap`, and ends on the largest chip too.
-    # Where wires are short, router2 ends in an endless rise of conflicts, and router1 does not.
+    # In crowded parts of a chip, router2's conflicts rise without end; router1 resolves them.
     return Device(
         name=name,
         family=_ECP5,
