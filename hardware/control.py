@@ -185,7 +185,7 @@ class Control(wiring.Component):
                 Const(0, 2),
                 state.queued,
             )
-            # A cycle late, since units may lie at another end of the chip.
+            # One cycle late, because the unit may be far away on the chip.
             values[f"{unit.name}_STATE"] = Signal(len(bits), name=f"{unit.name.lower()}_state")
             m.d.sync += values[f"{unit.name}_STATE"].eq(bits)
             values[f"{unit.name}_TOKENS"] = self.tokens[unit]

@@ -168,7 +168,7 @@ class CounterBank(wiring.Component):
     def _count_recent(self, m: Module, carry: Value) -> list[Signal]:
         """Return the short counters: the low bits of all totals.
 
-        They count a cycle late, since events come from all over the chip.
+        They count one cycle late, because events come from distant parts of the chip.
         """
         enable = Signal()
         increments = Signal.like(self.increments, reset_less=True)

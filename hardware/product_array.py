@@ -16,7 +16,7 @@ SPARE_CYCLES = GEMM_ARRAY_CYCLES - MULTIPLIER_CYCLES - 1
 """Extra cycles of delay, so that the latency is that of all arrays."""
 
 HELD_PAIRS = {Technology.GOWIN: gowin.HeldPair, Technology.ICE40: ice40.HeldPair}
-"""Multiplier pairs by technology; a pair serves two output lanes in one row."""
+"""Cells with two multipliers, by technology; each cell serves two output lanes in one row."""
 
 
 class ProductArray(wiring.Component):

@@ -94,20 +94,20 @@ class Queue(wiring.Component):
             m.d.sync += second.eq(self.input.payload)
 
     def _keep_in_memory(self, m: Module, in_blocks: bool) -> None:
-        """Keep the payloads in a memory, the oldest one in a register at the output too.
+        """Keep the payloads in a memory, and a copy of the oldest one in the output register.
 
-        Block RAM is read with a clock, so its own register is the one at the output.
+        Block RAM has that register already.
         """
         width = Shape.cast(self.shape).width
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
-        # Whether there is a payload, and no room, are registers of their own beside the level.
+        # `some` and `full` follow from the level, but are registers to shorten paths.
         some, full = Signal(), Signal()
         enters, leaves = Signal(), Signal()
         write = storage.write_port()
         m.d.comb += [
             enters.eq(self.input.valid & ~full),
             leaves.eq(self.output.ready & some),
-            # The place for the next payload is free, so writing there needs no request.
+            # The next place is free unless the queue is full, so it may be written in any cycle.
             write.en.eq(~full),
             write.data.eq(self.input.payload),
             self.input.ready.eq(~full),
@@ -147,9 +147,10 @@ class Queue(wiring.Component):
 
 
 def _counted(count: Value, down: Value | None = None) -> Value:
-    """Return the next count, or the one before if `down`, by tables: `down` may arrive late.
+    """Return `count` plus one, or minus one if `down`, without a carry chain.
 
-    For a few bits they are smaller than a carry chain, and a signal passes one of them only.
+    For a few bits, look-up tables are smaller than a chain. `down` passes through only one table,
+    so it may arrive late in the cycle.
     """
     toggles = [Value.cast(1)]
     for bit in range(1, len(count)):

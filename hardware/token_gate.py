@@ -101,8 +101,8 @@ class TokenGate(wiring.Component):
 
         # An instruction is `startable` in the cycle after its tokens are available: nothing but
         # its start takes them away. It leaves the queue in the cycle after its start, so that a
-        # start moves only a few registers. The unit has a register of its own for it: gate and unit
-        # may lie far apart, and each decides about the start from what is near.
+        # start moves only a few registers. Gate and unit may lie far apart, so each has its own
+        # register for it and needs no answer from the other to recognise a start.
         head, missing, startable = queue.output.payload, Signal(MASK_BITS), Signal()
         present = Signal()
         leaves = Signal()

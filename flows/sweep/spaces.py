@@ -29,7 +29,7 @@ KEYS = ("base", "clock_mhz", "device", "minimise", "set", "vary", "weights", "wh
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The part of a sweep that a file or a predefined space describes; options add to it.
+    """The settings of a sweep from a file or a predefined space; options override them.
 
     Parameters
     ----------

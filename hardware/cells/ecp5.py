@@ -295,5 +295,5 @@ def _add_chain(m: Module, halves: Sequence[Half], carry: Value | None = None) ->
 
 
 def _bits(prefix: str, value: Value) -> dict[str, Value]:
-    """Return the bits of a value as ports named `prefix` and a number."""
+    """Return one port per bit of a value, by name: `prefix` followed by the bit's number."""
     return {f"{prefix}{index}": bit for index, bit in enumerate(Value.cast(value))}

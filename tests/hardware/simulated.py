@@ -1,4 +1,4 @@
-"""Blocks in Amaranth's simulator, elaborated once: that takes longer than most runs."""
+"""Simulation of blocks in Amaranth; each block is elaborated once, which is the slowest step."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache
@@ -20,9 +20,9 @@ class Simulated(Generic[Top]):
     Parameters
     ----------
     top
-        With the clock domain `sync`.
+        The design; its clock domain is `sync`.
     platform
-        Whose cells it is built from.
+        The technology whose cells the design is built from.
     """
 
     def __init__(self, top: Top, platform: Technology | None = None) -> None:
@@ -63,5 +63,5 @@ def simulated(
     configuration: Configuration,
     platform: Technology | None = None,
 ) -> Simulated[Top]:
-    """The block of a configuration, the same one for all tests."""
+    """Return the block of a configuration; all tests share it."""
     return Simulated(kind(configuration), platform)

@@ -70,7 +70,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--weight", action="append", default=[], metavar="MODEL=NUMBER", dest="weights",
-        help="how often a network runs relative to the others (default: 1); may be repeated",
+        help="relative frequency of a network (default: 1); may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--clock", type=float, metavar="MHZ",
@@ -91,7 +91,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--merge", action="append", default=[], type=Path, metavar="FILE",
-        help="first copy the results of another database; may be repeated",
+        help="copy the results of another database before the sweep; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--export", action="append", default=[], type=Path, metavar="FILE",
