@@ -41,8 +41,8 @@ def axi_lite_port(address_bits: int) -> wiring.Signature:
 class AxiLiteRegisters(wiring.Component):
     """Turn bus transfers into one-cycle register accesses; one of each kind at a time.
 
-    A write happens when address and data have both arrived, a read when its value is there. The
-    response is always OKAY. Writes of less than a whole register are ignored.
+    A write happens in the cycle after address and data have both arrived, a read when its value is
+    there. The response is always OKAY. Writes of less than a whole register are ignored.
 
     Parameters
     ----------
@@ -87,7 +87,8 @@ class AxiLiteRegisters(wiring.Component):
             port.bresp.eq(RESPONSE_OKAY),
         ]
         accesses = have_address & have_data & ~port.bvalid
-        m.d.comb += self.write.eq(accesses & whole)
+        # The register lies in front of a long path: a write may start the machine.
+        m.d.sync += self.write.eq(accesses & whole)
         with m.If(port.awvalid & port.awready):
             m.d.sync += [have_address.eq(1), self.write_offset.eq(_aligned(port.awaddr))]
         with m.If(port.wvalid & port.wready):

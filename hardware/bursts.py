@@ -12,6 +12,7 @@ from ..isa.pipeline import QUEUED_BURSTS
 from .affine import AffineNest
 from .axi import LEN_BITS, WINDOW_BITS
 from .layouts import command_layout
+from .logic_adder import less
 from .queue import Queue
 
 MEMORY_CODE = {Load: "destination", Store: "source"}
@@ -137,7 +138,7 @@ class BurstIssuer(wiring.Component):
             nest.advance.eq(nest.active & ready),
             self.out_of_window.eq(valid & leaves),
         ]
-        outside = ~is_fill & ((offset > room) | offset[-1])
+        outside = ~is_fill & (less(room, offset) | offset[-1])
         more = ~is_fill & first_end[burst_bits:].any()
         with m.If(ready):
             pages = offset[page_bits:] + self.data_base[page_bits:]

@@ -137,7 +137,7 @@ class VectorDatapath(wiring.Component):
         # Bit n: n + 1 cycles ago a step was taken; it was the first; it was the last, so that a
         # slice follows; such a slice for ACT passed its total.
         steps = Signal(VectorLane.REDUCE_DELAY)
-        firsts = Signal(VectorLane.REDUCE_DELAY, reset_less=True)
+        firsts = Signal(VectorLane.REDUCE_DELAY - 1, reset_less=True)
         slices = Signal(self.TOTALS_LATENCY)
         outputs = Signal(self.RESULTS_LATENCY - self.TOTALS_LATENCY)
         m.d.sync += [
@@ -147,7 +147,7 @@ class VectorDatapath(wiring.Component):
             outputs.eq(Cat(slices[-1] & ~constants.to_acc, outputs)),
         ]
         m.d.comb += [
-            reduces.eq(steps[-1]),
+            reduces.eq(steps[-2]),
             restarts.eq(firsts[-1]),
             self.totals_valid.eq(slices[-1] & constants.to_acc),
             self.results_valid.eq(outputs[-1]),

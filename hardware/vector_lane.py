@@ -10,6 +10,7 @@ from ..isa.instructions import ReduceMode
 from ..isa.pipeline import VECTOR_BIAS_CYCLES, VECTOR_REDUCE_CYCLES
 from ..isa.vector_operations import FACTOR_BITS, FIRST_BITS, SECOND_BITS, Operation
 from .delay import delayed
+from .fan_out import copied
 from .logic_adder import Gate, LogicAdder
 from .multiplier import Multiplier
 from .requantizer import Requantizer
@@ -19,7 +20,7 @@ from .vector_factors import VectorFactors
 class VectorLane(wiring.Component):
     """Compute VECTOR's law for one lane, one step per cycle; all integers wrap at 32 bits.
 
-    Never stalls. A step reaches the reduction after `REDUCE_DELAY` cycles, together with its
+    Never stalls. A step reaches the reduction after `REDUCE_DELAY` cycles, one cycle after its
     `reduces` and `restarts`. `total` is the sum with its bias `TOTAL_LATENCY` cycles after the
     step, `result` the int8 value `RESULT_LATENCY` cycles after it.
 
@@ -42,7 +43,7 @@ class VectorLane(wiring.Component):
     a_act, b : In(int8)
         Operands of a step from ACT.
     reduces : In(1)
-        A step is at the reduction.
+        A step is at the reduction in the next cycle.
     restarts : In(1)
         It is the first of its reduction.
     bias : In(int32)
@@ -111,11 +112,22 @@ class VectorLane(wiring.Component):
         summed = Signal(signed(32), reset_less=True)
         chosen = Signal(signed(32), reset_less=True)
         total = Signal(signed(32), reset_less=True)
-        maximum = Signal(reset_less=True)
-        adds, chooses = Signal(), Signal()
+        continues, takes_maximum = Signal(), Signal()
         m.d.comb += [
-            adds.eq(self.reduces & ~self.restarts & ~maximum),
-            chooses.eq(self.reduces & (self.restarts | (maximum & reduced_adder.sum[32]))),
+            continues.eq(self.reduces & ~self.restarts),
+            takes_maximum.eq(constants.reduce == ReduceMode.MAX),
+        ]
+        flags = Cat(
+            takes_maximum,
+            continues & ~takes_maximum,
+            continues & takes_maximum,
+            self.reduces & self.restarts,
+        )
+        # Each lane has its own registers for the flags, since the chain begins with them.
+        maximum, adds, compares, restarts = copied(m, platform, flags, 1, "flags")[0]
+        chooses = Signal()
+        m.d.comb += [
+            chooses.eq(restarts | (compares & reduced_adder.sum[32])),
             reduced_adder.a.eq(summed),
             reduced_adder.b.eq(chosen),
             reduced_adder.c.eq(combined),
@@ -128,15 +140,15 @@ class VectorLane(wiring.Component):
         ]
         m.d.sync += [
             combined.eq(combined_adder.sum),
-            maximum.eq(constants.reduce == ReduceMode.MAX),
             total.eq(total_adder.sum),
         ]
-        with m.If(adds):
-            m.d.sync += [summed.eq(reduced_adder.sum), chosen.eq(0)]
-        with m.Elif(self.reduces):
-            m.d.sync += summed.eq(0)
+        # `chooses` is late, so it is only a clock enable: `adds` alone selects what `chosen` takes.
         with m.If(chooses):
             m.d.sync += chosen.eq(combined)
+        with m.If(adds):
+            m.d.sync += [summed.eq(reduced_adder.sum), chosen.eq(0)]
+        with m.If(restarts | compares):
+            m.d.sync += summed.eq(0)
 
         m.d.comb += [
             self.total.eq(total),

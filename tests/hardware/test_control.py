@@ -94,6 +94,7 @@ def test_every_register_of_the_contract_shows_its_own_value(counters):
 
     async def process(ctx, control, bus):
         await bus.write("CONTROL", 1)
+        await ctx.tick()
         for unit in Unit:
             state, grows = control.states[unit], control.increments[unit.name]
             ctx.set(state.working, 1)
