@@ -120,6 +120,9 @@ class Control(wiring.Component):
     def _run(self, m: Module, start: Value, stop: Value, busy: Signal, done: Signal, error) -> None:
         """Step from start to done; `error` stays set when `clear` resets the units' errors."""
         clears = self.clears
+        # A register, since the units are far away. While `stop` is set, no transfer begins.
+        drained = Signal()
+        m.d.sync += drained.eq(self.stop & ~self.draining)
         m.d.comb += self.interrupt.eq(~busy & (done | (error != Error.NONE)))
         with m.FSM() as run:
             m.d.comb += busy.eq(~run.ongoing("Idle"))
@@ -156,9 +159,9 @@ class Control(wiring.Component):
             with m.State("Fail"):
                 with m.If(stop):
                     m.next = "Drain"
-                with m.Elif(~self.draining):
+                with m.Elif(drained):
                     m.next = "Idle"
-            with m.State("Drain"), m.If(~self.draining):
+            with m.State("Drain"), m.If(drained):
                 m.d.comb += clears.eq(1)
                 m.next = "Clear"
             with m.State("Clear"):

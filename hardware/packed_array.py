@@ -107,13 +107,13 @@ class PackedArray(wiring.Component):
                 for name in ("depthwise", "begins", "part")
             ]
 
-        swaps = Cat(copied(m, platform, self.swap, self.lanes_in, "swaps"))
+        swaps = copied(m, platform, self.swap, self.lanes_out // 2, "swaps")
         writes = self._write_enables(m)
         offset = self._sum_of_shared_operands(m)
         for lane in range(0, self.lanes_out, 2):
             pair = _Pair(self.lanes_in, rows)
             m.submodules[f"pair_{lane // 2:02}"] = pair
-            m.d.comb += [pair.swaps.eq(swaps), pair.writes.eq(writes)]
+            m.d.comb += [pair.swap.eq(swaps[lane // 2]), pair.writes.eq(writes)]
             for side in range(2):
                 m.d.comb += [
                     pair.operands[side][row].eq(operands.operands[row][lane + side])
@@ -179,7 +179,7 @@ class _Pair(wiring.Component):
                 "weights": In(element).array(2),
                 "writes": In(lanes_in),
                 "spreads": In(1),
-                "swaps": In(lanes_in),
+                "swap": In(1),
                 "operands": In(element).array(2, lanes_in),
                 "offset": In(signed(ELEMENT_BITS + self.levels + 1)),
                 "sums": Out(signed(2 * ELEMENT_BITS + self.levels)).array(2),
@@ -273,7 +273,7 @@ class _Pair(wiring.Component):
             Signal(bits, name=f"{name}_{row:02}", reset_less=True)
             for name in ("low_weight", "low_operand")
         )
-        with m.If(self.swaps[row]):
+        with m.If(self.swap):
             m.d.sync += factor.eq(shadow)
         m.d.sync += element.eq(operand)
         # The two lowest digits of the weight take a carry chain each, the highest none.
@@ -321,7 +321,7 @@ class _Pair(wiring.Component):
         m.d.comb += [
             cell.left.eq(left.as_signed()),
             cell.right.eq(right.as_signed()),
-            cell.load_left.eq(self.swaps[row]),
+            cell.load_left.eq(self.swap),
         ]
         return cell.product
 
