@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import UsageError, did_you_mean
 from ...hardware.technology import Technology
 from .carry_chains import shorten_carry_chains
+from .multiplier_sites import ecp5_sites
 from .tools import NEXTPNR_ECP5, NEXTPNR_GOWIN, NEXTPNR_ICE40, Tool
 
 Resources = Mapping[str, int]
@@ -103,6 +104,8 @@ class Device:
         What the place-and-route tool must know.
     files
         Files that the arguments name, with their text.
+    multiplier_sites
+        Where the multipliers of a design are put; empty if the placer decides.
     """
 
     name: str
@@ -113,6 +116,7 @@ class Device:
     clock_mhz: float
     arguments: tuple[str, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
+    multiplier_sites: tuple[str, ...] = ()
 
     def short(self, used: Resources) -> list[str]:
         """Resources of which the device has fewer than are used."""
@@ -241,7 +245,9 @@ _ECP5_PINS = 'LOCATE COMP "clk" SITE "G2";\n'
 """A pin from which the clock reaches the chip's clock network; any will do for the others."""
 
 
-def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz: float) -> Device:
+def _ecp5(
+    name: str, size: str, luts: int, ram: int, multiplier_sites: tuple[str, ...], clock_mhz: float
+) -> Device:
     # The static placer gives a quarter more clock than `heap`, and ends on the largest chip too.
     # In crowded parts of a chip, router2's conflicts rise without end; router1 resolves them.
     return Device(
@@ -249,8 +255,9 @@ def _ecp5(name: str, size: str, luts: int, ram: int, multipliers: int, clock_mhz
         family=_ECP5,
         part=f"LFE5U-{size}F",
         package="CABGA381, speed grade 6",
-        capacity={"lut": luts, "ff": luts, "ram": ram, "multipliers": multipliers},
+        capacity={"lut": luts, "ff": luts, "ram": ram, "multipliers": len(multiplier_sites)},
         clock_mhz=clock_mhz,
+        multiplier_sites=multiplier_sites,
         arguments=(
             *(f"--{size}k", "--package", "CABGA381", "--speed", "6"),
             *("--lpf", "pins.lpf", "--lpf-allow-unconstrained"),
@@ -269,9 +276,9 @@ IO_LOC "shift_out" 15;
 """The tool wants a place for every pin; any will do."""
 
 _DEVICES = (
-    _ecp5("ecp5-25", "25", 24_288, 56, 28, 130),
-    _ecp5("ecp5-45", "45", 43_848, 108, 72, 120),
-    _ecp5("ecp5-85", "85", 83_640, 208, 156, 110),
+    _ecp5("ecp5-25", "25", 24_288, 56, ecp5_sites([13], 3, 4), 130),
+    _ecp5("ecp5-45", "45", 43_848, 108, ecp5_sites([22, 46], 4, 5), 120),
+    _ecp5("ecp5-85", "85", 83_640, 208, ecp5_sites([10, 34, 58], 7, 6), 110),
     Device(
         name="up5k",
         family=_ICE40,

@@ -23,6 +23,7 @@ from ...sim.cache import digest, keep_file, kept_folder
 from ...sim.hardware_sources import hardware_sources
 from .critical_path import Step, critical_path
 from .devices import DEVICES, REMEDIES, RESOURCES, Device, Family, Resources
+from .multiplier_sites import assign_multipliers
 from .netlist import Netlist, read_netlist
 from .tools import YOSYS, run_tool, tool_version
 
@@ -357,9 +358,13 @@ def _nextpnr(
     files = ["--json", "mapped.json", "--report", "report.json"]
     arguments = [*files, *device.arguments, *options]
     parts = [tool_version(tool), *arguments, *map(str, device.files), mapped.name]
+    parts.append(inspect.getsource(assign_multipliers))
+    parts += device.multiplier_sites
 
     def make(folder: Path) -> Path:
-        for name, text in {"mapped.json": read_mapped(mapped), **dict(device.files)}.items():
+        netlist = json.loads(read_mapped(mapped))
+        assign_multipliers(netlist["modules"][TOP], device.multiplier_sites)
+        for name, text in {"mapped.json": json.dumps(netlist), **dict(device.files)}.items():
             (folder / name).write_text(text)
         run_tool(tool, arguments, folder, lambda line: _nextpnr_step(line, show))
         return folder / "report.json"

