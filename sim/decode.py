@@ -96,14 +96,15 @@ def _tables(configuration: Configuration) -> tuple[np.ndarray, ...]:
                 column = places[field.name]
                 fields.append((column, bit, field.bits, int(field.signed), field.offset))
             bit += field.bits
-        loops = family.loop_fields(configuration)
-        for nests in loops.moving.values():
+        for operand in family.operands:
             levels = [
-                (level, level.jumps[index]) for nest, index in nests for level in loops.nests[nest]
+                (places[level.extent.name], places[jump.field.name], jump.field.bits)
+                for nest in family.loop_fields(configuration).nests.values()
+                for level in nest
+                for jump in level.jumps
+                if jump.operand == operand.name
             ]
-            for level, jump in reversed(levels):
-                innermost = int(level is levels[-1][0])
-                moves.append((places[level.extent.name], places[jump.name], jump.bits, innermost))
+            moves += [(*level, int(level is levels[-1])) for level in reversed(levels)]
         families[family.opcode] = first, len(fields), first_move, len(moves)
         extents = [places[name] for name in places if name.endswith(".extent")]
         idle[family.opcode, extents] = 1

@@ -45,18 +45,3 @@ def nest_jumps(loops: Sequence[tuple[int, int]]) -> list[int]:
         jumps.append(stride - inside)
         inside += (extent - 1) * stride
     return jumps[::-1]
-
-
-def nest_strides(loops: Sequence[tuple[int, int]], bits: int) -> list[int]:
-    """Inverse of `nest_jumps`, given `(extent, jump)` per level, outermost first.
-
-    Only the lowest `bits` of a jump count. They determine the stride, which is a signed number of
-    as many bits.
-    """
-    half = 1 << (bits - 1)
-    strides, inside = [], 0
-    for extent, jump in reversed(loops):
-        stride = (jump + inside + half) % (2 * half) - half
-        strides.append(stride)
-        inside += (extent - 1) * stride
-    return strides[::-1]

@@ -1,4 +1,4 @@
-"""Jumps lead an address through a loop nest, and give its strides back; flags tell reductions."""
+"""Jumps lead an address through a loop nest, and words hold them; flags tell which loops reduce."""
 
 import itertools
 
@@ -7,20 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import IsaError
-from tilewright.isa.configuration import DEFAULT
+from tilewright.isa.configuration import DEFAULT, Memory
 from tilewright.isa.encoding import decode, encode, word_bytes
 from tilewright.isa.fields import pack
-from tilewright.isa.instructions import FAMILIES, Gemm, Loop
-from tilewright.isa.instructions.loops import nest_addresses, nest_jumps, nest_strides
+from tilewright.isa.instructions import FAMILIES, Gemm, Loop, Store
+from tilewright.isa.instructions.loops import nest_addresses, nest_jumps
 
-BITS = 7
-
-
-def nests(most: int, low: int, high: int):
-    return st.lists(st.tuples(st.integers(1, most), st.integers(low, high)), max_size=5)
+NESTS = st.lists(st.tuples(st.integers(1, 4), st.integers(-20, 20)), max_size=5)
 
 
-@given(st.integers(-100, 100), nests(4, -20, 20))
+@given(st.integers(-100, 100), NESTS)
 def test_an_address_moves_by_the_jump_of_the_level_that_steps(base, loops):
     jumps = nest_jumps(loops)
     indices = list(itertools.product(*(range(extent) for extent, _ in loops)))
@@ -31,24 +27,44 @@ def test_an_address_moves_by_the_jump_of_the_level_that_steps(base, loops):
     assert addresses == nest_addresses(base, tuple(loops)).tolist()
 
 
-@given(nests(1 << 12, -(1 << (BITS - 1)), (1 << (BITS - 1)) - 1))
-def test_strides_come_back_from_jumps_and_jumps_from_strides(loops):
-    extents, numbers = [extent for extent, _ in loops], [number for _, number in loops]
-    jumps = [jump % (1 << BITS) for jump in nest_jumps(loops)]
-    assert nest_strides(list(zip(extents, jumps, strict=True)), BITS) == numbers
-    strides = nest_strides(loops, BITS)
-    again = nest_jumps(list(zip(extents, strides, strict=True)))
-    assert [(jump - number) % (1 << BITS) for jump, number in zip(again, numbers, strict=True)] == [
-        0
-    ] * len(loops)
+@st.composite
+def stores(draw):
+    """Any STOREs, legal or not."""
+    bits = {name: Store.base_bits(name, DEFAULT) for name in ("local", "memory")}
+    strides = st.tuples(*(st.integers(-(1 << n), (1 << n) - 1) for n in bits.values()))
+    loops = draw(st.lists(st.builds(Loop, st.integers(2, 4096), strides), max_size=4))
+    return Store(source=Memory.ACT, length=1, local=0, memory=0, loops=tuple(loops))
+
+
+@given(stores())
+def test_words_hold_the_jumps_of_the_definition(store):
+    values = store.values(DEFAULT)
+    for name in ("local", "memory"):
+        bits = Store.base_bits(name, DEFAULT) + 1
+        jumps = nest_jumps(store.nest_of(name))
+        levels = range(4 - len(jumps), 4)
+        held = [values[f"loops.{level}.{name}"] for level in levels]
+        assert [jump % (1 << bits) for jump in jumps] == [jump % (1 << bits) for jump in held]
+
+
+@given(st.data())
+def test_words_with_any_jumps_have_strides(data):
+    layout = Store.layout(DEFAULT)
+    values = Store(source=Memory.ACT, length=1, local=0, memory=0).values(DEFAULT)
+    for field in layout:
+        if field.name.startswith("loops."):
+            low = field.low + field.name.endswith(".extent")
+            values[field.name] = data.draw(st.integers(low, field.high))
+    code = pack(layout, values).to_bytes(word_bytes(DEFAULT), "little")
+    assert encode(decode(code, DEFAULT), DEFAULT) == code
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_nests_that_move_an_operand_are_the_outermost_ones(family):
     """Otherwise an address generator would need jumps for loops that do not move the operand."""
-    for moving in family.loop_fields(DEFAULT).moving.values():
-        names = [nest for nest, _ in moving]
-        assert names == list(family.nests)[: len(names)]
+    for operand in family.operands:
+        moves = [operand.name in moved for moved in family.nests.values()]
+        assert moves == sorted(moves, reverse=True)
 
 
 REDUCES = Gemm(

@@ -70,7 +70,7 @@ def encodable(draw, family, configuration):
         nest: tuple(
             Loop(
                 draw(anything(level.extent.low, level.extent.high)),
-                tuple(draw(anything(jump.low, jump.high) | st.just(0)) for jump in level.jumps),
+                tuple(draw(anything(-half, half - 1) | st.just(0)) for _, _, half in level.jumps),
             )
             for level in levels
         )

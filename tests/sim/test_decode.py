@@ -24,7 +24,7 @@ def values_with_strides(instruction, configuration) -> dict[str, int]:
     for nest, levels in instruction.loop_fields(configuration).nests.items():
         loops = getattr(instruction, nest)
         for level, loop in zip(levels[len(levels) - len(loops) :], loops, strict=True):
-            names = (jump.name for jump in level.jumps)
+            names = (jump.field.name for jump in level.jumps)
             values.update(zip(names, loop.strides, strict=True))
     return values
 
