@@ -1,19 +1,20 @@
 """Loop counters with running addresses: the address generator that all four units share.
 
-There is no multiplier. Each level keeps the address at which its current iteration began, so the
-next address is always one of these addresses plus a stride.
+There is no multiplier. Instruction words have jumps instead of strides, so the next address is
+always the current one plus the jump of the level that steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Assert, Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Assert, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ..isa.configuration import Configuration
 from ..isa.instructions import Instruction
+from .logic_adder import Gate, LogicAdder
 
 
 class AffineNest(wiring.Component):
@@ -29,15 +30,16 @@ class AffineNest(wiring.Component):
         Width of an extent minus one.
     widths : Mapping[str, int]
         Address width of each operand in bits.
-    levels : Sequence[tuple[str, ...]]
-        The operands that each loop level moves, outermost level first.
+    levels : int
+        Loop levels, each of which moves all operands.
 
     Members
     -------
     load : In(1)
         Take `parameters`; allowed while not `active`.
     parameters : In(struct)
-        `base.<operand>`, and `loops[level].extent_minus_one` and `loops[level].strides.<operand>`.
+        `base.<operand>`, and `loops[level].extent_minus_one` and `loops[level].jumps.<operand>`,
+        outermost level first. Jumps count modulo the width of the address.
     advance : In(1)
         Step to the next iteration; allowed while `active`.
     active : Out(1)
@@ -52,19 +54,14 @@ class AffineNest(wiring.Component):
         Bit `l`: level `l` is at its first iteration.
     """
 
-    def __init__(
-        self, extent_bits: int, widths: Mapping[str, int], levels: Sequence[tuple[str, ...]]
-    ):
+    def __init__(self, extent_bits: int, widths: Mapping[str, int], levels: int):
         self.extent_bits = extent_bits
         self.widths = dict(widths)
-        self.levels = tuple(levels)
+        self.levels = levels
+        addresses = data.StructLayout(self.widths)
+        loop = data.StructLayout({"extent_minus_one": extent_bits, "jumps": addresses})
         self.parameters_layout = data.StructLayout(
-            {
-                "base": data.StructLayout(self.widths),
-                "loops": data.StructLayout(
-                    {str(level): self._loop_layout(moved) for level, moved in enumerate(levels)}
-                ),
-            }
+            {"base": addresses, "loops": data.ArrayLayout(loop, levels)}
         )
         super().__init__(
             {
@@ -72,17 +69,11 @@ class AffineNest(wiring.Component):
                 "parameters": In(self.parameters_layout),
                 "advance": In(1),
                 "active": Out(1),
-                "addresses": Out(data.StructLayout(self.widths)),
+                "addresses": Out(addresses),
                 "last": Out(1),
-                "ends": Out(len(levels)),
-                "zeros": Out(len(levels)),
+                "ends": Out(levels),
+                "zeros": Out(levels),
             }
-        )
-
-    def _loop_layout(self, moved: tuple[str, ...]) -> data.StructLayout:
-        strides = {operand: signed(self.widths[operand] + 1) for operand in moved}
-        return data.StructLayout(
-            {"extent_minus_one": self.extent_bits, "strides": data.StructLayout(strides)}
         )
 
     @staticmethod
@@ -103,11 +94,7 @@ class AffineNest(wiring.Component):
             operand.name: family.base_bits(operand.name, configuration) + guard_bits
             for operand in family.operands
         }
-        levels = [
-            moved
-            for nest, moved in family.nests.items()
-            for _ in range(family.levels(nest, configuration))
-        ]
+        levels = sum(family.levels(nest, configuration) for nest in family.nests)
         return AffineNest(configuration.extent_bits, widths, levels)
 
     def assign(self, command, nests: Iterable[str]) -> list:
@@ -131,17 +118,17 @@ class AffineNest(wiring.Component):
             while f"{nest}__{level}__extent" in fields:
                 loops.append(f"{nest}__{level}__")
                 level += 1
-        for level, (prefix, moved) in enumerate(zip(loops, self.levels, strict=True)):
-            target = self.parameters.loops[str(level)]
+        for prefix, target in zip(loops, self.parameters.loops, strict=True):
             assignments.append(target.extent_minus_one.eq(getattr(command, prefix + "extent")))
             assignments += [
-                target.strides[operand].eq(getattr(command, prefix + operand)) for operand in moved
+                target.jumps[operand].eq(getattr(command, prefix + operand))
+                for operand in self.widths
             ]
         return assignments
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        depth = range(len(self.levels))
+        depth = range(self.levels)
         at_start = [Signal(name=f"at_start_{n}") for n in depth]
         # Within a nest the outermost level never restarts, and the innermost one either steps or
         # restarts, so it never stays at its end.
@@ -153,8 +140,6 @@ class AffineNest(wiring.Component):
         # beside the state that they describe.
         ends = [Signal(name=f"ends_{n}") for n in depth]
         steps = [Signal(name=f"steps_{n}") for n in depth]
-        # This level or one outside it steps.
-        moves = [Signal(name=f"moves_{n}") for n in depth]
         m.d.comb += [
             self.ends.eq(Cat(ends)),
             self.zeros.eq(Cat(at_start)),
@@ -168,7 +153,6 @@ class AffineNest(wiring.Component):
                 *(register.eq(flags[level]) for level, register in at_end.items()),
                 *(ends[level].eq(inner[level]) for level in depth),
                 *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
-                *(moves[level].eq(~inner[0] & inner[level + 1]) for level in depth),
             ]
 
         near = [self._count(m, level, steps[level], ends[level]) for level in depth]
@@ -183,7 +167,7 @@ class AffineNest(wiring.Component):
                 unless_it_steps = Mux(ends[level], single[level], at_end[level])
             return Mux(steps[level], near[level], unless_it_steps)
 
-        alone = [self.parameters.loops[str(level)].extent_minus_one == 0 for level in depth]
+        alone = [self.parameters.loops[level].extent_minus_one == 0 for level in depth]
         with m.If(~self.active):
             m.d.sync += [register.eq(alone[level]) for level, register in single.items()]
         with m.If(self.load):
@@ -200,7 +184,7 @@ class AffineNest(wiring.Component):
                     m.d.sync += at_start[level].eq(1)
 
         for operand, width in self.widths.items():
-            self._run_operand(m, operand, width, steps, moves)
+            self._run_operand(m, operand, width, steps)
 
         m.d.sync += Assert(~self.advance | self.active, "nest advanced while idle")
         m.d.sync += Assert(~self.load | ~self.active, "nest loaded while busy")
@@ -208,7 +192,7 @@ class AffineNest(wiring.Component):
 
     def _count(self, m: Module, level: int, steps: Value, ends: Value) -> Signal:
         """Count a level's iterations; return whether its next step leads to its last iteration."""
-        extent_minus_one = self.parameters.loops[str(level)].extent_minus_one
+        extent_minus_one = self.parameters.loops[level].extent_minus_one
         extent = Signal(self.extent_bits, name=f"extent_{level}", reset_less=True)
         # Two more than the index of the iteration, so the comparison is made a step ahead.
         ahead = Signal(self.extent_bits, name=f"ahead_{level}", reset_less=True)
@@ -228,46 +212,24 @@ class AffineNest(wiring.Component):
             m.d.sync += ahead.eq(ahead + 1)
         return near
 
-    def _run_operand(
-        self,
-        m: Module,
-        operand: str,
-        width: int,
-        steps: Sequence[Signal],
-        moves: Sequence[Signal],
-    ) -> None:
-        """Keep, for each level that moves the operand, the address where its iteration began."""
-        moving = [level for level, moved in enumerate(self.levels) if operand in moved]
-        base = Signal(width, name=f"{operand}_base", reset_less=True)
-        starts = {
-            level: Signal(width, name=f"{operand}_start_{level}", reset_less=True)
-            for level in moving
-        }
-        strides = {
-            level: Signal(width, name=f"{operand}_stride_{level}", reset_less=True)
-            for level in moving
-        }
-        following = Signal(width, name=f"{operand}_following")
-
-        # Every level has its own sum, so no select delays an addition. At most one select is set,
-        # so an OR of masked values has the shortest delay.
-        choices = [Mux(self.active, 0, self.parameters.base[operand])]
-        current = base
+    def _run_operand(self, m: Module, operand: str, width: int, steps: Sequence[Signal]) -> None:
+        """Add the jump of the level that steps to the operand's address."""
+        address = Signal(width, name=f"{operand}_address", reset_less=True)
+        # While idle, the base is added to 0. At most one of the summands is not 0, so their OR has
+        # the shortest delay, and the adder takes in part of it.
+        summands = [Mux(self.active, 0, self.parameters.base[operand])]
         for level, selected in enumerate(steps):
-            reached = current = starts.get(level, current)
-            if level in strides:
-                reached = Signal(width, name=f"{operand}_next_{level}")
-                m.d.comb += reached.eq(current + strides[level])
-            choices.append(Mux(selected, reached, 0))
-        m.d.comb += following.eq(reduce(or_, choices))
-
-        with m.If(~self.active):
-            m.d.sync += base.eq(self.parameters.base[operand])
-            m.d.sync += [
-                strides[level].eq(self.parameters.loops[str(level)].strides[operand])
-                for level in moving
-            ]
-        for level in moving:
-            with m.If(~self.active | (self.advance & moves[level])):
-                m.d.sync += starts[level].eq(following)
-        m.d.comb += self.addresses[operand].eq(starts[moving[-1]] if moving else base)
+            jump = Signal(width, name=f"{operand}_jump_{level}", reset_less=True)
+            with m.If(~self.active):
+                m.d.sync += jump.eq(self.parameters.loops[level].jumps[operand])
+            summands.append(Mux(selected, jump, 0))
+        m.submodules[f"{operand}_adder"] = adder = LogicAdder(width, Gate.AND, Gate.OR)
+        m.d.comb += [
+            adder.a.eq(address),
+            adder.b.eq(self.active.replicate(width)),
+            adder.c.eq(reduce(or_, summands[:2])),
+            adder.d.eq(reduce(or_, summands[2:], Const(0))),
+            self.addresses[operand].eq(address),
+        ]
+        with m.If(~self.active | self.advance):
+            m.d.sync += address.eq(adder.sum)

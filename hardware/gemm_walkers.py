@@ -61,7 +61,7 @@ class TileWalker(wiring.Component):
         m.submodules.nest = nest = AffineNest(
             self.configuration.extent_bits,
             {"wgt": _address_bits(self.configuration)["wgt"]},
-            [("wgt",)] * self.configuration.tile_loops,
+            self.configuration.tile_loops,
         )
         # Even a tile with few rows lasts until its accumulators may be revisited.
         period = max(lanes, GEMM_REVISIT_STEPS)
@@ -152,7 +152,7 @@ class RowWalker(wiring.Component):
         m.submodules.nest = nest = AffineNest(
             self.configuration.extent_bits,
             {"act": bits["act"], "acc": bits["acc"]},
-            [("act", "acc")] * (tile_loops + row_loops),
+            tile_loops + row_loops,
         )
         step = self.step
         rest = Signal(range(GEMM_REVISIT_STEPS))
@@ -181,16 +181,16 @@ class RowWalker(wiring.Component):
         with m.Elif(step.valid):
             m.d.sync += first_row.eq(nest.ends[tile_loops])
 
-        # A loop that does not move the accumulators reduces: only its first iteration overwrites.
+        # Of a loop that reduces, only the first iteration overwrites.
         accumulates = Signal(reset_less=True)
-        moves = Signal(tile_loops, reset_less=True)
+        reduces = Signal(tile_loops, reset_less=True)
         with m.If(self.load):
             m.d.sync += accumulates.eq(self.command.accumulate)
             m.d.sync += [
-                moves[level].eq(getattr(self.command, f"tile_loops__{level}__acc") != 0)
+                reduces[level].eq(getattr(self.command, f"tile_loops__{level}__reduces"))
                 for level in range(tile_loops)
             ]
-        m.d.comb += step.overwrites.eq(~accumulates & (nest.zeros[:tile_loops] | moves).all())
+        m.d.comb += step.overwrites.eq(~accumulates & (nest.zeros[:tile_loops] | ~reduces).all())
         if self.configuration.depthwise_taps:
             self._take_channels(m, nest.zeros[tile_loops:])
         return m

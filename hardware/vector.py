@@ -4,6 +4,8 @@ Three nests share the loops: steps (operands a and b), parameters (per output) a
 output). Each nest advances with its data, so no address travels through the pipeline.
 """
 
+from collections.abc import Iterable
+
 from amaranth.hdl import Assert, Cat, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -70,17 +72,15 @@ class VectorUnit(wiring.Component):
             }
         )
 
-    def _nest(self, operands: tuple[str, ...], levels: dict[str, tuple[str, ...]]) -> AffineNest:
+    def _nest(self, operands: Iterable[str], nests: Iterable[str]) -> AffineNest:
         widths = {name: Vector.base_bits(name, self.configuration) for name in operands}
-        moved = [
-            operands for nest in levels for _ in range(Vector.levels(nest, self.configuration))
-        ]
-        return AffineNest(self.configuration.extent_bits, widths, moved)
+        levels = sum(Vector.levels(nest, self.configuration) for nest in nests)
+        return AffineNest(self.configuration.extent_bits, widths, levels)
 
     def elaborate(self, platform) -> Module:
         m = Module()
         command, nests = self.commands.payload, Vector.nests
-        outer = {"map_loops": nests["map_loops"]}
+        outer = ["map_loops"]
         m.submodules.datapath = datapath = self.datapath
         m.submodules.steps = steps = self._nest(("a", "b"), nests)
         m.submodules.channels = parameters = self._nest(("param",), outer)

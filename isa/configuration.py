@@ -16,7 +16,7 @@ from .configuration_rules import coupled_defaults, fitted, rules
 from .parameters import Parameter, choice, parameter
 from .vector_operations import OPERATIONS, Operation, operations_with
 
-CONTRACT_VERSION = 2
+CONTRACT_VERSION = 3
 """Counts incompatible changes of instruction layouts, semantics and register map."""
 
 

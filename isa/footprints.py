@@ -12,7 +12,7 @@ import numpy as np
 
 from .configuration import Configuration, Memory
 from .instructions import Access, Instruction, Unit
-from .instructions.common import nest_addresses
+from .instructions.loops import nest_addresses
 
 EXACT_RUNS = 1 << 20
 """An access of more runs than this counts as covering everything from `low` to `high`."""

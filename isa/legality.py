@@ -14,7 +14,7 @@ from .configuration import Configuration, Memory
 from .encoding import encode
 from .footprints import EXACT_RUNS, bank_mask, footprint, region, regions_meet
 from .instructions import Gemm, Instruction, Loop, Vector
-from .instructions.common import nest_addresses
+from .instructions.loops import nest_addresses, nest_jumps
 from .pipeline import GEMM_REVISIT_STEPS
 from .semantics import check_bounds
 
@@ -83,9 +83,7 @@ def gemm_faults(gemm: Gemm, configuration: Configuration) -> Iterator[str]:
             yield _revisit(int(pattern[again[0]]), distance, "in the row loops")
             return
     duration = max(rows, configuration.lanes_in, GEMM_REVISIT_STEPS)
-    tile_loops = _strides(gemm.tile_loops, _ACC[0])
-    for level, (_, stride) in enumerate(tile_loops):
-        move = stride - sum((n - 1) * s for n, s in tile_loops[level + 1 :])
+    for level, move in enumerate(nest_jumps(_strides(gemm.tile_loops, _ACC[0]))):
         for last in range(max(0, rows - GEMM_REVISIT_STEPS + 1), rows):
             reach = GEMM_REVISIT_STEPS - (duration - last)
             for first in range(min(rows, max(0, reach))):

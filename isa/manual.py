@@ -180,7 +180,7 @@ def _words(configuration: Configuration) -> Iterator[str]:
         Every instruction is a word of {word_bytes(configuration)} bytes, little endian: the widest
         family's fields, padded to a multiple of {WORD_MULTIPLE_BYTES} bytes. Each family has its
         own layout. Fields follow each other from bit 0 without gaps and begin with {header}.
-        Extents and lengths are stored minus one; strides are two's complement, one bit wider than
+        Extents and lengths are stored minus one; jumps are two's complement, one bit wider than
         the address that they move. Padding is written as zero and ignored. The encoder rejects a
         value that does not fit and names field and range. An unknown opcode or code stops the
         machine with `ILLEGAL_INSTRUCTION`.
@@ -189,6 +189,16 @@ def _words(configuration: Configuration) -> Iterator[str]:
         address of an operand is its base plus index times stride for each loop. Each operand counts
         in its own unit, and a loop moves only the operands that its nest lists. Unused loops are
         outermost, with extent 1.
+
+        **Jumps.** A word has a jump in place of each stride. When a level steps, the levels inside
+        it start again, and the address moves by the level's jump: its stride, less extent minus one
+        times stride for each level inside that moves the operand, inner nests included. A jump is
+        taken modulo the range of its field. Strides have the same range, so extents and jumps
+        determine them. In a level of extent 1 no other field has a meaning.
+
+        **Reductions.** A jump does not show whether a stride is 0, so the flag `reduces` of a tile
+        loop says that the stride of the accumulator is. The decoder rejects a word whose flag
+        contradicts the stride; the machine does not check it.
         """
     )
     rows = []

@@ -12,7 +12,7 @@ import numpy as np
 from ..isa import numbers
 from ..isa.configuration import DEFAULT, Configuration, Memory
 from ..isa.encoding import decode_program, word_bytes
-from ..isa.instructions import FAMILIES, Halt, Instruction, ReduceMode, Unit, Vector
+from ..isa.instructions import FAMILIES, Gemm, Halt, Instruction, ReduceMode, Unit, Vector
 from ..isa.instructions.load import DESTINATIONS
 from ..isa.instructions.store import SOURCES
 from ..isa.pipeline import PIPELINE
@@ -30,13 +30,18 @@ HEADER = "columns.h"
 
 @cache
 def columns(family: type[Instruction]) -> dict[str, int]:
-    """Column of each field of a family by its dotted name, with `LEVELS` levels in every nest."""
+    """Column of each field of a family by its dotted name, with `LEVELS` levels in every nest.
+
+    The columns of jumps hold strides.
+    """
     names = ["opcode", "wait", "signal"]
     names += [field.name for field in family.immediates(DEFAULT)]
     names += [operand.name for operand in family.operands]
     for nest, moved in family.nests.items():
         for level in range(LEVELS):
             names += [f"{nest}.{level}.{name}" for name in ("extent", *moved)]
+    if family.reduced_operand:
+        names += [f"{family.reduction_nest}.{level}.reduces" for level in range(LEVELS)]
     return {name: column for column, name in enumerate(names)}
 
 
@@ -78,22 +83,32 @@ def constants_header() -> str:
 
 
 @cache
-def _tables(configuration: Configuration) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tables for `decode.h`: fields, families by opcode, idle rows by opcode."""
+def _tables(configuration: Configuration) -> tuple[np.ndarray, ...]:
+    """Tables for `decode.h`: fields, moves, families by opcode, idle rows by opcode."""
     fields: list[tuple[int, int, int, int, int]] = []
-    families = np.zeros((OPCODES, 2), dtype=np.int64)
+    moves: list[tuple[int, int, int, int]] = []
+    families = np.zeros((OPCODES, 4), dtype=np.int64)
     idle = np.zeros((OPCODES, COLUMNS), dtype=np.int64)
     for family in FAMILIES:
-        places, bit, first = columns(family), 0, len(fields)
+        places, bit, first, first_move = columns(family), 0, len(fields), len(moves)
         for field in family.layout(configuration):
             if field.bits:
                 column = places[field.name]
                 fields.append((column, bit, field.bits, int(field.signed), field.offset))
             bit += field.bits
-        families[family.opcode] = first, len(fields)
+        for operand in family.operands:
+            levels = [
+                (places[level.extent.name], places[jump.field.name], jump.field.bits)
+                for nest in family.loop_fields(configuration).nests.values()
+                for level in nest
+                for jump in level.jumps
+                if jump.operand == operand.name
+            ]
+            moves += [(*level, int(level is levels[-1])) for level in reversed(levels)]
+        families[family.opcode] = first, len(fields), first_move, len(moves)
         extents = [places[name] for name in places if name.endswith(".extent")]
         idle[family.opcode, extents] = 1
-    return np.array(fields, dtype=np.int64), families, idle
+    return np.array(fields, dtype=np.int64), np.array(moves, dtype=np.int64), families, idle
 
 
 @cache
@@ -159,9 +174,19 @@ def decode_words(code: bytes, configuration: Configuration) -> np.ndarray:
 
 
 def _meaningless(rows: np.ndarray, configuration: Configuration) -> np.ndarray:
-    """Instructions that their constructor rejects, bool[instructions]."""
+    """Instructions that `decode` rejects, bool[instructions]."""
     opcode = rows[:, 0]
-    vector, halt = columns(Vector), columns(Halt)
+    vector, halt, gemm = columns(Vector), columns(Halt), columns(Gemm)
     tokens = (rows[:, halt["wait"]] | rows[:, halt["signal"]]) != 0
     bad_combine = rows[:, vector["combine"]] >= len(configuration.operations)
-    return (opcode == Vector.opcode) & bad_combine | (opcode == Halt.opcode) & tokens
+    bad_flag = np.zeros(len(rows), dtype=bool)
+    for level in range(LEVELS):
+        extent, stride, reduces = (
+            rows[:, gemm[f"tile_loops.{level}.{name}"]] for name in ("extent", "acc", "reduces")
+        )
+        bad_flag |= (extent != 1) & (reduces != (stride == 0))
+    return (
+        (opcode == Vector.opcode) & bad_combine
+        | (opcode == Halt.opcode) & tokens
+        | (opcode == Gemm.opcode) & bad_flag
+    )

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from ..isa.configuration import Memory
 from ..isa.instructions import Gemm, Load, Store, Vector
-from ..isa.instructions.common import nest_addresses
+from ..isa.instructions.loops import nest_addresses
 from ..isa.semantics import Machine, combine_operands, depthwise_sums, finish, reduce_steps
 
 EXACT_PRODUCTS = 1024

@@ -22,8 +22,7 @@ from ...hardware.cells import models
 from ...hardware.technology import Technology
 from ...isa.configuration import Configuration, Memory, load_configuration
 from ...isa.encoding import encode_program
-from ...isa.instructions import Halt, Instruction, Store
-from ...isa.instructions.common import Loop
+from ...isa.instructions import Halt, Instruction, Loop, Store
 from ...isa.semantics import Machine
 from ...sim.cache import keep_text
 from ...sim.rtl import TOP, RtlCore, harness_constants

@@ -1,9 +1,10 @@
 """The instruction families, one file each."""
 
-from .common import Access, Instruction, Loop, Operand, Role, Unit, peers
+from .common import Access, Instruction, Operand, Role, Unit, peers
 from .control import Halt, Sync
 from .gemm import Gemm
 from .load import Load
+from .loops import Loop
 from .store import Store
 from .transfers import fill_memory, transfer, transfer_problem
 from .vector import Combine, ReduceMode, Vector

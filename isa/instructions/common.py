@@ -16,6 +16,8 @@ import numpy as np
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
+from .loop_fields import LoopFields
+from .loops import nest_addresses
 
 
 class Unit(IntEnum):
@@ -31,18 +33,6 @@ class Unit(IntEnum):
 def peers(unit: Unit) -> tuple[Unit, ...]:
     """The other three units, in the order of the bits of a `wait` or `signal` mask."""
     return tuple(other for other in Unit if other is not unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """One loop level: its extent, and the stride of each operand."""
-
-    extent: int
-    strides: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        if self.extent < 1:
-            raise IsaError(f"loop extent must be at least 1, got {self.extent}")
 
 
 class Role(Enum):
@@ -75,7 +65,7 @@ class Operand:
     Parameters
     ----------
     name
-        The base address is a field of this name; each loop has a stride field of this name.
+        The base address is a field of this name; each loop level has a jump of this name.
     reads, writes
         Whether the instruction reads or writes the operand.
     """
@@ -125,15 +115,6 @@ class Access:
         return nest_addresses(self.base, self.loops)
 
 
-def nest_addresses(base: int, loops: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """Addresses of an affine nest in execution order, int64[product of extents]."""
-    addresses = np.array([base], dtype=np.int64)
-    for extent, stride in loops:
-        steps = np.arange(extent, dtype=np.int64) * stride
-        addresses = (addresses[:, None] + steps).reshape(-1)
-    return addresses
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
     """An instruction of some unit; `wait` and `signal` name other units.
@@ -155,6 +136,9 @@ class Instruction:
         Loop nests, outermost first, with the operands that their loops move.
     reduction_nest
         The nest whose loops may reduce; loops of the other one never do.
+    reduced_operand
+        Loops of the reduction nest reduce if their stride of this operand is 0. If it is empty,
+        they all do.
     continue_field
         The flag for adding to the sums of an earlier instruction; empty if there is none.
     lane_group_field
@@ -175,6 +159,7 @@ class Instruction:
     forgotten: ClassVar[tuple[str, ...]] = ()
     nests: ClassVar[dict[str, tuple[str, ...]]] = {}
     reduction_nest: ClassVar[str] = ""
+    reduced_operand: ClassVar[str] = ""
     continue_field: ClassVar[str] = ""
     lane_group_field: ClassVar[str] = ""
     unscaled_fields: ClassVar[dict[str, str]] = {}
@@ -226,7 +211,7 @@ class Instruction:
 
     @classmethod
     def immediates(cls, configuration: Configuration) -> tuple[Field, ...]:
-        """Fields that are neither addresses, strides nor extents."""
+        """Fields that are neither addresses nor part of a loop."""
         return ()
 
     @classmethod
@@ -328,15 +313,16 @@ class Instruction:
         """All fields in encoding order, the common header first."""
         layout = [Field("opcode", 4), Field("wait", 3), Field("signal", 3)]
         layout += cls.own_fields(configuration)
-        bits = {o.name: cls.base_bits(o.name, configuration) for o in cls.operands}
-        layout += [Field(name, bits[name]) for name in bits]
-        for nest, moved in cls.nests.items():
-            for level in range(cls.levels(nest, configuration)):
-                layout.append(Field(f"{nest}.{level}.extent", configuration.extent_bits, offset=1))
-                layout += [
-                    Field(f"{nest}.{level}.{name}", bits[name] + 1, signed=True) for name in moved
-                ]
+        layout += [Field(o.name, cls.base_bits(o.name, configuration)) for o in cls.operands]
+        for levels in cls.loop_fields(configuration).nests.values():
+            layout += [field for level in levels for field in level]
         return tuple(layout)
+
+    @classmethod
+    @cache
+    def loop_fields(cls, configuration: Configuration) -> LoopFields:
+        """Fields of the loop levels, computed once per configuration."""
+        return LoopFields(cls, configuration)
 
     @classmethod
     @cache
@@ -351,7 +337,8 @@ class Instruction:
         Raises
         ------
         IsaError
-            When there are too many loops, or the machine lacks a feature that a field selects.
+            When there are too many loops, a stride does not fit, or the machine lacks a feature
+            that a field selects.
         """
         values = self._idle_values(configuration).copy()
         values["wait"], values["signal"] = self._mask(self.wait), self._mask(self.signal)
@@ -359,17 +346,7 @@ class Instruction:
             values[field.name] = self.code_of(field.name, configuration)
         for operand in self.operands:
             values[operand.name] = getattr(self, operand.name)
-        for nest, moved in self.nests.items():
-            loops, levels = getattr(self, nest), self.levels(nest, configuration)
-            if len(loops) > levels:
-                raise IsaError(
-                    f"{len(loops)} loops in `{nest}`; "
-                    f"configuration `{configuration.name}` has {levels} levels"
-                )
-            used = _loop_fields(nest, moved, levels)[levels - len(loops) :]
-            for names, loop in zip(used, loops, strict=True):
-                values[names[0]] = loop.extent
-                values.update(zip(names[1:], loop.strides, strict=True))
+        values.update(self.loop_fields(configuration).values(self))
         return values
 
     @classmethod
@@ -379,21 +356,13 @@ class Instruction:
         Raises
         ------
         IsaError
-            For an unknown code.
+            For an unknown code, or loops that contradict themselves.
         """
-        arguments: dict[str, Any] = {}
+        arguments: dict[str, Any] = {**cls.loop_fields(configuration).loops(values)}
         for field in cls.own_fields(configuration):
             arguments[field.name] = values[field.name]
         for operand in cls.operands:
             arguments[operand.name] = values[operand.name]
-        for nest, moved in cls.nests.items():
-            arguments[nest] = tuple(
-                Loop(
-                    values[f"{nest}.{level}.extent"],
-                    tuple(values[f"{nest}.{level}.{name}"] for name in moved),
-                )
-                for level in range(cls.levels(nest, configuration))
-            )
         home = cls.unit if cls.unit is not None else arguments.get("target")
         if home is not None:
             others = peers(Unit(home))
@@ -459,14 +428,6 @@ def _flags(family: type[Instruction]) -> tuple[str, ...]:
 @cache
 def _defaults(family: type[Instruction]) -> dict[str, Any]:
     return {field.name: field.default for field in fields(family)}
-
-
-@cache
-def _loop_fields(nest: str, moved: tuple[str, ...], levels: int) -> tuple[tuple[str, ...], ...]:
-    """Field names of a level: the extent, then the stride of each operand."""
-    return tuple(
-        tuple(f"{nest}.{level}.{name}" for name in ("extent", *moved)) for level in range(levels)
-    )
 
 
 @cache

@@ -8,7 +8,8 @@ from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
 from ..pipeline import GEMM_REVISIT_STEPS, GEMM_TAIL_CYCLES
-from .common import Instruction, Loop, Operand, Role, Unit
+from .common import Instruction, Operand, Role, Unit
+from .loops import Loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class Gemm(Instruction):
     }
     forgotten: ClassVar[tuple[str, ...]] = ("part",)
     reduction_nest: ClassVar[str] = "tile_loops"
+    reduced_operand: ClassVar[str] = "acc"
     continue_field: ClassVar[str] = "accumulate"
     lane_group_field: ClassVar[str] = "part"
 

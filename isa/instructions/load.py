@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field
-from .common import Instruction, Loop, Operand, Role, Unit, local_bits
+from .common import Instruction, Operand, Role, Unit, local_bits
+from .loops import Loop
 
 DESTINATIONS = (Memory.ACT, Memory.WGT, Memory.PARAM, Memory.LUT)
 """Scratchpads that LOAD fills, in the order of the destination code."""

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 from ...errors import IsaError
 from ..configuration import Configuration, Memory
 from ..fields import Field
-from .common import Instruction, Loop, Operand, Role, Unit, local_bits
+from .common import Instruction, Operand, Role, Unit, local_bits
+from .loops import Loop
 
 SOURCES = (Memory.ACT, Memory.ACC)
 """Scratchpads that STORE reads, in the order of the source code."""

@@ -2,8 +2,9 @@
 
 from ...errors import IsaError
 from ..configuration import Memory
-from .common import Instruction, Loop
+from .common import Instruction
 from .load import DESTINATIONS, Load
+from .loops import Loop
 from .store import SOURCES, Store
 
 

@@ -10,7 +10,8 @@ from ..configuration import Configuration, Memory
 from ..fields import Field, address_width
 from ..pipeline import VECTOR_RESULT_CYCLES, VECTOR_TOTAL_CYCLES
 from ..vector_operations import Combine, Operation, code_bits
-from .common import Access, Instruction, Loop, Operand, Role, Unit, slice_count
+from .common import Access, Instruction, Operand, Role, Unit, slice_count
+from .loops import Loop
 
 
 class ReduceMode(IntEnum):

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright.hardware.affine import AffineNest
-from tilewright.isa.instructions.common import nest_addresses
+from tilewright.isa.instructions.loops import nest_addresses, nest_jumps
 
 EXTENT_BITS = 3
 WIDTHS = {"a": 7, "b": 10, "c": 4}
-LEVELS = (("a", "b"), ("b",), ("a", "b"), ("b",))
+LEVELS = 4
 
 
 def nests():
@@ -23,7 +23,7 @@ def nests():
     )
     bases = {name: st.integers(0, (1 << bits) - 1) for name, bits in WIDTHS.items()}
     return st.fixed_dictionaries(
-        {"base": st.fixed_dictionaries(bases), "loops": st.tuples(*[loop] * len(LEVELS))}
+        {"base": st.fixed_dictionaries(bases), "loops": st.tuples(*[loop] * LEVELS)}
     )
 
 
@@ -32,18 +32,14 @@ def iterations(nest):
     extents = [loop["extent"] for loop in nest["loops"]]
     streams = {
         name: nest_addresses(
-            nest["base"][name],
-            tuple(
-                (loop["extent"], loop[name] if name in moved else 0)
-                for loop, moved in zip(nest["loops"], LEVELS, strict=True)
-            ),
+            nest["base"][name], tuple((loop["extent"], loop[name]) for loop in nest["loops"])
         )
         % (1 << bits)
         for name, bits in WIDTHS.items()
     }
     for step, index in enumerate(itertools.product(*map(range, extents))):
         at_end = [i == extent - 1 for i, extent in zip(index, extents, strict=True)]
-        ends = sum(all(at_end[level:]) << level for level in range(len(LEVELS)))
+        ends = sum(all(at_end[level:]) << level for level in range(LEVELS))
         zeros = sum((i == 0) << level for level, i in enumerate(index))
         yield {name: int(stream[step]) for name, stream in streams.items()}, ends, zeros
 
@@ -68,13 +64,15 @@ def drive(given_nests, gaps):
             ctx.set(nest.load, bool(waiting and free))
             if waiting and free:
                 following = waiting.pop(0)
-                for name in WIDTHS:
+                loops = following["loops"]
+                for level, loop in enumerate(loops):
+                    ctx.set(nest.parameters.loops[level].extent_minus_one, loop["extent"] - 1)
+                for name, bits in WIDTHS.items():
                     ctx.set(nest.parameters.base[name], following["base"][name])
-                for level, loop in enumerate(following["loops"]):
-                    target = nest.parameters.loops[str(level)]
-                    ctx.set(target.extent_minus_one, loop["extent"] - 1)
-                    for name in LEVELS[level]:
-                        ctx.set(target.strides[name], loop[name])
+                    jumps = nest_jumps([(loop["extent"], loop[name]) for loop in loops])
+                    for level, jump in enumerate(jumps):
+                        target = nest.parameters.loops[level].jumps[name]
+                        ctx.set(target, jump % (1 << bits))
             await ctx.tick()
             cycles += 1
 

@@ -1,6 +1,7 @@
 """Layouts are consistent; words and assembly lines come back as they were, for every family."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -49,6 +50,10 @@ MEANINGFUL = {("halt", "wait"): 0, ("halt", "signal"): 0}
 """Greatest code that means something, where that is not the field's greatest value."""
 
 
+def anything(low, high):
+    return st.sampled_from((low, high)) | st.integers(low, high)
+
+
 @st.composite
 def encodable(draw, family, configuration):
     """Any instruction that the configuration can encode, legal or not."""
@@ -57,10 +62,21 @@ def encodable(draw, family, configuration):
         high = MEANINGFUL.get((family.mnemonic, field.name), field.high)
         if field.name == "combine":
             high = len(configuration.operations) - 1
-        corners = st.sampled_from((field.low, high))
-        values[field.name] = draw(corners | st.integers(field.low, high))
+        # Flags of loops follow from the strides.
+        alone = field.name.endswith(".extent")
+        values[field.name] = 1 if alone else draw(anything(field.low, high))
     values["opcode"] = family.opcode
-    return family.from_values(values, configuration)
+    nests = {
+        nest: tuple(
+            Loop(
+                draw(anything(level.extent.low, level.extent.high)),
+                tuple(draw(anything(-half, half - 1) | st.just(0)) for _, _, half in level.jumps),
+            )
+            for level in levels
+        )
+        for nest, levels in family.loop_fields(configuration).nests.items()
+    }
+    return replace(family.from_values(values, configuration), **nests)
 
 
 def test_opcodes_and_mnemonics_are_unique():
@@ -98,11 +114,10 @@ def test_layouts_are_consistent(configuration):
             for level in range(family.levels(nest, configuration)):
                 assert f"{nest}.{level}.extent" in names
                 for operand in moved:
-                    stride = next(f for f in layout if f.name == f"{nest}.{level}.{operand}")
+                    jump = next(f for f in layout if f.name == f"{nest}.{level}.{operand}")
                     base = next(f for f in layout if f.name == operand)
-                    assert stride.signed
-                    assert stride.low < -base.high
-                    assert stride.high >= base.high
+                    assert jump.signed
+                    assert jump.bits == base.bits + 1
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=lambda c: c.name)

@@ -170,7 +170,7 @@ def test_added_and_missing_entries_are_refused(artifact, tmp_path):
         ),
         (
             {"contract": 0},
-            "expected contract version 2, got 0; compile the model again with this release of "
+            "expected contract version 3, got 0; compile the model again with this release of "
             "Tilewright",
         ),
         (

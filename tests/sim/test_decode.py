@@ -7,7 +7,7 @@ from tilewright.errors import IsaError
 from tilewright.flows.verify.programs.random_programs import random_program
 from tilewright.isa.configuration import PRESETS
 from tilewright.isa.encoding import decode_program, encode_program, word_bytes
-from tilewright.isa.instructions import FAMILIES, Halt, Sync, Unit, Vector
+from tilewright.isa.instructions import FAMILIES, Gemm, Halt, Loop, Sync, Unit, Vector
 from tilewright.sim.decode import COLUMNS, LEVELS, columns, decode_words
 
 SMALL = PRESETS["4x4"]
@@ -19,6 +19,16 @@ NARROWEST = PRESETS["tiny"].replace(
 )
 
 
+def values_with_strides(instruction, configuration) -> dict[str, int]:
+    values = instruction.values(configuration)
+    for nest, levels in instruction.loop_fields(configuration).nests.items():
+        loops = getattr(instruction, nest)
+        for level, loop in zip(levels[len(levels) - len(loops) :], loops, strict=True):
+            names = (jump.field.name for jump in level.jumps)
+            values.update(zip(names, loop.strides, strict=True))
+    return values
+
+
 @pytest.mark.parametrize("configuration", [*PRESETS.values(), WIDEST, NARROWEST])
 def test_every_field_has_its_value(configuration):
     for seed in range(4):
@@ -27,7 +37,7 @@ def test_every_field_has_its_value(configuration):
         assert rows.shape == (len(program), COLUMNS)
         for row, instruction in zip(rows, program, strict=True):
             places = columns(type(instruction))
-            for name, value in instruction.values(configuration).items():
+            for name, value in values_with_strides(instruction, configuration).items():
                 assert row[places[name]] == value, (instruction, name)
 
 
@@ -49,19 +59,22 @@ def test_every_nest_has_room_for_the_most_levels():
             assert family.levels(nest, WIDEST) <= LEVELS
 
 
+TILES = Gemm(act=0, wgt=0, acc=0, tile_loops=(Loop(2, (0, 0, 7)), Loop(3, (0, 0, 1))))
+
+
 def _code(*patches: tuple[int, int]) -> bytes:
-    """SYNC, VECTOR and HALT with bits set: `(bit of the program, value)`."""
-    program = [Sync(target=Unit.LOAD), Vector(dst=0, a=0), Halt()]
+    """SYNC, VECTOR, HALT and GEMM with bits set: `(bit of the program, value)`."""
+    program = [Sync(target=Unit.LOAD), Vector(dst=0, a=0), Halt(), TILES]
     code = int.from_bytes(encode_program(program, SMALL), "little")
     for bit, value in patches:
         code |= value << bit
-    return code.to_bytes(3 * word_bytes(SMALL), "little")
+    return code.to_bytes(len(program) * word_bytes(SMALL), "little")
 
 
 def _bit(index: int, name: str) -> int:
     """Where a field of an instruction of `_code` begins."""
     position = 8 * index * word_bytes(SMALL)
-    for field in (Sync, Vector, Halt)[index].layout(SMALL):
+    for field in (Sync, Vector, Halt, Gemm)[index].layout(SMALL):
         if field.name == name:
             return position
         position += field.bits
@@ -75,6 +88,7 @@ def _bit(index: int, name: str) -> int:
         _code((_bit(1, "combine"), 5)),
         _code((_bit(2, "wait"), 2)),
         _code((_bit(2, "signal"), 1), (_bit(1, "combine"), 7)),
+        _code((_bit(3, "tile_loops.2.reduces"), 1)),
         _code()[:-1],
     ],
 )

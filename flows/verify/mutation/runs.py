@@ -18,6 +18,7 @@ from ....isa.fields import pack, width
 from ....isa.instructions import Instruction, Load, Store
 from ....isa.semantics import Machine
 from ....sim.memory_model import MemoryModel
+from ..programs.equivalent_words import place_loops
 from .session import StimulusRun
 
 QUICK = MemoryModel(latency_cycles=3)
@@ -85,7 +86,7 @@ def encode_loosely(
 ) -> bytes:
     """Words with the same meaning as `encode_program`'s, but random free bits and loop levels.
 
-    Loops stand at any levels in their order; loops of extent 1 have strides; padding is not zero. A
+    Loops stand at any levels in their order; loops of extent 1 have jumps; padding is not zero. A
     nest that occurs once per choice of levels uses each choice once.
     """
     chance = random.Random(seed)
@@ -93,19 +94,16 @@ def encode_loosely(
     words = []
     for instruction in program:
         values = instruction.values(configuration)
-        for nest, moved in instruction.nests.items():
+        for nest in instruction.nests:
             loops, levels = getattr(instruction, nest), instruction.levels(nest, configuration)
             key = instruction.mnemonic, nest, len(loops)
             if key not in turns:
                 choices = list(combinations(range(levels), len(loops)))
                 turns[key] = cycle(chance.sample(choices, len(choices)))
-            found = dict(zip(next(turns[key]), loops, strict=True))
-            for level in range(levels):
-                loop = found.get(level)
-                strides = loop.strides if loop else [chance.choice((0, 1, -1)) for _ in moved]
-                values[f"{nest}.{level}.extent"] = loop.extent if loop else 1
-                for name, stride in zip(moved, strides, strict=True):
-                    values[f"{nest}.{level}.{name}"] = stride
+            place_loops(
+                values, instruction, nest, next(turns[key]), configuration,
+                lambda field: chance.choice((0, 1, max(field.low, -1))),
+            )  # fmt: skip
         layout = instruction.layout(configuration)
         word = pack(layout, values)
         size = 8 * word_bytes(configuration)

@@ -23,7 +23,7 @@ from ....isa.footprints import (
     regions_meet,
 )
 from ....isa.instructions import Gemm, Instruction, Load, Loop, Store, Sync, Unit, Vector
-from ....isa.instructions.common import nest_addresses
+from ....isa.instructions.loops import nest_addresses
 from ....isa.pipeline import GEMM_REVISIT_STEPS
 from .number_corners import corners_of_numbers
 from .possible_corners import (

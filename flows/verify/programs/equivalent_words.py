@@ -1,13 +1,13 @@
 """Other words for the same program: random contents of bits that do not affect the meaning.
 
 The encoder writes zeros there, so encoded programs would not expose a machine that reads these
-bits. Loops of extent 1 may be at any level with any strides. These bits may hold anything: padding,
-the byte of a LOAD without fill, the memory side of a LOAD with fill, and the part of a GEMM that is
-not depthwise.
+bits. Loops of extent 1 may be at any level, and their other fields may hold anything. So may these
+bits: padding, the byte of a LOAD without fill, the memory side of a LOAD with fill, and the part of
+a GEMM that is not depthwise.
 """
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ....isa.configuration import Configuration
 from ....isa.encoding import word_bytes
@@ -28,7 +28,9 @@ def _word(instruction: Instruction, configuration: Configuration, chance: random
     fields = {field.name: field for field in layout}
     values = instruction.values(configuration)
     for nest in instruction.nests:
-        _scatter(instruction, nest, values, fields, configuration, chance)
+        levels, loops = instruction.levels(nest, configuration), getattr(instruction, nest)
+        places = sorted(chance.sample(range(levels), len(loops)))
+        place_loops(values, instruction, nest, places, configuration, lambda f: _any(f, chance))
     for name in _free(instruction, fields):
         values[name] = _any(fields[name], chance)
     word, used = pack(layout, values), width(layout)
@@ -45,24 +47,27 @@ def _free(instruction: Instruction, fields: Iterable[str]) -> list[str]:
     return free
 
 
-def _scatter(
+def place_loops(
+    values: dict[str, int],
     instruction: Instruction,
     nest: str,
-    values: dict[str, int],
-    fields: dict[str, Field],
+    places: Sequence[int],
     configuration: Configuration,
-    chance: random.Random,
+    garbage: Callable[[Field], int],
 ) -> None:
-    """Put the loops of a nest at any levels, in order, with garbage around them."""
-    loops, levels = getattr(instruction, nest), instruction.levels(nest, configuration)
-    moved = instruction.nests[nest]
-    places = sorted(chance.sample(range(levels), len(loops)))
-    for level in range(levels):
-        loop = loops[places.index(level)] if level in places else None
-        values[f"{nest}.{level}.extent"] = loop.extent if loop else 1
-        for operand, name in enumerate(moved):
-            field = fields[f"{nest}.{level}.{name}"]
-            values[field.name] = loop.strides[operand] if loop else _any(field, chance)
+    """Move the loops of a nest, within the values of its instruction, to other levels in order.
+
+    All other levels have extent 1, and `garbage` in their other fields.
+    """
+    levels = instruction.loop_fields(configuration).nests[nest]
+    loops = levels[len(levels) - len(places) :]
+    contents = [[values[field.name] for field in level] for level in loops]
+    for number, level in enumerate(levels):
+        if number in places:
+            content = contents[places.index(number)]
+        else:
+            content = [1, *(garbage(field) for field in list(level)[1:])]
+        values.update(zip((field.name for field in level), content, strict=True))
 
 
 def _any(field: Field, chance: random.Random) -> int:

@@ -151,18 +151,20 @@ def test_every_opcode_flag_code_and_loop_level_is_drawn():
         for instruction in drawn(configuration, 40):
             for name, value in instruction.values(configuration).items():
                 seen[instruction.mnemonic, name].add(value)
-                nest, _, operand = name.rpartition(".")
-                seen[instruction.mnemonic, f"{nest[:-1]}{operand}"].add(value)
+            for nest, moved in instruction.nests.items():
+                for loop in getattr(instruction, nest):
+                    for operand, stride in zip(moved, loop.strides, strict=True):
+                        seen[instruction.mnemonic, f"{nest}.{operand}"].add(stride)
         for family in FAMILIES:
             for field in family.layout(configuration):
                 values = seen[family.mnemonic, field.name]
                 where = f"{family.mnemonic} {field.name}"
                 if field.name.endswith(".extent"):
                     assert max(values) > 1, where
-                elif "." in field.name:
-                    nest, _, operand = field.name.rpartition(".")
-                    values = seen[family.mnemonic, f"{nest[:-1]}{operand}"]
-                    assert min(values) < 0 < max(values), where
+                elif "." in field.name and field.signed:
+                    nest, _, operand = field.name.split(".")
+                    strides = seen[family.mnemonic, f"{nest}.{operand}"]
+                    assert min(strides) < 0 < max(strides), where
                 elif field.signed:
                     assert min(values) < 0 < max(values), where
                 elif field.bits == 1 and family.mnemonic != "halt":
