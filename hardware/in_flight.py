@@ -46,15 +46,26 @@ class InFlight(wiring.Component):
         m = Module()
         inside = Signal(range(self.limit + 1))
         complete = Signal(range(self.limit + 1))
+        full, some = Signal(), Signal()
         retires = self.retired.valid & self.retired.ready
         m.d.comb += [
-            self.room.eq(inside != self.limit),
-            self.active.eq(inside != 0),
-            self.retired.valid.eq((complete != 0) & ~self.freeze),
+            self.room.eq(~full),
+            self.retired.valid.eq(some & ~self.freeze),
         ]
+        # The flags are registers beside the counts, since units wait for them.
+        with m.If(self.accept & ~retires):
+            m.d.sync += [
+                inside.eq(inside + 1),
+                self.active.eq(1),
+                full.eq(inside == self.limit - 1),
+            ]
+        with m.If(retires & ~self.accept):
+            m.d.sync += [inside.eq(inside - 1), self.active.eq(inside != 1), full.eq(0)]
+        with m.If(self.complete & ~retires):
+            m.d.sync += [complete.eq(complete + 1), some.eq(1)]
+        with m.If(retires & ~self.complete):
+            m.d.sync += [complete.eq(complete - 1), some.eq(complete != 1)]
         m.d.sync += [
-            inside.eq(inside + self.accept - retires),
-            complete.eq(complete + self.complete - retires),
             Assert(~self.accept | self.room, "more commands in flight than the limit"),
             Assert(complete <= inside, "a command completed that never entered"),
         ]

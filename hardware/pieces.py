@@ -13,6 +13,7 @@ from amaranth.lib.wiring import In, Out
 from ..isa.configuration import Configuration, Memory
 from ..isa.instructions import Load, Store
 from .bursts import beat_bits, burst_layout
+from .logic_adder import Gate, LogicAdder
 from .selection import choose
 
 
@@ -186,9 +187,20 @@ class PieceCutter(wiring.Component):
         ends_beat = Signal()
         ends_burst = Signal()
         moves = Signal()
+        for name, minuend, subtrahend, beyond in (
+            ("row", to_row, to_beat, row_beyond_beat),
+            ("beat", to_beat, to_row, beat_beyond_row),
+        ):
+            # `minuend - subtrahend - 1`, with the inversion in the cells of the carry chain.
+            m.submodules[f"{name}_adder"] = adder = LogicAdder(bits, other=Gate.XOR)
+            m.d.comb += [
+                adder.a.eq(minuend),
+                adder.b.eq(-1),
+                adder.c.eq(subtrahend),
+                adder.d.eq(-1),
+                beyond.eq(adder.sum),
+            ]
         m.d.comb += [
-            row_beyond_beat.eq(to_row - to_beat - 1),
-            beat_beyond_row.eq(to_beat - to_row - 1),
             ends_row.eq(row_beyond_beat[-1]),
             ends_beat.eq(beat_beyond_row[-1]),
             ends_burst.eq(ends_beat & final),
