@@ -8,9 +8,6 @@ convolution then reads copies of the input, side by side in the channels, with o
 
 import numpy as np
 
-from ...isa.numbers import EXACT_LIMIT
-from ..accumulators import SMALL_SCALE, accumulator_bounds
-
 
 def split_weights(weights: np.ndarray) -> list[np.ndarray]:
     """Return int8 arrays whose sum is the weights; a single array if the weights fit int8.
@@ -25,20 +22,3 @@ def split_weights(weights: np.ndarray) -> list[np.ndarray]:
         terms.append(np.clip(rest, -128, 127).astype(np.int8))
         rest = rest - terms[-1]
     return terms
-
-
-def is_exact(weights: np.ndarray, bias: np.ndarray, scale: np.ndarray) -> bool:
-    """Tell whether `check_accumulators` will accept a layer.
-
-    Parameters
-    ----------
-    weights : int8[KH, KW, Ci, Co]
-        Of a QConv.
-    bias : int64[Co]
-        In units of input scale times weight scale, the input's zero point included.
-    scale : float32[Co]
-        Of the output.
-    """
-    lowest, highest = accumulator_bounds(weights, bias)
-    largest = np.maximum(highest, -lowest)
-    return bool((largest < np.where(scale < SMALL_SCALE, EXACT_LIMIT, 2**31)).all())
