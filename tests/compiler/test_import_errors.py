@@ -80,10 +80,11 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     ),
     "dynamic shape": (
         lambda: model(
-            [node("Relu", ["x"], ["y"])], [value("x", np.float32, ["N", 3, "height", 8])], ["y"]
+            [node("Relu", ["x"], ["y"])], [value("x", np.float32, ["N", 3, "height", "w"])], ["y"]
         ),
-        "model `model`: input `x`: expected a static extent of dimension 2, got `height`; export "
-        "the model with a static shape, or give the extent (`--dim height=EXTENT`)",
+        "model `model`: expected the extents of all dimensions, got none for `height` (dimension 2 "
+        "of `x`), `w` (dimension 3 of `x`); export the model with a static shape or give `--dim "
+        "height=EXTENT --dim w=EXTENT`",
     ),
     "NaN scale": (
         lambda: quantise(float("nan")),

@@ -3,6 +3,8 @@
 Beside ONNX's own tests: forms, types and shapes that those do not have.
 """
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -331,6 +333,38 @@ def test_named_dimensions_take_the_extents_given() -> None:
     message = "expected an open dimension of the model, got `hight`; .* are `N`, `height`"
     with pytest.raises(ImportModelError, match=message):
         import_onnx(proto, dims={"height": 5, "hight": 5})
+
+
+def states() -> bytes:
+    """A model whose second input names the first one's batch."""
+    inputs = [value("x", np.float32, ["batch", 4]), value("h", np.float32, [2, "batch", 4])]
+    return model([node("Add", ["x", "h"], ["y"])], inputs, ["y"]).SerializeToString()
+
+
+def test_a_name_of_dimensions_means_one_extent() -> None:
+    for extent, dims in ((1, {}), (3, {"batch": 3})):
+        x, h = import_onnx(states(), dims=dims).inputs
+        assert (x.type.shape, h.type.shape) == ((extent, 4), (2, extent, 4))
+    (x,) = import_onnx(states(), fixed={"h": random(2, 5, 4)}).inputs
+    assert x.type.shape == (5, 4)
+    message = r"input `h`: expected float32\[2, 3, 4\] to fix it, got float32\[2, 5, 4\]"
+    with pytest.raises(ImportModelError, match=message):
+        import_onnx(states(), fixed={"h": random(2, 5, 4)}, dims={"batch": 3})
+
+
+def test_all_missing_extents_are_named_at_once() -> None:
+    inputs = [
+        value("x", np.float32, ["batch", "rows", "columns"]),
+        value("h", np.float32, [1, "batch", None, "rows"]),
+    ]
+    proto = model([node("Relu", ["x"], ["y"])], inputs, ["y"]).SerializeToString()
+    message = (
+        "model `model`: expected the extents of all dimensions, got none for `rows` (dimension 1 "
+        "of `x`), `columns` (dimension 2 of `x`), dimension 2 of `h`, which has no name; export "
+        "the model with a static shape"
+    )
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
+        import_onnx(proto)
 
 
 def test_a_fixed_value_takes_the_place_of_a_default() -> None:
