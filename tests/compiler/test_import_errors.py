@@ -162,7 +162,17 @@ MISTAKES: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
             {"c": np.zeros(4, np.float32), "i": integers([[9]])},
         ),
         "model `model`: node `pick` (GatherND): `gather_nd`: expected values that it can compute "
-        "with, got `indices 9 to 9 of 4 elements`; correct the operands",
+        "with, got `index 9 of 4 elements`; correct the operands",
+    ),
+    "indices too far from the end": (
+        lambda: model(
+            [node("Gather", ["x", "i"], ["y"], name="pick", axis=1)],
+            [value("x", np.float32, [1, 4])],
+            ["y"],
+            {"i": integers([3, -5])},
+        ),
+        "model `model`: node `pick` (Gather): expected indices from -4 to 3, got `-5`; correct the "
+        "indices",
     ),
     "channels and scales": (
         lambda: model(

@@ -587,8 +587,11 @@ def test_a_sparse_initialiser_is_made_dense() -> None:
 
 def test_an_index_out_of_range_at_run_time_is_one_sentence() -> None:
     inputs = [value("x", np.float32, [4]), value("i", np.int64, [2])]
-    proto = model([node("Gather", ["x", "i"], ["y"])], inputs, ["y"])
+    proto = model([node("Gather", ["x", "i"], ["y"], name="pick")], inputs, ["y"])
     graph = import_onnx(proto.SerializeToString())
-    message = "`gather`: expected values that it can compute with, got `index 9 is out of bounds"
-    with pytest.raises(CompileError, match=message):
-        evaluate(graph, {"x": floats([1, 2, 3, 4]), "i": integers([0, 9])})
+    message = (
+        "node `pick`: `gather`: expected values that it can compute with, got `index -5 of 4 "
+        "elements`; correct the operands"
+    )
+    with pytest.raises(CompileError, match=f"^{message}$"):
+        evaluate(graph, {"x": floats([1, 2, 3, 4]), "i": integers([0, -5])})
