@@ -29,10 +29,7 @@ from .patterns import (
     result_of,
     scale_of,
 )
-from .wide_weights import split_weights
-
-CHANNELS = 3
-"""Axis of an image's channels, channels last."""
+from .wide_weights import can_narrow, narrow_weights
 
 SAME_SCALE = 2.0**-18
 """Relative difference up to which a bias's scale counts as the product of the others' scales."""
@@ -87,10 +84,8 @@ def recognise(
     if exact is None:
         return None
     whole, total, scale = exact
-    parts = split_weights(whole)
-    if len(parts) > 1 and groups > 1:
+    if conv and not can_narrow(whole, groups, conv.dilations):
         return None
-    kernel = np.concatenate(parts, axis=2)
     window = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
     image = x
     if conv:
@@ -99,11 +94,10 @@ def recognise(
         image = site.emit(ops.Transpose(TO_LAST), x, label=made.name)
     elif len(shape) != 4:
         image = site.emit(ops.Reshape(image_shape(shape)), x, label=made.name)
-    if len(parts) > 1:
-        copies = [image] * len(parts)
-        image = site.emit(ops.QConcat(CHANNELS), *copies, label=made.name, quantisation=given)
+    operator = ops.QConv(*window, given.zero_point, y.zero_point, *limits)
+    operator, image, kernel = narrow_weights(site, operator, image, whole, given, made.name)
     result = site.emit(
-        ops.QConv(*window, given.zero_point, y.zero_point, *limits),
+        operator,
         image,
         site.constant(kernel, f"{made.name}.weights"),
         site.constant(total.astype(np.int32), f"{made.name}.bias"),
