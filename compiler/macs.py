@@ -36,6 +36,12 @@ def macs_of(graph: Graph, node: Node) -> int:
     return node.output.type.elements * math.prod(taps)
 
 
+def spare_macs_of(node: Node) -> int:
+    """Return the multiplications of a node that are not the model's; see QConv."""
+    operator = node.attributes
+    return node.output.type.elements * operator.spare if isinstance(operator, ops.QConv) else 0
+
+
 def keeps_channels_apart(node: Node) -> bool:
     """Whether a node is a convolution in which every output channel is a separate group."""
     operator, shape = node.attributes, node.outputs[0].type.shape
