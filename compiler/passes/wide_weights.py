@@ -12,6 +12,7 @@ import numpy as np
 from ..graph import Quantisation
 from ..graph import operators as ops
 from ..rewriting import Site
+from .patterns import TO_FIRST, TO_LAST
 
 CHANNELS = 3
 """Axis of an image's channels, channels last."""
@@ -90,7 +91,9 @@ def _repeat_channels(
             needed[index] = everything
     if given:
         indices = site.constant(np.concatenate([everything, *needed]), f"{label}.channels")
-        joined = site.emit(ops.Gather(CHANNELS), image, indices, label=label)
+        turned = site.emit(ops.Transpose(TO_FIRST), image, label=label)
+        gathered = site.emit(ops.Gather(TO_FIRST.index(CHANNELS)), turned, indices, label=label)
+        joined = site.emit(ops.Transpose(TO_LAST), gathered, label=label)
     else:
         further = [
             image if len(some) == depth else _select(site, image, some, x, label) for some in needed
