@@ -25,6 +25,7 @@ from .assignment import (
     placed_layers,
     placement_report,
 )
+from .flatten_on_host import flatten_on_host
 from .graph import Graph, Node
 from .host import host_target, plan_host, report_of_host
 from .host.kernel_store import compile_host
@@ -98,6 +99,7 @@ def compile_graph(
     started = time.perf_counter()
     if not placement.leaves_all:
         graph = transpose_on_host(graph, configuration)
+        graph = flatten_on_host(graph, configuration, costs)
     steps: list[str | int] = []
     segments: list[Segment] = []
     gaps: list[list[LayerGap]] = []

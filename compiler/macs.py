@@ -10,7 +10,8 @@ from .graph.operators import ConvTranspose, Recurrent
 def macs_of(graph: Graph, node: Node) -> int:
     """Multiplications by weights, or of two activations, per run; 0 for other nodes.
 
-    Depthwise and grouped convolutions count only the products within groups.
+    Depthwise and grouped convolutions count only the products within groups. The spare products of
+    a QConv do not count.
     """
     operator = node.attributes
     if len(node.inputs) < 2:
@@ -25,7 +26,7 @@ def macs_of(graph: Graph, node: Node) -> int:
         case ops.QMatMul():
             taps = (x[-1] // (operator.heads if operator.joined[0] else 1),)
         case ops.QConv():
-            taps = weights[:3]
+            taps = (math.prod(weights[:3]) - operator.spare,)
         case ops.Conv():
             taps = weights[:-1] if operator.channels_last else weights[1:]
         case ops.MatMul():
@@ -33,6 +34,12 @@ def macs_of(graph: Graph, node: Node) -> int:
         case _:
             return 0
     return node.output.type.elements * math.prod(taps)
+
+
+def spare_macs_of(node: Node) -> int:
+    """Return the multiplications of a node that are not the model's; see QConv."""
+    operator = node.attributes
+    return node.output.type.elements * operator.spare if isinstance(operator, ops.QConv) else 0
 
 
 def keeps_channels_apart(node: Node) -> bool:

@@ -12,6 +12,7 @@ from ..isa.configuration import Configuration
 from .accelerator.lower_bound import Demand, demand_of
 from .accelerator.search import Candidate
 from .assignment import DEFAULT_COSTS, DEFAULT_PLACEMENT, Costs, Placement, decide
+from .flatten_on_host import flatten_on_host
 from .graph import Graph, Node
 from .options import DEFAULT_OPTIONS, Options
 from .scheduling.bound_report import chained
@@ -58,6 +59,7 @@ def network_demands(
     """
     if not placement.leaves_all:
         graph = transpose_on_host(graph, configuration)
+        graph = flatten_on_host(graph, configuration, costs)
     decision = decide(graph, configuration, options, placement, costs)
     return tuple(
         _segment_demand(graph, nodes, configuration, options)

@@ -5,6 +5,7 @@ semantics in the importer and in ONNX Runtime. The accelerator's integer operato
 export a graph before its layers are recognised.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..graph import Graph, Node, TensorType
 from ..graph import operators as ops
 from ..graph.operators.reductions import POSITIONS
 from ..importers.onnx_elementwise import PARAMETERS, VARIANTS
+from ..importers.onnx_recurrent import PARAMETERS as ACTIVATION_PARAMETERS
 from .onnx_writer import Writer
 
 OPSET = 20
@@ -81,12 +83,22 @@ def check_exportable(graph: Graph) -> None:
             got = f"`{kind}` with {len(parameters)} parameters"
             if len(PARAMETERS.get(kind, ())) == len(parameters) and kind not in NEWER:
                 continue
-        elif type(node.attributes) in EXPORTS:
+        elif type(node.attributes) in EXPORTS and not _is_special(graph, node):
             continue
         raise CompileError(
             f"graph `{graph.name}`: node `{node.name}`: expected an operator that ONNX export "
             f"knows, got {got}; run the model with `--calibrate` instead of exporting it"
         )
+
+
+def _is_special(graph: Graph, node: Node) -> bool:
+    """Tell whether ONNX lacks the form of an operator that it has in other forms."""
+    if isinstance(node.attributes, ops.ConvTranspose):
+        return min(node.attributes.pads) < 0
+    if isinstance(node.attributes, ops.Interpolate):
+        known = all(map(graph.is_constant, node.inputs[1:]))
+        return node.output.type.dtype != "float32" or not known
+    return False
 
 
 def _described(name: str, kind: TensorType) -> onnx.ValueInfoProto:
@@ -212,6 +224,57 @@ def _reduce(writer: Writer, node: Node, operator: ops.Reduce) -> None:
     writer.add(node, operator.kind, axes, keepdims=keep, noop_with_empty_axes=1)
 
 
+def _conv_transpose(writer: Writer, node: Node, operator: ops.ConvTranspose) -> None:
+    writer.add(
+        node,
+        "ConvTranspose",
+        kernel_shape=writer.graph.types[node.inputs[1]].shape[2:],
+        strides=operator.strides,
+        pads=operator.pads,
+        dilations=operator.dilations,
+        output_padding=operator.output_padding,
+        group=operator.groups,
+    )
+
+
+def _interpolate(writer: Writer, node: Node, operator: ops.Interpolate) -> None:
+    """Write the sum over taps of the definition; Resize has no form for given places."""
+    x, places, weights = node.inputs
+    base, whole = node.output.name, writer.names[x]
+    held = writer.graph.data(places), writer.graph.data(weights)
+    spread = [-1 if axis == operator.axis else 1 for axis in range(len(node.output.type.shape))]
+    terms: list[str] = []
+    for tap, (indices, factors) in enumerate(zip(held[0].T, held[1].T, strict=True)):
+        chosen = writer.constant(f"{base}.places{tap}", indices)
+        factor = writer.constant(f"{base}.weights{tap}", factors.reshape(spread))
+        taken, term = writer.fresh(f"{base}.taken{tap}"), writer.fresh(f"{base}.term{tap}")
+        writer.nodes += [
+            helper.make_node("Gather", [whole, chosen], [taken], axis=operator.axis),
+            helper.make_node("Mul", [taken, factor], [term]),
+        ]
+        terms.append(term)
+    writer.write(node, "Sum", terms)
+
+
+def _recurrent(writer: Writer, node: Node, operator: ops.Recurrent) -> None:
+    names, alphas, betas = zip(*operator.activations, strict=True)
+    known = [name in ACTIVATION_PARAMETERS for name in names]
+    attributes: dict[str, Any] = {
+        "hidden_size": writer.graph.types[node.inputs[2]].shape[-1],
+        "direction": operator.direction,
+        "activations": names,
+        "activation_alpha": list(itertools.compress(alphas, known)),
+        "activation_beta": list(itertools.compress(betas, known)),
+    }
+    if operator.clip:
+        attributes["clip"] = operator.clip
+    if operator.kind == "GRU":
+        attributes["linear_before_reset"] = int(operator.linear_before_reset)
+    if operator.kind == "LSTM":
+        attributes["input_forget"] = int(operator.input_forget)
+    writer.add(node, operator.kind, **{name: one for name, one in attributes.items() if one != []})
+
+
 EXPORTS: dict[type[ops.Operator], Export] = {
     ops.Quantize: _quantisation,
     ops.Dequantize: _quantisation,
@@ -221,8 +284,12 @@ EXPORTS: dict[type[ops.Operator], Export] = {
     ops.Slice: _slice,
     ops.Concat: _plain("Concat", axis="axis"),
     ops.Gather: _plain("Gather", axis="axis"),
+    ops.Interpolate: _interpolate,
+    ops.Recurrent: _recurrent,
+    ops.ScatterND: _plain("ScatterND", reduction="reduction"),
     ops.Cast: _cast,
     ops.Conv: _conv,
+    ops.ConvTranspose: _conv_transpose,
     ops.MatMul: _plain("MatMul"),
     ops.MaxPool: _plain(
         "MaxPool", kernel_shape="kernel", strides="strides", pads="pads", dilations="dilations"

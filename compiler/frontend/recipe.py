@@ -37,7 +37,6 @@ RECIPE: tuple[Callable[[Graph], Graph], ...] = (
     passes.fold_tables,  # tables that only clamp
     passes.fold_dequantize,  # float weights of host operators
     passes.merge_duplicates,  # equal layout changes for several users
-    passes.check_accumulators,  # the machine's rounding equals the definition's
     passes.fold_into_convolutions,  # batch normalisation of the host's float layers
     passes.channels_last,  # the host's float images, as its kernels read them
     passes.merge_duplicates,  # images that were moved for several users
@@ -63,7 +62,7 @@ def recognise_layers(
     Raises
     ------
     CompileError
-        If a layer cannot be computed exactly.
+        If a node whose inputs are constant cannot be evaluated.
     """
     for position, step in enumerate(RECIPE[:last], 1):
         graph = verify(step(graph), step.__name__)
@@ -100,6 +99,6 @@ def import_model(
     ImportModelError
         If the file is damaged or uses an unsupported feature.
     CompileError
-        If a layer cannot be computed exactly.
+        If a node whose inputs are constant cannot be evaluated.
     """
     return recognise_layers(import_onnx(source, batch, fixed, dims))

@@ -55,8 +55,17 @@ def evaluate_operator(operator: Operator, arrays: Sequence[np.ndarray]) -> np.nd
 
 
 def evaluate_node(node: Node, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a node's outputs from those of its inputs."""
-    return evaluate_outputs(node.attributes, arrays)
+    """Return the arrays of a node's outputs from those of its inputs.
+
+    Raises
+    ------
+    CompileError
+        As `evaluate_outputs`; the message names the node.
+    """
+    try:
+        return evaluate_outputs(node.attributes, arrays)
+    except CompileError as error:
+        raise CompileError(f"node `{node.name}`: {error}") from error
 
 
 def evaluate(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..graph import Graph, Node, TensorType
+from ..macs import spare_macs_of
 from ..rewriting import GraphMatch, value
 from ..rewriting.patterns import NodePattern
 from ..rewriting.rules import Matched
@@ -55,8 +56,8 @@ class HostKernel:
 
     @property
     def macs(self) -> int:
-        """Multiplications; 0 if the description counts none."""
-        return self.description.macs
+        """Multiplications of the model; 0 if the description counts none."""
+        return self.description.macs - sum(map(spare_macs_of, self.nodes))
 
 
 HERE = value("here")

@@ -1,7 +1,7 @@
 """Inputs of ONNX models: their types, requested extents, and fixed values."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +57,59 @@ def check_overrides(
         )
 
 
+def with_extents(
+    inputs: Sequence[onnx.ValueInfoProto], name: str, settings: ImportSettings
+) -> ImportSettings:
+    """Return settings whose `dims` hold the extents of all named dimensions that are open.
+
+    A name means one extent in the whole model: the caller's, that of a fixed input, or the batch,
+    if the name is that of an input's leading dimension.
+
+    Raises
+    ------
+    ImportModelError
+        If extents are missing; the message lists all of them.
+    """
+    places = [
+        (value.name, axis, dimension)
+        for value in inputs
+        for axis, dimension in enumerate(value.type.tensor_type.shape.dim)
+        if not dimension.HasField("dim_value") or dimension.dim_value < 0
+    ]
+    extents = {one.dim_param: settings.batch for _, axis, one in places if not axis}
+    for value, axis, dimension in places:
+        if value in settings.fixed and axis < np.ndim(settings.fixed[value]):
+            extents[dimension.dim_param] = np.shape(settings.fixed[value])[axis]
+    extents |= settings.dims
+    extents.pop("", None)
+    missing = [
+        (one.dim_param, axis, value)
+        for value, axis, one in places
+        if axis and one.dim_param not in extents and value not in settings.fixed
+    ]
+    if missing:
+        raise ImportModelError(f"model `{name}`: {_missing_extents(missing)}")
+    return replace(settings, dims=extents)
+
+
+def _missing_extents(missing: Iterable[tuple[str, int, str]]) -> str:
+    """Say which dimensions have no extent, given their names, axes and inputs."""
+    listed, remedies = [], []
+    for symbol, axis, value in missing:
+        option = f"--dim {symbol}=EXTENT"
+        if not symbol:
+            listed.append(f"dimension {axis} of `{value}`, which has no name")
+        elif option not in remedies:
+            listed.append(f"`{symbol}` (dimension {axis} of `{value}`)")
+            remedies.append(option)
+    remedies = remedies if len(remedies) == len(listed) else []
+    given = f" or give `{' '.join(remedies)}`" if remedies else ""
+    return (
+        f"expected the extents of all dimensions, got none for {', '.join(listed)}; export the "
+        f"model with a static shape{given}"
+    )
+
+
 def import_input(
     builder: Builder, value: onnx.ValueInfoProto, name: str, settings: ImportSettings
 ) -> str:
@@ -65,7 +118,7 @@ def import_input(
     Raises
     ------
     ImportModelError
-        If the type, the extents or the fixed value of the input do not fit.
+        If the type or the fixed value of the input does not fit.
     """
     if value.name not in settings.fixed:
         return builder.input(Value(value.name, _input_type(value, name, settings)))
@@ -76,7 +129,7 @@ def import_input(
         return builder.input(Value(value.name, _input_type(value, name, settings)))
     given = np.asarray(settings.fixed[value.name])
     data = given.astype(DTYPES[dtype])
-    extents = [d.dim_value for d in kind.shape.dim]
+    extents = [settings.dims.get(d.dim_param, d.dim_value) for d in kind.shape.dim]
     fits = not kind.HasField("shape") or (
         len(extents) == data.ndim
         and all(e in (0, size) for e, size in zip(extents, data.shape, strict=True))
@@ -116,15 +169,9 @@ def _input_type(value: onnx.ValueInfoProto, name: str, settings: ImportSettings)
             shape.append(0)
         elif dimension.dim_param in settings.dims:
             shape.append(settings.dims[dimension.dim_param])
-        elif axis == 0:
-            shape.append(batch)
         else:
-            got = dimension.dim_param or "nothing"
-            remedy = f"`--dim {got}=EXTENT`" if dimension.dim_param else "a name for the dimension"
-            raise ImportModelError(
-                f"{where}: expected a static extent of dimension {axis}, got `{got}`; export the "
-                f"model with a static shape, or give the extent ({remedy})"
-            )
+            assert axis == 0, "`with_extents` found the extents of all other dimensions"
+            shape.append(batch)
     if batch != 1 and shape and shape[0] != batch:
         raise ImportModelError(
             f"{where}: expected a batch of {batch}, got a model fixed to {shape[0]}; "

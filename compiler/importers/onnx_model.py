@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, Message
 from ...errors import CompileError, ImportModelError
 from ..graph import Builder, Graph, Output, drop_unused, verify
 from .onnx_dispatch import import_nodes, unsupported
-from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input
+from .onnx_inputs import Fixed, ImportSettings, check_overrides, import_input, with_extents
 from .onnx_reader import printable
 from .onnx_scope import ImportScope, Named, key_of, schema_of
 from .onnx_tensors import read_sparse, read_tensor
@@ -43,7 +43,8 @@ def import_onnx(
     source : path or bytes
         The file, or its contents.
     batch : int
-        Extent of the leading dimension, if the model leaves it open.
+        Extent of the leading dimension, if the model leaves it open, and of dimensions of the same
+        name.
     fixed : mapping
         Inputs that determine shapes or other constants -> their values; they are no longer inputs.
     dims : mapping
@@ -194,9 +195,10 @@ def _import_graph(
         where = f"{scope.where}: initialiser `{tensor.values.name}`"
         array = read_sparse(tensor, where, settings.folder)
         names[tensor.values.name] = builder.constant(array, tensor.values.name)
-    for value in proto.input:
-        if value.name not in names:
-            names[value.name] = import_input(builder, value, name, settings)
+    inputs = [value for value in proto.input if value.name not in names]
+    settings = with_extents(inputs, name, settings)
+    for value in inputs:
+        names[value.name] = import_input(builder, value, name, settings)
     scope.import_nodes(scope, proto.node)
     for value in proto.output:
         if value.name not in names:

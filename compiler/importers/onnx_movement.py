@@ -149,8 +149,10 @@ def import_gather(node: OnnxNode) -> str:
         return node.emit(ops.Gather(axis), [node.input(0), node.input(1)])
     indices = known.astype(np.int64)
     size = node.type(0).shape[axis]
-    if indices.size and not -size <= indices.min() <= indices.max() < size:
-        node.fail(f"indices below {size}", f"`{indices.max()}`", "correct the indices")
+    beyond = indices[(indices < -size) | (indices >= size)]
+    if beyond.size:
+        expected = f"indices from {-size} to {size - 1}" if size else "no indices"
+        node.fail(expected, f"`{beyond.flat[0]}`", "correct the indices")
     return node.take(node.input(0), axis, indices % max(size, 1))
 
 

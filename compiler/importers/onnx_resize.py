@@ -1,9 +1,9 @@
 """Importers of Resize and Upsample: Gather for the nearest element, else Interpolate.
 
 Each axis that changes gets one operator. The source elements of each result element, and their
-weights, are known at import. Source: ONNX operators Resize and Upsample. Coordinates of nearest
-elements are computed in binary32, as in ONNX Runtime, so that ties round alike; all others are
-computed in binary64.
+weights, are known at import. Source: ONNX operators Resize and Upsample. For scales, coordinates of
+nearest elements are computed in binary32, as in ONNX Runtime, so that ties round alike; all others
+are computed in binary64, as in ONNX's reference evaluator.
 """
 
 from collections.abc import Callable
@@ -88,7 +88,15 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
 }
-"""`nearest_mode` -> rounding of positions."""
+"""`nearest_mode` -> rounding of positions in binary32."""
+
+UPPER: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "round_prefer_floor": lambda ratio: ratio > 0.5,
+    "round_prefer_ceil": lambda ratio: ratio >= 0.5,
+    "floor": lambda ratio: ratio == 1,
+    "ceil": lambda ratio: ratio > 0,
+}
+"""`nearest_mode` -> whether a position in (0, 1] belongs to the upper of its neighbours 0 and 1."""
 
 
 def import_resize(node: OnnxNode) -> str:
@@ -104,8 +112,7 @@ def import_resize(node: OnnxNode) -> str:
     if node.opset >= 11:
         coordinates = _expect(node, "coordinate_transformation_mode", "half_pixel", known)
     nearest, crops = mode == "nearest", coordinates in CROPPING
-    stretched = node.attribute("keep_aspect_ratio_policy", "stretch") == "stretch"
-    real = np.float32 if nearest and stretched and not crops else np.float64
+    real = np.float32 if nearest and _has_scales(node) and not crops else np.float64
     result, outside = node.input(0), {}
     for one in sorted(_axes(node, real), key=lambda one: one.axis):
         places = known[coordinates](np.arange(one.extent, dtype=real), one)
@@ -115,8 +122,8 @@ def import_resize(node: OnnxNode) -> str:
             continue
         base = f"{node.result}.axis{one.axis}"
         if nearest:
-            rounded = np.clip(_rounding(node, one)(places), 0, one.size - 1)
-            result = node.take(result, one.axis, rounded, base)
+            chosen = np.clip(_nearest(node, one, places), 0, one.size - 1)
+            result = node.take(result, one.axis, chosen, base)
             continue
         indices, weights = _taps(node, one, places, mode)
         constants = [
@@ -135,11 +142,25 @@ def _expect(node: OnnxNode, name: str, default: str, known: dict[str, Any]) -> s
     return value
 
 
-def _rounding(node: OnnxNode, one: ResizedAxis) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the rounding of positions; before operator set 11, down, or up when shrinking."""
-    if node.opset >= 11:
-        return ROUNDINGS[_expect(node, "nearest_mode", "round_prefer_floor", ROUNDINGS)]
-    return np.floor if node.proto.op_type == "Upsample" or one.scale >= 1 else np.ceil
+def _nearest(node: OnnxNode, one: ResizedAxis, places: np.ndarray) -> np.ndarray:
+    """Return the nearest elements; before operator set 11, those below, or above when shrinking."""
+    if node.opset < 11:
+        grows = node.proto.op_type == "Upsample" or one.scale >= 1
+        return np.floor(places) if grows else np.ceil(places)
+    rounding = _expect(node, "nearest_mode", "round_prefer_floor", ROUNDINGS)
+    if places.dtype == np.float32:
+        return ROUNDINGS[rounding](places)
+    ratio = places - (np.ceil(places) - 1)
+    # The evaluator pads the axis by one element, and so rounds the position again.
+    lower = np.ceil(places + 1) - 2
+    return lower + UPPER[rounding](ratio)
+
+
+def _has_scales(node: OnnxNode) -> bool:
+    """Tell whether scales are given; otherwise, sizes are."""
+    if node.opset < 11:
+        return True
+    return node.has(2) and bool(node.constant(2).size)
 
 
 def _extrapolate(node: OnnxNode, x: str, outside: dict[int, np.ndarray]) -> str:
@@ -158,14 +179,13 @@ def _axes(node: OnnxNode, real: type[np.floating]) -> list[ResizedAxis]:
     """Return the resizing of each axis, from scales or sizes."""
     shape = node.type(0).shape
     axes = [node.normalise(a, len(shape)) for a in node.attribute("axes", tuple(range(len(shape))))]
-    upsample, by_scales = node.proto.op_type == "Upsample", True
+    upsample, by_scales = node.proto.op_type == "Upsample", _has_scales(node)
     if upsample and node.opset < 9:
         requested = np.asarray(node.attribute("scales", ()), dtype=real)
+    elif by_scales:
+        requested = node.constant(1 if node.opset < 11 else 2).ravel()
     else:
-        at = 1 if upsample or node.opset < 11 else 2
-        requested = node.constant(at).ravel() if node.opset < 11 or node.has(at) else np.zeros(0)
-        if not requested.size and node.opset >= 11:
-            by_scales, requested = False, np.array(node.integers(3), dtype=np.int64)
+        requested = np.array(node.integers(3), dtype=np.int64)
     sound = requested.size == len(axes) and bool(((requested > 0) & (requested < MOST)).all())
     if not sound:
         expected = f"{len(axes)} positive {'scales' if by_scales else 'sizes'}"

@@ -6,7 +6,6 @@ from .absorb_padding import absorb_padding
 from .annotate_quantisation import annotate_quantisation
 from .arrange_layout import arrange_layout
 from .channels_last import channels_last
-from .check_accumulators import check_accumulators
 from .clean_activations import clean_activations
 from .eliminate_dead_code import eliminate_dead_code
 from .fold_batch_normalisation import fold_batch_normalisation, fold_into_convolutions
@@ -27,7 +26,7 @@ from .sink_dequantize import sink_dequantize
 
 __all__ = [
     "absorb_flatten", "absorb_heads", "absorb_padding", "annotate_quantisation", "arrange_layout",
-    "channels_last", "check_accumulators", "clean_activations", "eliminate_dead_code",
+    "channels_last", "clean_activations", "eliminate_dead_code",
     "fold_batch_normalisation", "fold_constants", "fold_dequantize", "fold_into_convolutions",
     "fold_tables", "merge_duplicates", "recognise_adds", "recognise_biases", "recognise_concats",
     "recognise_convolutions", "recognise_matmuls", "recognise_pools", "recognise_resizes",

@@ -6,7 +6,14 @@ divided by output. A bias is an integer in units of input scale times weight sca
 
 import numpy as np
 
-from ...errors import CompileError
+from ..accumulators import (
+    HIGHEST,
+    LOWEST,
+    Bounds,
+    accumulator_bounds,
+    exact_layer,
+    result_bounds,
+)
 from ..graph import Graph
 from ..graph import operators as ops
 from ..rewriting import Site, either, first_match, op, rewrite, rule, value
@@ -22,10 +29,7 @@ from .patterns import (
     result_of,
     scale_of,
 )
-from .wide_weights import is_exact, split_weights
-
-CHANNELS = 3
-"""Axis of an image's channels, channels last."""
+from .wide_weights import can_narrow, narrow_weights
 
 SAME_SCALE = 2.0**-18
 """Relative difference up to which a bias's scale counts as the product of the others' scales."""
@@ -69,22 +73,19 @@ def recognise(
     if addend is not None:
         terms.append((addend, (1, channels, 1, 1) if conv else (channels,)))
     bias = _bias(site, terms, given.scale * scales.astype(np.float64))
-    if bias is None:
+    scale = output_scale(given.scale, scales, y.scale)
+    if bias is None or scale is None:
         return None
     groups = conv.groups if conv else 1
     whole = centred.transpose(2, 3, 1, 0) if conv else centred[None, None]
-    parts = split_weights(whole)
-    kernel = np.concatenate(parts, axis=2)
-    total = bias - given.zero_point * kernel.astype(np.int64).sum(axis=(0, 1, 2))
-    scale = output_scale(made.name, given.scale, scales, y.scale)
-    if len(parts) > 1 and (groups > 1 or not is_exact(kernel, total, scale)):
+    total = bias - given.zero_point * whole.astype(np.int64).sum(axis=(0, 1, 2))
+    inputs = _input_bounds(site, x, conv, given.zero_point, channels)
+    exact = exact_layer(whole, total, scale, y.zero_point, limits, inputs)
+    if exact is None:
         return None
-    if np.abs(total).max(initial=0) >= 2**31:
-        raise CompileError(
-            f"layer `{made.name}`: expected a bias within int32, got "
-            f"`{total[np.abs(total).argmax()]}` (in units of input scale times weight scale); "
-            "quantise with larger weight scales"
-        )
+    whole, total, scale = exact
+    if conv and not can_narrow(whole, groups, conv.dilations):
+        return None
     window = ("dense", (1, 1), (0, 0, 0, 0), (1, 1), 1)
     image = x
     if conv:
@@ -93,11 +94,10 @@ def recognise(
         image = site.emit(ops.Transpose(TO_LAST), x, label=made.name)
     elif len(shape) != 4:
         image = site.emit(ops.Reshape(image_shape(shape)), x, label=made.name)
-    if len(parts) > 1:
-        copies = [image] * len(parts)
-        image = site.emit(ops.QConcat(CHANNELS), *copies, label=made.name, quantisation=given)
+    operator = ops.QConv(*window, given.zero_point, y.zero_point, *limits)
+    operator, image, kernel = narrow_weights(site, operator, image, whole, given, made.name)
     result = site.emit(
-        ops.QConv(*window, given.zero_point, y.zero_point, *limits),
+        operator,
         image,
         site.constant(kernel, f"{made.name}.weights"),
         site.constant(total.astype(np.int32), f"{made.name}.bias"),
@@ -110,33 +110,61 @@ def recognise(
     return reshaped(site, result, (*shape[:-1], channels), made.name)
 
 
-def output_scale(label: str, x: float, w: np.ndarray, y: float) -> np.ndarray:
+LAYER_BEFORE = op(
+    ops.Transpose,
+    op(ops.QConv, value(), *map(value, ("w", "bias", "scale")), capture="before"),
+    where=lambda transpose: transpose.permutation == TO_FIRST,
+)
+
+
+def _input_bounds(
+    site: Site, x: str, conv: ops.Conv | None, zero_point: int, channels: int
+) -> Bounds:
+    """Return bounds of the inputs that the weights multiply, int64[1, 1, Ci / groups, Co].
+
+    A layer before a convolution may leave a smaller range than int8, down to constant channels.
+    """
+    match = first_match(LAYER_BEFORE, site.view, x) if conv else None
+    if conv is None or match is None:
+        return np.array(LOWEST), np.array(HIGHEST)
+    before = match["before"]
+    w, bias, scale = (site.data(match[name]) for name in ("w", "bias", "scale"))
+    sums, limits = accumulator_bounds(w, bias), (before.low, before.high)
+    low, high = result_bounds(sums, scale, before.zero_point_y, limits)
+    if any(conv.pads):
+        low, high = np.minimum(low, zero_point), np.maximum(high, zero_point)
+    return _per_weight(low, conv.groups, channels), _per_weight(high, conv.groups, channels)
+
+
+def _per_weight(of_inputs: np.ndarray, groups: int, channels: int) -> np.ndarray:
+    """Spread a number for each input channel over the weights: int64[1, 1, Ci / groups, Co]."""
+    of_groups = of_inputs.astype(np.int64).reshape(groups, -1).T
+    return np.repeat(of_groups, channels // groups, axis=1)[None, None]
+
+
+def output_scale(x: float, w: np.ndarray, y: float) -> np.ndarray | None:
     """Return `float32(float32(x * w) / y)`, but at least the smallest normal number.
 
-    A scale below 2**-126 brings every accumulator to 0, so raising it changes nothing.
-
-    Raises
-    ------
-    CompileError
-        If a scale is not finite.
+    A scale below 2**-126 brings every accumulator to 0, so raising it changes nothing. Returns None
+    if a scale is not finite.
     """
     with np.errstate(over="ignore", under="ignore"):
         scale = (np.float32(x) * w.astype(np.float32)) / np.float32(y)
     if not np.isfinite(scale).all():
-        raise CompileError(
-            f"layer `{label}`: expected a finite output scale, got `inf` (input scale `{x}`, "
-            f"output scale `{y}`); quantise the model again"
-        )
+        return None
     return np.maximum(scale, np.finfo(np.float32).smallest_normal).astype(np.float32)
 
 
 def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
-    """Return the sum of the bias terms as int64[Co] in units of input scale times weight scale.
+    """Return the sum of the bias terms in units of input scale times weight scale.
+
+    The sum is float64[Co] of integers, exact below 2**53; it may be infinite.
 
     An int32 bias that is quantised with that product, as by converters, is used unchanged. Any
-    other bias is rounded to the nearest integer. Returns None if a term does not broadcast.
+    other bias is rounded to the nearest integer. Returns None if a term does not broadcast, or if a
+    sum is not a number.
     """
-    total = np.zeros(len(unit), dtype=np.int64)
+    total = np.zeros(len(unit))
     for name, shape in terms:
         match = first_match(TERM, site.view, name)
         if match is None:
@@ -150,8 +178,9 @@ def _bias(site: Site, terms: list[Term], unit: np.ndarray) -> np.ndarray | None:
         if scaling and (np.abs(ratio - 1) < SAME_SCALE).all():
             total += data
         else:
-            total += np.rint(np.clip(data * ratio, -(2.0**40), 2.0**40)).astype(np.int64)
-    return total
+            with np.errstate(over="ignore", invalid="ignore"):
+                total += np.rint(data * ratio)
+    return None if np.isnan(total).any() else total
 
 
 def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

@@ -53,8 +53,8 @@ def recognise(
     first, second, (y, limits) = scale_of(site, "a"), scale_of(site, "b"), result_of(site)
     with np.errstate(over="ignore", under="ignore"):
         second_scale = np.array([np.float32(second.scale) * share])
-    scale = float(output_scale(label, first.scale, second_scale, y.scale)[0])
-    if not _exact(left[-1], first, second, scale):
+    scales = output_scale(first.scale, second_scale, y.scale)
+    if scales is None or not _exact(left[-1], first, second, scale := float(scales[0])):
         return None
     heads = outer[-1] if outer else 1
     images = int(np.prod(outer[:-1], dtype=np.int64))

@@ -137,6 +137,8 @@ class Rewriter(Builder):
             for woken in self._replace(key, name):
                 if woken in waiting or woken not in self._live or not self._rules_for(woken):
                     continue
+                if woken in self._born:
+                    continue  # its readers are not known before the next sweep
                 if self._positions[woken] < position:
                     self._waiting.add(woken)  # its match looked at later nodes, which have changed
                 else:

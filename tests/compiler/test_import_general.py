@@ -3,6 +3,8 @@
 Beside ONNX's own tests: forms, types and shapes that those do not have.
 """
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -333,6 +335,38 @@ def test_named_dimensions_take_the_extents_given() -> None:
         import_onnx(proto, dims={"height": 5, "hight": 5})
 
 
+def states() -> bytes:
+    """A model whose second input names the first one's batch."""
+    inputs = [value("x", np.float32, ["batch", 4]), value("h", np.float32, [2, "batch", 4])]
+    return model([node("Add", ["x", "h"], ["y"])], inputs, ["y"]).SerializeToString()
+
+
+def test_a_name_of_dimensions_means_one_extent() -> None:
+    for extent, dims in ((1, {}), (3, {"batch": 3})):
+        x, h = import_onnx(states(), dims=dims).inputs
+        assert (x.type.shape, h.type.shape) == ((extent, 4), (2, extent, 4))
+    (x,) = import_onnx(states(), fixed={"h": random(2, 5, 4)}).inputs
+    assert x.type.shape == (5, 4)
+    message = r"input `h`: expected float32\[2, 3, 4\] to fix it, got float32\[2, 5, 4\]"
+    with pytest.raises(ImportModelError, match=message):
+        import_onnx(states(), fixed={"h": random(2, 5, 4)}, dims={"batch": 3})
+
+
+def test_all_missing_extents_are_named_at_once() -> None:
+    inputs = [
+        value("x", np.float32, ["batch", "rows", "columns"]),
+        value("h", np.float32, [1, "batch", None, "rows"]),
+    ]
+    proto = model([node("Relu", ["x"], ["y"])], inputs, ["y"]).SerializeToString()
+    message = (
+        "model `model`: expected the extents of all dimensions, got none for `rows` (dimension 1 "
+        "of `x`), `columns` (dimension 2 of `x`), dimension 2 of `h`, which has no name; export "
+        "the model with a static shape"
+    )
+    with pytest.raises(ImportModelError, match=f"^{re.escape(message)}$"):
+        import_onnx(proto)
+
+
 def test_a_fixed_value_takes_the_place_of_a_default() -> None:
     proto = reshaping()
     proto.graph.initializer.append(numpy_helper.from_array(integers([5, 1]), "s"))
@@ -553,8 +587,11 @@ def test_a_sparse_initialiser_is_made_dense() -> None:
 
 def test_an_index_out_of_range_at_run_time_is_one_sentence() -> None:
     inputs = [value("x", np.float32, [4]), value("i", np.int64, [2])]
-    proto = model([node("Gather", ["x", "i"], ["y"])], inputs, ["y"])
+    proto = model([node("Gather", ["x", "i"], ["y"], name="pick")], inputs, ["y"])
     graph = import_onnx(proto.SerializeToString())
-    message = "`gather`: expected values that it can compute with, got `index 9 is out of bounds"
-    with pytest.raises(CompileError, match=message):
-        evaluate(graph, {"x": floats([1, 2, 3, 4]), "i": integers([0, 9])})
+    message = (
+        "node `pick`: `gather`: expected values that it can compute with, got `index -5 of 4 "
+        "elements`; correct the operands"
+    )
+    with pytest.raises(CompileError, match=f"^{message}$"):
+        evaluate(graph, {"x": floats([1, 2, 3, 4]), "i": integers([0, -5])})

@@ -11,6 +11,7 @@ from tilewright.compiler.compile import compile_graph
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.graph import QConv, evaluate, is_accelerated
 from tilewright.compiler.graph.operators import Dequantize
+from tilewright.compiler.macs import macs_of
 from tilewright.compiler.passes.wide_weights import split_weights
 from tilewright.compiler.quantiser import accelerated_share
 from tilewright.isa.configuration import DEFAULT
@@ -38,39 +39,94 @@ def test_terms_add_up(numbers):
     assert len(terms) < 3 or weights.max() == 255
 
 
-def convolution(zero_point: int, channels: int = 5, groups: int = 1, depth: int = 6):
+def convolution(zero_point: int, channels: int = 5, groups: int = 1, depth: int = 6, **attributes):
     """A QLinearConv with uint8 weights, and its input."""
     random = np.random.default_rng(zero_point)
     w = random.integers(0, 256, (channels, depth // groups, 3, 3)).astype(np.uint8)
     w[0, 0, 0, :2] = 0, 255
     held = {**SCALES, "w": w, "wz": np.uint8(zero_point)}
     names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
-    nodes = [node("QLinearConv", names, ["y"], pads=[1, 1, 1, 1], group=groups)]
+    nodes = [node("QLinearConv", names, ["y"], pads=[1, 1, 2, 1], group=groups, **attributes)]
     proto = model(nodes, [value("x", np.uint8, [1, depth, 8, 9])], ["y"], held)
     return proto, random.integers(0, 256, (1, depth, 8, 9)).astype(np.uint8)
 
 
-@pytest.mark.parametrize(
-    ("zero_point", "copies"), [(128, 1), (127, 2), (150, 2), (255, 2), (1, 2), (0, 3)]
-)
-def test_any_zero_point_of_weights_is_exact(zero_point, copies):
-    proto, x = convolution(zero_point)
+def layers_of(graph):
+    return [node for node in graph.nodes if isinstance(node.attributes, QConv)]
+
+
+def assert_exact_on_sim(proto, x):
+    """Compare the simulator with the definition and with ONNX Runtime; return the graph."""
     graph = import_model(proto.SerializeToString())
-    (layer,) = (node for node in graph.nodes if isinstance(node.attributes, QConv))
-    assert graph.types[layer.inputs[1]].shape == (3, 3, 6 * copies, 5)
     with open_device("sim", DEFAULT) as device:
         (ours,) = Session(compile_graph(graph, DEFAULT), device).run({"x": x}).outputs.values()
     np.testing.assert_array_equal(ours, evaluate(graph, {"x": x})["y"])
-    np.testing.assert_array_equal(ours, run_onnxruntime(proto, {"x": x})["y"])
+    np.testing.assert_array_equal(ours, run_onnxruntime(proto, {"x": x}, optimise=False)["y"])
+    return graph
 
 
-def test_a_depthwise_convolution_of_nine_bits_stays_on_the_host():
-    proto, x = convolution(150, channels=6, groups=6)
+@pytest.mark.parametrize("zero_point", [128, 127, 150, 255, 1, 0])
+def test_any_zero_point_of_weights_is_exact(zero_point):
+    """The host gathers the channels of the model's input once more that need a second term."""
+    proto, x = convolution(zero_point)
+    graph = assert_exact_on_sim(proto, x)
+    (layer,) = layers_of(graph)
+    (w,) = (onnx.numpy_helper.to_array(t) for t in proto.graph.initializer if t.name == "w")
+    centred = np.abs(w.astype(int) - zero_point + 0.5)  # int8 is symmetric about -0.5
+    further = sum((centred > most).any(axis=(0, 2, 3)).sum() for most in (128, 255))
+    assert graph.types[layer.inputs[1]].shape == (3, 3, 6 + further, 5)
+    assert macs_of(graph, layer) == 9 * 9 * 5 * 6 * 9, "of the model's own weights"
+
+
+@pytest.mark.parametrize(
+    ("groups", "attributes"),
+    [
+        (6, {}),
+        (6, {"strides": [2, 2]}),
+        (6, {"dilations": [2, 1]}),
+        (6, {"dilations": [1, 2], "strides": [2, 1]}),
+        (2, {}),
+    ],
+    ids=["depthwise", "strides", "dilated rows", "dilated columns", "groups"],
+)
+def test_groups_of_nine_bits_run_on_the_accelerator(groups, attributes):
+    proto, x = convolution(0, channels=6, groups=groups, **attributes)
+    graph = assert_exact_on_sim(proto, x)
+    (layer,) = layers_of(graph)
+    pixels, channels = np.prod(layer.output.type.shape[1:3]), 6
+    assert macs_of(graph, layer) == pixels * channels * 9 * 6 // groups
+
+
+def test_groups_that_are_dilated_both_ways_stay_on_the_host():
+    proto, x = convolution(150, channels=6, groups=6, dilations=[2, 2])
     graph = import_model(proto.SerializeToString())
     assert not any(is_accelerated(node) for node in graph.nodes)
-    np.testing.assert_array_equal(
-        evaluate(graph, {"x": x})["y"], run_onnxruntime(proto, {"x": x})["y"]
+    theirs = run_onnxruntime(proto, {"x": x}, optimise=False)["y"]
+    np.testing.assert_array_equal(evaluate(graph, {"x": x})["y"], theirs)
+    fits, _ = convolution(128, channels=6, groups=6, dilations=[2, 2])
+    assert layers_of(import_model(fits.SerializeToString())), "weights of eight bits"
+
+
+def test_only_channels_with_wide_weights_are_read_twice():
+    random = np.random.default_rng(4)
+    first, second = (
+        random.integers(100, 200, (48, 48, *k)).astype(np.uint8) for k in ([1] * 2, [3] * 2)
     )
+    second[5, [3, 30], 1, 2] = 0
+    held = {**SCALES, "w": first, "wz": np.uint8(128), "v": second, "vz": np.uint8(140)}
+    held["ws"] = np.float32(0.001)
+    nodes = [
+        node("QLinearConv", ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["h"]),
+        node("QLinearConv", ["h", "ys", "yz", "v", "ws", "vz", "ys", "yz"], ["y"], pads=[1] * 4),
+    ]
+    proto = model(nodes, [value("x", np.uint8, [1, 48, 6, 5])], ["y"], held)
+    x = random.integers(0, 256, (1, 48, 6, 5)).astype(np.uint8)
+    graph = assert_exact_on_sim(proto, x)
+    before, selection, layer = layers_of(graph)
+    assert selection.output.type.shape == (1, 6, 5, 2)
+    assert graph.types[layer.inputs[1]].shape == (3, 3, 50, 48)
+    counts = [macs_of(graph, node) for node in (before, selection, layer)]
+    assert counts == [30 * 48 * 48, 0, 30 * 48 * 48 * 9]
 
 
 def test_sums_that_might_not_be_exact_stay_on_the_host():

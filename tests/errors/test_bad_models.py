@@ -53,9 +53,9 @@ def test_a_dynamic_shape(fail, spoilt):
 
     assert fail("run", spoilt(change)) == (
         1,
-        "error: model `spoilt`: input `scan`: expected a static extent of dimension 2, got "
-        "`height`; export the model with a static shape, or give the extent (`--dim "
-        "height=EXTENT`)",
+        "error: model `spoilt`: expected the extents of all dimensions, got none for `height` "
+        "(dimension 2 of `scan`); export the model with a static shape or give `--dim "
+        "height=EXTENT`",
     )
 
 

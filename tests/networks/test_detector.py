@@ -162,8 +162,9 @@ def test_the_command_line_fixes_open_dimensions(files, capsys):
     assert json.loads(capsys.readouterr().out)["sqnr_db"] > 100
     assert main(["run", str(model), "--dim", "height=64", "--input", str(images)]) == 1
     assert capsys.readouterr().err == (
-        "error: model `detector`: input `image`: expected a static extent of dimension 3, got "
-        "`width`; export the model with a static shape, or give the extent (`--dim width=EXTENT`)\n"
+        "error: model `detector`: expected the extents of all dimensions, got none for `width` "
+        "(dimension 3 of `image`); export the model with a static shape or give `--dim "
+        "width=EXTENT`\n"
     )
 
 

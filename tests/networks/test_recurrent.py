@@ -105,7 +105,7 @@ def written(tmp_path):
     )
     path = tmp_path / "samples.npz"
     np.savez(path, tokens=tokens, h0=h0, c0=c0, g0=g0, outputs=outputs)
-    return model, path, ("--dim", "batch=1", "--dim", "steps=12")
+    return model, path, ("--dim", "steps=12")
 
 
 def run_command(capsys, *arguments: object) -> dict:

@@ -32,6 +32,7 @@ INT8 = (
     Model("kws_dscnn/kws_int8_qdq", 0.93, 2_656_768, 1.0),
     Model("ic_resnet8/ic_int8_qdq", 0.95, 12_501_632, 0.93),
     Model("ad01_autoencoder/ad01_int8_qdq", None, 264_192, 1.0),
+    Model("vww_int8/vww_int8", None, 7_489_664, 1.0),
 )
 FLOAT = (
     Model("kws_dscnn/kws_fp32", 0.94),

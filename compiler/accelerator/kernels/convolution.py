@@ -10,6 +10,7 @@ import numpy as np
 from ....isa.configuration import Configuration
 from ....isa.expressions import Affine, Call, Expression, Op, Reduction
 from ...graph import Graph, Node, QConv
+from ...macs import macs_of
 from ...tensor import Axis, Compute, Kernel, Tensor
 from .common import (
     activation,
@@ -101,7 +102,7 @@ def _finished(
     assert isinstance(attributes, QConv)
     _, weight = operands
     out_shape = node.output.type.shape
-    weights, bias, scale = (graph.data(name) for name in node.inputs[1:4])
+    bias, scale = (graph.data(name) for name in node.inputs[2:4])
     extents = dict(zip("nyx", out_shape[:3], strict=True)) | channels
     axes = tuple(Axis(name, extent) for name, extent in extents.items())
     shape, padded_shape = tuple(extents.values()), tuple(channels.values())
@@ -127,7 +128,7 @@ def _finished(
         ),
         tensors={tensor.name: tensor for tensor in (*operands, acc, out, biases, scales)},
         constants={weight.name: w, "bias": bias, "scale": scale},
-        macs=int(np.prod(out_shape[:3])) * weights.size,
+        macs=macs_of(graph, node),
     )
 
 

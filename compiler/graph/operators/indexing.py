@@ -33,7 +33,11 @@ class Gather(Operator):
         return x.reshaped(x.shape[: self.axis] + indices.shape + x.shape[self.axis + 1 :])
 
     def compute(self, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-        return np.take(x, indices, axis=self.axis)
+        try:
+            return np.take(x, indices, axis=self.axis)
+        except IndexError:
+            _within(indices, x.shape[self.axis])  # its error names the index
+            raise
 
 
 @operator("gather_elements", 2)
@@ -181,8 +185,9 @@ def _combines(reduction: str, x: TensorType, updates: TensorType) -> bool:
 
 def _within(indices: np.ndarray, size: int) -> np.ndarray:
     """Convert indices to non-negative ones, and reject those out of range."""
-    if indices.size and not -size <= indices.min() <= indices.max() < size:
-        raise IndexError(f"indices {indices.min()} to {indices.max()} of {size} elements")
+    beyond = indices[(indices < -size) | (indices >= size)]
+    if beyond.size:
+        raise IndexError(f"index {beyond.flat[0]} of {size} elements")
     return np.where(indices < 0, indices + size, indices)
 
 

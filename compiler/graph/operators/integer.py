@@ -87,7 +87,8 @@ class QConv(Requantising):
     Inputs: x int8[N, H, W, Ci], w int8[KH, KW, Ci / groups, Co], bias int32[Co],
     scale float32[Co]. The accumulator is `sum(x_padded * w) + bias`. Padding has the value
     `zero_point_x`, and the bias already includes `-zero_point_x * sum(w)`. A dense layer is a
-    window over the whole input. It is 1x1, or larger if it absorbed a flatten.
+    window over the whole input. It is 1x1, or larger if it absorbed a flatten. `spare` of the
+    products of each result are not the model's: a pass added them, for example to split weights.
     """
 
     reads_constants: ClassVar[bool] = True
@@ -100,6 +101,7 @@ class QConv(Requantising):
     zero_point_y: int
     low: int = -128
     high: int = 127
+    spare: int = 0
 
     def result_type(self, types: Types) -> TensorType:
         x, w, bias, scale = types
@@ -110,6 +112,7 @@ class QConv(Requantising):
             and x.shape[3] == w.shape[2] * self.groups
             and channels % self.groups == 0
             and bias.shape == scale.shape == (channels,)
+            and 0 <= self.spare <= np.prod(w.shape[:3])
         )
         expected = "int8 [N,H,W,Ci], int8 [KH,KW,Ci/groups,Co], int32 and float32 [Co]"
         self.expect(fits, expected, types)

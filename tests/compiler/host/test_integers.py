@@ -304,3 +304,12 @@ def test_layers_without_samples_are_no_kernels(pixels: int) -> None:
     constants = np.ones((1, 1, 8, 8), np.int8), np.ones(8, np.int32), np.ones(8, np.float32)
     assert selected(of_layer(qconv(), [(2, pixels, pixels, 8)], *constants))
     assert not selected(of_layer(qconv(), [(0, pixels, pixels, 8)], *constants))
+
+
+def test_spare_products_do_not_count() -> None:
+    operands = np.ones((3, 3, 20, 8), np.int8), np.zeros(8, np.int32), np.ones(8, np.float32)
+    (whole,), (part,) = (
+        selected(of_layer(qconv(spare=spare), [(1, 6, 6, 20)], *operands)) for spare in (0, 36)
+    )
+    assert whole.macs == 4 * 4 * 8 * 9 * 20
+    assert part.macs == 4 * 4 * 8 * 9 * 16

@@ -107,6 +107,65 @@ def test_operators_of_several_operands_mean_the_same_outside() -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
+def assert_same_outside(graph: Graph) -> None:
+    """Compare all outputs with ONNX Runtime's, and with those of the graph that is read back."""
+    random = np.random.default_rng(5)
+    inputs = {
+        value.name: random.standard_normal(value.type.shape).astype(np.float32)
+        for value in graph.inputs
+    }
+    proto = export_onnx(graph)
+    onnx.checker.check_model(proto)
+    expected = list(evaluate(graph, inputs).values())
+    again = list(evaluate(import_onnx(proto.SerializeToString()), inputs).values())
+    for others in (run(proto, inputs), again):
+        for got, wanted in zip(others, expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def drawn(builder: Builder, *shape: int) -> str:
+    """Add a constant of random numbers."""
+    random = np.random.default_rng(len(builder.constants))
+    return builder.constant(random.standard_normal(shape).astype(np.float32))
+
+
+def test_resizing_and_transposed_convolutions_mean_the_same_outside() -> None:
+    builder = Builder("decoder", [Value("x", SHAPES["image"])])
+    operator = ops.ConvTranspose((2, 1), (1, 0, 0, 1), (1, 2), (1, 0), 2)
+    x = builder.emit(operator, ["x", drawn(builder, 4, 3, 3, 2), drawn(builder, 6)])
+    places = builder.constant(np.array([[0, 1], [1, 2], [2, 3], [5, 5]]))
+    x = builder.emit(ops.Interpolate(2), [x, places, drawn(builder, 4, 2)])
+    assert_same_outside(builder.graph([Output("y", x)]))
+
+
+def test_an_update_at_indices_means_the_same_outside() -> None:
+    builder = Builder("update", [Value("x", SHAPES["matrix"])])
+    rows = builder.constant(np.array([[2], [0]]))
+    x = builder.emit(ops.ScatterND("add"), ["x", rows, drawn(builder, 2, 4)])
+    assert_same_outside(builder.graph([Output("y", x)]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "activations", "flags"),
+    [
+        ("GRU", (("Sigmoid", 0.0, 0.0), ("Tanh", 0.0, 0.0)), {"linear_before_reset": True}),
+        ("RNN", (("LeakyRelu", 0.25, 0.0),), {"clip": 3.0}),
+        ("LSTM", (("HardSigmoid", 0.25, 0.5), ("Tanh", 0.0, 0.0), ("Tanh", 0.0, 0.0)), {}),
+    ],
+)
+def test_recurrent_layers_mean_the_same_outside(kind, activations, flags) -> None:
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[kind]
+    builder = Builder("recurrent", [Value("x", TensorType("float32", (5, 2, 3)))])
+    operands = [drawn(builder, 1, gates * 4, n) for n in (3, 4)]
+    operands += [drawn(builder, 1, 2 * gates * 4), builder.constant(np.array([5, 3], np.int32))]
+    operands += [drawn(builder, 1, 2, 4)]
+    operands += [drawn(builder, 1, 2, 4), drawn(builder, 1, 12)] if kind == "LSTM" else []
+    operator = ops.Recurrent(kind, "forward", activations, **flags)
+    names = ["all", "last", "cell"][: 3 if kind == "LSTM" else 2]
+    values = builder.emit_outputs(operator, ["x", *operands], "layer", names)
+    assert_same_outside(builder.graph([Output(name, name) for name in values]))
+
+
 def test_a_remainder_means_the_same_outside() -> None:
     builder = Builder("remainder", [Value("x", SHAPES["matrix"])])
     divisor = builder.constant(np.array([0.75], np.float32), "divisor")

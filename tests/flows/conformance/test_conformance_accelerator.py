@@ -22,8 +22,8 @@ QUANTISED = {
     *("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"),
 }
 
-DENSE = ("qconcat", "qconv")
-"""A layer whose weights take nine bits without their zero point: two copies of the input."""
+DENSE = ("qconv",)
+"""A layer whose weights take nine bits without their zero point; the host copies the input."""
 
 ACCELERATED = {
     ("test_qlinearconv", "x"): DENSE,
