@@ -21,6 +21,7 @@ from ...sweep.outcome import FAILED, STATES, Network, Outcome, Result
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
+from ...sweep.search import Search
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
 from ...synthesis.devices import DEVICES, find_device
@@ -79,6 +80,18 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     parser.add_argument(
         "--exhaustive", action="store_true",
         help="compile every machine, even if its bound already decides",
+    )  # fmt: skip
+    parser.add_argument(
+        "--search", metavar="METHOD",
+        help="compile only some machines of a large space: chosen at "
+        "random, by NSGA-II (nsga2), or by a model of the results so far (model)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--evaluations", type=int, metavar="N", help="with --search: machines to compile"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="S",
+        help="with --search: equal seeds give equal results (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--rtl", action="store_true",
@@ -141,6 +154,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
     space = chosen_space(arguments, description)
     where = chosen_conditions(arguments, description)
     objectives = chosen_objectives(arguments, description)
+    search = chosen_search(arguments)
     arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
     clock_mhz = chosen_clock(arguments)
     weights = chosen_weights(arguments, description)
@@ -165,6 +179,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         executor=executor,
                         progress=progress,
                         exhaustive=arguments.exhaustive,
+                        search=search,
                         rtl=arguments.rtl,
                     )
             finally:
@@ -262,6 +277,37 @@ def chosen_objectives(arguments: argparse.Namespace, description: Description) -
     return DEFAULT_OBJECTIVES
 
 
+def chosen_search(arguments: argparse.Namespace) -> Search | None:
+    """Return the search; None to sweep the whole space.
+
+    Raises
+    ------
+    UsageError
+        For an unknown method or an impossible number, or options that exclude one another.
+    ToolError
+        When a library that the method needs is not installed.
+    """
+    if arguments.search is None:
+        for name in ("evaluations", "seed"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(
+                    f"`--{name}`: expected together with `--search`; add it, or leave both out"
+                )
+        return None
+    if arguments.evaluations is None:
+        raise UsageError(
+            f"`--search {arguments.search}`: expected also `--evaluations N`, the number of "
+            "machines to compile; add it"
+        )
+    if arguments.exhaustive:
+        raise UsageError(
+            "`--search` and `--exhaustive`: expected one of the two; leave one of them out"
+        )
+    search = Search(arguments.search, arguments.evaluations, arguments.seed or 0)
+    search.require_library()
+    return search
+
+
 def chosen_weights(arguments: argparse.Namespace, description: Description) -> dict[str, float]:
     """Return the weights of networks by name.
 
@@ -345,6 +391,12 @@ def show(outcome: Outcome) -> None:
     broken = (
         f"; {outcome.rejected.count:,} combinations break a rule" if outcome.rejected.count else ""
     )
+    if outcome.search is not None:
+        say(
+            f"search         {outcome.search.method}, seed {outcome.search.seed}: "
+            f"{outcome.evaluated:,} of at most {outcome.search.evaluations:,} machines evaluated, "
+            f"in a space of {outcome.space.combinations:,} combinations"
+        )
     say(f"points         {len(outcome.results):,}: {states_text(counts)}{broken}")
     say(
         f"programs       {outcome.compiled:,} compiled, {outcome.reused:,} known from earlier, in "
@@ -357,7 +409,8 @@ def show(outcome: Outcome) -> None:
     if not outcome.front:
         say("no point satisfies the conditions" if not outcome.interrupted else "no front yet")
         return
-    say(f"the front, smallest {', '.join(outcome.objectives)}:")
+    whose = "the front" if outcome.search is None else "the front of the evaluated machines"
+    say(f"{whose}, smallest {', '.join(outcome.objectives)}:")
     varied = list(outcome.front[0].point.chosen)
     figures = [name for name in (*TIMES, *COUNTS) if name not in varied]
     figures += [name for name in outcome.objectives if name not in (*figures, *varied)]
