@@ -24,6 +24,7 @@ from ...sweep.records import Database
 from ...sweep.search import Search
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
+from ...sweep.time_limit import TIME_LIMIT_S
 from ...synthesis.devices import DEVICES, find_device
 from ..arguments import add_configuration, add_json, changed, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 KIND = "sweeps"
 """Name of the cache folder of the default database."""
+
+LONGEST_S = 1_000_000
+"""Greatest time limit in seconds."""
 
 BUDGET = ("multipliers", "ram")
 """Resources of a device that limit the machines."""
@@ -124,6 +128,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="Dask scheduler of a cluster, such as tcp://host:8786",
     )
     parser.add_argument(
+        "--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS",
+        help="a machine that takes longer on a network has failed (default: "
+        f"{TIME_LIMIT_S:g})",
+    )  # fmt: skip
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.html",
         help="write a page that works offline: scatter, parallel coordinates, table",
     )  # fmt: skip
@@ -148,6 +157,11 @@ def sweep_(arguments: argparse.Namespace) -> None:
         require_tools("rtl")
     if arguments.workers is not None and arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
+    if not 0 < arguments.time_limit <= LONGEST_S:
+        raise UsageError(
+            f"`--time-limit {arguments.time_limit:g}`: expected more than 0 and at most "
+            f"{LONGEST_S:,} seconds; correct it"
+        )
     if not arguments.sources and not (arguments.merge or arguments.export):
         raise UsageError("MODEL: expected a quantised ONNX file; name one")
     description = read_description(arguments.space) if arguments.space else Description()
@@ -344,9 +358,14 @@ def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) ->
     if workers is None and arguments.scheduler is None:
         workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
     if not workers and arguments.scheduler is None:
-        return InProcess(graphs)
+        return InProcess(graphs, arguments.time_limit)
     patience_s = PATIENCE_S if arguments.workers is None and not arguments.scheduler else 0.0
-    return WhenNeeded(graphs, lambda: OnDask(graphs, workers or 0, arguments.scheduler), patience_s)
+    limit_s = arguments.time_limit
+
+    def make() -> Executor:
+        return OnDask(graphs, workers or 0, arguments.scheduler, limit_s)
+
+    return WhenNeeded(graphs, make, patience_s, limit_s)
 
 
 def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:

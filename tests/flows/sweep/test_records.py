@@ -193,12 +193,22 @@ def test_a_full_disk_loses_nothing_recorded(path):
         pages = database._connection.execute("pragma page_count").fetchone()[0]
         database._connection.execute(f"pragma max_page_count = {pages + 2}")
         many = [(key(number), Record({"cycles": number})) for number in range(1, 5000)]
-        with pytest.raises(DatabaseError, match=r"full.*make room; what was recorded is kept"):
-            database.add(many)
-        assert len(database) == 1
-        database._connection.execute("pragma max_page_count = 1000000")
         database.add(many)
-        assert len(database) == 5000
+        assert len(database) == 1
+        assert database.claim("work", 100), "nobody else can have it"
+        with pytest.raises(DatabaseError, match=r"full.*make room and .*; what was recorded is"):
+            database.flush()
+        database._connection.execute("pragma max_page_count = 1000000")
+        database.add([(key(5000), Record({"cycles": 5000}))])
+        assert len(database) == 5001
+
+
+def test_results_that_found_no_room_are_told_at_the_end(path):
+    database = Database(path)
+    database._connection.execute("pragma max_page_count = 1")
+    database.add([(key(number), Record({"cycles": number})) for number in range(5000)])
+    with pytest.raises(DatabaseError, match=r"full.*make room"):
+        database.__exit__(None)
 
 
 def test_equal_records_are_exported_as_equal_bytes(tmp_path):

@@ -193,6 +193,10 @@ def test_weights_count_networks(tilewright, model, database):
             ("--weight", "resnet=2"),
             "weight of `resnet`: expected one of the networks digits_int8_qdq; correct it",
         ),
+        (
+            ("--time-limit", "0"),
+            "`--time-limit 0`: expected more than 0 and at most 1,000,000 seconds; correct it",
+        ),
         (("--workers", "-1"), "`--workers -1`: expected 0 or more; correct it"),
         (
             ("--search", "random"),
