@@ -112,7 +112,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--export", action="append", default=[], type=Path, metavar="FILE",
-        help="write all results of the database as .csv or .jsonl; may be repeated",
+        help="write all results of the database as .csv, .jsonl or .parquet; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--retry", action="store_true", help="retry machines that failed in an earlier sweep"

@@ -217,7 +217,8 @@ def test_weights_count_networks(tilewright, model, database):
         ),
         (
             ("--export", "all.xlsx"),
-            "`--export all.xlsx`: expected a name that ends in .csv or .jsonl; choose one",
+            "`--export all.xlsx`: expected a name that ends in .csv, .jsonl or .parquet; "
+            "choose one",
         ),
     ],
 )
