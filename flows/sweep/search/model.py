@@ -35,9 +35,9 @@ the search compile machines that only the model rules out, once the model expect
 SAMPLES = 2048
 """Random points between the best and the worst objectives, by which volume is measured."""
 
-MARGIN = 0.1
+MARGIN = 0.5
 """Share by which the volume extends beyond the worst objectives. Without it, the cheapest and the
-slowest machines would add none."""
+fastest machines would add none; with 0.1, the fastest one could be missed."""
 
 TINY = 1e-9
 """Objectives count as at least this much, as zero has no logarithm."""
