@@ -102,6 +102,7 @@ bench: $(VENV)/.installed-test
 	@$(BIN)/python -m tilewright.flows.bench
 	@$(BIN)/python -m tilewright.flows.bench.timing_model $(MODELS)
 	@$(BIN)/python -m tilewright.flows.bench.cpu_kernels
+	@$(BIN)/python -m tilewright.flows.bench.searches
 	@$(if $(MODELS),$(BIN)/python -m tilewright.flows.bench.cpu_networks $(MODELS))
 
 ablation: $(VENV)/.installed

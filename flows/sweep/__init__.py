@@ -3,6 +3,7 @@
 from .ladder import sweep
 from .outcome import Network, Outcome, Result
 from .records import Database
+from .search import Search
 from .space import Point, Space
 
-__all__ = ["Database", "Network", "Outcome", "Point", "Result", "Space", "sweep"]
+__all__ = ["Database", "Network", "Outcome", "Point", "Result", "Search", "Space", "sweep"]

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 BOUND, SIM, RTL, RESOURCES = "bound", "sim", "rtl", "resources"
 
+REPORT = "this is a fault of Tilewright: report it"
+
+REQUIRED = {
+    BOUND: {"cycles": int, "unit": str},
+    SIM: {"cycles": int, "macs": int},
+    RTL: {"cycles": int},
+}
+"""Figures that a result of a rung must have."""
+
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     BOUND: ("flows/sweep/bounds.py", "sim/memory_model.py"),
@@ -50,6 +59,18 @@ def graph_digest(graph: "Graph") -> str:
     from ...compiler.graph import print_graph
 
     return digest_of(print_graph(graph))
+
+
+def checked(evaluator: str, record: Record) -> Record:
+    """Return a result, or a failure if it lacks a figure or has an impossible one."""
+    for name, kind in REQUIRED[evaluator].items() if record.error is None else ():
+        value = record.figures.get(name)
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            wanted = "a whole number" if kind is int else "a word"
+            return Record(
+                error=f"`{evaluator}`: expected {wanted} as `{name}`, got `{value}`; {REPORT}"
+            )
+    return record
 
 
 def bound(
@@ -119,10 +140,10 @@ def _kept_failures(evaluate: Callable[[], list[Record]], count: int) -> list[Rec
     """Return the records, or `count` failures with the text of the error."""
     try:
         return evaluate()
-    except ToolError as problem:
-        text = f"{LOST}{problem}"
+    except (ToolError, OSError, MemoryError) as problem:  # of this computer, not of the machine
+        text = f"{LOST}{str(problem) or type(problem).__name__}"
     except TilewrightError as problem:
         text = str(problem)
-    except (ArithmeticError, AssertionError, LookupError, MemoryError, TypeError, ValueError) as e:
-        text = f"unexpected {type(e).__name__}: {e}; this is a fault of Tilewright: report it"
+    except Exception as e:
+        text = f"unexpected {type(e).__name__}: {e}; {REPORT}"
     return [Record(error=" ".join(text.split()))] * count

@@ -6,9 +6,11 @@ A batch of jobs is one task. The results of a job do not depend on where it runs
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +19,7 @@ from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
 from . import evaluators
 from .records import LOST, Record
+from .time_limit import TIME_LIMIT_S, TimeLimitError, call_within
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
@@ -56,10 +59,21 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The records of all jobs of a batch, and the seconds that the batch took."""
+    """The results of a batch.
+
+    Parameters
+    ----------
+    records
+        By job, one record for each memory.
+    seconds
+        Time that the batch took.
+    left_behind
+        Whether a job still runs in a thread of the worker.
+    """
 
     records: list[list[Record]]
     seconds: float
+    left_behind: bool = False
 
 
 class Executor(Protocol):
@@ -81,11 +95,23 @@ class Executor(Protocol):
         ...
 
 
-def run_jobs(graphs: Sequence["Graph"], jobs: Sequence[Job]) -> Done:
+def run_jobs(
+    graphs: Sequence["Graph"], jobs: Sequence[Job], time_limit_s: float = TIME_LIMIT_S
+) -> Done:
     """Run a batch."""
     started = time.perf_counter()
-    records = [_run(graphs, job) for job in jobs]
-    return Done(records, time.perf_counter() - started)
+    records, left_behind = [], False
+    for job in jobs:
+        try:
+            records.append(call_within(time_limit_s, partial(_run, graphs, job)))
+        except TimeLimitError as problem:
+            left_behind |= problem.left_behind
+            error = (
+                f"`{job.evaluator}`: not done after {time_limit_s:,g} s; raise `--time-limit`, and "
+                "add `--retry`"
+            )
+            records.append([Record(error=error)] * len(job.memories))
+    return Done(records, time.perf_counter() - started, left_behind)
 
 
 def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
@@ -93,6 +119,18 @@ def _run(graphs: Sequence["Graph"], job: Job) -> list[Record]:
         error = f"{LOST}the worker has another version of Tilewright; install the same one there"
         return [Record(error=error)] * len(job.memories)
     return RUNGS[job.evaluator](graphs[job.network], job.configuration, job.memories)
+
+
+def _run_on_worker(
+    graphs: Sequence["Graph"], jobs: Sequence[Job], time_limit_s: float
+) -> tuple[Done, str]:
+    """Run a batch on a worker of Dask, and return the worker's address too."""
+    done = run_jobs(graphs, jobs, time_limit_s)
+    return done, import_module("distributed").get_worker().address
+
+
+def _same(graphs: list["Graph"]) -> list["Graph"]:
+    return graphs
 
 
 @contextmanager
@@ -109,10 +147,16 @@ def _ignored_interrupts() -> Iterator[None]:
 
 
 class InProcess:
-    """Run batches in this process, each one when its result is awaited."""
+    """Run batches in this process, each one when its result is awaited.
 
-    def __init__(self, graphs: Sequence["Graph"]) -> None:
-        self.graphs = graphs
+    Parameters
+    ----------
+    time_limit_s
+        Seconds for a job.
+    """
+
+    def __init__(self, graphs: Sequence["Graph"], time_limit_s: float = TIME_LIMIT_S) -> None:
+        self.graphs, self.time_limit_s = graphs, time_limit_s
         self.workers = 0
 
     def submit(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -122,7 +166,7 @@ class InProcess:
     def wait(self, handles: Iterable[tuple[Job, ...]]) -> list[tuple[tuple[Job, ...], Done]]:
         """Run the first batch."""
         first = next(iter(handles))
-        return [(first, run_jobs(self.graphs, first))]
+        return [(first, run_jobs(self.graphs, first, self.time_limit_s))]
 
     def close(self) -> None:
         """Do nothing: no worker runs."""
@@ -139,6 +183,8 @@ class WhenNeeded:
         Starts the cluster, which takes seconds.
     patience_s
         Seconds of work in this process before the cluster starts.
+    time_limit_s
+        Seconds for a job in this process.
     """
 
     def __init__(
@@ -146,8 +192,9 @@ class WhenNeeded:
         graphs: Sequence["Graph"],
         make: Callable[[], Executor],
         patience_s: float = PATIENCE_S,
+        time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
-        self._here, self._make = InProcess(graphs), make
+        self._here, self._make = InProcess(graphs, time_limit_s), make
         self._left_s = patience_s
         self._cluster: Executor | None = None
         self._mine: set[Any] = set()
@@ -192,6 +239,8 @@ class OnDask:
         Processes of a local cluster, one thread each.
     scheduler
         Address of a running scheduler, instead of a local cluster.
+    time_limit_s
+        Seconds for a job. A worker on which one hangs is restarted, if it has a nanny.
 
     Raises
     ------
@@ -200,7 +249,11 @@ class OnDask:
     """
 
     def __init__(
-        self, graphs: Sequence["Graph"], workers: int = 0, scheduler: str | None = None
+        self,
+        graphs: Sequence["Graph"],
+        workers: int = 0,
+        scheduler: str | None = None,
+        time_limit_s: float = TIME_LIMIT_S,
     ) -> None:
         try:
             distributed: Any = import_module("distributed")
@@ -224,13 +277,18 @@ class OnDask:
                 f"`--scheduler {scheduler}`: expected a Dask scheduler there, got `{problem}`; "
                 "start one with `dask scheduler`, or leave the option out"
             ) from None
-        self._graphs = self._client.scatter(list(graphs), broadcast=True)
+        self._time_limit_s = time_limit_s
+        # Unlike scattered data, the result of a task is made again when its worker dies.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+            self._graphs = self._client.submit(_same, list(graphs), pure=False)
         self.workers = workers or max(1, len(self._client.scheduler_info()["workers"]))
 
     def submit(self, jobs: Sequence[Job]) -> Any:
         """Send a batch to a worker."""
         return self._client.submit(
-            run_jobs, self._graphs, tuple(jobs), pure=False, retries=RETRIES,
+            _run_on_worker, self._graphs, tuple(jobs), self._time_limit_s, pure=False,
+            retries=RETRIES,
             key=f"batch-{time.monotonic_ns()}-{len(jobs)}",
         )  # fmt: skip
 
@@ -249,6 +307,10 @@ class OnDask:
     def _result(self, handle: Any) -> Done:
         problem = handle.exception()
         if problem is None:
-            return handle.result()
+            done, worker = handle.result()
+            if done.left_behind:
+                with suppress(ValueError):  # a worker that the user started without a nanny
+                    self._client.restart_workers([worker])
+            return done
         text = " ".join(str(problem).split())
         return Done([[Record(error=f"{LOST}{type(problem).__name__}: {text}")]], 0.0)

@@ -1,14 +1,15 @@
-"""Export of records as CSV and JSON lines, sorted by key, so equal records give equal bytes."""
+"""Export of records as CSV, JSON lines and Parquet, sorted by key: equal records, equal bytes."""
 
 import csv
 import io
 import json
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ...atomic_write import write_output
-from ...errors import UsageError
+from ...errors import ToolError, UsageError, install_command
 from ...isa.configuration import PARAMETERS
 from .records import Database
 
@@ -24,11 +25,17 @@ def check_export(path: Path) -> None:
     ------
     UsageError
         When its format is unknown.
+    ToolError
+        When the library that writes the format is not installed.
     """
     if path.suffix not in FORMATS:
+        *others, last = FORMATS
         raise UsageError(
-            f"`--export {path}`: expected a name that ends in {' or '.join(FORMATS)}; choose one"
+            f"`--export {path}`: expected a name that ends in {', '.join(others)} or {last}; "
+            "choose one"
         )
+    if path.suffix == ".parquet":
+        _pyarrow("pyarrow")
 
 
 def export(database: Database, path: Path) -> int:
@@ -49,17 +56,39 @@ def _as_lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def _as_csv(rows: list[dict[str, Any]]) -> str:
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
     figures = sorted({name for row in rows for name in row} - {*FIRST, *PARAMETERS, *LAST})
+    return [*FIRST, *PARAMETERS, *figures, *LAST]
+
+
+def _as_csv(rows: list[dict[str, Any]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, [*FIRST, *PARAMETERS, *figures, *LAST], lineterminator="\n")
+    writer = csv.DictWriter(text, _columns(rows), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
 
 
-FORMATS: Mapping[str, Callable[[list[dict[str, Any]]], str]] = {
+def _as_parquet(rows: list[dict[str, Any]]) -> bytes:
+    columns = {name: [row.get(name) for row in rows] for name in _columns(rows)}
+    buffer = io.BytesIO()
+    _pyarrow("pyarrow.parquet").write_table(_pyarrow("pyarrow").table(columns), buffer)
+    return buffer.getvalue()
+
+
+def _pyarrow(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ToolError(
+            "PyArrow: not installed, so no Parquet file can be written; install it with "
+            f"`{install_command('sweep')}`, or choose a name that ends in .csv"
+        ) from None
+
+
+FORMATS: Mapping[str, Callable[[list[dict[str, Any]]], str | bytes]] = {
     ".csv": _as_csv,
     ".jsonl": _as_lines,
+    ".parquet": _as_parquet,
 }
 """Writers by suffix."""

@@ -19,7 +19,8 @@ import numpy as np
 
 from ...errors import CompileError
 from ...isa.configuration import Configuration
-from .evaluators import BOUND, RESOURCES, RTL, SIM, graph_digest, resources, version_of
+from .candidate import Candidate
+from .evaluators import BOUND, REPORT, RESOURCES, RTL, SIM, graph_digest, resources, version_of
 from .executors import Executor, InProcess
 from .expressions import Condition, Interval, exactly
 from .figures import DEFAULT_OBJECTIVES, known_figures, timed_figures
@@ -37,11 +38,15 @@ from .outcome import (
 )
 from .pareto import Front, front
 from .records import LOST, Database, Key, Record, configuration_digest
+from .search import BATCH, Search, open_method
 from .space import Machine, Point, Rejected, Space
-from .work import Item, Work
+from .work import Work
 
 WINDOW = 8
 """Number of preceding machines that a decision does not wait for."""
+
+IDLE_ROUNDS = 100
+"""Successive rounds of a search that may find every machine ruled out before it ends."""
 
 
 def sweep(
@@ -55,6 +60,7 @@ def sweep(
     executor: Executor | None = None,
     progress: Callable[[Progress], None] = lambda progress: None,
     exhaustive: bool = False,
+    search: Search | None = None,
     rtl: bool = False,
 ) -> Outcome:
     """Find the machines of a space that no other one beats with the same main memory.
@@ -75,6 +81,8 @@ def sweep(
         Called after each batch.
     exhaustive
         Compile every machine that satisfies the conditions.
+    search
+        Compile only some machines; the front is theirs.
     rtl
         Also run every point on the front on the RTL.
 
@@ -90,25 +98,9 @@ def sweep(
     executor = executor or InProcess([network.graph for network in networks])
     database = Database() if database is None else database
     return _Run(
-        networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive
-    ).outcome(rtl)
-
-
-class _Candidate:
-    """A machine and its undecided points."""
-
-    def __init__(self, machine: Machine, results: list[Result]) -> None:
-        self.machine, self.results = machine, results
-        self.least = np.empty((0, 0))
-        """Lower bounds of the points' objectives, float64[points, objectives]."""
-        self.compile = True
-        self.item = self.asked()
-
-    def asked(self) -> Item:
-        """Return the request for a rung: the machine with the memories of its points."""
-        memories = tuple(result.point.setting.memory for result in self.results)
-        self.item = Item(self.machine.configuration, memories)
-        return self.item
+        networks, space, database, executor, progress, objectives, where, clock_mhz, exhaustive,
+        search,
+    ).outcome(rtl)  # fmt: skip
 
 
 class _Run:
@@ -123,51 +115,55 @@ class _Run:
         where: Sequence[Condition],
         clock_mhz: float,
         exhaustive: bool,
+        search: Search | None,
     ) -> None:
         self.networks, self.space, self.database = tuple(networks), space, database
         self.objectives, self.where, self.clock_mhz = tuple(objectives), tuple(where), clock_mhz
-        self.progress, self.exhaustive = progress, exhaustive
+        self.progress, self.exhaustive, self.search = progress, exhaustive, search
         digests = [graph_digest(network.graph) for network in networks]
         for network, digest in zip(networks, digests, strict=True):
             database.name_network(digest, network.name)
         self.bounds = Work(BOUND, digests, database, executor)
-        self.programs = Work(SIM, digests, database, executor, WINDOW)
-        self.hardware = Work(RTL, digests, database, executor, WINDOW)
+        self.programs = Work(SIM, digests, database, executor, self._checked, WINDOW)
+        self.hardware = Work(RTL, digests, database, executor, window=WINDOW)
         self.rejected = Rejected()
         self.results: list[Result] = []
+        self.candidates: list[Candidate] = []
         self.counts: dict[str, Record] = {}
         self.fronts = {id(setting): Front(len(self.objectives)) for setting in space.settings}
         self.reused = 0
+        self.evaluated = 0
 
     def outcome(self, rtl: bool) -> Outcome:
         started = time.perf_counter()
         interrupted = False
         self.database.forget(LOST)
-        candidates = self._candidates()
         try:
-            self._find_bounds(candidates)
-            self._compile(self._in_order(candidates))
+            if self.search is None:
+                found = self._consider(list(self.space.machines(self.rejected)))
+                self._compile(self._in_order(found))
+            else:
+                self._run_search(self.search)
             self._rate()
             if rtl:
-                self._run_on_rtl(candidates)
+                self._run_on_rtl()
         except KeyboardInterrupt:
             interrupted = True
-            self._apply_known(candidates)
+            self._apply_known()
             self._rate()
         finally:
             self.programs.release()
         return Outcome(
             self.networks, self.space, self.objectives, self.where, self.clock_mhz,
             tuple(self.results), self.rejected, self.programs.computed, self.reused,
-            time.perf_counter() - started, interrupted,
+            time.perf_counter() - started, interrupted, self.search, self.evaluated,
         )  # fmt: skip
 
     # Points ------------------------------------------------------------------------------------
 
-    def _candidates(self) -> list[_Candidate]:
-        """List all points, and return the machines that may satisfy every condition."""
-        machines = list(self.space.machines(self.rejected))
-        if not machines:
+    def _consider(self, machines: Sequence[Machine]) -> list[Candidate]:
+        """List the points of machines, and bound those that may satisfy every condition."""
+        if not machines and not self.results:
             raise self.space.no_machine(self.rejected)
         self.database.add_configurations(machine.configuration for machine in machines)
         self._count_resources([machine.configuration for machine in machines])
@@ -175,13 +171,14 @@ class _Run:
         for machine in machines:
             results = [Result(Point(machine, setting)) for setting in self.space.settings]
             self.results += results
-            candidate = _Candidate(machine, results)
+            candidate = Candidate(machine, results)
             for result in results:
                 if not self._may_hold(self._known(result.point)):
                     result.state = EXCLUDED
             candidate.results = [result for result in results if result.state == OPEN]
-            if candidate.results:
-                found.append(candidate)
+            found.append(candidate)
+        self.candidates += found
+        self._find_bounds([candidate for candidate in found if candidate.results])
         return found
 
     def _count_resources(self, configurations: Sequence[Configuration]) -> None:
@@ -193,7 +190,7 @@ class _Run:
         found = self.database.find(keys)
         new = [(key, resources(one)) for key, one in keys.items() if key not in found]
         self.database.add(new)
-        self.counts = {key.configuration: record for key, record in (*found.items(), *new)}
+        self.counts |= {key.configuration: record for key, record in (*found.items(), *new)}
 
     def _known(self, point: Point) -> dict[str, Interval]:
         counts = self.counts[configuration_digest(point.machine.configuration)]
@@ -204,22 +201,49 @@ class _Run:
 
     # Rungs -------------------------------------------------------------------------------------
 
-    def _find_bounds(self, candidates: Sequence[_Candidate]) -> None:
+    def _find_bounds(self, candidates: Sequence[Candidate]) -> None:
         """Bound every point, and exclude those that cannot satisfy the conditions."""
         self.bounds.load(candidate.asked() for candidate in candidates)
         for done, candidate in enumerate(candidates, 1):
             self.bounds.request(candidate.item)
-            self.progress(Progress(BOUND, done, len(candidates)))
+            if not self.evaluated:  # later rounds of a search bound few machines
+                self.progress(Progress(BOUND, done, len(candidates)))
         for candidate in candidates:
             self.bounds.finish(candidate.item)
             for result in candidate.results:
                 self._apply_bound(candidate, result)
             candidate.results = [result for result in candidate.results if result.state == OPEN]
+            candidate.least = self._objectives(candidate)
 
-    def _compile(self, order: Sequence[_Candidate]) -> None:
+    def _run_search(self, search: Search) -> None:
+        """Compile the machines that a search chooses, batch by batch."""
+        method = open_method(search, self.space, self.objectives, self.rejected)
+        undecided: list[Candidate] = []
+        idle = 0
+        while self.evaluated < search.evaluations and idle < IDLE_ROUNDS:
+            before = self.evaluated
+            new = self._consider(method.propose())
+            undecided += [candidate for candidate in new if candidate.results]
+            if not undecided and not new:
+                break
+            decided = [candidate for candidate in new if not candidate.results]
+            decided += [candidate for candidate in undecided if self._rule_out(candidate)]
+            left = [candidate for candidate in undecided if candidate.compile]
+            batch = method.choose(left, min(BATCH, search.evaluations - self.evaluated))
+            self._compile(batch)
+            decided += batch
+            for candidate in decided:
+                candidate.found = self._objectives(candidate)
+            method.learn(decided)
+            undecided = [candidate for candidate in left if candidate not in batch]
+            idle = 0 if self.evaluated > before else idle + 1
+        for candidate in undecided:
+            self._rule_out(candidate)
+
+    def _compile(self, order: Sequence[Candidate]) -> None:
         """Compile machines in order, except those that earlier points rule out."""
         self.programs.load(candidate.asked() for candidate in order)
-        window: deque[_Candidate] = deque()
+        window: deque[Candidate] = deque()
         settled = 0
 
         def settle_first() -> None:
@@ -230,26 +254,28 @@ class _Run:
                 self.programs.finish(first.item)
                 for result in first.results:
                     self._apply_cycles(first, result)
-            self.progress(Progress(SIM, settled, len(order), sum(map(len, self.fronts.values()))))
+            self._tell_progress(settled, len(order))
 
         for candidate in order:
             if len(window) == WINDOW:
                 settle_first()
             window.append(candidate)
-            if not self.exhaustive and self._is_ruled_out(candidate):
-                candidate.compile = False
-                for result in candidate.results:
-                    result.state = RULED_OUT
-            else:
+            if not self._rule_out(candidate):
+                self.evaluated += 1
                 self.reused += len(self.networks) - len(candidate.item.missing)
                 self.programs.request(candidate.item)
         while window:
             settle_first()
 
-    def _run_on_rtl(self, candidates: Sequence[_Candidate]) -> None:
+    def _tell_progress(self, settled: int, total: int) -> None:
+        if self.search is not None:
+            settled, total = self.evaluated, self.search.evaluations
+        self.progress(Progress(SIM, settled, total, sum(map(len, self.fronts.values()))))
+
+    def _run_on_rtl(self) -> None:
         """Run the points on the front on the RTL."""
         best = []
-        for candidate in candidates:
+        for candidate in self.candidates:
             candidate.results = [each for each in candidate.results if each.state == ON_FRONT]
             if candidate.results:
                 best.append(candidate)
@@ -271,7 +297,7 @@ class _Run:
         pairs = zip(self.networks, cycles, strict=True)
         return sum(network.weight * each for network, each in pairs)
 
-    def _apply_bound(self, candidate: _Candidate, result: Result) -> None:
+    def _apply_bound(self, candidate: Candidate, result: Result) -> None:
         records = self.bounds.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
@@ -292,18 +318,11 @@ class _Run:
         result.figures = {name: low for name, (low, _) in figures.items() if math.isfinite(low)}
         result.figures |= {name: math.inf for name, (low, _) in figures.items() if low == math.inf}
 
-    def _apply_cycles(self, candidate: _Candidate, result: Result) -> None:
+    def _apply_cycles(self, candidate: Candidate, result: Result) -> None:
         records = self.programs.records(candidate.item, result.point.setting.memory)
         if self._fail(result, records):
             return
         cycles = tuple(record.figures["cycles"] for record in records)
-        if any(found < least for found, least in zip(cycles, result.bounds, strict=True)):
-            result.state = FAILED
-            result.error = (
-                f"cycles {cycles}: expected at least {result.bounds}, which is certified; this is "
-                "a fault of Tilewright: report it"
-            )
-            return
         result.cycles = cycles
         macs = self._weighted([record.figures["macs"] for record in records])
         peak = result.point.machine.configuration.tile_bytes
@@ -318,9 +337,20 @@ class _Run:
         result.state = BEATEN
         self.fronts[id(result.point.setting)].add(self._values(result))
 
-    def _apply_known(self, candidates: Sequence[_Candidate]) -> None:
+    def _checked(self, key: Key, record: Record) -> Record:
+        """Return a failure instead of fewer cycles than are possible."""
+        bound = self.bounds.record(key.network, key.configuration, key.memory)
+        cycles = record.figures.get("cycles", math.inf)
+        if bound is None or bound.error is not None or cycles >= bound.figures["cycles"]:
+            return record
+        return Record(
+            error=f"cycles {cycles:,}: expected at least {bound.figures['cycles']:,}, which is "
+            f"certified; {REPORT}"
+        )
+
+    def _apply_known(self) -> None:
         """Apply the results of programs that were compiled before an interrupt."""
-        for candidate in candidates:
+        for candidate in self.candidates:
             if candidate.compile and self.programs.is_known(candidate.item):
                 for result in candidate.results:
                     if result.state == OPEN and result.bounds:
@@ -333,11 +363,9 @@ class _Run:
             result.state, result.error = FAILED, errors[0]
         return bool(errors)
 
-    def _in_order(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+    def _in_order(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the candidates that still have points, the most promising first."""
         left = [candidate for candidate in candidates if candidate.results]
-        for candidate in left:
-            candidate.least = np.array([self._values(result) for result in candidate.results])
         # On a typical front, the product of the objectives is about constant.
         merit = {
             id(candidate): np.log(np.maximum(candidate.least, 1e-9)).sum(axis=1).min()
@@ -345,11 +373,26 @@ class _Run:
         }
         return sorted(left, key=lambda candidate: (merit[id(candidate)], candidate.item.digest))
 
-    def _is_ruled_out(self, candidate: _Candidate) -> bool:
+    def _rule_out(self, candidate: Candidate) -> bool:
+        """Rule a machine out if compiled points beat even its bounds; return whether they do."""
         pairs = zip(candidate.results, candidate.least, strict=True)
-        return all(
+        candidate.compile = self.exhaustive or not all(
             self.fronts[id(result.point.setting)].rules_out(least) for result, least in pairs
         )
+        if not candidate.compile:
+            for result in candidate.results:
+                result.state = RULED_OUT
+        return not candidate.compile
+
+    def _objectives(self, candidate: Candidate) -> np.ndarray:
+        """Return the objectives of a machine's points, float64[points, objectives]."""
+        missing = [math.inf] * len(self.objectives)
+        return np.array(
+            [
+                missing if result.state in (EXCLUDED, FAILED) else self._values(result)
+                for result in candidate.results
+            ]
+        ).reshape(-1, len(self.objectives))
 
     def _values(self, result: Result) -> list[float]:
         return [result.figures[name] for name in self.objectives]

@@ -9,6 +9,7 @@ from .space import Point, Rejected, Space
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph
+    from .search import Search
 
 ON_FRONT, BEATEN, RULED_OUT, EXCLUDED, FAILED, OPEN = (
     "front", "beaten", "ruled out", "excluded", "failed", "open"
@@ -19,7 +20,7 @@ STATES = {
     RULED_OUT: "not compiled: another machine is better than its lower bound",
     EXCLUDED: "a condition of `--where` fails",
     FAILED: "the compiler rejects it",
-    OPEN: "not compiled when the sweep was interrupted",
+    OPEN: "not compiled: the sweep was interrupted, or the search chose others",
 }
 """States of a point, with their meanings."""
 
@@ -102,6 +103,10 @@ class Outcome:
         Number of programs that were compiled, and of results that the database already had.
     interrupted
         Whether the user stopped it.
+    search
+        The search that chose the machines; None if the front is that of the whole space.
+    evaluated
+        Number of machines that were compiled, or whose results were known.
     """
 
     networks: tuple[Network, ...]
@@ -115,6 +120,8 @@ class Outcome:
     reused: int
     seconds: float
     interrupted: bool
+    search: "Search | None"
+    evaluated: int
 
     @property
     def front(self) -> list[Result]:

@@ -4,6 +4,7 @@ It has no times or other values that differ between two runs of the same sweep.
 """
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from ... import __version__
@@ -26,6 +27,8 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "objectives": list(outcome.objectives),
         "where": list(map(str, outcome.where)),
         "clock_mhz": outcome.clock_mhz,
+        "search": None if outcome.search is None else asdict(outcome.search),
+        "evaluated": outcome.evaluated,
         "rejected": outcome.rejected.count,
         "counts": dict(sorted(outcome.counts.items())),
         "interrupted": outcome.interrupted,

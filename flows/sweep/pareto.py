@@ -43,6 +43,31 @@ def dominated(values: np.ndarray, rivals: np.ndarray) -> np.ndarray:
     return np.asarray(np.any(no_worse & better, axis=1))
 
 
+def hypervolume(values: np.ndarray, reference: np.ndarray) -> float:
+    """Measure how much of the space below a reference point some values dominate.
+
+    Parameters
+    ----------
+    values
+        float64[points, objectives].
+    reference
+        The worst objectives, float64[objectives]; points that are worse somewhere add nothing.
+    """
+    inside = values[(values < reference).all(axis=1)]
+    if not len(inside):
+        return 0.0
+    *others, last = inside[np.argsort(inside[:, -1])].T
+    if not others:
+        return float(reference[0] - last[0])
+    rest = np.array(others).T
+    heights = np.diff(last, append=reference[-1])
+    return sum(
+        float(height) * hypervolume(rest[: count + 1], reference[:-1])
+        for count, height in enumerate(heights)
+        if height > 0
+    )
+
+
 class Front:
     """A front that grows point by point.
 
@@ -50,21 +75,27 @@ class Front:
     ----------
     objectives
         Number of objectives.
+
+    Attributes
+    ----------
+    values
+        The points on the front, float64[points, objectives].
     """
 
     def __init__(self, objectives: int) -> None:
-        self._values = np.empty((0, objectives))
+        self.values = np.empty((0, objectives))
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.values)
 
-    def add(self, value: Sequence[float]) -> None:
-        """Add a point unless it is beaten or known, and remove the points that it beats."""
+    def add(self, value: Sequence[float] | np.ndarray) -> bool:
+        """Add a point and remove those that it beats; False if it is beaten or known."""
         new = np.asarray(value, dtype=float)[None]
-        if dominated(new, self._values)[0] or np.any(np.all(self._values == new, axis=1)):
-            return
-        self._values = np.concatenate([self._values[~dominated(self._values, new)], new])
+        if dominated(new, self.values)[0] or np.any(np.all(self.values == new, axis=1)):
+            return False
+        self.values = np.concatenate([self.values[~dominated(self.values, new)], new])
+        return True
 
     def rules_out(self, least: Sequence[float] | np.ndarray) -> bool:
         """Whether the front beats every point whose objectives are no smaller than `least`."""
-        return bool(dominated(np.asarray(least, dtype=float)[None], self._values)[0])
+        return bool(dominated(np.asarray(least, dtype=float)[None], self.values)[0])

@@ -75,6 +75,10 @@ class DatabaseError(TilewrightError):
     """A database of sweeps cannot be used."""
 
 
+class FullDiskError(DatabaseError):
+    """The disk has no room for the database."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """The inputs that determine a result.
@@ -138,6 +142,8 @@ def memory_text(memory: MemoryModel) -> str:
 class Database:
     """The records in a file, or in this process alone.
 
+    While the disk is full, results wait in memory and go to the file as soon as it has room.
+
     Parameters
     ----------
     path : Path or None
@@ -151,6 +157,7 @@ class Database:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
+        self._waiting: list[tuple[str, list[tuple[Any, ...]]]] = []
         name = str(path) if path else ":memory:"
         with self._explained():
             self._connection = sqlite3.connect(name, timeout=BUSY_S, isolation_level=None)
@@ -187,8 +194,12 @@ class Database:
     def __enter__(self) -> "Database":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.flush()
+        finally:
+            self.close()
 
     # Results -----------------------------------------------------------------------------------
 
@@ -216,25 +227,45 @@ class Database:
             )
             for key, record in results
         ]  # fmt: skip
-        with self._explained(), self._transaction():
-            self._connection.executemany(
-                "insert into records values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key) do "
-                "update set cycles = excluded.cycles, figures = excluded.figures, "
-                "error = excluded.error where records.error is not null",
-                rows,
-            )
+        self._write(
+            "insert into records values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key) do "
+            "update set cycles = excluded.cycles, figures = excluded.figures, "
+            "error = excluded.error where records.error is not null",
+            rows,
+        )
+
+    def flush(self) -> None:
+        """Write the results that wait for room on the disk.
+
+        Raises
+        ------
+        FullDiskError
+            If there is still no room.
+        """
+        if self._waiting:
+            with self._explained(), self._transaction():
+                for statement, rows in self._waiting:
+                    self._connection.executemany(statement, rows)
+            self._waiting.clear()
+
+    def _write(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        self._waiting.append((statement, rows))
+        with suppress(FullDiskError):
+            self.flush()
 
     # Claims ------------------------------------------------------------------------------------
 
     def claim(self, name: str, lease_s: float) -> bool:
         """Claim some work for this process. Return False while another live process has it.
 
+        On a full disk nobody can claim anything, so work may be done twice.
+
         Parameters
         ----------
         lease_s
             Seconds until the claim expires, on any computer.
         """
-        with self._explained(), self._transaction():
+        with suppress(FullDiskError), self._explained(), self._transaction():
             found = self._connection.execute(
                 "select owner, until from claims where name = ?", (name,)
             ).fetchone()
@@ -244,7 +275,7 @@ class Database:
                 "insert or replace into claims values (?, ?, ?)",
                 (name, OWNER, time.time() + lease_s),
             )
-            return True
+        return True
 
     def release(self) -> None:
         """Give up all claims of this process."""
@@ -253,8 +284,7 @@ class Database:
 
     def name_network(self, digest: str, name: str) -> None:
         """Record the name of a network."""
-        with self._explained():
-            self._connection.execute("insert or ignore into networks values (?, ?)", (digest, name))
+        self._write("insert or ignore into networks values (?, ?)", [(digest, name)])
 
     def add_configurations(self, configurations: Iterable[Configuration]) -> None:
         """Record the parameters of configurations."""
@@ -262,8 +292,7 @@ class Database:
             (configuration_digest(one), json.dumps(one.parameters(), sort_keys=True))
             for one in configurations
         ]
-        with self._explained(), self._transaction():
-            self._connection.executemany("insert or ignore into configurations values (?, ?)", rows)
+        self._write("insert or ignore into configurations values (?, ?)", rows)
 
     def forget(self, failures: str = "") -> int:
         """Remove failures whose text starts with `failures`, and return their number."""
@@ -369,12 +398,13 @@ class Database:
         except sqlite3.Error as problem:
             text = str(problem)
             cure = next((cure for part, cure in _CURES.items() if part in text), "check the file")
-            raise DatabaseError(f"{self._name}: cannot be used, got `{text}`; {cure}") from None
+            kind = FullDiskError if "full" in text else DatabaseError
+            raise kind(f"{self._name}: cannot be used, got `{text}`; {cure}") from None
 
 
 _CURES = {
     "locked": "wait for the other process, or choose another file",
-    "full": "make room; what was recorded is kept",
+    "full": "make room and run it again; what was recorded is kept",
     "not a database": "choose another file; this one is left as it is",
     "malformed": "the file is damaged: copy it from elsewhere, or choose another one",
     "unable to open": "check that the folder exists and may be written",

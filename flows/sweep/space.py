@@ -81,6 +81,11 @@ class Rejected:
     count: int = 0
     rules: Counter[str] = field(default_factory=Counter)
 
+    def add(self, problem: ConfigurationError) -> None:
+        """Count a combination, and the rule that it breaks first."""
+        self.count += 1
+        self.rules[str(problem).partition("`: ")[2]] += 1
+
 
 @dataclass(frozen=True)
 class Space:
@@ -146,6 +151,11 @@ class Space:
         return prod(len(dimension.values) for dimension in self.dimensions)
 
     @cached_property
+    def machine_dimensions(self) -> tuple[Dimension, ...]:
+        """The dimensions of the machine, without those of main memory."""
+        return tuple(dimension for dimension in self.dimensions if not dimension.in_memory)
+
+    @cached_property
     def settings(self) -> tuple[Setting, ...]:
         """The main memories that every machine runs with."""
         names = [dimension for dimension in self.dimensions if dimension.in_memory]
@@ -162,27 +172,39 @@ class Space:
         rejected
             Counts the skipped combinations.
         """
-        names = [dimension for dimension in self.dimensions if not dimension.in_memory]
         found: set[int] = set()
-        for given in _combinations(names):
-            chosen = _as_text(given)
-            changes = {
-                parameter: number
-                for name, value in given.items()
-                for parameter, number in as_parameters(name, value).items()
-            }
-            name = ",".join([self.base.name, *(f"{key}={text}" for key, text in chosen.items())])
+        for choice in product(*(range(len(each.values)) for each in self.machine_dimensions)):
             try:
-                configuration = self.base.replace(name=name, **changes)
+                machine = self.machine(choice)
             except ConfigurationError as problem:
                 if rejected is not None:
-                    rejected.count += 1
-                    rejected.rules[str(problem).partition("`: ")[2]] += 1
+                    rejected.add(problem)
                 continue
-            identity = hash(tuple(configuration.parameters().items()))
+            identity = hash(tuple(machine.configuration.parameters().items()))
             if identity not in found:
                 found.add(identity)
-                yield Machine(configuration, chosen)
+                yield machine
+
+    def machine(self, choice: Sequence[int]) -> Machine:
+        """Return the machine of a choice: the index of a value for each of `machine_dimensions`.
+
+        Raises
+        ------
+        ConfigurationError
+            If these values break a rule.
+        """
+        given = {
+            dimension.name: dimension.values[index]
+            for dimension, index in zip(self.machine_dimensions, choice, strict=True)
+        }
+        chosen = _as_text(given)
+        changes = {
+            parameter: number
+            for name, value in given.items()
+            for parameter, number in as_parameters(name, value).items()
+        }
+        name = ",".join([self.base.name, *(f"{key}={text}" for key, text in chosen.items())])
+        return Machine(self.base.replace(name=name, **changes), chosen)
 
     def no_machine(self, rejected: Rejected) -> UsageError:
         """Return the error for a space without legal machines, with the rules broken most often."""

@@ -7,13 +7,13 @@ or after `LEASE_S`.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ...isa.configuration import Configuration
 from ...sim.memory_model import MemoryModel
-from .evaluators import version_of
+from .evaluators import REPORT, checked, version_of
 from .executors import Done, Executor, Job
 from .records import Database, Key, Record, configuration_digest, memory_text
 
@@ -55,6 +55,8 @@ class Work:
         An evaluator.
     networks
         Digests of the networks.
+    check
+        Returns a failure for a result that cannot be, and other records as they are.
     window
         Greatest number of machines between request and finish. None sets no limit and disables
         claims, for rungs that are faster than a claim.
@@ -71,10 +73,11 @@ class Work:
         networks: Sequence[str],
         database: Database,
         executor: Executor,
+        check: Callable[[Key, Record], Record] = lambda key, record: record,
         window: int | None = None,
     ) -> None:
         self.rung, self.networks, self.database = rung, networks, database
-        self.executor, self.window = executor, window
+        self.executor, self.check, self.window = executor, check, window
         self.version = version_of(rung)
         self.computed = 0
         self._records: dict[Key, Record] = {}
@@ -87,7 +90,7 @@ class Work:
     def load(self, items: Iterable[Item]) -> None:
         """Read the known results from the database."""
         items = list(items)
-        self._records |= self.database.find(key for item in items for key in self._keys(item))
+        self._find_known(key for item in items for key in self._keys(item))
         for item in items:
             item.missing = self._missing(item)
 
@@ -123,6 +126,10 @@ class Work:
         """Whether all results of an item are known already."""
         return item not in self._pending and not self._missing(item)
 
+    def record(self, network: str, configuration: str, memory: str) -> Record | None:
+        """Return a record by the digests of its network and configuration, and its memory."""
+        return self._records.get(Key(self.rung, self.version, network, configuration, memory))
+
     def records(self, item: Item, memory: MemoryModel) -> list[Record]:
         """Return the records of a finished item, one per network."""
         return [self._records[key] for key in self._keys(item, (memory,))]
@@ -147,9 +154,13 @@ class Work:
 
     def _find(self, item: Item) -> Item:
         """Look again for results of an item."""
-        self._records |= self.database.find(self._keys(item))
+        self._find_known(self._keys(item))
         item.missing = self._missing(item)
         return item
+
+    def _find_known(self, keys: Iterable[Key]) -> None:
+        found = self.database.find(keys)
+        self._records |= {key: self.check(key, record) for key, record in found.items()}
 
     def _start(self) -> None:
         if self._batch:
@@ -174,10 +185,16 @@ class Work:
         for item in batch:
             for index in sorted(item.missing):
                 keys = self._keys(item, networks={index})
-                # If its worker died, a batch has one record for all of its jobs.
+                # If its worker died, a batch has one failure for all of its jobs.
                 some = next(records, done.records[-1])
-                some = some if len(some) == len(keys) else some[:1] * len(keys)
-                found += zip(keys, some, strict=True)
+                if len(some) != len(keys):
+                    error = some[0].error if len(some) == 1 else None
+                    text = f"`{self.rung}`: expected {len(keys)} results, got {len(some)}; {REPORT}"
+                    some = [Record(error=error or text)] * len(keys)
+                found += [
+                    (key, self.check(key, checked(self.rung, record)))
+                    for key, record in zip(keys, some, strict=True)
+                ]
                 self.computed += 1
         self.database.add(found)
         self._records |= dict(found)

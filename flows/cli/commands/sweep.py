@@ -21,8 +21,10 @@ from ...sweep.outcome import FAILED, STATES, Network, Outcome, Result
 from ...sweep.outcome_json import outcome_json
 from ...sweep.page import page_data, plotly_source, render
 from ...sweep.records import Database
+from ...sweep.search import Search
 from ...sweep.space import Space
 from ...sweep.spaces import SPACES, Description, read_description
+from ...sweep.time_limit import TIME_LIMIT_S
 from ...synthesis.devices import DEVICES, find_device
 from ..arguments import add_configuration, add_json, changed, require_tools
 from ..clock_options import DEFAULT_CLOCK_MHZ, chosen_clock
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 KIND = "sweeps"
 """Name of the cache folder of the default database."""
+
+LONGEST_S = 1_000_000
+"""Greatest time limit in seconds."""
 
 BUDGET = ("multipliers", "ram")
 """Resources of a device that limit the machines."""
@@ -81,6 +86,18 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         help="compile every machine, even if its bound already decides",
     )  # fmt: skip
     parser.add_argument(
+        "--search", metavar="METHOD",
+        help="compile only some machines of a large space: chosen at "
+        "random, by NSGA-II (nsga2), or by a model of the results so far (model)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--evaluations", type=int, metavar="N", help="with --search: machines to compile"
+    )
+    parser.add_argument(
+        "--seed", type=int, metavar="S",
+        help="with --search: equal seeds give equal results (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
         "--rtl", action="store_true",
         help="also run the points on the front on the simulated hardware; the first run builds a "
         "simulator for each machine, which takes minutes",
@@ -95,7 +112,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     parser.add_argument(
         "--export", action="append", default=[], type=Path, metavar="FILE",
-        help="write all results of the database as .csv or .jsonl; may be repeated",
+        help="write all results of the database as .csv, .jsonl or .parquet; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--retry", action="store_true", help="retry machines that failed in an earlier sweep"
@@ -110,6 +127,11 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
         metavar="ADDRESS",
         help="Dask scheduler of a cluster, such as tcp://host:8786",
     )
+    parser.add_argument(
+        "--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS",
+        help="a machine that takes longer on a network has failed (default: "
+        f"{TIME_LIMIT_S:g})",
+    )  # fmt: skip
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE.html",
         help="write a page that works offline: scatter, parallel coordinates, table",
@@ -135,12 +157,18 @@ def sweep_(arguments: argparse.Namespace) -> None:
         require_tools("rtl")
     if arguments.workers is not None and arguments.workers < 0:
         raise UsageError(f"`--workers {arguments.workers}`: expected 0 or more; correct it")
+    if not 0 < arguments.time_limit <= LONGEST_S:
+        raise UsageError(
+            f"`--time-limit {arguments.time_limit:g}`: expected more than 0 and at most "
+            f"{LONGEST_S:,} seconds; correct it"
+        )
     if not arguments.sources and not (arguments.merge or arguments.export):
         raise UsageError("MODEL: expected a quantised ONNX file; name one")
     description = read_description(arguments.space) if arguments.space else Description()
     space = chosen_space(arguments, description)
     where = chosen_conditions(arguments, description)
     objectives = chosen_objectives(arguments, description)
+    search = chosen_search(arguments)
     arguments.clock = arguments.clock or description.clock_mhz or DEFAULT_CLOCK_MHZ
     clock_mhz = chosen_clock(arguments)
     weights = chosen_weights(arguments, description)
@@ -165,6 +193,7 @@ def sweep_(arguments: argparse.Namespace) -> None:
                         executor=executor,
                         progress=progress,
                         exhaustive=arguments.exhaustive,
+                        search=search,
                         rtl=arguments.rtl,
                     )
             finally:
@@ -262,6 +291,37 @@ def chosen_objectives(arguments: argparse.Namespace, description: Description) -
     return DEFAULT_OBJECTIVES
 
 
+def chosen_search(arguments: argparse.Namespace) -> Search | None:
+    """Return the search; None to sweep the whole space.
+
+    Raises
+    ------
+    UsageError
+        For an unknown method or an impossible number, or options that exclude one another.
+    ToolError
+        When a library that the method needs is not installed.
+    """
+    if arguments.search is None:
+        for name in ("evaluations", "seed"):
+            if getattr(arguments, name) is not None:
+                raise UsageError(
+                    f"`--{name}`: expected together with `--search`; add it, or leave both out"
+                )
+        return None
+    if arguments.evaluations is None:
+        raise UsageError(
+            f"`--search {arguments.search}`: expected also `--evaluations N`, the number of "
+            "machines to compile; add it"
+        )
+    if arguments.exhaustive:
+        raise UsageError(
+            "`--search` and `--exhaustive`: expected one of the two; leave one of them out"
+        )
+    search = Search(arguments.search, arguments.evaluations, arguments.seed or 0)
+    search.require_library()
+    return search
+
+
 def chosen_weights(arguments: argparse.Namespace, description: Description) -> dict[str, float]:
     """Return the weights of networks by name.
 
@@ -298,9 +358,14 @@ def chosen_executor(arguments: argparse.Namespace, graphs: Sequence["Graph"]) ->
     if workers is None and arguments.scheduler is None:
         workers = (os.cpu_count() or 1) if importlib.util.find_spec("distributed") else 0
     if not workers and arguments.scheduler is None:
-        return InProcess(graphs)
+        return InProcess(graphs, arguments.time_limit)
     patience_s = PATIENCE_S if arguments.workers is None and not arguments.scheduler else 0.0
-    return WhenNeeded(graphs, lambda: OnDask(graphs, workers or 0, arguments.scheduler), patience_s)
+    limit_s = arguments.time_limit
+
+    def make() -> Executor:
+        return OnDask(graphs, workers or 0, arguments.scheduler, limit_s)
+
+    return WhenNeeded(graphs, make, patience_s, limit_s)
 
 
 def read_networks(sources: Iterable[Path], weights: dict[str, float]) -> list[Network]:
@@ -345,6 +410,12 @@ def show(outcome: Outcome) -> None:
     broken = (
         f"; {outcome.rejected.count:,} combinations break a rule" if outcome.rejected.count else ""
     )
+    if outcome.search is not None:
+        say(
+            f"search         {outcome.search.method}, seed {outcome.search.seed}: "
+            f"{outcome.evaluated:,} of at most {outcome.search.evaluations:,} machines evaluated, "
+            f"in a space of {outcome.space.combinations:,} combinations"
+        )
     say(f"points         {len(outcome.results):,}: {states_text(counts)}{broken}")
     say(
         f"programs       {outcome.compiled:,} compiled, {outcome.reused:,} known from earlier, in "
@@ -357,7 +428,8 @@ def show(outcome: Outcome) -> None:
     if not outcome.front:
         say("no point satisfies the conditions" if not outcome.interrupted else "no front yet")
         return
-    say(f"the front, smallest {', '.join(outcome.objectives)}:")
+    whose = "the front" if outcome.search is None else "the front of the evaluated machines"
+    say(f"{whose}, smallest {', '.join(outcome.objectives)}:")
     varied = list(outcome.front[0].point.chosen)
     figures = [name for name in (*TIMES, *COUNTS) if name not in varied]
     figures += [name for name in outcome.objectives if name not in (*figures, *varied)]

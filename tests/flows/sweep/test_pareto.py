@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tilewright.flows.sweep.pareto import Front, front
+from tilewright.flows.sweep.pareto import Front, front, hypervolume
 
 
 def by_definition(values: np.ndarray) -> np.ndarray:
@@ -37,3 +37,16 @@ def test_a_growing_front_is_the_front_of_what_it_took():
         better = any((v <= value).all() and (v < value).any() for v in values)
         assert growing.rules_out(value) is better
     assert not Front(2).rules_out([0.0, 0.0])
+
+
+@pytest.mark.parametrize("objectives", [1, 2, 3, 4])
+def test_hypervolume_counts_the_dominated_cells(objectives):
+    values = np.random.default_rng(objectives).integers(0, 9, (12, objectives)).astype(float)
+    reference = np.arange(5.0, 5 + objectives)
+    cells = np.stack(np.meshgrid(*(np.arange(each) for each in reference)), axis=-1)
+    dominated = sum(
+        any((value <= cell).all() for value in values) for cell in cells.reshape(-1, objectives)
+    )
+    assert hypervolume(values, reference) == dominated > 0
+    assert hypervolume(values[front(values)], reference) == dominated
+    assert hypervolume(values + 9, reference) == 0

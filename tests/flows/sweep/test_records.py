@@ -1,16 +1,20 @@
 """Databases: every result once, shared, merged, and never harmed by a bad file."""
 
+import io
+import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
-from tilewright.errors import UsageError
-from tilewright.flows.sweep.export import export
+from tilewright.errors import ToolError, UsageError
+from tilewright.flows.sweep.export import check_export, export
 from tilewright.flows.sweep.records import (
     Database,
     DatabaseError,
@@ -193,12 +197,22 @@ def test_a_full_disk_loses_nothing_recorded(path):
         pages = database._connection.execute("pragma page_count").fetchone()[0]
         database._connection.execute(f"pragma max_page_count = {pages + 2}")
         many = [(key(number), Record({"cycles": number})) for number in range(1, 5000)]
-        with pytest.raises(DatabaseError, match=r"full.*make room; what was recorded is kept"):
-            database.add(many)
-        assert len(database) == 1
-        database._connection.execute("pragma max_page_count = 1000000")
         database.add(many)
-        assert len(database) == 5000
+        assert len(database) == 1
+        assert database.claim("work", 100), "nobody else can have it"
+        with pytest.raises(DatabaseError, match=r"full.*make room and .*; what was recorded is"):
+            database.flush()
+        database._connection.execute("pragma max_page_count = 1000000")
+        database.add([(key(5000), Record({"cycles": 5000}))])
+        assert len(database) == 5001
+
+
+def test_results_that_found_no_room_are_told_at_the_end(path):
+    database = Database(path)
+    database._connection.execute("pragma max_page_count = 1")
+    database.add([(key(number), Record({"cycles": number})) for number in range(5000)])
+    with pytest.raises(DatabaseError, match=r"full.*make room"):
+        database.__exit__(None)
 
 
 def test_equal_records_are_exported_as_equal_bytes(tmp_path):
@@ -208,7 +222,7 @@ def test_equal_records_are_exported_as_equal_bytes(tmp_path):
             ("8x8", Record({"cycles": 5, "macs": 2})), ("4x4", Record(error="does not fit")),
         )
     ]  # fmt: skip
-    texts = {".csv": set(), ".jsonl": set()}
+    texts = {".csv": set(), ".jsonl": set(), ".parquet": set()}
     for order in (results, results[::-1]):
         with Database() as database:
             database.name_network("n", "digits")
@@ -217,18 +231,30 @@ def test_equal_records_are_exported_as_equal_bytes(tmp_path):
             for suffix, seen in texts.items():
                 path = tmp_path / f"all{suffix}"
                 assert export(database, path) == 2
-                seen.add(path.read_text())
-    (table,), (lines,) = texts.values()
+                seen.add(path.read_bytes())
+    (table,), (lines,), (parquet,) = texts.values()
     assert len(lines.splitlines()) == 2
-    header, *rows = (line.split(",") for line in table.splitlines())
+    header, *rows = (line.split(",") for line in table.decode().splitlines())
     cells = dict(zip(header, next(row for row in rows if "5" in row), strict=True))
     assert (cells["network"], cells["lanes_in"], cells["bandwidth"]) == ("digits", "8", "1/4")
     assert (cells["cycles"], cells["macs"], cells["error"]) == ("5", "2", "")
+    read = pyarrow.parquet.read_table(io.BytesIO(parquet))
+    assert read.column_names == header
+    for line, row in zip(lines.splitlines(), read.to_pylist(), strict=True):
+        assert {name: row[name] for name in json.loads(line)} == json.loads(line)
+        assert type(row["lanes_in"]) is int
     with (
-        pytest.raises(UsageError, match=r"expected a name that ends in .csv or .jsonl"),
+        pytest.raises(UsageError, match=r"expected a name that ends in .csv, .jsonl or .parquet"),
         Database() as d,
     ):
         export(d, tmp_path / "all.xlsx")
+
+
+def test_a_missing_writer_is_told_before_the_sweep(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    check_export(Path("all.csv"))
+    with pytest.raises(ToolError, match=r"PyArrow: not installed, so no Parquet .*ends in .csv$"):
+        check_export(Path("all.parquet"))
 
 
 @pytest.mark.slow

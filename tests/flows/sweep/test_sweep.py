@@ -233,7 +233,7 @@ def test_a_result_below_its_bound_is_a_fault(swept, digits):
 
     outcome = swept({"lanes": "4x4,8x8"}, executor=Lying([digits.graph]))
     assert [result.state for result in outcome.results] == ["front", "failed"]
-    assert str(outcome.results[1].error).startswith("cycles (12,): expected at least (")
+    assert str(outcome.results[1].error).startswith("cycles 12: expected at least ")
 
 
 def test_an_interrupted_sweep_has_an_outcome(swept, digits, tmp_path):

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,15 +193,63 @@ def test_weights_count_networks(tilewright, model, database):
             ("--weight", "resnet=2"),
             "weight of `resnet`: expected one of the networks digits_int8_qdq; correct it",
         ),
+        (
+            ("--time-limit", "0"),
+            "`--time-limit 0`: expected more than 0 and at most 1,000,000 seconds; correct it",
+        ),
         (("--workers", "-1"), "`--workers -1`: expected 0 or more; correct it"),
         (
+            ("--search", "random"),
+            "`--search random`: expected also `--evaluations N`, the number of machines to "
+            "compile; add it",
+        ),
+        (
+            ("--search", "nsga", "--evaluations", 5),
+            "`--search nsga`: expected one of random, nsga2, model",
+        ),
+        (
+            ("--search", "model", "--evaluations", 5, "--exhaustive"),
+            "`--search` and `--exhaustive`: expected one of the two; leave one of them out",
+        ),
+        (
+            ("--evaluations", 5),
+            "`--evaluations`: expected together with `--search`; add it, or leave both out",
+        ),
+        (
             ("--export", "all.xlsx"),
-            "`--export all.xlsx`: expected a name that ends in .csv or .jsonl; choose one",
+            "`--export all.xlsx`: expected a name that ends in .csv, .jsonl or .parquet; "
+            "choose one",
         ),
     ],
 )
 def test_wrong_options_are_explained(fails, model, database, options, message):
     assert fails("sweep", model, "--database", database, *options) == (2, message)
+
+
+def test_a_search_tells_what_it_chose_from(tilewright, model, database):
+    search = ("--search", "model", "--evaluations", 4, "--seed", 2)
+    said = tilewright("sweep", model, *OPTIONS, "--database", database, *search)
+    assert (
+        "search         model, seed 2: 4 of at most 4 machines evaluated, in a space of 6 "
+        "combinations" in said
+    )
+    assert "4 known from earlier" in said
+    assert "the front of the evaluated machines, smallest cycles" in said
+    told = json.loads(
+        tilewright("sweep", model, *OPTIONS, "--database", database, *search, "--json")
+    )
+    assert told["search"] == {"method": "model", "evaluations": 4, "seed": 2}
+    assert told["evaluated"] == 4
+
+
+@pytest.mark.parametrize(("method", "library"), [("nsga2", "optuna"), ("model", "xgboost")])
+def test_a_missing_library_is_told(fails, model, database, monkeypatch, method, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    options = ("--search", method, "--evaluations", 4)
+    code, line = fails("sweep", model, "--database", database, *options)
+    assert code == 3
+    assert line.startswith(f"`{library}`: not installed, so `--search {method}` cannot run; ")
+    assert line.endswith(", or choose `--search random`")
 
 
 PAGE = Path(__file__).parents[3] / "docs" / "sweeps.md"

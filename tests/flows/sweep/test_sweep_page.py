@@ -8,7 +8,7 @@ import pytest
 
 from tilewright.errors import ToolError
 from tilewright.flows.cli.main import main
-from tilewright.flows.sweep import Database
+from tilewright.flows.sweep import Database, Search
 from tilewright.flows.sweep.page import page_data, plotly_source, render
 
 from ..browser import Text
@@ -124,6 +124,17 @@ def test_a_browser_draws_all_of_it_and_requests_nothing(browse, data, tmp_path, 
     assert "16x16" in text["parallel"]
     for point in data["points"]:
         assert f"{point['figures']['ram']}" in text["table"]
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_page_of_a_search_tells_whose_front_it_shows(browse, swept, kept, tmp_path):
+    with Database(kept) as database:
+        outcome = swept(database=database, search=Search("random", 3))
+    page = tmp_path / "sweep.html"
+    page.write_text(render(page_data(outcome)))
+    notice = Text(browse(page)[0]).text["notice"]
+    assert notice == "The front is that of the 3 machines that the search random compiled."
 
 
 @pytest.mark.slow

@@ -12,9 +12,17 @@ function showHeading() {
     `Varied: ${listed(DATA.vary.map(nameText)) || "nothing"}. ` +
     `Everything else is as in ${DATA.base.name}, or follows.`;
   const memories = new Set(POINTS.map((point) => point.memory)).size;
-  byId("notice").textContent = DATA.interrupted
-    ? "The sweep was interrupted: machines that are not reached are missing from the front."
-    : memories > 1 ? "Each main memory has a front of its own." : "";
+  const notices = [];
+  if (DATA.interrupted) {
+    notices.push("The sweep was interrupted: machines that are not reached are missing from the " +
+      "front.");
+  }
+  if (DATA.search) {
+    notices.push(`The front is that of the ${grouped(DATA.evaluated)} machines that the search ` +
+      `${DATA.search.method} compiled.`);
+  }
+  if (memories > 1) notices.push("Each main memory has a front of its own.");
+  byId("notice").textContent = notices.join(" ");
   const { counts } = DATA;
   const count = (state) => counts[state] || 0;
   byId("cards").append(

@@ -1,0 +1,220 @@
+"""Faults: whatever an evaluator, a worker or the disk does, every machine gets one right record."""
+
+import errno
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from tilewright.errors import CompileError
+from tilewright.flows.sweep import Database, Space, executors
+from tilewright.flows.sweep.evaluators import SIM
+from tilewright.flows.sweep.executors import Done, InProcess, OnDask
+from tilewright.flows.sweep.records import LOST, Record
+
+MANY = {
+    "lanes": "4x4,4x8,8x8,8x16,16x8,16x16",
+    "bus_bits": "32..128",
+    "act_depth": "64..512",
+    "wgt_depth": "64..512",
+    "acc_depth": "32..256",
+}
+"""A space of 1,152 machines."""
+
+
+def raised(problem: BaseException):
+    def fail(cycles: int) -> list[Any]:
+        raise problem
+
+    return fail
+
+
+def hang(cycles: int) -> list[Any]:
+    """Hang until the time limit, which is now."""
+    os.kill(os.getpid(), signal.SIGALRM)
+    while True:
+        time.sleep(1)
+
+
+FAULTS = {
+    "does not fit": raised(CompileError("does not fit")),
+    "unexpected ValueError": raised(ValueError("wrong")),
+    "unexpected RecursionError": raised(RecursionError("too deep")),
+    f"{LOST}MemoryError": raised(MemoryError()),
+    f"{LOST}[Errno {errno.ENOSPC}]": raised(OSError(errno.ENOSPC, "No space left on device")),
+    "`sim`: not done after": hang,
+    "cycles 7: expected at least": lambda cycles: [7],
+    "`sim`: expected a whole number as `cycles`, got `None`": lambda cycles: [None],
+    "`sim`: expected a whole number as `cycles`, got `-1`": lambda cycles: [-1],
+    "`sim`: expected a whole number as `cycles`, got `nan`": lambda cycles: [float("nan")],
+    "`sim`: expected 1 results, got 2": lambda cycles: [cycles, cycles],
+    "`sim`: expected 1 results, got 0": lambda cycles: [],
+    f"{LOST}KilledWorker": None,
+}
+"""What goes wrong while a machine is compiled, by the beginning of the error that must follow."""
+
+
+@dataclass
+class Chaos(InProcess):
+    """Injects a fault into every machine but some, while the disk is full now and then."""
+
+    graphs: list
+    database: Database
+    monkeypatch: pytest.MonkeyPatch
+    healthy: int
+    """One machine in so many has no fault."""
+
+    def __post_init__(self) -> None:
+        super().__init__(self.graphs)
+        self.expected: dict[str, str] = {}
+        self.count = Counter[str]()
+
+    def wait(self, handles):
+        batch = next(iter(handles))
+        if batch[0].evaluator != SIM:
+            return super().wait([batch])
+        (job,) = batch
+        number = self.count["jobs"]
+        self.count["jobs"] += 1
+        pages = self.database._connection.execute("pragma page_count").fetchone()[0]
+        limit = pages if number % 40 < 10 else 10**6
+        self.database._connection.execute(f"pragma max_page_count = {limit}")
+        expected = "" if number % self.healthy == 0 else list(FAULTS)[number % len(FAULTS)]
+        self.expected[job.configuration.name] = expected
+        fault = FAULTS[expected] if expected else lambda cycles: [cycles]
+        self.count["full"] += bool(self.database._waiting)
+        if fault is None:
+            return [(batch, Done([[Record(error=f"{LOST}KilledWorker: it died")]], 0.0))]
+        self.monkeypatch.setattr(COMPILE, lambda graph, configuration, cache: module(configuration))
+        self.monkeypatch.setattr(RETIME, lambda module, settings: fault(module.cycles))
+        return super().wait([batch])
+
+
+COMPILE = "tilewright.flows.execution.compile_graph.compile_graph"
+RETIME = "tilewright.flows.execution.retiming.retime"
+
+
+def module(configuration) -> Any:
+    """A module as `sim` needs it, with a number of cycles that no bound forbids."""
+    layers = [SimpleNamespace(macs=1)]
+    cycles = 10**6 + configuration.act_depth
+    segments = [SimpleNamespace(layers=layers)]
+    return SimpleNamespace(segments=segments, report={"instructions": 1}, cycles=cycles)
+
+
+def test_faults_are_classified_and_none_is_lost_or_doubled(swept, digits, tmp_path, monkeypatch):
+    inject(swept, digits, tmp_path, monkeypatch, {**MANY, "lanes": "4x4", "bus_bits": "32"}, 40)
+
+
+@pytest.mark.slow
+def test_a_thousand_faults_are_survived(swept, digits, tmp_path, monkeypatch):
+    inject(swept, digits, tmp_path, monkeypatch, MANY, 1000)
+
+
+def inject(swept, digits, tmp_path, monkeypatch, vary, fewest: int) -> None:
+    space = Space.of(vary)
+    with Database(tmp_path / "chaos.db") as database, Database() as clean:
+        chaos = Chaos([digits.graph], database, monkeypatch, healthy=8)
+        outcome = swept(space, database, executor=chaos, exhaustive=True)
+        assert sum(map(bool, chaos.expected.values())) >= fewest
+        assert chaos.count["full"] > 0, "results had to wait for room"
+        assert set(chaos.expected.values()) == {"", *FAULTS}
+        for result in outcome.results:
+            expected = chaos.expected[result.point.machine.configuration.name]
+            assert (result.error or "").startswith(expected)
+            assert (result.state == "failed") is bool(expected)
+            cycles = 10**6 + result.point.machine.configuration.act_depth
+            assert result.cycles == (() if expected else (cycles,))
+        database._connection.execute("pragma max_page_count = 1000000")
+        database.flush()
+        rows = [row for row in database.rows() if row["evaluator"] == SIM]
+        machines = [row["configuration_digest"] for row in rows]
+        assert len(machines) == len(set(machines)) == len(outcome.results) == chaos.count["jobs"]
+        found = Counter(row["error"] is None for row in rows)
+        assert found[True] == sum(not expected for expected in chaos.expected.values())
+
+        monkeypatch.setattr(RETIME, lambda module, settings: [module.cycles])
+        lost = sum(expected.startswith(LOST) for expected in chaos.expected.values())
+        assert swept(space, database, exhaustive=True).compiled == lost, "as no machine's fault"
+        failed = len(outcome.results) - lost - found[True]
+        assert database.forget() == failed
+        again = swept(space, database, exhaustive=True)
+        assert (again.compiled, again.counts["failed"]) == (failed, 0)
+        swept(space, clean, exhaustive=True)
+        assert list(database.rows()) == list(clean.rows())
+
+
+def test_an_evaluator_that_hangs_is_interrupted(swept, digits, monkeypatch):
+    def sleep(graph, configuration, memories):
+        if configuration.lanes_in == 8:
+            time.sleep(3600)
+        return [Record({"cycles": 10**6, "macs": 1}) for _ in memories]
+
+    monkeypatch.setitem(executors.RUNGS, SIM, sleep)
+    database = Database()
+    executor = InProcess([digits.graph], time_limit_s=5)
+    outcome = swept({"lanes": "4x4,8x8"}, database, executor=executor, exhaustive=True)
+    assert [result.state for result in outcome.results] == ["front", "failed"]
+    assert outcome.results[1].error == (
+        "`sim`: not done after 5 s; raise `--time-limit`, and add `--retry`"
+    )
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert swept({"lanes": "4x4,8x8"}, database).compiled == 0, "it would hang again"
+    assert database.forget() == 1
+
+
+class Poison:
+    """A plugin for workers of Dask: some machines hang there, or kill the worker."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def setup(self, worker) -> None:
+        executors.RUNGS[SIM] = self.evaluate  # type: ignore[index]
+
+    def evaluate(self, graph, configuration, memories):
+        with (self.folder / "starts").open("a") as starts:
+            starts.write(f"{configuration.act_depth}\n")
+        tries = (self.folder / "starts").read_text().split().count(str(configuration.act_depth))
+        if configuration.act_depth == 512:
+            time.sleep(3600)
+        if configuration.act_depth == 1024 or (configuration.act_depth == 2048 and tries == 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Record({"cycles": 10**6, "macs": 1}) for _ in memories]
+
+
+@pytest.mark.slow
+def test_workers_that_hang_or_die_are_replaced(swept, digits, tmp_path):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    executor = OnDask([digits.graph], workers=1, time_limit_s=10)
+    try:
+        executor._client.register_plugin(plugin(tmp_path), name="poison")
+        database = Database()
+        outcome = swept({"act_depth": "256..8192"}, database, executor=executor, exhaustive=True)
+    finally:
+        executor.close()
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    errors = {result.point.chosen["act_depth"]: result.error for result in outcome.results}
+    assert str(errors.pop("512")).startswith("`sim`: not done after 10 s")
+    assert str(errors.pop("1024")).startswith(f"{LOST}KilledWorker")
+    assert errors == dict.fromkeys(("256", "2048", "4096", "8192"))
+    starts = Counter((tmp_path / "starts").read_text().split())
+    assert starts["512"] >= 1, "its result may be lost with the next worker"
+    assert starts["1024"] >= 2
+    assert starts["2048"] >= 2
+    assert len([row for row in database.rows() if row["evaluator"] == SIM]) == 6
+
+
+def plugin(folder: Path):
+    """The plugin as a class of Dask's, which need not be imported by other tests."""
+    from distributed import WorkerPlugin
+
+    return type("PoisonPlugin", (Poison, WorkerPlugin), {})(folder)
