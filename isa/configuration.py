@@ -404,10 +404,31 @@ _PRESETS = (
         wgt_depth=4096,
         bus_bits=128,
     ),
+    # Named for the FPGA that they fill as far as its multipliers go; docs/area.md has the figures.
+    Configuration(
+        name="ecp5-25",
+        lanes_in=4,
+        lanes_out=4,
+        act_depth=1024,
+        wgt_depth=512,
+        acc_depth=256,
+        bus_bits=32,
+        queue_depth=2,
+    ),
+    Configuration(
+        name="ecp5-45",
+        lanes_in=8,
+        lanes_out=16,
+        vector_lanes=4,
+        wgt_depth=1024,
+        acc_depth=512,
+        queue_depth=2,
+    ),
+    Configuration(name="ecp5-85", vector_lanes=8, acc_depth=512, queue_depth=2),
 )
 
 PRESETS: dict[str, Configuration] = {preset.name: preset for preset in _PRESETS}
-"""Presets, from one small enough for formal tools to a large one."""
+"""Presets: from one small enough for formal tools to a large one, then those for FPGAs."""
 
 DEFAULT = PRESETS["16x16"]
 
