@@ -21,8 +21,8 @@ class AffineNest(wiring.Component):
     """Step through an affine loop nest, one iteration per cycle.
 
     The first iteration is at the outputs in the cycle after `load`, the next one in the cycle after
-    `advance`. The wide registers follow `parameters` in every cycle without an iteration, so `load`
-    reaches only a few flags. Addresses wrap at their width.
+    `advance`. All registers follow `parameters` in every cycle without an iteration, so `load`
+    reaches only `active` and the selects. Addresses wrap at their width.
 
     Parameters
     ----------
@@ -146,13 +146,16 @@ class AffineNest(wiring.Component):
             self.last.eq(ends[0]),
         ]
 
-        def enter(flags: Sequence[Value]) -> list:
-            """Enter a state in which the levels with a flag are at their ends."""
+        def enter(flags: Sequence[Value], runs: Value) -> list:
+            """Enter a state in which the levels with a flag are at their ends.
+
+            Only the selects depend on `runs`, which is late if it is `load`.
+            """
             inner = [Cat(flags[level:]).all() for level in depth] + [Const(1)]
             return [
                 *(register.eq(flags[level]) for level, register in at_end.items()),
                 *(ends[level].eq(inner[level]) for level in depth),
-                *(steps[level].eq(~flags[level] & inner[level + 1]) for level in depth),
+                *(steps[level].eq(runs & ~flags[level] & inner[level + 1]) for level in depth),
             ]
 
         near = [self._count(m, level, steps[level], ends[level]) for level in depth]
@@ -170,13 +173,12 @@ class AffineNest(wiring.Component):
         alone = [self.parameters.loops[level].extent_minus_one == 0 for level in depth]
         with m.If(~self.active):
             m.d.sync += [register.eq(alone[level]) for level, register in single.items()]
-        with m.If(self.load):
-            m.d.sync += [self.active.eq(1), *enter(alone)]
+            m.d.sync += [self.active.eq(self.load), *enter(alone, self.load)]
             m.d.sync += [at_start[level].eq(1) for level in depth]
         with m.Elif(self.advance & self.last):
             m.d.sync += self.active.eq(0)
         with m.Elif(self.advance):
-            m.d.sync += enter([flag_after_advance(level) for level in depth])
+            m.d.sync += enter([flag_after_advance(level) for level in depth], Const(1))
             for level in depth:
                 with m.If(steps[level]):
                     m.d.sync += at_start[level].eq(0)
