@@ -56,7 +56,7 @@ MULTIPLIER_CYCLES = _constant(
 # FETCH -------------------------------------------------------------------------------------------
 
 FETCH_START_CYCLES = _constant(
-    "FETCH_START_CYCLES", 3, "cycles", "FETCH", "from the host's write of start to FETCH's start"
+    "FETCH_START_CYCLES", 2, "cycles", "FETCH", "from the host's write of start to FETCH's start"
 )
 FETCH_BUFFERED_WORDS = _constant(
     "FETCH_BUFFERED_WORDS", 4, "instructions", "FETCH", "that its buffer holds at least"

@@ -109,7 +109,7 @@ public:
             if (data) core->s_axi_wvalid = 0;
             if ((address || data) && !core->s_axi_awvalid && !core->s_axi_wvalid &&
                 offset == CONTROL_OFFSET && (value & 1))
-                start_cycle = progress_cycle = cycle;
+                start_cycle = progress_cycle = cycle + 1;  // the write follows its last part
             if (response) {
                 core->s_axi_bready = 0, host_writes = false;
                 return true;

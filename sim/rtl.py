@@ -31,7 +31,7 @@ from .verilate import build_library, runtime_in_background
 TOP = "core"
 """Top module of the generated Verilog."""
 
-INTERRUPT_CYCLES = 4
+INTERRUPT_CYCLES = 3
 """From the write of the start bit to FETCH's start, and from done to the interrupt's detection."""
 
 SLICE_CYCLES = 4_000_000
