@@ -30,6 +30,7 @@ module copy_core (
     reg [2:0] beat = 0;
     reg [7:0] waited = 0;
     reg address_sent = 0;
+    reg starts = 0;
     wire [31:0] base = registers[7];
     wire [3:0] defect = registers[6][3:0];
 
@@ -68,12 +69,14 @@ module copy_core (
         if (s_axi_awready) begin
             s_axi_bvalid <= 1;
             registers[s_axi_awaddr[5:2]] <= s_axi_wdata;
-            if (s_axi_awaddr == 8'h0C && s_axi_wdata[0]) begin
-                state <= READ;
-                beat <= 0;
-                waited <= 0;
-                address_sent <= 0;
-            end
+        end
+        // Like the core, it takes a cycle from the end of the write to its effect.
+        starts <= s_axi_awready && s_axi_awaddr == 8'h0C && s_axi_wdata[0];
+        if (starts) begin
+            state <= READ;
+            beat <= 0;
+            waited <= 0;
+            address_sent <= 0;
         end
         if (s_axi_arready) begin
             s_axi_rvalid <= 1;
