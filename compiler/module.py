@@ -165,6 +165,9 @@ class Module:
     code
         Machine code of the host's kernels by their keys (`host.kernel_store.compile_host`).
         Kernels that are missing here are compiled when the module runs.
+    trust_code
+        Whether to run machine code that this user's key has not signed. Otherwise it is compiled
+        when the module runs.
     """
 
     name: str
@@ -174,6 +177,7 @@ class Module:
     segments: tuple[Segment, ...]
     report: Mapping[str, Any]
     code: Mapping[str, bytes] = field(default_factory=dict)
+    trust_code: bool = False
 
     def __repr__(self) -> str:
         layers = sum(len(segment.layers) for segment in self.segments)

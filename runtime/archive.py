@@ -1,4 +1,7 @@
-"""Zip archives of named bytes: equal entries give equal files, and damaged files are rejected."""
+"""Zip archives of named bytes: equal entries give equal files, and damaged files are rejected.
+
+Sizes are bounded before anything is unpacked, since a small file can unpack to any size.
+"""
 
 import io
 import struct
@@ -10,6 +13,10 @@ from ..errors import ArtifactError
 
 ZIP_MAGIC = b"PK\x03\x04"
 """First bytes of every zip file."""
+
+LEAST_ROOM = 1 << 30
+MOST_EXPANSION = 32
+"""A file may unpack to `LEAST_ROOM` bytes, or to `MOST_EXPANSION` times its size."""
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Timestamp of every entry: the earliest one that a zip file can hold."""
@@ -44,13 +51,20 @@ def unpack(data: bytes) -> dict[str, bytes]:
     Raises
     ------
     ArtifactError
-        If the file is damaged.
+        If the file is damaged, or unpacks to much more than its size.
     """
+    room = max(LEAST_ROOM, MOST_EXPANSION * len(data))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
             if any(info.compress_type not in METHODS for info in infos):
                 raise zipfile.BadZipFile("a method that is never written")
+            size = sum(info.file_size for info in infos)
+            if size > room:
+                raise ArtifactError(
+                    f"expected at most {room:,} bytes when unpacked, got {size:,}; compile the "
+                    "model again with compression level 0 if these are its weights"
+                )
             return {info.filename: archive.read(info) for info in infos}
     except DAMAGE:
         raise ArtifactError(

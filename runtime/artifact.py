@@ -3,20 +3,17 @@
 An artifact is a zip file. It contains `manifest.json` (the contents, with a SHA-256 of every other
 entry), the encoded programs, the constants, the graph as text with its arrays as `.npy`, and the
 machine code of the host's kernels. Nothing is pickled. Equal modules give equal bytes. Loading
-verifies the graph and checks every program again. Machine code cannot be checked: it is used if
-this release made it for this processor. Like any executable, it must come from a trusted source.
-`load(code=False)` ignores it and compiles the kernels again.
+verifies the graph and checks every program again. Machine code cannot be checked: it is run if this
+release made it for this processor and this user's key signed it. Otherwise the kernels are compiled
+again from the graph, unless the caller trusts the file.
 """
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from ..atomic_write import write_output
 from ..compiler.graph import Graph, parse_graph, print_graph, verify
@@ -26,6 +23,7 @@ from ..isa.checker import check
 from ..isa.configuration import CONTRACT_VERSION, Configuration
 from ..isa.encoding import decode_program, encode_program
 from .archive import AGAIN, ZIP_MAGIC, pack, unpack
+from .arrays import from_npy, to_npy
 from .manifest import describe_segment, module_of, read_segment, take
 
 FORMAT = "tilewright artifact"
@@ -66,7 +64,7 @@ def artifact_bytes(module: Module, *, level: int = 6) -> bytes:
     """Return the content of the file that `save` writes, with the same parameters."""
     entries = {GRAPH: print_graph(module.graph).encode()}
     for index, constant in enumerate(module.graph.constants):
-        entries[_array_entry(index)] = _to_npy(constant.data)
+        entries[_array_entry(index)] = to_npy(constant.data)
     for index, segment in enumerate(module.segments):
         entries[_entry(index, "program")] = encode_program(segment.program, module.configuration)
         entries[_entry(index, "constants")] = segment.constants
@@ -93,7 +91,7 @@ def load(
     configuration: Configuration | None = None,
     *,
     trusted: bool = False,
-    code: bool = True,
+    trust_code: bool = False,
 ) -> Module:
     """Read a module from a file.
 
@@ -106,9 +104,9 @@ def load(
     trusted : bool
         Whether Tilewright itself wrote the file on this machine, so that its programs need no
         second check.
-    code : bool
-        Whether to use the machine code in the file. False compiles it again, for a file from an
-        untrusted source.
+    trust_code : bool
+        Whether to run the machine code in the file even if this user's key has not signed it. By
+        default such code is compiled again, and a line on stderr says so.
 
     Raises
     ------
@@ -132,7 +130,11 @@ def load(
         module = _load(data, configuration, trusted)
     except TilewrightError as problem:
         raise ArtifactError(f"{where}: {problem}") from problem
-    return module if code else replace(module, code={})
+    except MemoryError:
+        raise ArtifactError(
+            f"{where}: its content does not fit memory; free some, or compile a smaller network"
+        ) from None
+    return replace(module, trust_code=trust_code or trusted)
 
 
 def is_artifact(path: str | os.PathLike[str]) -> bool:
@@ -226,9 +228,11 @@ def _check_digests(entries: Mapping[str, bytes], digests: Mapping[str, object]) 
 def _graph(entries: Mapping[str, bytes], names: list) -> Graph:
     arrays = {}
     for index, name in enumerate(names):
+        if not isinstance(name, str):
+            raise ArtifactError(f"manifest: `constants`: expected names, got {name!r:.60}")
         try:
-            arrays[name] = np.load(io.BytesIO(entries[_array_entry(index)]), allow_pickle=False)
-        except (ValueError, EOFError, TypeError) as problem:
+            arrays[name] = from_npy(entries[_array_entry(index)])
+        except ValueError as problem:
             raise ArtifactError(
                 f"entry `{_array_entry(index)}`: expected an array, got `{problem}`; {AGAIN}"
             ) from None
@@ -241,12 +245,6 @@ def _entry(segment: int, kind: str) -> str:
 
 def _array_entry(index: int) -> str:
     return f"graph/{index:04}.npy"
-
-
-def _to_npy(array: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, array, version=(1, 0), allow_pickle=False)
-    return buffer.getvalue()
 
 
 def _sha256(data: bytes) -> str:

@@ -1,12 +1,15 @@
 """The host's part of a run: kernels that share one arena, and NumPy for all other nodes.
 
-The module contains machine code. If it was made for another processor, loading compiles it again.
+The module contains machine code. If it was made for another processor, or this user's key has not
+signed it, loading compiles it again.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,6 +72,9 @@ class HostSide:
     refused : dict
         Reasons why kernels could not be compiled, by the value that each computes; NumPy computes
         their nodes instead.
+    distrusted : dict
+        Reasons why machine code of the module was compiled anew, by the kernel's key; a line on
+        stderr has the first.
     """
 
     def __init__(
@@ -79,7 +85,7 @@ class HostSide:
         keep_all: bool = False,
         least_work: int | None = LEAST_WORK,
     ) -> None:
-        self._graph = module.graph
+        self._name, self._graph = module.name, module.graph
         nodes = host_nodes(module.graph, module.steps)
         kernels = least_work is not None and may_have_kernels(module.graph, nodes, least_work)
         self.plan = plan_host(
@@ -99,8 +105,9 @@ class HostSide:
         }
         self.seconds: dict[str, float] = {}
         self.refused: dict[str, str] = {}
+        self.distrusted: dict[str, str] = {}
         self._calls: dict[str, Step] = {}
-        self._prepare(module.code)
+        self._prepare(module.code, trust_code=module.trust_code)
         self._steps = [self._step(event) for event in self.plan.events]
 
     def run(self, position: int, values: Values) -> None:
@@ -135,14 +142,14 @@ class HostSide:
                 array = array.copy(order="K")
             values[value.name] = array
 
-    def _prepare(self, code: Mapping[str, bytes]) -> None:
+    def _prepare(self, code: Mapping[str, bytes], *, trust_code: bool) -> None:
         """Load the machine code and bind constants; NumPy replaces a kernel without code."""
         if self.plan.target is None:
             return
         from ..compiler.host.kernel_store import KernelStore
         from .recurrence import RecurrenceCall
 
-        store = KernelStore(self.plan.target, code, self.threads)
+        store = KernelStore(self.plan.target, code, self.threads, trust_code)
         for step in (*self.plan.kernels, *self.plan.recurrences):
             try:
                 if isinstance(step, HostKernel):
@@ -153,6 +160,9 @@ class HostSide:
                 self.refused[step.output] = str(problem)
                 call = partial(self._evaluate_all, step)
             self._calls[step.output] = call
+        self.distrusted = store.distrusted
+        for reason in islice(self.distrusted.values(), 1):
+            say_compiled_anew(self._name, len(self.distrusted), reason)
 
     def _evaluate_all(self, step: "HostKernel | Recurrence", values: Values) -> None:
         """Compute a kernel's nodes in NumPy, in place of the kernel."""
@@ -206,6 +216,15 @@ class HostSide:
             values[output] = result
 
         return call
+
+
+@cache
+def say_compiled_anew(network: str, kernels: int, reason: str) -> None:
+    """Print one line on stderr about machine code that was not used; once for a network."""
+    print(
+        f"host: compiled {kernels} kernel{'s'[: kernels > 1]} of `{network:.60}` anew: {reason}",
+        file=sys.stderr,
+    )
 
 
 def _view(node: Node, values: Values) -> None:

@@ -14,6 +14,9 @@ from ..compiler.module import Binding, Layer, Module, Segment
 from ..errors import ArtifactError
 from ..isa.instructions import Instruction
 
+MOST_WINDOW_BYTES = 1 << 32
+"""Addresses inside a data window have 32 bits."""
+
 
 def describe_segment(segment: Segment) -> dict[str, Any]:
     """Describe a segment, without its program and constants, as JSON values."""
@@ -54,11 +57,13 @@ def read_segment(
             strides=tuple(numbers(entry, "strides")),
         )
         if binding.strides and (
-            len(binding.strides) != len(binding.stored_shape) or min(binding.strides) < 0
+            len(binding.strides) != len(binding.stored_shape)
+            or not 0 <= min(binding.strides) <= max(binding.strides) <= MOST_WINDOW_BYTES
         ):
             raise ArtifactError(
                 f"activation `{binding.name}`: expected a stride for each of "
-                f"{len(binding.stored_shape)} dimensions, 0 or more, got {list(binding.strides)}"
+                f"{len(binding.stored_shape)} dimensions, 0 to {MOST_WINDOW_BYTES:,}, got "
+                f"{list(binding.strides)}"
             )
         places[binding.name] = binding
     layers = tuple(
@@ -124,6 +129,16 @@ def _named(described: Mapping, key: str, places: Mapping[str, Binding]) -> tuple
 
 def _check_segment(segment: Segment) -> None:
     window = segment.data_bytes
+    if window > MOST_WINDOW_BYTES:
+        raise ArtifactError(
+            f"manifest: `data_bytes`: expected at most {MOST_WINDOW_BYTES:,}, got {window:,}"
+        )
+    for binding in segment.activations:
+        if min(binding.stored_shape, default=0) < 0:
+            raise ArtifactError(
+                f"activation `{binding.name}`: expected extents of 0 or more, got "
+                f"{list(binding.stored_shape)}"
+            )
     blocks = [(binding.name, binding.offset, binding.size) for binding in segment.activations]
     blocks.append(("constants", segment.constants_offset, len(segment.constants)))
     for name, offset, size in blocks:

@@ -76,8 +76,8 @@ class Run:
 class Session:
     """A module on a device, ready to run; one run at a time, other threads wait.
 
-    NumPy replaces a kernel whose machine code was changed or cannot be compiled. `host.refused`
-    lists these kernels.
+    A kernel whose machine code was changed, or is not signed by this user's key, is compiled anew;
+    see `host.distrusted`. NumPy replaces a kernel that cannot be compiled; see `host.refused`.
 
     Parameters
     ----------

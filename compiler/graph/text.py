@@ -64,6 +64,17 @@ def parse_graph(text: str, constants: Mapping[str, np.ndarray]) -> Graph:
     CompileError
         If a line is malformed, or a constant is missing or has another digest.
     """
+    try:
+        return _parse(text, constants)
+    except (ValueError, OverflowError, RecursionError) as error:
+        detail = " ".join(str(error).split())[:100]
+        raise CompileError(
+            f"graph text: expected names, numbers and attributes, got `{detail}`; print a graph to "
+            "see the form"
+        ) from error
+
+
+def _parse(text: str, constants: Mapping[str, np.ndarray]) -> Graph:
     lines = [(n, line.strip()) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
     header = re.fullmatch(rf"graph ({QUOTED}) \{{", lines[0][1]) if lines else None
     if header is None or lines[-1][1] != "}":
@@ -93,7 +104,7 @@ def parse_graph(text: str, constants: Mapping[str, np.ndarray]) -> Graph:
         else:
             raise CompileError(
                 f"graph text: line {number}: expected an input, a constant, a node or an output, "
-                f"got `{line}`; print a graph to see the form"
+                f"got `{line:.200}`; print a graph to see the form"
             )
     name = json.loads(header[1])
     return Graph(name, tuple(inputs), tuple(outputs), tuple(nodes), tuple(arrays))
@@ -151,11 +162,11 @@ def _operator(number: int, op: str, attributes: str) -> Operator:
             str(word.arg): ast.literal_eval(_Numbers().visit(word.value)) for word in call.keywords
         }
         return OPERATORS[op](**values)
-    except (SyntaxError, ValueError, TypeError) as error:
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         names = ", ".join(field.name for field in dataclasses.fields(OPERATORS[op]))
         raise CompileError(
             f"graph text: line {number}: expected `{op}` with attributes {names or 'none'}, got "
-            f"`{attributes}`; correct them"
+            f"`{attributes:.200}`; correct them"
         ) from error
 
 

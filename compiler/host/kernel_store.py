@@ -46,11 +46,20 @@ class KernelStore:
         compiled.
     threads : int
         Threads that share a kernel's parallel loops.
+    trust_code : bool
+        Whether to run machine code that this user's key has not signed.
+
+    Attributes
+    ----------
+    distrusted : dict
+        Why machine code was not used, by the kernel's key; these kernels were compiled.
     """
 
     target: CpuTarget
     code: Mapping[str, bytes]
     threads: int
+    trust_code: bool = False
+    distrusted: dict[str, str] = field(default_factory=dict)
     _loaded: dict[str, CompiledKernel] = field(default_factory=dict)
 
     def get(self, description: Description) -> CompiledKernel:
@@ -59,15 +68,23 @@ class KernelStore:
         Raises
         ------
         CompileError
-            If it cannot be compiled, or the code was changed.
+            If it cannot be compiled.
         """
         key = key_of(description, self.target)
         if key not in self._loaded:
-            known = self.code.get(key)
             threads = self.threads if work_of(description) >= SHARED_WORK else 1
-            self._loaded[key] = (
-                compile_kernel(description, self.target, threads)
-                if known is None
-                else load_kernel(known, description, self.target, threads)
+            self._loaded[key] = self._load(key, description, threads) or compile_kernel(
+                description, self.target, threads
             )
         return self._loaded[key]
+
+    def _load(self, key: str, description: Description, threads: int) -> CompiledKernel | None:
+        """Load a kernel's machine code; None where there is none that may be used."""
+        data = self.code.get(key)
+        if data is None:
+            return None
+        try:
+            return load_kernel(data, description, self.target, threads, trust_code=self.trust_code)
+        except CompileError as problem:
+            self.distrusted[key] = str(problem).removesuffix("; compile it again")
+            return None

@@ -43,6 +43,15 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     )  # fmt: skip
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust-code`."""
+    parser.add_argument(
+        "--trust-code", action="store_true",
+        help="run the machine code in an artifact even if your key has not signed it; by default "
+        "it is compiled anew",
+    )  # fmt: skip
+
+
 def chosen_configuration(arguments: argparse.Namespace) -> Configuration | None:
     """Return the configuration that the user chose; None if there is no choice.
 
@@ -98,6 +107,7 @@ def load_module(
     calibration: "CalibrationOptions | None" = None,
     overrides: InputOverrides = NO_OVERRIDES,
     placing: Placing = DEFAULT_PLACING,
+    trust_code: bool = False,
 ) -> "Module":
     """Load an artifact, or compile a model or take its module from the cache.
 
@@ -113,6 +123,8 @@ def load_module(
         Inputs and dimensions that the user fixed.
     placing : Placing
         Side of each layer; if the user chose one, an artifact's network is compiled again.
+    trust_code : bool
+        Whether an artifact's machine code runs even if this user's key has not signed it.
 
     Raises
     ------
@@ -128,7 +140,7 @@ def load_module(
         refuse_overrides(source, overrides)
         if source.is_file() and (placing.stated or not placing.is_default):
             return placed_module(source, configuration, placing, keep_all=keep_all)
-        return load(source, configuration)
+        return load(source, configuration, trust_code=trust_code)
     return compile_model(
         source,
         configuration or DEFAULT,

@@ -3,9 +3,9 @@
 A kept module is an artifact in the cache folder. Its name is a hash of everything that it follows
 from: the model's bytes and those of the files that hold its tensors (or the graph), the
 configuration, the options, the measure that schedules were chosen by, the level that the user set
-for the host's kernels, and the compiler's own source. Beside it lies its report, which an artifact
-leaves out, with one digest of name, artifact and report. A kept file that is damaged or was renamed
-is not used: the model is compiled again.
+for the host's kernels, the name of the key that signs their code, and the compiler's own source.
+Beside it lies its report, which an artifact leaves out, with one digest of name, artifact and
+report. A kept file that is damaged or was renamed is not used: the model is compiled again.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ from ...compiler.cpu_level import level_cap
 from ...compiler.options import Options
 from ...errors import ImportModelError, TilewrightError
 from ...isa.configuration import Configuration
+from ...signing import key_name
 from ...sim.cache import CacheError, cache_folder, kept_folder, say_nothing_is_kept
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class CompileCache:
         more: tuple[object, ...] = (),
     ) -> None:
         machine = configuration and (configuration.name, configuration.parameters())
-        asked = (machine, astuple(options), MEASURE, keep_all, level_cap(), more)
+        asked = (machine, astuple(options), MEASURE, keep_all, level_cap(), key_name(), more)
         digest.update(repr((name, asked, source_digest())).encode())
         self.configuration = configuration
         self.path = cache_folder() / KIND / f"{digest.hexdigest()[:32]}{SUFFIX}"

@@ -40,6 +40,7 @@ def chosen_module(arguments: Namespace, placing: Placing, say: Callable[[str], N
                 calibration=calibration,
                 overrides=overrides,
                 placing=placing,
+                trust_code=arguments.trust_code,
             )
             break
         except NeedsInputError as need:

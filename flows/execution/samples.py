@@ -5,8 +5,6 @@ An `.npz` holds `inputs`, one sample per row without the batch axis, and optiona
 the inputs.
 """
 
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import InputError
+from ...errors import ArtifactError, InputError
 
 if TYPE_CHECKING:
     from ...compiler.graph import Graph, Value
@@ -148,18 +146,24 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     InputError
         When the file cannot be read.
     """
+    from ...runtime.archive import ZIP_MAGIC, unpack
+    from ...runtime.arrays import from_npy
+
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"inputs": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
+        data = path.read_bytes()
+        if not data.startswith(ZIP_MAGIC):
+            return {"inputs": from_npy(data)}
+        return {name.removesuffix(".npy"): from_npy(one) for name, one in unpack(data).items()}
     except OSError as problem:
         raise InputError(
             f"input file `{path}`: expected a readable file, got "
             f"`{problem.strerror or problem}`; check the path"
         ) from None
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError):
+    except MemoryError:
+        raise InputError(
+            f"input file `{path}`: its arrays do not fit memory; give fewer samples"
+        ) from None
+    except (ValueError, ArtifactError):
         raise InputError(
             f"input file `{path}`: expected NumPy's `.npz` or `.npy` without objects, got another "
             "file or a damaged one; save it with `numpy.savez`"

@@ -1,6 +1,7 @@
 """Artifacts: what was saved is loaded, and nothing else is."""
 
 import contextlib
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -213,6 +214,92 @@ def test_a_program_that_the_checker_refuses_is_not_loaded(artifact, tmp_path):
     segments[0]["data_bytes"] = 64
     path = edit_manifest(artifact, tmp_path / "short.tw", segments=segments)
     with pytest.raises(ArtifactError, match=r"short\.tw"):
+        load(path)
+
+
+def resealed(source: Path, target: Path, **entries: bytes) -> Path:
+    """A copy with other entries, and checksums that fit."""
+
+    def change(found):
+        found.update(entries)
+        manifest = json.loads(found["manifest.json"])
+        manifest["sha256"] = {
+            name: hashlib.sha256(data).hexdigest()
+            for name, data in found.items()
+            if name != "manifest.json"
+        }
+        found["manifest.json"] = json.dumps(manifest).encode()
+
+    return rewrite(source, target, change)
+
+
+@pytest.mark.parametrize(
+    "shape", ["(1099511627776,)", "(9223372036854775807, 3)", "(-1,)", "(((" * 999]
+)
+def test_an_array_larger_than_its_bytes_is_refused(artifact, tmp_path, shape):
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    path = resealed(artifact, tmp_path / "vast.tw", **{"graph/0000.npy": header + bytes(64)})
+    with pytest.raises(ArtifactError, match=r"entry `graph/0000.npy`: expected an array, got"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{", "{a=" + "(" * 5000 + ")" * 5000 + ", "),
+        ("{", "{a=" + "-" * 50000 + "1, "),
+        ("[1,", f"[{'9' * 5000},"),
+        ('@ "', '@ "\\x'),
+    ],
+    ids=["parentheses", "signs", "extent", "escape"],
+)
+def test_absurd_graph_text_is_refused(artifact, tmp_path, old, new):
+    with zipfile.ZipFile(artifact) as archive:
+        text = archive.read("graph.txt").decode()
+    first, rest = text.split("\n", 1)
+    path = resealed(
+        artifact,
+        tmp_path / "text.tw",
+        **{"graph.txt": f"{first}\n{rest.replace(old, new)}".encode()},
+    )
+    with pytest.raises(ArtifactError, match=r"text\.tw`: graph text: ") as refused:
+        load(path)
+    assert len(str(refused.value)) < 700
+
+
+def test_a_file_that_unpacks_to_gigabytes_is_refused_before_it_does(artifact, tmp_path):
+    data = artifact.read_bytes()
+    with zipfile.ZipFile(artifact) as archive:
+        size = next(info.file_size for info in archive.infolist() if info.filename == "graph.txt")
+    at = data.index(b"PK\x01\x02", data.rindex(b"graph.txt") - 46)
+    assert int.from_bytes(data[at + 24 : at + 28], "little") == size
+    path = tmp_path / "bomb.tw"
+    path.write_bytes(data[: at + 24] + (2**32 - 2).to_bytes(4, "little") + data[at + 28 :])
+    with pytest.raises(ArtifactError, match="expected at most 1,073,741,824 bytes when unpacked"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("strides", [2**70, 1, 1, 1]), ("stored_shape", [-1, -1, -1, -1]), ("offset", 2**63 - 1)],
+)
+def test_absurd_places_are_refused(artifact, tmp_path, field, value):
+    with zipfile.ZipFile(artifact) as archive:
+        segments = json.loads(archive.read("manifest.json"))["segments"]
+    segments[0]["activations"][0][field] = value
+    path = edit_manifest(artifact, tmp_path / "place.tw", segments=segments)
+    with pytest.raises(ArtifactError, match="expected"):
+        load(path)
+
+
+@pytest.mark.parametrize("size", [2**40, 2**63 - 1, 2**70])
+def test_a_data_window_beyond_all_addresses_is_refused(artifact, tmp_path, size):
+    with zipfile.ZipFile(artifact) as archive:
+        segments = json.loads(archive.read("manifest.json"))["segments"]
+    segments[0]["data_bytes"] = size
+    path = edit_manifest(artifact, tmp_path / "window.tw", segments=segments)
+    with pytest.raises(ArtifactError, match="expected at most"):
         load(path)
 
 

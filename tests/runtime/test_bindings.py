@@ -214,10 +214,12 @@ def test_an_empty_batch_survives_the_round_trip(tmp_path):
 
 def test_a_part_outside_its_place_is_refused(module):
     assert refused(module, strides=[1, 1, 1]) == (
-        "activation `x`: expected a stride for each of 4 dimensions, 0 or more, got [1, 1, 1]"
+        "activation `x`: expected a stride for each of 4 dimensions, 0 to 4,294,967,296, got "
+        "[1, 1, 1]"
     )
     assert refused(module, strides=[0, -8, 2, 1]) == (
-        "activation `x`: expected a stride for each of 4 dimensions, 0 or more, got [0, -8, 2, 1]"
+        "activation `x`: expected a stride for each of 4 dimensions, 0 to 4,294,967,296, got "
+        "[0, -8, 2, 1]"
     )
     window = module.segments[0].data_bytes
     message = refused(module, strides=[0, 10 * window, 2, 1])

@@ -8,7 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from tilewright import signing
 from tilewright.compiler.compile import compile_graph
+from tilewright.compiler.cpu import compile_kernel
+from tilewright.compiler.cpu.execution.kernel import key_of
 from tilewright.compiler.graph import (
     Builder,
     Graph,
@@ -30,9 +33,11 @@ from tilewright.compiler.graph.operators import (
 )
 from tilewright.compiler.host import LEAST_WORK
 from tilewright.compiler.module import Module
+from tilewright.errors import CompileError
 from tilewright.isa.configuration import PRESETS
 from tilewright.runtime import Comparison, Run, Session, load, open_device, save
 from tilewright.runtime.compare import TOLERANCE, Tally
+from tilewright.runtime.host import say_compiled_anew
 
 pytestmark = pytest.mark.processor
 
@@ -209,7 +214,6 @@ def test_an_artifact_brings_the_machine_code(module, tmp_path, monkeypatch):
     ran, usual = run(loaded, inputs()), run(module, inputs())
     for name, array in usual.outputs.items():
         np.testing.assert_array_equal(ran.outputs[name], array)
-    assert load(tmp_path / "host.tw", code=False).code == {}
 
 
 def test_code_that_is_missing_is_compiled(module):
@@ -218,28 +222,76 @@ def test_code_that_is_missing_is_compiled(module):
         np.testing.assert_array_equal(ran.outputs[name], array)
 
 
-def test_changed_code_is_not_run(module, graph):
-    """NumPy computes what a damaged kernel should have, and the session says so."""
-    code = {key: data[:-1] + bytes([data[-1] ^ 1]) for key, data in module.code.items()}
-    with open_device("sim", SMALL) as sim:
-        session = Session(replace(module, code=code), sim)
-        ran = session.run(inputs())
-    assert set(session.host.refused) == {kernel.output for kernel in ran.host.kernels}
-    assert all("is damaged or truncated" in reason for reason in session.host.refused.values())
-    for name, expected in evaluate(graph, {"x": inputs()}).items():
-        np.testing.assert_array_equal(ran.outputs[name], expected)
+def another_key(monkeypatch, folder) -> None:
+    """Become another user, whose key has signed nothing yet."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+    signing._key.cache_clear()
+    say_compiled_anew.cache_clear()
+
+
+@pytest.fixture
+def own_key():
+    """Return to the usual key after the test."""
+    yield
+    signing._key.cache_clear()
 
 
 @pytest.mark.cpu_kernels
-def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph):
-    """One damaged kernel at a time; those that read its value look for it in the arena."""
+@pytest.mark.usefixtures("own_key")
+def test_machine_code_from_a_stranger_is_compiled_anew(
+    module, graph, tmp_path, monkeypatch, capsys
+):
+    """Even where it is well-formed; a line says so once, and the results are right."""
+    save(module, tmp_path / "host.tw")
+    expected = run(module, inputs()).outputs
+    with monkeypatch.context() as patch:
+        another_key(patch, tmp_path / "home")
+        ran = run(load(tmp_path / "host.tw"), inputs())
+        run(load(tmp_path / "host.tw"), inputs())
+        assert capsys.readouterr().err == (
+            f"host: compiled {len(module.code)} kernels of `{module.name}` anew: your key has not "
+            "signed its machine code; `--trust-code` (in Python `load(path, trust_code=True)`) "
+            "runs it as it is\n"
+        )
+        patch.setattr("tilewright.compiler.host.kernel_store.compile_kernel", None)
+        taken = run(load(tmp_path / "host.tw", trust_code=True), inputs())
+    for name, array in expected.items():
+        np.testing.assert_array_equal(ran.outputs[name], array)
+        np.testing.assert_array_equal(taken.outputs[name], array)
+
+
+@pytest.mark.cpu_kernels
+def test_changed_code_is_not_run(module, capsys):
+    code = {key: data[:-1] + bytes([data[-1] ^ 1]) for key, data in module.code.items()}
+    say_compiled_anew.cache_clear()
+    with open_device("sim", SMALL) as sim:
+        session = Session(replace(module, code=code), sim)
+        ran = session.run(inputs())
+    assert set(session.host.distrusted) == set(code)
+    assert not session.host.refused
+    assert capsys.readouterr().err.endswith("the code of a kernel is damaged or truncated\n")
+    for name, array in run(module, inputs()).outputs.items():
+        np.testing.assert_array_equal(ran.outputs[name], array)
+
+
+@pytest.mark.cpu_kernels
+def test_a_kernel_finds_what_numpy_gave_in_the_place_of_another(graph, monkeypatch):
+    """One kernel at a time cannot be compiled; those that read its value look in the arena."""
     module = compile_graph(graph, SMALL)
     expected = evaluate(graph, {"x": inputs()})
     refused = set()
-    for key, data in module.code.items():
-        damaged = {**module.code, key: data[:-1] + bytes([data[-1] ^ 1])}
-        with open_device("sim", SMALL) as sim:
-            session = Session(replace(module, code=damaged), sim)
+    for key in module.code:
+        store = "tilewright.compiler.host.kernel_store"
+
+        def compile_other(description, target, threads, key=key):
+            if key_of(description, target) == key:
+                raise CompileError("not this one")
+            return compile_kernel(description, target, threads)
+
+        with monkeypatch.context() as patch, open_device("sim", SMALL) as sim:
+            patch.setattr(f"{store}.compile_kernel", compile_other)
+            rest = {other: data for other, data in module.code.items() if other != key}
+            session = Session(replace(module, code=rest), sim)
             outputs = session.run(inputs()).outputs
         refused |= set(session.host.refused)
         for name, array in expected.items():

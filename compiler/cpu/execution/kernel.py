@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from llvmlite.binding import llvm_version_info
@@ -21,9 +22,13 @@ from ..kernels.description import Array, Description, KernelSchedule
 from ..target import CpuTarget, check_runs, host
 from . import workspace
 from .pool import Pool, pool_of
+from .stored_code import check_object, seal, unseal
 
-_MAGIC = b"tilewright-cpu-kernel-3\n"
-"""First bytes of stored kernels; the number changes with the format of the header."""
+UNSIGNED = (
+    "your key has not signed its machine code; `--trust-code` (in Python `load(path, "
+    "trust_code=True)`) runs it as it is"
+)
+"""Why code is not run, in a message."""
 
 
 class CompiledKernel:
@@ -117,16 +122,13 @@ class CompiledKernel:
         workspace.give_back(space)
 
     def to_bytes(self) -> bytes:
-        """Serialise the kernel for an artifact; `load_kernel` is the inverse."""
+        """Serialise the kernel for an artifact, signed by this user; see `load_kernel`."""
         header = {
             "key": key_of(self.description, self.target),
             "target": asdict(self.target),
-            "tensors": self.tensors,
-            "layouts": {name: asdict(layout) for name, layout in self.layouts.items()},
-            "workspace_bytes": self.workspace_bytes,
+            **_frame(self.tensors, self.layouts, self.workspace_bytes),
         }
-        rest = json.dumps(header).encode() + b"\n" + self.code
-        return _MAGIC + hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
+        return seal(header, self.code)
 
 
 class BoundKernel:
@@ -262,7 +264,12 @@ def lower_description(
 
 
 def load_kernel(
-    data: bytes, description: Description, target: CpuTarget | None = None, threads: int = 1
+    data: bytes,
+    description: Description,
+    target: CpuTarget | None = None,
+    threads: int = 1,
+    *,
+    trust_code: bool = False,
 ) -> CompiledKernel:
     """Load a kernel from an artifact; recompile it if that is for another target or description.
 
@@ -272,25 +279,52 @@ def load_kernel(
         From `CompiledKernel.to_bytes`.
     description, target, threads
         As for `compile_kernel`.
+    trust_code
+        Whether to take code that this user's key has not signed. What the header says is then
+        compared with what follows from the description; the machine code itself runs unchecked.
 
     Raises
     ------
     CompileError
-        When the bytes are not a kernel, or are damaged.
+        When the bytes are not a kernel, are damaged, or are not signed by this user.
     """
     target = target or host()
-    if not data.startswith(_MAGIC):
-        raise CompileError("these bytes are not a kernel of the CPU target; compile it again")
-    digest, _, rest = data.removeprefix(_MAGIC).partition(b"\n")
-    if digest != hashlib.sha256(rest).hexdigest().encode():
-        raise CompileError("the code of a kernel is damaged or truncated; compile it again")
-    header, _, code = rest.partition(b"\n")
-    known = json.loads(header)
-    if known["key"] != key_of(description, target):
+    header, code, is_ours = unseal(data)
+    if not is_ours and not trust_code:
+        raise CompileError(UNSIGNED)
+    if header.get("key") != key_of(description, target):
         return compile_kernel(description, target, threads)
-    layouts = {name: Layout.from_dict(found) for name, found in known["layouts"].items()}
-    tensors, size = tuple(known["tensors"]), known["workspace_bytes"]
-    return CompiledKernel(description, target, code, tensors, layouts, size, threads)
+    if is_ours:
+        layouts = {name: Layout.from_dict(found) for name, found in header["layouts"].items()}
+        tensors, size = tuple(header["tensors"]), header["workspace_bytes"]
+        return CompiledKernel(description, target, code, tensors, layouts, size, threads)
+    plan, lowered = lower_description(description, target)
+    frame = _frame(lowered.tensors, plan.layouts, lowered.workspace_bytes)
+    for name, expected in json.loads(json.dumps(frame)).items():
+        if (got := header.get(name)) != expected:
+            raise CompileError(
+                f"the header of a kernel: `{name}`: expected {_shortened(expected)}, got "
+                f"{_shortened(got)}; compile it again"
+            )
+    check_object(code, ENTRY)
+    return CompiledKernel(
+        description, target, code, lowered.tensors, plan.layouts, lowered.workspace_bytes, threads
+    )
+
+
+def _frame(
+    tensors: tuple[str, ...], layouts: Mapping[str, Layout], workspace_bytes: int
+) -> dict[str, Any]:
+    """What a caller of the code must know, as JSON values."""
+    return {
+        "tensors": tensors,
+        "layouts": {name: asdict(layout) for name, layout in layouts.items()},
+        "workspace_bytes": workspace_bytes,
+    }
+
+
+def _shortened(value: object) -> str:
+    return f"{json.dumps(value):.80}"
 
 
 def key_of(description: Description, target: CpuTarget) -> str:

@@ -17,6 +17,7 @@ from ...reports.placement_table import placement_of, show_placement
 from ..arguments import (
     add_configuration,
     add_json,
+    add_trust,
     chosen_configuration,
     load_module,
     require_tools,
@@ -50,6 +51,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     add_memory(parser)
     add_placement(parser)
     add_calibration(parser)
+    add_trust(parser)
     parser.set_defaults(function=write_report, stalls=0.0, seed=0)
 
 
@@ -76,6 +78,7 @@ def write_report(arguments: argparse.Namespace) -> None:
         calibration=chosen_calibration(arguments),
         overrides=overrides,
         placing=placing,
+        trust_code=arguments.trust_code,
     )
     require_segments(module)
     results = measure(module, memory, arguments.input) if arguments.device == "rtl" else ()

@@ -15,7 +15,7 @@ from ...reports import terminal as report
 from ...reports.placement_table import placement_of, show_placement
 from ...reports.run_tables import show, to_json
 from ...reports.trace import trace_sentence, write_trace
-from ..arguments import add_configuration, add_json, require_tools
+from ..arguments import add_configuration, add_json, add_trust, require_tools
 from ..calibration_options import add_calibration
 from ..console import search_sentence
 from ..input_options import add_fixes
@@ -56,6 +56,7 @@ def add(parser: argparse.ArgumentParser, common: argparse.ArgumentParser) -> Non
     )  # fmt: skip
     add_placement(parser)
     add_calibration(parser)
+    add_trust(parser)
     parser.set_defaults(function=run)
 
 

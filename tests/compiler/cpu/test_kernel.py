@@ -1,5 +1,7 @@
 """Kernels as objects: binding, storing, threads, and what is refused."""
 
+import hashlib
+import json
 import threading
 from dataclasses import replace
 
@@ -22,6 +24,7 @@ from tilewright.compiler.cpu import (
 )
 from tilewright.compiler.cpu.codegen.machine_code import assembly_of
 from tilewright.compiler.cpu.execution.kernel import key_of, lower_description
+from tilewright.compiler.cpu.execution.stored_code import MAGIC
 from tilewright.compiler.tensor import evaluate
 from tilewright.errors import CompileError, InputError
 
@@ -122,6 +125,62 @@ def test_code_with_other_numbers_in_it_has_another_key() -> None:
     factor = np.float32(0.00012345678)
     one, other = scaled(factor), scaled(np.nextafter(factor, np.float32(1)))
     assert key_of(one, host()) != key_of(other, host())
+
+
+def changed(data: bytes, change=lambda header: None, cut=lambda code: code) -> bytes:
+    """A stored kernel with another header or code, and a checksum that fits."""
+    _, _, _, text, code = data.split(b"\n", 4)
+    header = json.loads(text)
+    change(header)
+    rest = json.dumps(header).encode() + b"\n" + cut(code)
+    return MAGIC + f"{hashlib.sha256(rest).hexdigest()}\n{64 * '0'}\n".encode() + rest
+
+
+def test_code_without_this_users_mark_is_refused() -> None:
+    kernel, arrays = compile_kernel(LAYER), operands_of(LAYER)
+    data = changed(kernel.to_bytes())
+    with pytest.raises(CompileError, match="your key has not signed its machine code"):
+        load_kernel(data, LAYER)
+    expected = kernel(*arrays.values())
+    trusted = load_kernel(data, LAYER, trust_code=True)
+    np.testing.assert_array_equal(trusted(*arrays.values()), expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda h: h.update(workspace_bytes=2**63 - 1), "`workspace_bytes`: expected [0-9]+, got"),
+        (
+            lambda h: h.update(workspace_bytes="all"),
+            '`workspace_bytes`: expected [0-9]+, got "all"',
+        ),
+        (lambda h: h["tensors"].reverse(), "`tensors`: expected .*, got"),
+        (lambda h: h.pop("tensors"), "`tensors`: expected .*, got null"),
+        (lambda h: h.update(layouts={"x": {"shape": [2**70]}}), "`layouts`: expected .*, got"),
+    ],
+)
+def test_a_trusted_header_is_compared_with_the_description(change, message) -> None:
+    description = LayerNormalisation(2, 3)
+    data = changed(compile_kernel(description).to_bytes(), change)
+    with pytest.raises(CompileError, match=f"the header of a kernel: {message}"):
+        load_kernel(data, description, trust_code=True)
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (lambda code: code[: len(code) // 2], "outside the file"),
+        (lambda code: code[:20], "a table that ends too early"),
+        (lambda code: b"", "a table that ends too early"),
+        (lambda code: code.replace(b"\0kernel\0", b"\0kettle\0"), "no function `kernel`"),
+        (lambda code: code.replace(b"ELF", b"elf"), "another format than an ELF object file"),
+    ],
+)
+def test_a_trusted_object_file_that_cannot_be_placed_is_refused(cut, message) -> None:
+    description = LayerNormalisation(2, 3)
+    data = changed(compile_kernel(description).to_bytes(), cut=cut)
+    with pytest.raises(CompileError, match=message):
+        load_kernel(data, description, trust_code=True)
 
 
 def test_damaged_bytes_are_refused() -> None:
