@@ -164,22 +164,6 @@ def last_layers(graph: Graph, points: Points) -> tuple[str, ...]:
     )
 
 
-def end_noise(graph: Graph, inserted: Inserted, points: Points, batches: Batches) -> float:
-    """Return the mean signal-to-noise ratio in dB after the last layers.
-
-    A float tail after them, such as a softmax, would hide or exaggerate the noise.
-    """
-    names = last_layers(graph, points)
-    noises = {name: Noise() for name in names}
-    others = [inserted.shown[name] for name in names]
-    batches = batches.fitting(graph, inserted.graph)
-    runs = batches.run(graph, names), batches.run(inserted.graph, others)
-    for expected, got in zip(*runs, strict=True):
-        for name, noise in noises.items():
-            noise.add(expected[name], got[inserted.shown[name]])
-    return float(np.mean([noise.sqnr_db for noise in noises.values()]))
-
-
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """Agreement of the quantised network with the float one, on the first output.

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from tilewright.compiler.frontend import import_model
-from tilewright.compiler.quantiser import AUTO, METHODS, QuantiserOptions
+from tilewright.compiler.quantiser import AUTO, EFFORTS, METHODS, QuantiserOptions
 from tilewright.flows.cli import calibration_options
 from tilewright.flows.cli.calibration_options import calibration_rows
 from tilewright.flows.cli.main import main
@@ -129,9 +129,9 @@ def test_the_older_name_of_an_option_still_works(tilewright, float_model, sample
     [
         (["ablation", "--calibrate", "s.npz"], "`--calibrate`: expected a float ONNX model too, "
          "got none; give MODEL"),
-        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--keep-float` and "
-         "`--calibration-samples` say how to quantise: expected `--calibrate FILE` too, got none; "
-         "give samples of the float model"),
+        (["passes", "m.onnx", "--method", "mse"], "`--method`, `--effort`, "
+         "`--keep-float` and `--calibration-samples` say how to quantise: expected "
+         "`--calibrate FILE` too, got none; give samples of the float model"),
     ],
 )  # fmt: skip
 def test_quantisation_without_what_it_needs(capsys, given, message):
@@ -152,6 +152,8 @@ def test_an_artifact_is_quantised_already(capsys, artifact, samples, command):
 def test_the_command_line_has_the_methods_of_the_quantiser():
     assert (*METHODS, AUTO) == calibration_options.METHODS
     assert QuantiserOptions().method == calibration_options.DEFAULT_METHOD
+    assert tuple(EFFORTS) == calibration_options.EFFORTS
+    assert QuantiserOptions().effort == calibration_options.DEFAULT_EFFORT
 
 
 def test_samples_are_spread_over_the_file_and_some_are_left():
@@ -166,8 +168,8 @@ def test_samples_are_spread_over_the_file_and_some_are_left():
         (
             ["run", "m.onnx", "--keep-float", "conv0"],
             2,
-            "`--method`, `--keep-float` and `--calibration-samples` say how to quantise: expected "
-            "`--calibrate FILE` too, got none; give samples of the float model",
+            "`--method`, `--effort`, `--keep-float` and `--calibration-samples` say how to "
+            "quantise: expected `--calibrate FILE` too, got none; give samples of the float model",
         ),
         (
             ["quantise", "m.onnx", "--calibrate", "s.npz", "--samples", "0"],
