@@ -237,7 +237,7 @@ class CandidateSearch:
         return found
 
     def best(self, found: Sequence[QuantisationCandidate]) -> QuantisationCandidate:
-        """Return the candidate with the least noise; a step needs a gain beyond random variation."""
+        """Return the candidate with the least noise; a step must gain more than by chance."""
         return max(
             found,
             key=lambda each: (
@@ -281,7 +281,8 @@ def _scaled(graph: Graph, links: Iterable[EqualisedPair]) -> set[str]:
 
 def _without(known: ActivationStatistics, names: set[str]) -> ActivationStatistics:
     """Return the statistics of all other values."""
-    parts = (known.histograms, known.peaks, known.means)
     return ActivationStatistics(
-        *({name: held for name, held in part.items() if name not in names} for part in parts)
+        {name: each for name, each in known.histograms.items() if name not in names},
+        {name: each for name, each in known.peaks.items() if name not in names},
+        {name: each for name, each in known.means.items() if name not in names},
     )

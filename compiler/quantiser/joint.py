@@ -87,11 +87,11 @@ class JointPlan:
         numbers = {value.name: self._number(("input", value.name)) for value in graph.inputs}
         self._given.update(numbers)
         for constant in graph.constants:
-            data = np.ascontiguousarray(constant.data)
-            digest = hashlib.blake2b(data.view(np.uint8) if data.size and data.ndim else data)
+            data = constant.data
+            digest = hashlib.blake2b(np.ascontiguousarray(data).tobytes())
             number = self._number((str(data.dtype), data.shape, digest.digest()))
             numbers[constant.name] = number
-            self._values[number] = constant.data
+            self._values[number] = data
         return numbers
 
     def _number(self, key: object) -> int:

@@ -13,7 +13,6 @@ from .measure import (
     Agreement,
     LayerQuality,
     compare_networks,
-    has_classes,
     measure_layers,
 )
 from .options import DEFAULT_OPTIONS, QuantiserOptions
@@ -135,6 +134,4 @@ def evaluate_quality(
     labels : int[samples] or None
         Classes of the samples.
     """
-    expected = batches.output(quantised.reference)
-    got = batches.output(integer)
-    return compare_networks(expected, got, labels, has_classes(quantised.reference))
+    return compare_networks(quantised.reference, integer, batches, labels)

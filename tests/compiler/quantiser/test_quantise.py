@@ -181,3 +181,16 @@ def test_weights_stored_as_integers_are_taken_for_what_they_stand_for() -> None:
     stored = quantise(graph, make_batches(graph, net.inputs(24)))
     assert stored.end_db == pytest.approx(folded.end_db, abs=0.01)
     assert stored.end_db != plain.end_db
+
+
+def test_every_output_has_its_noise() -> None:
+    net, output = small_network()
+    middle = net.nodes[-2].output[0]
+    proto = net.model(output)
+    proto.graph.output.add().name = middle
+    graph = import_onnx(proto.SerializeToString())
+    batches = make_batches(graph, net.inputs(8))
+    result = quantise(graph, batches)
+    found = evaluate_quality(result, result.integer_graph(), batches, None).outputs
+    assert [each.name for each in found] == [output, middle]
+    assert all(30 < each.sqnr_db < 70 for each in found)

@@ -11,6 +11,7 @@ import pytest
 from tilewright.compiler.frontend import import_model
 from tilewright.compiler.quantiser import AUTO, EFFORTS, METHODS, QuantiserOptions
 from tilewright.flows.cli import calibration_options
+from tilewright.flows.cli.arguments import line_progress
 from tilewright.flows.cli.calibration_options import calibration_rows
 from tilewright.flows.cli.main import main
 from tilewright.flows.execution import quantise_model
@@ -251,3 +252,11 @@ def test_a_float_model_is_told_how_to_reach_the_accelerator(tilewright, float_mo
     assert "cycles per sample" not in run
     assert re.search(r"nothing on the accelerator; on the host, .*conv", run)
     assert told in tilewright("compile", float_model, "-o", tmp_path / "net.tw").splitlines()
+
+
+def test_progress_without_a_terminal_is_a_line_every_few_seconds(capsys):
+    now = iter([0.0, 1.0, 6.0, 7.0, 12.0])
+    advance = line_progress(lambda: next(now))
+    for step in range(4):
+        advance("calibrating", step, 4)
+    assert capsys.readouterr().err == "6 s: calibrating, 1 of 4\n12 s: calibrating, 3 of 4\n"
