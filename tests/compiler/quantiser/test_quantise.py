@@ -115,6 +115,22 @@ def test_a_layer_that_would_cost_too_much_stays_in_float() -> None:
     assert [layer.layer.kind for layer in saved.layers] == ["pool", "dense"]
 
 
+def test_little_effort_leaves_no_work_for_layers_in_float() -> None:
+    net, output = fragile_network()
+    steps = {"equalise": False, "method": "minmax"}
+    assert quantised(net, output, effort="quick", **steps).rescued == ()
+
+
+def test_layers_before_a_logarithm_stay_in_float_together() -> None:
+    net = Net(6, 16)
+    x = net.node("Abs", net.dense_rows("x", 16, 16))
+    x = net.node("Log", net.node("Add", x, net.constant(1e-7)))
+    output = net.dense_rows(net.node("Relu", net.dense_rows(x, 16, 16)), 16, 8)
+    lost, saved = (quantised(net, output, rescue=each) for each in (False, True))
+    assert len(saved.rescued) > 1
+    assert saved.end_db > lost.end_db + 5
+
+
 def test_a_layer_is_not_blamed_for_the_noise_before_it() -> None:
     net, output = fragile_network()
     layers = quantised(net, output, equalise=False, method="minmax", rescue=False).layers
